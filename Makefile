@@ -1,0 +1,90 @@
+# Nothing but make and Python 3.11 or later is presumed; each target installs what it needs, once.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	if "$$name" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then echo "$$name"; break; fi; done)
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+TESTS ?=
+NUMPROCESSES ?= 3
+
+.PHONY: help demo up test chaos bench lint audit format lock docs clean install install-dev peers
+
+help: ## what there is
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
+
+demo: install ## lease a host, a directory and a web site on this machine, and give all back
+	@$(BIN)/drydock demo
+
+up: install ## engines, web, workers and beat in the foreground; Ctrl-C stops all
+	@$(BIN)/python -m drydock.up
+
+test: install-dev peers ## all tests (TESTS=path to choose)
+	@$(BIN)/python -m pytest -n $(NUMPROCESSES) $(TESTS)
+
+chaos: install-dev ## 1,000 leases under faults, and the proof that nothing was lost (SEED=7 again, SHORT=1: 60 leases)
+	@$(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short)
+
+bench: install ## speed and scale, every figure with a ratio of its own run (CYCLES=200 HISTORY=1000000)
+	@$(BIN)/python -m bench $(if $(CYCLES),--cycles $(CYCLES)) $(if $(HISTORY),--history $(HISTORY))
+
+lint: install-dev ## style, types, direction of imports, migrations, Django's deployment checks
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@# A state folder of its own: checks must not make keys or databases for the person who runs them.
+	@export DRYDOCK_STATE=$$(mktemp -d /tmp/dd-XXXXXX) && chmod go+x $$DRYDOCK_STATE && \
+	trap 'rm -rf $$DRYDOCK_STATE' EXIT && \
+	$(BIN)/python manage.py makemigrations --check --dry-run && \
+	DRYDOCK_HTTPS=1 $(BIN)/python manage.py check --deploy --fail-level WARNING
+
+audit: install-dev ## every locked version against the advisory database (needs the internet)
+	@for lock in requirements.txt requirements-dev.txt; do echo "$$lock:" && \
+	$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock || exit 1; done
+
+format: install-dev ## rewrite the code in our style
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+docs: install ## generated pages
+	@$(BIN)/python -m drydock.environment > docs/settings.md
+	@$(BIN)/python -m leases.statespage > docs/states.md
+	@$(BIN)/python -m drydock.metricspage > docs/metrics.md
+	@$(BIN)/python -m leases.eventspage > docs/events.md
+
+# --universal: one file for every Python we run on. No address of a registry is written.
+COMPILE := compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet
+lock: install-dev ## requirements*.in -> requirements*.txt with hashes
+	@$(BIN)/uv pip $(COMPILE) requirements.in -o requirements.txt
+	@$(BIN)/uv pip $(COMPILE) requirements-build.in -o requirements-build.txt
+	@$(BIN)/uv pip $(COMPILE) requirements-dev.in -o requirements-dev.txt
+
+clean: ## what make and the tests have made; leases and databases stay
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+install: $(VENV)/.installed
+install-dev: $(VENV)/.installed-dev
+
+$(VENV)/.made:
+	@if [ -z "$(PYTHON)" ]; then echo "Drydock needs Python 3.11 or later with its venv module; none was found." \
+		"Install it (Debian: apt install python3 python3-venv) or say where it is: make PYTHON=/path/to/python3.12" >&2; exit 1; fi
+	@$(PYTHON) -m venv $(VENV) && touch $@
+
+$(VENV)/.installed: $(VENV)/.made requirements.txt requirements-build.txt pyproject.toml
+	@echo "Installing what Drydock needs into $(VENV) ..."
+	@$(PIP) install --require-hashes -r requirements-build.txt
+	@$(PIP) install --require-hashes -r requirements.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
+	@echo "Installing what tests and checks need ..."
+	@$(PIP) install --require-hashes -r requirements-dev.txt
+	@touch $@
+
+# Real peers for the tests. Where they cannot be installed, their tests are skipped and the summary says which.
+peers:
+	@$(BIN)/python -m tests.peers install

@@ -1,0 +1,80 @@
+"""Rows in bulk: resources, waiting leases and a long history, written by the database itself.
+
+Triggers are off while rows are made, as they would write an event for each. For databases of a bench only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from django.db import ProgrammingError, transaction
+
+from leases.engine.transaction import rows, run
+
+_RESOURCES = """
+    INSERT INTO leases_resource (blueprint_id, type, name, origin, generation, state, attributes, traits, total_slots,
+        missed, check_failures)
+    SELECT %(blueprint)s, %(type)s, 'bench-' || n, 'built', 1, 'active',
+        jsonb_build_object('size', n %% 7, 'color', CASE WHEN n = %(count)s THEN 'gold' ELSE 'grey' END),
+        ARRAY[CASE WHEN n = %(count)s THEN 'quick' ELSE 'usual' END]::varchar[], %(slots)s, 0, 0
+    FROM generate_series(1, %(count)s) n"""
+_LEASES = """
+    INSERT INTO leases_lease (type, owner_id, state, reason, shape, rank, slots, ttl, requirements, due_at, since,
+        created_at, ended_at, bounces)
+    SELECT %(type)s, %(owner)s, %(state)s, 'bench', md5((n %% %(shapes)s)::text), n, %(slots)s, NULL,
+        %(requirements)s::jsonb, CASE WHEN %(state)s = 'pending' THEN now() + interval '1 day' END, now(),
+        now() - n * interval '1 s', CASE WHEN %(state)s <> 'pending' THEN now() - n * interval '1 s' END, 0
+    FROM generate_series(1, %(count)s) n"""
+_FULL = "UPDATE leases_resource SET used_slots = total_slots, idle_since = NULL WHERE type = %s"
+_EMPTY = "UPDATE leases_resource SET used_slots = 0 WHERE type = %s"
+_TABLES = ("leases_lease", "leases_resource")
+
+
+@contextmanager
+def _without_triggers() -> Iterator[None]:
+    with transaction.atomic():
+        for table in _TABLES:
+            run(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        yield
+        run("SET CONSTRAINTS ALL IMMEDIATE")
+        for table in _TABLES:
+            run(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+    for table in _TABLES:
+        run(f"VACUUM ANALYZE {table}")
+    with suppress(ProgrammingError):  # without the right to, what was made is still being written while we measure
+        run("CHECKPOINT")
+
+
+def resources(blueprint: int, resource_type: str, count: int, *, slots: int = 8) -> None:
+    """`count` idle resources; the last one is the only one that is gold, and the only one with the trait `quick`."""
+    with _without_triggers():
+        run(_RESOURCES, {"blueprint": blueprint, "type": resource_type, "count": count, "slots": slots})
+
+
+def fill(resource_type: str, *, full: bool = True) -> None:
+    """Make all resources of a type full, or empty again."""
+    with _without_triggers():
+        run(_FULL if full else _EMPTY, (resource_type,))
+
+
+def waiters(owner: int, resource_type: str, count: int, *, shapes: int, slots: int, requirements: str = "{}") -> None:
+    """`count` leases of so many shapes that wait."""
+    _leases(owner, resource_type, "pending", count, shapes, slots, requirements)
+
+
+def history(owner: int, resource_type: str, count: int) -> None:
+    """`count` leases that have ended."""
+    _leases(owner, resource_type, "destroyed", count, 1, 1, "{}")
+
+
+def _leases(owner: int, resource_type: str, state: str, count: int, shapes: int, slots: int, needs: str) -> None:
+    given = {"type": resource_type, "owner": owner, "state": state, "count": count, "shapes": shapes, "slots": slots}
+    with _without_triggers():
+        run(_LEASES, given | {"requirements": needs})
+
+
+def forget(resource_type: str, states: tuple[str, ...] = ("pending",)) -> None:
+    """Take the waiting leases of a type away again."""
+    with _without_triggers():
+        rows("DELETE FROM leases_lease WHERE type = %s AND state = ANY(%s)", (resource_type, list(states)))

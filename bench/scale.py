@@ -1,0 +1,139 @@
+"""No decay: claims, releases and sweeps among many resources, many waiting leases and a long history.
+
+`python -m bench.scale [history]` on an empty database of its own (DRYDOCK_STATE); prints a table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bench import population
+from bench.figures import Figure, against, figure, show, timed
+from bench.installation import cycle, prepare
+
+SIZES = (100, 10_000, 100_000)
+WAITERS = 10_000
+HISTORY = 1_000_000
+TYPE = "fake"
+
+
+def figures(
+    owner: int, blueprint: int, *, history: int = HISTORY, sizes: tuple[int, ...] = SIZES, waiters: int = WAITERS
+) -> Iterator[Figure]:
+    """All figures. The database must have no other resources of the type."""
+    yield from _sizes(owner, blueprint, history, sizes)
+    yield from _searches(owner, sizes[-1])
+    yield from _waiting(owner, waiters)
+    yield from _sweeps(sizes[-1])
+
+
+def _sizes(owner: int, blueprint: int, history: int, sizes: tuple[int, ...]) -> Iterator[Figure]:
+    """The first figure is without history; all others are compared with it."""
+    there, warm = sizes[0], cycle(owner)
+    population.resources(blueprint, TYPE, there)
+    first = timed(warm, 100)
+    yield figure(f"warm cycle, {there} resources, no history", 1 / first, "cycles/s")
+    population.history(owner, TYPE, history)
+    for size in sizes:
+        if size > there:
+            population.resources(blueprint, TYPE, size - there)
+        there = size
+        spent = timed(warm, 100)
+        name = f"warm cycle, {size} resources, {history} ended leases"
+        yield figure(name, 1 / spent, "cycles/s", f"{sizes[0]}, no history", spent / first)
+
+
+def _searches(owner: int, size: int) -> Iterator[Figure]:
+    hit = _search(owner)
+    cases: dict[str, dict[str, Any]] = {
+        f"one match in {size}, by attribute": {"requirements": {"color": "gold"}},
+        f"one match in {size}, by trait": {"traits": ("quick",)},
+        "a preferred trait": {"preferred_traits": ("quick",)},
+        "no match, by attribute": {"requirements": {"color": "blue"}},
+        "no match, by number": {"requirements": {"size": 300}},
+        "no match, by list": {"requirements": {"zones": ["nowhere"]}},
+        "no match, by trait": {"traits": ("none",)},
+        "no match, by amount": {"amounts": {"cpu_millicores": 5}},
+    }
+    for name, asked in cases.items():
+        spent, ratio = against(_search(owner, **asked), hit, 40)
+        yield figure(f"search: {name}", spent * 1000, "ms", "a hit", ratio)
+    spent = timed(hit, 40)
+    population.fill(TYPE)
+    full = timed(hit, 40)
+    population.fill(TYPE, full=False)
+    yield figure("search: all full", full * 1000, "ms", "a hit", full / spent)
+
+
+def _search(owner: int, *, amounts: dict[str, int] | None = None, **asked: Any) -> Callable[[], object]:
+    from blueprints.amounts import Amounts
+    from leases.engine import search as searching
+    from leases.engine.question import Question
+    from leases.engine.transaction import short
+
+    question = Question(type=TYPE, owner_id=owner, amounts=Amounts(**(amounts or {})), **asked)
+
+    @short
+    def search() -> None:
+        searching.find(question)
+
+    return search
+
+
+def _waiting(owner: int, waiters: int) -> Iterator[Figure]:
+    from leases import hints
+
+    with hints.collected():
+        for shapes in (1, min(60, waiters), waiters):
+            for count, said in (
+                (10, f"10 waiters of up to {shapes} shapes"),
+                (waiters, f"{waiters} waiters of {shapes} shapes"),
+            ):
+                spent, alone = _with_waiters(owner, count, min(shapes, count))
+                yield figure(f"warm cycle, {said}", spent * 1000, "ms", "none wait", spent / alone)
+
+
+def _with_waiters(owner: int, count: int, shapes: int) -> tuple[float, float]:
+    """Seconds of a warm cycle beside so many waiters, and without any: before and after, so that both meet the same."""
+    warm = cycle(owner)
+    before = timed(warm, 60)
+    population.waiters(owner, TYPE, count, shapes=shapes, slots=1000)
+    spent = timed(warm, 60)
+    population.forget(TYPE)
+    return spent, (before + timed(warm, 60)) / 2
+
+
+def _sweeps(size: int) -> Iterator[Figure]:
+    from leases import hints
+    from leases.engine import sweep
+
+    with hints.collected():
+        spent = timed(sweep.sweep, 10)
+    yield figure(f"sweep, {size} resources", spent * 1000, "ms", "its interval of 2 s", spent / 2)
+
+
+def clear() -> None:
+    """Take ended leases and the resources of the type away, so that there are as many as the figures say."""
+    from leases.engine.transaction import run
+
+    run("DELETE FROM leases_lease WHERE type = %s AND state = 'destroyed'", (TYPE,))
+    run(
+        "DELETE FROM leases_resource r WHERE type = %s AND NOT EXISTS"
+        " (SELECT FROM leases_lease l WHERE l.resource_id = r.id)",
+        (TYPE,),
+    )
+
+
+def main() -> None:
+    history = int(sys.argv[1]) if len(sys.argv) > 1 else HISTORY
+    owner, blueprint = prepare(max_resources=None, min_ready=0)
+    show(figures(owner, blueprint, history=history))
+
+
+if __name__ == "__main__":
+    import django
+
+    django.setup()
+    main()

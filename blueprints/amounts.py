@@ -1,0 +1,29 @@
+"""Amounts of capacity: four that every machine has, and any others by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+CLASSES = ("slots", "cpu_millicores", "ram_mib", "disk_mib")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Amounts:
+    """What a lease takes of a resource, or what a resource has in all. 1000 cpu_millicores are one vCPU."""
+
+    slots: int = 1
+    cpu_millicores: int = 0
+    ram_mib: int = 0
+    disk_mib: int = 0
+    extra: Mapping[str, int] = field(default_factory=dict)
+
+    def fits_in(self, total: Amounts) -> bool:
+        """True when an empty resource with `total` could hold this."""
+        return not self.shortage(total)
+
+    def shortage(self, total: Amounts) -> dict[str, tuple[int, int]]:
+        """Class -> (asked, there is) for every class of which `total` has too little."""
+        asked = {name: getattr(self, name) for name in CLASSES} | dict(self.extra)
+        there = {name: getattr(total, name) for name in CLASSES} | dict(total.extra)
+        return {name: (n, there.get(name, 0)) for name, n in asked.items() if n > there.get(name, 0)}

@@ -1,0 +1,232 @@
+"""The contract of a kind: how one sort of resource is made, used, watched, updated, cleaned and destroyed.
+
+A kind knows no database and no queue. It is given frozen values (`blueprints.specs`) and answers with frozen
+values (`blueprints.answers`). What it can do is read off the classes that it implements (`capabilities`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+from pydantic import BaseModel, ConfigDict
+
+from blueprints.answers import Answer, Json
+from blueprints.matching import Match
+from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem, ResourceView, Spec
+from interfaces.contract import Interface
+
+
+class Fields(BaseModel):
+    """Base of a kind's Config, Requirements, Attributes and Registration: frozen, no unknown names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Act: TypeAlias = Callable[[Spec, Json], Answer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One short call (seconds) of a plan.
+
+    `act(spec, memo)` does it. When `find` is given, an act whose answer was lost is never repeated before
+    `find(spec, memo)` has looked: it answers Ready or Wait (it happened), Absent (it did not) or Unknown (look
+    again later). Without `find` the act must be idempotent: the engine repeats it. After a Wait, from either,
+    `act` is called with its memo. What `act` or `find` raises counts as Unknown where there is a `find`, else as
+    Failed with scope STEP; so an outage is never taken for an absence.
+    """
+
+    name: str
+    act: Act
+    find: Act | None = None
+    interruptible: bool = True
+    """False: a cancel is honoured only after this step."""
+    deadline: float = 600.0
+    """Seconds from the step's first call after which it has failed."""
+
+
+Plan: TypeAlias = tuple[Step, ...]
+Opener: TypeAlias = Callable[[LeaseView, Callable[[], None]], Interface]
+"""Makes an interface on a lease; the callable is the engine's still_mine() check."""
+
+
+class Kind(ABC):
+    """Base of every kind. A kind is stateless; one instance serves all blueprints of that kind."""
+
+    name: ClassVar[str]
+    resource_type: ClassVar[str]
+    Config: ClassVar[type[Fields]] = Fields
+    Requirements: ClassVar[type[Fields]] = Fields
+    Attributes: ClassVar[type[Fields]] = Fields
+    matches: ClassVar[tuple[Match, ...]] = ()
+    needs: ClassVar[tuple[str, ...]] = ()
+    """Types of resource that its steps may lease (`Need`). Blueprints that need one another are refused."""
+    gone_with_needs: ClassVar[bool] = False
+    """True: what it builds exists only inside what it leases for life, as a folder on a host does, and is gone when
+    nothing of that is left. False: it is destroyed all the same, until its absence is confirmed."""
+    most_resources: ClassVar[int | None] = None
+    """So many resources a blueprint may have at most, and has where it does not say (None: any number)."""
+    reusable: ClassVar[bool] = True
+    """False: a resource is destroyed when its lease ends, because what used it cannot be cleaned away."""
+
+    @abstractmethod
+    def destroy(self) -> Plan:
+        """Destroy what was built, or clean and hand back what was registered or discovered. Every step is
+        idempotent and succeeds when there is nothing (any more); the last one confirms the absence."""
+
+    def interfaces(self) -> Mapping[str, Opener]:
+        """Interface name -> how to open it on a lease."""
+        return {}
+
+    def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
+        """Look, without creating anything, whether the blueprint could work. May call its provider."""
+        return ()
+
+    def needed_types(self, config: Any) -> frozenset[str]:
+        """Types of resource that a blueprint with this config may lease. Override it where the config decides."""
+        return frozenset(self.needs)
+
+    def reusable_after(self, lease: LeaseView) -> bool:
+        """True when the cleaned resource may go to another owner after this lease."""
+        return self.reusable
+
+
+class Builds(ABC):
+    """The kind can build a resource when one is asked for."""
+
+    @abstractmethod
+    def drafts(self, config: Any, asked: Asked | None) -> Sequence[Draft]:
+        """What could be built for `asked` (None: to keep a minimum ready), best first, without any call outside.
+        Raises CatalogueStale when it cannot know yet."""
+
+    @abstractmethod
+    def build(self) -> Plan:
+        """Make what `spec.resource` drafts. Also checks a registered resource before it becomes active."""
+
+
+class Registers(ABC):
+    """Resources of this kind are registered by hand (or by a program) with the fields of Registration."""
+
+    Registration: ClassVar[type[Fields]]
+
+    @abstractmethod
+    def register(self, config: Any, registration: Any) -> Draft:
+        """The draft of a registered resource; `identity` must be set."""
+
+    @abstractmethod
+    def build(self) -> Plan:
+        """Check the registered resource and make it ready."""
+
+
+class Discovers(ABC):
+    """The kind finds resources by looking."""
+
+    @abstractmethod
+    def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
+        """Everything there is now, each with a stable `identity`. Missing twice means lost; raise when it cannot
+        be seen now, so that an outage is not taken for an absence."""
+
+
+class Lists(ABC):
+    """The kind can tell what was made at its provider, whether or not there is a row: so orphans are found."""
+
+    @abstractmethod
+    def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
+        """Everything there whose tag `drydock-installation` is `installation`, with all its tags; what is being
+        deleted may be left out. Raise when it cannot be seen now. `destroy` must work on each with no more than its
+        key and these facts."""
+
+
+class Activates(ABC):
+    """A lease needs work of its own on the resource: a user and key, a directory, a port, powering on."""
+
+    @abstractmethod
+    def activate(self) -> Plan:
+        """Make `spec.lease` usable. Ready's facts and secrets are kept with the lease."""
+
+    @abstractmethod
+    def deactivate(self) -> Plan:
+        """Undo activation, also a half-done one: idempotent, ends every process and access of the lease."""
+
+
+class Cleans(ABC):
+    """The resource is cleaned between two leases, while the share is still held."""
+
+    @abstractmethod
+    def clean(self) -> Plan:
+        """Remove what `spec.lease` left behind."""
+
+
+class Checks(ABC):
+    """The resource's health can be looked at."""
+
+    @abstractmethod
+    def check(self) -> Plan:
+        """Ready: healthy (its facts are observed values; `power`, on or off, where it is known); Failed, of any
+        scope: not healthy."""
+
+
+class Powers(ABC):
+    """The resource can be switched on and off."""
+
+    @abstractmethod
+    def power(self) -> Plan:
+        """Bring the power to `spec.wanted["power"]`: on, off or cycle."""
+
+
+class Updates(ABC):
+    """An outdated resource can be brought to the blueprint's present generation in place."""
+
+    @abstractmethod
+    def update(self) -> Plan:
+        """Bring `spec.resource` to the blueprint as it is now."""
+
+
+class CatalogueStale(Exception):
+    """The kind cannot know now what it could build; the lease waits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capability:
+    """One thing a kind can do, and the class that says so."""
+
+    name: str
+    base: type
+
+
+CAPABILITIES = tuple(
+    Capability(name=base.__name__.lower(), base=base)
+    for base in (Builds, Registers, Discovers, Lists, Activates, Cleans, Checks, Powers, Updates)
+)
+
+
+def capabilities(kind: Kind) -> frozenset[str]:
+    """What the kind can do, read off the classes it implements."""
+    return frozenset(c.name for c in CAPABILITIES if isinstance(kind, c.base))
+
+
+__all__ = [
+    "CAPABILITIES",
+    "Act",
+    "Activates",
+    "Builds",
+    "CatalogueStale",
+    "Checks",
+    "Cleans",
+    "Discovers",
+    "Fields",
+    "Kind",
+    "Lists",
+    "Match",
+    "Opener",
+    "Plan",
+    "Powers",
+    "Registers",
+    "ResourceView",
+    "Step",
+    "Updates",
+    "capabilities",
+]

@@ -1,0 +1,24 @@
+"""Capacity as a blueprint's config writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import Field, NonNegativeInt
+
+from blueprints.amounts import Amounts
+from blueprints.contract import Fields
+
+
+class Capacity(Fields):
+    """What a resource has in all."""
+
+    slots: NonNegativeInt = 1
+    cpu_millicores: NonNegativeInt = 0
+    ram_mib: NonNegativeInt = 0
+    disk_mib: NonNegativeInt = 0
+    extra: Mapping[str, NonNegativeInt] = Field(default={}, description="Further classes by name.")
+
+    def amounts(self) -> Amounts:
+        """As the contract has it."""
+        return Amounts(**dict(self))

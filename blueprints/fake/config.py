@@ -1,0 +1,92 @@
+"""What a blueprint of kind fake may say, what its resources are, and what a lease may require."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue
+
+from blueprints.contract import Fields
+from blueprints.fake.capacity import Capacity
+from blueprints.fake.faults import Fault
+from blueprints.matching import Match
+
+
+class Attributes(Fields):
+    """What a fake resource is."""
+
+    color: str | None = Field(default=None, description="Any word.")
+    size: int | None = Field(default=None, description="Any number.")
+    zone: str | None = Field(default=None, description="Where it is.")
+    labels: tuple[str, ...] | None = Field(default=None, description="Any words.")
+
+
+class Requirements(Fields):
+    """What a lease may ask of a fake resource."""
+
+    color: str | None = Field(default=None, description="Exactly this color.")
+    size: int | None = Field(default=None, description="At least this size.")
+    zones: tuple[str, ...] | None = Field(default=None, description="In one of these zones.")
+    labels: tuple[str, ...] | None = Field(default=None, description="With all of these labels.")
+
+
+MATCHES = (
+    Match("color", "=", "color"),
+    Match("size", ">=", "size"),
+    Match("zone", "in", "zones"),
+    Match("labels", "contains_all", "labels"),
+)
+
+
+class Offer(Fields):
+    """One thing that the provider could make: an instance type in a zone at a price."""
+
+    offer: str
+    zone: str = ""
+    price: float | None = Field(default=None, ge=0)
+    capacity: Capacity | None = Field(default=None, description="In place of the blueprint's.")
+    attributes: Attributes = Field(default=Attributes(), description="Over the blueprint's.")
+
+
+class Parts(Fields):
+    """Named parts that every resource has, such as GPUs."""
+
+    part_class: str
+    count: int = Field(default=1, ge=1, le=64)
+    attributes: Mapping[str, JsonValue] = {}
+
+
+class Config(Fields):
+    """Config of a blueprint of kind fake. With nothing said, everything goes well at once."""
+
+    provider: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
+    capacity: Capacity = Capacity()
+    attributes: Attributes = Attributes()
+    traits: tuple[str, ...] = ()
+    parts: tuple[Parts, ...] = ()
+    offers: tuple[Offer, ...] = Field(default=(), description="In the order in which they are tried.")
+    catalogue: Literal["fresh", "stale"] = Field(default="fresh", description="stale: what could be built is unknown.")
+    flash_polls: int = Field(default=0, ge=0, description="Waits in the step flash, which cannot be interrupted.")
+    boot_polls: int = Field(default=0, ge=0, description="Waits in the step boot, with a rising percent.")
+    destroy_polls: int = Field(default=0, ge=0, description="Waits until a deletion is done.")
+    poll_seconds: float = Field(default=0.1, ge=0, description="Seconds between two polls.")
+    secrets: bool = Field(default=False, description="Building makes a password, kept as a secret.")
+    faults: tuple[Fault, ...] = ()
+
+
+class Registration(Fields):
+    """What is said of a fake resource that is registered by hand."""
+
+    name: str = Field(min_length=1)
+    identity: str = Field(default="", description="Stable and unique in the blueprint; the name when empty.")
+    capacity: Capacity | None = Field(default=None, description="In place of the blueprint's.")
+    attributes: Attributes = Field(default=Attributes(), description="Over the blueprint's.")
+
+
+def merged(*layers: Attributes) -> dict[str, Any]:
+    """The attributes that are set, later layers over earlier ones, as JSON."""
+    found: dict[str, Any] = {}
+    for layer in layers:
+        found |= layer.model_dump(mode="json", exclude_none=True)
+    return found

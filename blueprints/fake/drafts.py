@@ -1,0 +1,72 @@
+"""Which resources a fake blueprint could build, and those that it was told of."""
+
+from __future__ import annotations
+
+import json
+
+from blueprints.amounts import Amounts
+from blueprints.fake.config import MATCHES, Config, Offer, Registration, merged
+from blueprints.matching import misses
+from blueprints.specs import Asked, Draft, Part
+
+
+def offered(config: Config) -> list[Draft]:
+    """One draft for every offer, in the config's order; a single one without offers."""
+    return [_draft(config, offer) for offer in config.offers or (Offer(offer=""),)]
+
+
+def fits(draft: Draft, asked: Asked) -> bool:
+    """True when a resource made from the draft, while empty, could hold the lease."""
+    required = asked.requirements.model_dump(mode="json")
+    return (
+        asked.amounts.fits_in(draft.capacity)
+        and not misses(MATCHES, draft.attributes, required)
+        and asked.traits <= draft.traits
+        and not asked.forbidden_traits & draft.traits
+    )
+
+
+def registered(config: Config, registration: Registration) -> Draft:
+    """The draft of a resource that is registered by hand."""
+    return Draft(
+        name=registration.name,
+        identity=registration.identity or registration.name,
+        attributes=merged(config.attributes, registration.attributes),
+        capacity=(registration.capacity or config.capacity).amounts(),
+        traits=frozenset(config.traits),
+        parts=_parts(config),
+    )
+
+
+def discovered(text: str) -> Draft:
+    """The draft of something that was planted at the provider."""
+    found = json.loads(text)
+    return Draft(
+        **found
+        | {
+            "capacity": Amounts(**found["capacity"]),
+            "parts": tuple(Part(**part) for part in found["parts"]),
+            "traits": frozenset(found["traits"]),
+        }
+    )
+
+
+def _draft(config: Config, offer: Offer) -> Draft:
+    zone = {"zone": offer.zone} if offer.zone else {}
+    return Draft(
+        attributes=merged(config.attributes) | zone | merged(offer.attributes),
+        capacity=(offer.capacity or config.capacity).amounts(),
+        traits=frozenset(config.traits),
+        parts=_parts(config),
+        offer=offer.offer,
+        zone=offer.zone,
+        price=offer.price,
+    )
+
+
+def _parts(config: Config) -> tuple[Part, ...]:
+    return tuple(
+        Part(part_class=part.part_class, identity=f"{part.part_class}-{n}", attributes=dict(part.attributes))
+        for part in config.parts
+        for n in range(part.count)
+    )

@@ -1,0 +1,160 @@
+"""The kinds `fake` and `fake_activated`: resources of a provider that exists in one file only.
+
+For tests of programs that use Drydock, and of Drydock itself: deterministic, quick, shared by processes, and
+with a fault plan in the blueprint's config. `blueprints.fake.cloud.Cloud` is the provider seen from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from blueprints.contract import (
+    Act,
+    Activates,
+    Builds,
+    CatalogueStale,
+    Checks,
+    Cleans,
+    Discovers,
+    Kind,
+    Lists,
+    Opener,
+    Plan,
+    Powers,
+    Registers,
+    Step,
+    Updates,
+)
+from blueprints.fake import acts, config, drafts, openers
+from blueprints.fake.faults import NeedLeases
+from blueprints.fake.provider import Provider
+from blueprints.fake.strikes import faulty
+from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
+
+
+def _step(phase: str, name: str, act: Act, find: Act | None = None, *, interruptible: bool = True) -> Step:
+    call = f"{phase}.{name}"
+    return Step(
+        name=name,
+        act=faulty(call, act),
+        find=faulty(f"{call}.find", find) if find else None,
+        interruptible=interruptible,
+    )
+
+
+class Fake(Kind, Builds, Registers, Discovers, Lists, Checks, Powers, Updates):
+    """A resource without any work per lease: the quickest there can be."""
+
+    name: ClassVar[str] = "fake"
+    resource_type: ClassVar[str] = "fake"
+    Config = config.Config
+    Requirements = config.Requirements
+    Attributes = config.Attributes
+    Registration = config.Registration
+    matches = config.MATCHES
+
+    def drafts(self, config: config.Config, asked: Asked | None) -> Sequence[Draft]:
+        """One for every offer that fits, in the config's order."""
+        if config.catalogue == "stale":
+            raise CatalogueStale("The fake provider's catalogue is stale.")
+        return [draft for draft in drafts.offered(config) if asked is None or drafts.fits(draft, asked)]
+
+    def register(self, config: config.Config, registration: config.Registration) -> Draft:
+        """As the registration says, over what the blueprint says."""
+        return drafts.registered(config, registration)
+
+    def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
+        """What was planted at the provider."""
+        return [drafts.discovered(text) for text in Provider(blueprint.config.provider).planted()]
+
+    def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
+        """Every instance with the installation's tag, also those only reserved."""
+        return [
+            Owned(key=one.key, tags=one.tags)
+            for one in Provider(blueprint.config.provider).everything()
+            if one.tags.get("drydock-installation") == installation
+        ]
+
+    def build(self) -> Plan:
+        """Reserve, create, flash (which cannot be interrupted), boot, verify."""
+        return (
+            _step("build", "reserve", acts.reserve),
+            _step("build", "create", acts.create, acts.find_created),
+            _step("build", "flash", acts.flash, interruptible=False),
+            _step("build", "boot", acts.boot),
+            _step("build", "verify", acts.verify),
+        )
+
+    def check(self) -> Plan:
+        """Look whether it runs."""
+        return (_step("check", "look", acts.look),)
+
+    def power(self) -> Plan:
+        """Off, then on, as far as wanted."""
+        return (_step("power", "off", acts.switch_off), _step("power", "on", acts.switch_on))
+
+    def update(self) -> Plan:
+        """Flash, restart."""
+        return (
+            _step("update", "flash", acts.flash, interruptible=False),
+            _step("update", "restart", acts.restart),
+        )
+
+    def destroy(self) -> Plan:
+        """Delete, and wait until it is gone."""
+        return (_step("destroy", "delete", acts.delete), _step("destroy", "confirm", acts.confirm))
+
+    def interfaces(self) -> Mapping[str, Opener]:
+        """The fake of every interface."""
+        return openers.OPENERS
+
+    def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
+        """Whether every fault of the plan has a call that it could strike."""
+        calls = self.calls()
+        return [
+            Problem(message=f"No step is called {fault.at!r}.", field=f"faults.{n}.at", fatal=False)
+            for n, fault in enumerate(blueprint.config.faults)
+            if not any(fault.names(call) for call in calls)
+        ]
+
+    def needed_types(self, config: config.Config) -> frozenset[str]:
+        """Those that the fault plan asks for."""
+        plans = [fault for fault in config.faults if isinstance(fault, NeedLeases)]
+        return frozenset(lease.type for plan in plans for lease in plan.leases)
+
+    def plans(self) -> dict[str, Callable[[], Plan]]:
+        """Phase -> its plan."""
+        phases = ("build", "check", "power", "update", "destroy", "activate", "deactivate", "clean")
+        return {phase: getattr(self, phase) for phase in phases if hasattr(self, phase)}
+
+    def calls(self) -> list[str]:
+        """Every name that the `at` of a fault may match."""
+        steps = [(phase, step) for phase, plan in self.plans().items() for step in plan()]
+        acted = [f"{phase}.{step.name}" for phase, step in steps]
+        return acted + [f"{phase}.{step.name}.find" for phase, step in steps if step.find]
+
+
+class FakeActivated(Fake, Activates, Cleans):
+    """A fake resource on which every lease has an account of its own, and which is cleaned after it."""
+
+    name: ClassVar[str] = "fake_activated"
+    resource_type: ClassVar[str] = "fake_activated"
+
+    def activate(self) -> Plan:
+        """Make the account, open access."""
+        return (
+            _step("activate", "account", acts.make_account, acts.find_account),
+            _step("activate", "access", acts.open_access),
+        )
+
+    def deactivate(self) -> Plan:
+        """Close access, remove the account."""
+        return (
+            _step("deactivate", "access", acts.close_access),
+            _step("deactivate", "account", acts.remove_account),
+        )
+
+    def clean(self) -> Plan:
+        """Remove whatever the lease left."""
+        return (_step("clean", "wipe", acts.wipe),)

@@ -1,0 +1,62 @@
+"""The interfaces of a fake resource: in-memory fakes, one set per lease and process."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+
+from blueprints.contract import Opener
+from blueprints.specs import LeaseView
+from interfaces.command.fake import FakeCommand
+from interfaces.contract import Interface
+from interfaces.fake import FakeTransport
+from interfaces.filesystem.fake import FakeFilesystem
+from interfaces.httpd.fake import FakeHttpd
+
+_KEPT = 1024
+
+
+class Fakes:
+    """What a lease's interfaces share: a test scripts `command` here, and looks at the files."""
+
+    def __init__(self) -> None:
+        self._still_mine: Callable[[], None] = lambda: None
+        transport = FakeTransport()
+        self.command = FakeCommand(transport, still_mine=self._ask)
+        self.filesystem = FakeFilesystem(transport, still_mine=self._ask)
+        self.httpd = FakeHttpd(transport, still_mine=self._ask)
+
+    def guard(self, still_mine: Callable[[], None]) -> None:
+        """From now on the interfaces ask this. Every check of one lease gives the same answer."""
+        self._still_mine = still_mine
+
+    def _ask(self) -> None:
+        self._still_mine()
+
+
+def fakes(lease_key: str) -> Fakes:
+    """The fakes of a lease in this process; those of the oldest leases are dropped when there are many."""
+    with _lock:
+        found = _fakes.pop(lease_key, None) or Fakes()
+        _fakes[lease_key] = found
+        while len(_fakes) > _KEPT:
+            _fakes.popitem(last=False)
+        return found
+
+
+_fakes: OrderedDict[str, Fakes] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _opener(name: str) -> Opener:
+    def opened(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:
+        found = fakes(lease.key)
+        found.guard(still_mine)
+        interface: Interface = getattr(found, name)
+        return interface
+
+    return opened
+
+
+OPENERS: dict[str, Opener] = {name: _opener(name) for name in ("command", "filesystem", "httpd")}

@@ -1,0 +1,189 @@
+"""The fake provider, as a client sees it: instances made by key, and a log of every call."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+
+from blueprints.fake.store import Store, folder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Instance:
+    """What exists at the provider. `created` counts the create calls that came for its key."""
+
+    key: str
+    state: str
+    """reserved, starting, running, dead or deleting."""
+    tags: Mapping[str, str]
+    token: str
+    offer: str
+    power: str
+    created: int
+    polls: int
+    checks: int
+    cycles: int
+    generation: int
+
+
+_COLUMNS = ", ".join(field.name for field in fields(Instance))
+
+
+class Provider:
+    """A client of one fake provider, by name. Every method is one transaction, whole or not at all."""
+
+    def __init__(self, name: str = "default") -> None:
+        self.name = name
+        self._store = Store(folder() / f"{name}.sqlite")
+
+    def look(self, key: str) -> Instance | None:
+        """The instance called `key`, if there is one."""
+        with self._call("look", key) as db:
+            return _instance(db, key)
+
+    def reserve(self, key: str, *, tags: Mapping[str, str]) -> None:
+        """Keep a place for `key`; again is no change."""
+        with self._call("reserve", key) as db:
+            _insert(db, key, "reserved", tags)
+
+    def create(self, key: str, *, token: str, tags: Mapping[str, str], offer: str, generation: int) -> Instance:
+        """Make the instance called `key`. A second call gives the first one's instance, and is counted."""
+        with self._call("create", key) as db:
+            _insert(db, key, "reserved", tags)
+            db.execute(
+                """UPDATE instances SET created = created + 1, token = ?, offer = ?, generation = ?, tags = ?,
+                state = CASE state WHEN 'reserved' THEN 'starting' ELSE state END WHERE key = ?""",
+                (token, offer, generation, json.dumps(dict(tags)), key),
+            )
+            return _there(db, key)
+
+    def progress(self, call: str, key: str, *, polls: int, state: str) -> Instance | None:
+        """One more poll of what `key` is doing; at `polls` of them it has reached `state`."""
+        with self._call(call, key) as db:
+            db.execute("UPDATE instances SET polls = polls + 1 WHERE key = ? AND state <> 'dead'", (key,))
+            db.execute(
+                "UPDATE instances SET state = ?, polls = 0 WHERE key = ? AND state <> 'dead' AND polls >= ?",
+                (state, key, polls),
+            )
+            return _instance(db, key)
+
+    def check(self, key: str) -> Instance | None:
+        """The instance as a health check sees it; counted."""
+        with self._call("check", key) as db:
+            db.execute("UPDATE instances SET checks = checks + 1 WHERE key = ?", (key,))
+            return _instance(db, key)
+
+    def switch(self, key: str, power: str, *, cycle: bool = False) -> Instance | None:
+        """Switch on or off; a switch to what it is already changes nothing."""
+        with self._call(f"switch_{power}", key) as db:
+            db.execute(
+                "UPDATE instances SET power = ?, cycles = cycles + ? WHERE key = ? AND power <> ?",
+                (power, int(cycle), key, power),
+            )
+            return _instance(db, key)
+
+    def update(self, key: str, generation: int) -> Instance | None:
+        """Bring the instance to a generation of its blueprint."""
+        with self._call("update", key) as db:
+            db.execute("UPDATE instances SET generation = ? WHERE key = ?", (generation, key))
+            return _instance(db, key)
+
+    def delete(self, key: str, *, polls: int) -> None:
+        """Begin the end of `key`, with all that leases left on it. Without polls it is gone at once."""
+        with self._call("delete", key) as db:
+            db.execute(
+                "UPDATE instances SET state = 'deleting', polls = 0 WHERE key = ? AND state <> 'deleting'",
+                (key,),
+            )
+            _bury(db, key, polls)
+
+    def gone(self, key: str, *, polls: int) -> bool:
+        """One more poll of a deletion; True when nothing is left."""
+        with self._call("gone", key) as db:
+            db.execute("UPDATE instances SET polls = polls + 1 WHERE key = ? AND state = 'deleting'", (key,))
+            _bury(db, key, polls)
+            return _instance(db, key) is None
+
+    def leave(self, key: str, lease: str, what: str) -> None:
+        """Put something of a lease on the instance: an account, a key, a file."""
+        with self._call(f"leave_{what}", key) as db:
+            db.execute("INSERT OR IGNORE INTO left_by VALUES (?, ?, ?)", (key, lease, what))
+
+    def has(self, key: str, lease: str, what: str) -> bool:
+        """True when the lease has `what` on the instance."""
+        with self._call(f"has_{what}", key) as db:
+            found = db.execute("SELECT 1 FROM left_by WHERE key = ? AND lease = ? AND what = ?", (key, lease, what))
+            return found.fetchone() is not None
+
+    def wipe(self, key: str, lease: str, what: str | None = None) -> None:
+        """Remove what the lease has on the instance: all of it, or `what`."""
+        with self._call(f"wipe_{what or 'all'}", key) as db:
+            db.execute(
+                "DELETE FROM left_by WHERE key = ? AND lease = ? AND what = coalesce(?, what)",
+                (key, lease, what),
+            )
+
+    def fires(self, fault: str, key: str, *, skip: int, times: int | None) -> bool:
+        """Count a call that a fault is meant for; True when it strikes: after `skip` calls, `times` times."""
+        with self._store.transaction() as db:
+            seen = db.execute(
+                "INSERT INTO fired VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET seen = seen + 1 RETURNING seen",
+                (fault, key),
+            ).fetchone()["seen"]
+            return bool(skip < seen and (times is None or seen <= skip + times))
+
+    def hold(self, fault: str, key: str, *, begin: bool) -> bool | None:
+        """Whether a hold is open (True), resolved (False) or was never begun (None). `begin` opens it."""
+        with self._store.transaction() as db:
+            if begin:
+                db.execute("INSERT OR IGNORE INTO holds (fault, key) VALUES (?, ?)", (fault, key))
+            row = db.execute("SELECT resolved FROM holds WHERE fault = ? AND key = ?", (fault, key)).fetchone()
+            return None if row is None else not row["resolved"]
+
+    def everything(self) -> list[Instance]:
+        """Every instance, by key. Listing is not counted among the calls."""
+        with self._store.transaction() as db:
+            return [read(row) for row in db.execute(f"SELECT {_COLUMNS} FROM instances ORDER BY key")]  # noqa: S608
+
+    def planted(self) -> list[str]:
+        """The drafts of everything that was planted, as JSON, by identity."""
+        with self._call("discover", "") as db:
+            return [row["draft"] for row in db.execute("SELECT draft FROM planted ORDER BY identity")]
+
+    @contextmanager
+    def _call(self, name: str, key: str) -> Iterator[sqlite3.Connection]:
+        with self._store.transaction() as db:
+            db.execute("INSERT INTO calls (name, key, pid) VALUES (?, ?, ?)", (name, key, os.getpid()))
+            yield db
+
+
+def _insert(db: sqlite3.Connection, key: str, state: str, tags: Mapping[str, str]) -> None:
+    db.execute(
+        "INSERT OR IGNORE INTO instances (key, state, tags) VALUES (?, ?, ?)",
+        (key, state, json.dumps(dict(tags))),
+    )
+
+
+def _bury(db: sqlite3.Connection, key: str, polls: int) -> None:
+    db.execute("DELETE FROM instances WHERE key = ? AND state = 'deleting' AND polls >= ?", (key, polls))
+    db.execute("DELETE FROM left_by WHERE key = ? AND key NOT IN (SELECT key FROM instances)", (key,))
+
+
+def _instance(db: sqlite3.Connection, key: str) -> Instance | None:
+    row = db.execute(f"SELECT {_COLUMNS} FROM instances WHERE key = ?", (key,)).fetchone()  # noqa: S608
+    return row and read(row)
+
+
+def _there(db: sqlite3.Connection, key: str) -> Instance:
+    row = _instance(db, key)
+    assert row is not None
+    return row
+
+
+def read(row: sqlite3.Row) -> Instance:
+    """An instance from its row."""
+    return Instance(**(dict(row) | {"tags": json.loads(row["tags"])}))

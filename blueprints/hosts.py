@@ -1,0 +1,111 @@
+"""What every kind of resource type `host` shares: what a host is, what a lease may require of one, and how its
+interfaces are opened. Clouds use the same requirements, so that a lease need not know which kind serves it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from blueprints.answers import Json
+from blueprints.contract import Fields, Opener
+from blueprints.matching import Match
+from blueprints.specs import LeaseView, Spec
+from interfaces.contract import Interface
+from interfaces.endpoints import Endpoint
+from interfaces.registry import REGISTRY
+from interfaces.transport import Transport
+
+HOST = "host"
+LEASE_VARIABLE = "DRYDOCK_LEASE"
+"""Every process that a lease's interfaces start has this variable; its value is the lease's key."""
+
+_ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "aarch64": "arm64"}
+
+
+def architecture(name: Any) -> Any:
+    """One name for each architecture, whatever kernels and clouds call it: x86_64, arm64, ..."""
+    return _ARCHITECTURES.get(name.lower(), name.lower()) if isinstance(name, str) else name
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+Architecture = Annotated[str, BeforeValidator(architecture)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_several)]
+Isolation = Literal["none", "uid", "machine"]
+"""What stands between two leases: nothing but folders; an account number each; the machine is one lease's alone."""
+
+
+class HostAttributes(Fields):
+    """What a host is."""
+
+    arch: Architecture | None = Field(default=None, description="x86_64, arm64, ...")
+    os: str | None = Field(default=None, description="linux")
+    os_release: str | None = Field(default=None, description="Such as debian-12 or ubuntu-24.04.")
+    hostname: str | None = Field(default=None, description="The name that it calls itself.")
+    region: str | None = Field(default=None, description="Where it is.")
+    zone: str | None = Field(default=None, description="Where it is in its region.")
+    vcpus: int | None = Field(default=None, ge=0, description="Processors in all.")
+    ram_mib: int | None = Field(default=None, ge=0, description="Memory in all, in MiB.")
+    isolation: Isolation | None = Field(default=None, description="What stands between two leases on it.")
+
+
+class HostRequirements(Fields):
+    """What a lease may require of a host, beside the amounts that it takes of it."""
+
+    arch: Architecture | None = Field(default=None, description="Exactly this architecture.")
+    os: str | None = Field(default=None, description="Exactly this operating system.")
+    os_release: str | None = Field(default=None, description="Exactly this release, such as debian-12.")
+    hostname: str | None = Field(default=None, description="Exactly this host.")
+    region: Words | None = Field(default=None, description="In one of these regions.")
+    zone: Words | None = Field(default=None, description="In one of these zones.")
+    min_vcpus: int | None = Field(default=None, ge=0, description="At least so many processors in all.")
+    min_ram_mib: int | None = Field(default=None, ge=0, description="At least so much memory in all, in MiB.")
+    isolation: Words | None = Field(default=None, description="One of: none, uid, machine.")
+
+
+MATCHES = (
+    Match("arch", "=", "arch"),
+    Match("os", "=", "os"),
+    Match("os_release", "=", "os_release"),
+    Match("hostname", "=", "hostname"),
+    Match("region", "in", "region"),
+    Match("zone", "in", "zone"),
+    Match("vcpus", ">=", "min_vcpus"),
+    Match("ram_mib", ">=", "min_ram_mib"),
+    Match("isolation", "in", "isolation"),
+)
+
+
+def stated(attributes: HostAttributes) -> dict[str, Any]:
+    """The attributes that are set, as JSON."""
+    return attributes.model_dump(mode="json", exclude_none=True)
+
+
+def lease_of(spec: Spec) -> LeaseView:
+    """The lease of a phase that has one."""
+    if spec.lease is None:
+        raise ValueError(f"phase {spec.phase} was given no lease")
+    return spec.lease
+
+
+def endpoint_facts(endpoint: Endpoint) -> Json:
+    """The endpoint as facts keep it: what comes back from the database is the same."""
+    facts: Json = json.loads(json.dumps(endpoint.to_json()))
+    return facts
+
+
+def openers(transport_of: Callable[[LeaseView], Transport], *names: str) -> dict[str, Opener]:
+    """Interfaces over the transport that leads to the account of a lease."""
+
+    def opener(name: str) -> Opener:
+        def opened(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:
+            return REGISTRY.open(name, transport_of(lease), still_mine=still_mine, options={})
+
+        return opened
+
+    return {name: opener(name) for name in names}

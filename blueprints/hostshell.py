@@ -1,0 +1,158 @@
+"""The control side of a host: scripts run there under one deadline, and what goes wrong becomes a step's answer."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.contract import Act
+from blueprints.hosts import architecture
+from blueprints.hostscripts import END_MARKED, END_UID, LOOK, REMOVE_TREE, SWEEP_UID
+from blueprints.specs import Spec
+from drydock.core.errors import DrydockError, InvalidRequest
+from interfaces.command.shell import ShellCommand
+from interfaces.contract import Deadline
+from interfaces.errors import AuthenticationRefused, CommandFailed, DeadlineExceeded, HostKeyMismatch, InterfaceError
+from interfaces.transport import Transport
+
+_ROUNDS = "60"
+_OF_OPERATOR: tuple[type[DrydockError], ...] = (HostKeyMismatch, AuthenticationRefused, InvalidRequest)
+
+_NOT_ROOT = 96
+# Asked only after a failure, so that what works costs nothing more.
+AS_ROOT = rf"""s=$1; shift
+[ "$(id -u)" = 0 ] && exec /bin/sh -c "$s" sh "$@"
+sudo -n -- /bin/sh -c "$s" sh "$@"
+code=$?
+[ $code != 0 ] || exit 0
+said=$(LC_ALL=C sudo -n -- true 2>&1) && exit $code
+echo "The account $(id -un) cannot become root: $said." >&2
+exit {_NOT_ROOT}
+"""
+
+
+class NeedsOperator(DrydockError):
+    """A person must mend something before this can work."""
+
+    code = "needs_operator"
+
+
+class CannotBecomeRoot(NeedsOperator):
+    """The control account is not root, and sudo refuses it or asks it for a password."""
+
+
+class HostShell:
+    """Runs scripts with the rights of the control account, or of root, within the seconds of one call of a step."""
+
+    def __init__(self, transport: Transport, seconds: float) -> None:
+        self._command = ShellCommand(transport, still_mine=lambda: None)
+        self._deadline = Deadline(seconds * 0.9)
+
+    @property
+    def tired(self) -> bool:
+        """Whether too little time is left to begin something long."""
+        return self._deadline.remaining < self._deadline.seconds * 0.6
+
+    @property
+    def _budget(self) -> str:
+        """Whole seconds that a script may take, so that it mostly says itself what is left."""
+        return str(max(1, int(self._deadline.remaining * 0.8)))
+
+    def run(self, script: str, *arguments: str, stdin: str = "") -> str:
+        """What the script prints. Raises InterfaceError, CommandFailed too."""
+        return self._run(["/bin/sh", "-c", script, "sh", *arguments], stdin)
+
+    def as_root(self, script: str, *arguments: str, stdin: str = "") -> str:
+        """The same as root, by sudo where the control account is not root. Raises CannotBecomeRoot."""
+        try:
+            return self._run(["/bin/sh", "-c", AS_ROOT, "sh", script, *arguments], stdin)
+        except CommandFailed as error:
+            if error.result.exit_code != _NOT_ROOT:
+                raise
+            said = error.result.error_text.strip().rpartition("\n")[2]
+            raise CannotBecomeRoot(said, hint="Register root, or let it use sudo without a password.") from error
+
+    def look(self, folder: str) -> Json:
+        """Facts of the host; `folder` says which disk counts."""
+        lines = [line.partition("=") for line in self.run(LOOK, folder).splitlines()]
+        found: Json = {name: _read(name, value) for name, _, value in lines if value.strip("-")}
+        return found | {"arch": architecture(found.get("arch", ""))}
+
+    def end_account(self, account: int | str, *, root: bool = True) -> int:
+        """End every process of a uid or account but this connection's own; how many are left."""
+        run = self.as_root if root else self.run
+        return int(run(END_UID, str(account), _ROUNDS))
+
+    def end_marked(self, mark: str, folder: str) -> int:
+        """End what carries the mark in its environment or works in the folder; how many are left."""
+        return int(self.run(END_MARKED, mark, folder, _ROUNDS))
+
+    def sweep_account(self, account: int | str) -> bool:
+        """Remove what a uid or account owns in the places that all may write to; True when nothing is left."""
+        return self.as_root(SWEEP_UID, str(account), self._budget).split() == ["0"]
+
+    def remove_tree(self, folder: str, *, root: bool) -> bool:
+        """Remove a folder; True when it is gone."""
+        run = self.as_root if root else self.run
+        return run(REMOVE_TREE, folder, self._budget).split() == ["0"]
+
+    def _run(self, argv: list[str], stdin: str) -> str:
+        result = self._command.check(argv, stdin=stdin.encode(), timeout=max(0.1, self._deadline.remaining))
+        return result.text
+
+
+def told(act: Act) -> Act:
+    """The act, with what went wrong on the way to the host as its answer."""
+
+    @functools.wraps(act)
+    def answered(spec: Spec, memo: Json) -> Answer:
+        try:
+            return act(spec, memo)
+        except NeedsOperator as error:
+            return Failed(scope=Scope.OPERATOR, code=error.code, message=str(error))
+        except (InterfaceError, InvalidRequest) as error:
+            scope = Scope.OPERATOR if isinstance(error, _OF_OPERATOR) else Scope.STEP
+            return Failed(scope=scope, code=error.code, message=str(error))
+
+    return answered
+
+
+def in_pieces(sentence: str) -> Callable[[Act], Act]:
+    """The act, called again where one call is too short for it: only the step's own deadline makes that a failure."""
+
+    def act_of(act: Act) -> Act:
+        @told
+        @functools.wraps(act)
+        def answered(spec: Spec, memo: Json) -> Answer:
+            try:
+                return act(spec, memo)
+            except DeadlineExceeded:
+                return Wait(after=1.0, memo=memo, sentence=sentence)
+
+        return answered
+
+    return act_of
+
+
+def until_done(sentence: str) -> Callable[[Callable[[Spec], bool]], Act]:
+    """Make an act of a function that says whether all is done: it is called again until then."""
+
+    def act_of(done: Callable[[Spec], bool]) -> Act:
+        @in_pieces(sentence)
+        @functools.wraps(done)
+        def act(spec: Spec, memo: Json) -> Answer:
+            if done(spec):
+                return Ready()
+            return Wait(after=1.0, memo=memo, sentence=sentence)
+
+        return act
+
+    return act_of
+
+
+def _read(name: str, text: str) -> Any:
+    if name == "load":
+        return float(text)
+    return int(text) if name == "vcpus" or name.endswith("_mib") else text

@@ -1,0 +1,78 @@
+"""What a blueprint of kind storage may say, what a storage is, and what a lease may require of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, Self
+
+from pydantic import Field, PositiveInt, model_validator
+
+from blueprints.amounts import Amounts
+from blueprints.contract import Fields
+from blueprints.hosts import Words
+from blueprints.layered.frame import fits
+from blueprints.layered.host import OnHost
+from blueprints.matching import Match
+from blueprints.specs import Asked, Draft
+
+Limit = Literal["loop", "checked"]
+
+
+class Config(OnHost):
+    """Config of a blueprint of kind storage. With nothing said, folders of 1 GiB on any host."""
+
+    disk_mib: PositiveInt = Field(default=1024, description="Size of a storage whose lease asks for none, in MiB.")
+    max_disk_mib: PositiveInt = Field(default=1 << 20, description="The largest that is made, in MiB.")
+    limit: Literal["auto", "loop", "checked"] = Field(
+        default="auto",
+        description="How the size is kept. loop: a file system of its own, which needs root on the host; "
+        "checked: looked at; auto: loop where it can be had.",
+    )
+
+    @model_validator(mode="after")
+    def _sizes(self) -> Self:
+        if self.disk_mib > self.max_disk_mib:
+            raise ValueError("disk_mib is more than max_disk_mib")
+        return self
+
+
+class Attributes(Fields):
+    """What a storage is."""
+
+    limit: Limit | None = Field(default=None, description="loop: the kernel refuses more; checked: it is looked at.")
+    disk_mib: int | None = Field(default=None, description="Its size in MiB.")
+
+
+class Requirements(Fields):
+    """What a lease may require of a storage."""
+
+    disk_mib: PositiveInt | None = Field(default=None, description="At least this size in MiB.")
+    limit: Words | None = Field(default=None, description="One of: loop, checked.")
+
+
+MATCHES = (Match("disk_mib", ">=", "disk_mib"), Match("limit", "in", "limit"))
+
+
+def drafts(config: Config, asked: Asked | None) -> Iterator[Draft]:
+    """A storage of the size that is asked for."""
+    size = _size(config, asked)
+    if size > config.max_disk_mib:
+        return
+    for limit in _limits(config, asked):
+        attributes: dict[str, Any] = {"disk_mib": size} | ({"limit": limit} if limit else {})
+        draft = Draft(attributes=attributes, capacity=Amounts(disk_mib=size))
+        if asked is None or fits(MATCHES, draft, asked):
+            yield draft
+            return
+
+
+def _size(config: Config, asked: Asked | None) -> int:
+    wished = (asked.amounts.disk_mib, asked.requirements.disk_mib or 0) if asked else (0, 0)
+    return max(wished) or config.disk_mib
+
+
+def _limits(config: Config, asked: Asked | None) -> tuple[Limit | None, ...]:
+    """What may be promised now: nothing, where it shows only when it is built."""
+    if config.limit != "auto":
+        return (config.limit,)
+    return (None,) if asked is None or asked.requirements.limit is None else ("loop", "checked")

@@ -1,0 +1,108 @@
+"""A file system of its own for a storage, in a file beside its folder: the kernel itself then keeps the size."""
+
+from __future__ import annotations
+
+from blueprints.hostshell import HostShell
+
+MIB_AT_LEAST = 8
+
+_POINTS = r"""
+mounted() {
+  while read -r _ _ _ _ point _; do [ "$(printf %b "$point")" = "$1" ] && return 0; done </proc/self/mountinfo
+  return 1
+}
+"""
+# What is between the two paths and the kernel is held open and looked at, because the account may rename what stands in
+# its home: an image that is anything but root's own plain file, or a folder that is not where it should be, is refused.
+_OVER = (
+    _POINTS
+    + r"""
+dir=$1 image=$2
+no() { echo "no $1"; exit 0; }
+mounted "$dir" && { echo loop; exit 0; }
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+for each in mkfs.ext4 e2fsck losetup fallocate mount; do command -v $each >/dev/null || no "there is no $each"; done
+over() {
+  [ -d "$dir" ] && [ ! -L "$dir" ] || no "the folder is missing"
+  [ -f "$image" ] && [ ! -L "$image" ] || no "its image is missing"
+  exec 3<"$image" 4<"$dir" || no "its image cannot be read"
+  [ "$(stat -L -c '%u %a %h %d:%i' /proc/$$/fd/3)" = "0 600 1 $(stat -c '%d:%i' -- "$image")" ] ||
+    no "its image is not root's own"
+  [ "$(readlink /proc/$$/fd/4)" = "$dir" ] || no "the folder is not where it was"
+  loop=$(losetup --find --show /proc/$$/fd/3 2>&1) || no "$loop"
+  said=$(e2fsck -p "$loop" 2>&1)
+  [ $? -lt 4 ] || { losetup -d "$loop"; no "$said"; }
+  said=$(mount -c -t ext4 -o nosuid,nodev,noatime -- "$loop" /proc/$$/fd/4 2>&1) || { losetup -d "$loop"; no "$said"; }
+  # Given back by itself when the file system is unmounted.
+  losetup -d "$loop"
+}
+"""
+)
+# Only root may write the image, and only root's mount reads it; what is in it can be no device and no setuid program.
+_MAKE = (
+    _OVER
+    + r"""
+mib=$3 uid=$4 gid=$5
+umask 077
+rm -f -- "$image" "$image.new"
+trap 'rm -f -- "$image.new"' EXIT
+said=$(fallocate -l "${mib}MiB" -- "$image.new" 2>&1) || case $said in *space*) echo full; exit 0;; *) no "$said";; esac
+said=$(mkfs.ext4 -q -F -m 0 -O '^has_journal' -E "root_owner=$uid:$gid,nodiscard" -- "$image.new" 2>&1) || no "$said"
+mv -T -- "$image.new" "$image" || no "the image cannot be put in place"
+no() { rm -f -- "$image"; echo "no $1"; exit 0; }
+over
+rmdir -- "$dir/lost+found"
+chmod 700 -- "$dir"
+echo loop
+"""
+)
+_AGAIN = _OVER + "over\necho loop\n"
+_END = (
+    _POINTS
+    + r"""
+mounted "$1" && umount -- "$1" 2>/dev/null
+mounted "$1" && umount -l -- "$1"
+mounted "$1" && { echo 1; exit 0; }
+rm -f -- "$2" "$2.new"
+echo 0
+"""
+)
+_MOUNTED = _POINTS + 'mounted "$1" && echo 1 || echo 0\n'
+
+
+class DiskFull(Exception):
+    """The host has no room for a storage of this size."""
+
+
+def image_mib(disk_mib: int) -> int:
+    """Size of the file in which `disk_mib` fit beside what the file system itself needs."""
+    return max(MIB_AT_LEAST, disk_mib + disk_mib // 20 + 4)
+
+
+def make(root: HostShell, folder: str, disk_mib: int, owner: tuple[int, int]) -> str:
+    """Put a file system over the folder; why it cannot be had, or "". May be repeated. Raises DiskFull."""
+    size, (uid, gid) = str(image_mib(disk_mib)), owner
+    said = root.as_root(_MAKE, folder, f"{folder}.img", size, str(uid), str(gid)).strip()
+    if said == "full":
+        raise DiskFull
+    return _reason(said)
+
+
+def again(root: HostShell, folder: str) -> str:
+    """Put the file system over the folder that was there before, as after a reboot of the host; why it cannot be
+    done, or ""."""
+    return _reason(root.as_root(_AGAIN, folder, f"{folder}.img").strip())
+
+
+def end(root: HostShell, folder: str) -> bool:
+    """Take the file system away; True when it is gone."""
+    return root.as_root(_END, folder, f"{folder}.img").split() == ["0"]
+
+
+def mounted(shell: HostShell, folder: str) -> bool:
+    """Whether a file system is over the folder."""
+    return shell.run(_MOUNTED, folder).split() == ["1"]
+
+
+def _reason(said: str) -> str:
+    return "" if said == "loop" else said.removeprefix("no ")

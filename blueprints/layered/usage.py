@@ -1,0 +1,39 @@
+"""How much a folder on a host holds, and whether more may be written to it."""
+
+from __future__ import annotations
+
+from drydock.core import clock
+from interfaces.command.contract import Command
+from interfaces.errors import QuotaExceeded
+
+MIB = 1 << 20
+_USED = 'du -skx -- "$1" 2>/dev/null | { read -r kib _ && echo "$kib"; }'
+_FRESH = 5.0
+
+
+def used_kib(command: Command, folder: str, seconds: float = 30.0) -> int:
+    """KiB on disk below the folder, as far as the account may look."""
+    return int(command.check(["/bin/sh", "-c", _USED, "sh", folder], timeout=seconds).text or 0)
+
+
+class Allowance:
+    """Asked before every part that is written; raises QuotaExceeded. The folder is measured anew every few
+    seconds, and whenever what was written since could have used up the rest."""
+
+    def __init__(self, command: Command, folder: str, limit_mib: int) -> None:
+        self._command, self._folder = command, folder
+        self._limit_mib = limit_mib
+        self._used = 0
+        self._measured: float | None = None
+
+    def __call__(self, size: int) -> None:
+        """Count `size` bytes more."""
+        if not self._fresh() or self._used + size > self._limit_mib * MIB:
+            self._used = used_kib(self._command, self._folder) << 10
+            self._measured = clock.monotonic()
+        self._used += size
+        if self._used > self._limit_mib * MIB:
+            raise QuotaExceeded(f"More than the {self._limit_mib} MiB of this lease.")
+
+    def _fresh(self) -> bool:
+        return self._measured is not None and clock.monotonic() - self._measured < _FRESH

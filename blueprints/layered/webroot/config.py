@@ -1,0 +1,79 @@
+"""What a blueprint of kind webroot may say, what a web root is, and what a lease may require of one."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+from pydantic import Field, JsonValue, PositiveInt, model_validator
+
+from blueprints.amounts import Amounts
+from blueprints.contract import Fields
+from blueprints.layered.frame import fits
+from blueprints.matching import Match
+from blueprints.specs import Asked, Draft
+from interfaces.httpd import Site
+
+Port = int
+
+
+class Config(Fields):
+    """Config of a blueprint of kind webroot. With nothing said, sites that this machine alone can reach."""
+
+    address: str = Field(default="127.0.0.1", description="The address of the host on which sites listen.")
+    public_host: str = Field(default="", description="Named in addresses of pages in place of `address`.")
+    first_port: Port = Field(default=8100, ge=1, le=65535, description="The first port that a site may have.")
+    last_port: Port = Field(default=8999, ge=1, le=65535, description="The last one.")
+    disk_mib: PositiveInt = Field(default=256, description="Size of the storage where a lease asks for none, in MiB.")
+    storage: Mapping[str, JsonValue] = Field(default={}, description="Requirements of the storage, such as its limit.")
+    index: tuple[str, ...] = Field(default=("index.html",), description="What is shown for a folder.")
+    headers: Mapping[str, str] = Field(default={}, description="Added to every answer.")
+    fallback: str = Field(default="", description="The page for what is not there; empty: a plain 404.")
+    listing: bool = Field(default=False, description="Show what is in folders without an index page.")
+
+    @model_validator(mode="after")
+    def _can_be_served(self) -> Self:
+        if self.last_port < self.first_port:
+            raise ValueError("last_port is less than first_port")
+        ipaddress.ip_address(self.address)
+        self.site(self.first_port)
+        return self
+
+    def site(self, port: int) -> Site:
+        """The site on this port. Raises InvalidRequest."""
+        return Site(
+            address=self.address, port=port, public_host=self.public_host, index=self.index,
+            headers=tuple(self.headers.items()), fallback=self.fallback, listing=self.listing,
+        )  # fmt: skip
+
+    def ports(self, start: int) -> list[str]:
+        """All ports, beginning somewhere else for every `start`, so that sites seldom ask for the same first."""
+        count = self.last_port - self.first_port + 1
+        return [str(self.first_port + (start + n) % count) for n in range(count)]
+
+
+class Attributes(Fields):
+    """What a web root is."""
+
+    address: str | None = Field(default=None, description="Where it listens.")
+    public_host: str | None = Field(default=None, description="What addresses of its pages name.")
+
+
+class Requirements(Fields):
+    """What a lease may require of a web root."""
+
+    address: str | None = Field(default=None, description="Listens exactly here.")
+    public_host: str | None = Field(default=None, description="Exactly this name in addresses of pages.")
+
+
+MATCHES = (Match("address", "=", "address"), Match("public_host", "=", "public_host"))
+
+
+def drafts(config: Config, asked: Asked | None) -> Iterator[Draft]:
+    """The one that the config describes, if it is what is asked for."""
+    size = (asked.amounts.disk_mib if asked else 0) or config.disk_mib
+    attributes = {"address": config.address} | ({"public_host": config.public_host} if config.public_host else {})
+    draft = Draft(attributes=attributes, capacity=Amounts(disk_mib=size))
+    if asked is None or fits(MATCHES, draft, asked):
+        yield draft

@@ -1,0 +1,73 @@
+"""The web server of a web root, as its steps and its leases use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from blueprints.contract import Opener
+from blueprints.specs import LeaseView
+from drydock.core.errors import InvalidRequest
+from interfaces.command import Command
+from interfaces.filesystem import RootedFilesystem
+from interfaces.httpd import HttpdStatus, NginxHttpd, Site
+
+STORAGE = "storage"
+PAGES, OWN = "www", "nginx"
+KEPT = f"{OWN}/site.json"
+
+_FETCH = r"""
+if command -v curl >/dev/null 2>&1; then curl -s -o /dev/null -m 10 --noproxy '*' "http://$1/" && echo yes || echo no
+elif command -v wget >/dev/null 2>&1; then
+  wget -q -O /dev/null -T 10 -t 1 --no-proxy "http://$1/"
+  case $? in 0|8) echo yes;; *) echo no;; esac
+else echo unknown; fi
+"""
+
+
+class SiteHttpd(NginxHttpd):
+    """Serves one site, which stays on the port that its lease holds."""
+
+    def configure(self, site: Site) -> HttpdStatus:
+        if site.listen != self.site.listen:
+            raise InvalidRequest(
+                f"This site listens on {self.site.listen}; its lease holds no other port.", field="port"
+            )
+        return super().configure(site)
+
+
+def files_of(storage: LeaseView) -> RootedFilesystem:
+    """The files of the storage."""
+    return cast(RootedFilesystem, storage.interface("filesystem"))
+
+
+def httpd_of(storage: LeaseView, site: Site, still_mine: Callable[[], None] = lambda: None) -> SiteHttpd:
+    """The web server of a site in the storage, with the storage's own bound on what is written."""
+    files = files_of(storage)
+    return SiteHttpd(
+        files.transport,
+        still_mine=still_mine,
+        folder=files.root,
+        site=site,
+        usage_check=files.usage_check,
+    )
+
+
+def answers(command: Command, site: Site, seconds: float) -> bool:
+    """Whether a browser on the host would get an answer; True where the host has nothing to ask with."""
+    return "no" not in command.check(["/bin/sh", "-c", _FETCH, "sh", site.listen], timeout=seconds).text.split()
+
+
+def httpd(lease: LeaseView, still_mine: Callable[[], None]) -> SiteHttpd:
+    """The web server of a lease."""
+    return httpd_of(lease.resource.parents[STORAGE], Site.from_json(lease.facts["site"]), still_mine)
+
+
+def filesystem(lease: LeaseView, still_mine: Callable[[], None]) -> RootedFilesystem:
+    """The pages of a lease."""
+    files = files_of(lease.resource.parents[STORAGE])
+    root = f"{files.root}/{PAGES}"
+    return RootedFilesystem(files.transport, still_mine=still_mine, root=root, usage_check=files.usage_check)
+
+
+OPENERS: dict[str, Opener] = {"httpd": httpd, "filesystem": filesystem}

@@ -1,0 +1,40 @@
+"""A transport that works in a folder of another one's account: how a thing on a leased host gives interfaces."""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import replace
+
+from interfaces.contract import Deadline
+from interfaces.files import Files
+from interfaces.transport import Launch, Process, Transport
+
+
+class Within(Transport):
+    """`folder` (absolute on the host) is where processes begin and paths start. `home`: it is also their HOME."""
+
+    def __init__(self, outer: Transport, folder: str, *, home: bool = True) -> None:
+        self.outer = outer
+        self.folder = folder
+        self._variables = {"HOME": folder} if home else {}
+
+    def start(self, launch: Launch, deadline: Deadline) -> Process:
+        env = {**self._variables, **launch.env}
+        return self.outer.start(replace(launch, cwd=self._joined(launch.cwd), env=env), deadline)
+
+    def files(self, root: str) -> Files:
+        return self.outer.files(self._joined(root))
+
+    def close(self) -> None:
+        self.outer.close()
+
+    def _joined(self, path: str) -> str:
+        # Never with a slash at the end: it would follow a link that stands in the folder's place.
+        return posixpath.join(self.folder, path) if path else self.folder
+
+
+def account_of(transport: Transport) -> Transport:
+    """The transport to the account itself, outside of every folder."""
+    while isinstance(transport, Within):
+        transport = transport.outer
+    return transport

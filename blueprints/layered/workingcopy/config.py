@@ -1,0 +1,70 @@
+"""What a blueprint of kind working_copy may say, what a working copy is, and what a lease may require of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import Field, PositiveInt
+
+from blueprints.amounts import Amounts
+from blueprints.contract import Fields
+from blueprints.layered.frame import fits
+from blueprints.layered.host import OnHost
+from blueprints.layered.workingcopy.names import Protocol, Ref, Repository, allowed
+from blueprints.matching import Match
+from blueprints.specs import Asked, Draft
+
+
+class Config(OnHost):
+    """Config of a blueprint of kind working_copy. With nothing said, any repository over https or ssh."""
+
+    protocols: tuple[Protocol, ...] = Field(
+        default=("https", "ssh"),
+        min_length=1,
+        description="How repositories may be reached. file is read with the rights of the host lease's account.",
+    )
+    repositories: tuple[str, ...] = Field(
+        default=(),
+        description="Patterns of allowed addresses, such as https://example.com/team/*; empty: all, and no credential.",
+    )
+    repository: Repository | None = Field(default=None, description="For leases that name none.")
+    ref: Ref | None = Field(default=None, description="For leases that name none; else the default branch.")
+    credential: str = Field(
+        default="", description="A credential with private_key for ssh, or username and password for https."
+    )
+    known_hosts: tuple[str, ...] = Field(default=(), description="Lines of known_hosts for ssh; no others are trusted.")
+    depth: PositiveInt | None = Field(default=None, description="Fetch only so many commits of each branch and tag.")
+    author_name: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Name on commits made in it.")
+    author_email: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Address on commits made in it.")
+    disk_mib: PositiveInt = Field(default=2048, description="Taken of the host's disk, in MiB.")
+
+
+class Attributes(Fields):
+    """What a working copy is."""
+
+    repository: str | None = Field(default=None, description="Where it comes from.")
+
+
+class Requirements(Fields):
+    """What a lease may require of a working copy."""
+
+    repository: Repository | None = Field(default=None, description="The address of the repository.")
+    ref: Ref | None = Field(default=None, description="A branch, a tag or a commit's full number.")
+
+
+MATCHES = (Match("repository", "=", "repository"),)
+
+
+def drafts(config: Config, asked: Asked | None) -> Iterator[Draft]:
+    """A copy of the repository that is asked for, if it is allowed."""
+    wished = asked.requirements.repository if asked else None
+    repository = wished or config.repository
+    if repository is None or not allowed(repository, config.protocols, config.repositories):
+        return
+    if config.credential and not config.repositories:
+        return
+    size = max(asked.amounts.disk_mib if asked else 0, config.disk_mib)
+    # What fails for one repository is not held against the others.
+    draft = Draft(attributes={"repository": repository}, capacity=Amounts(disk_mib=size), offer=repository[-200:])
+    if asked is None or fits(MATCHES, draft, asked):
+        yield draft

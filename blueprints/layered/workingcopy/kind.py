@@ -1,0 +1,73 @@
+"""The kind `working_copy`: a git repository on a host that it leases for life, at each lease's own ref."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from blueprints.contract import Step
+from blueprints.hosts import HOST
+from blueprints.layered import host as hosts
+from blueprints.layered.frame import Layered
+from blueprints.layered.workingcopy import acts
+from blueprints.layered.workingcopy import config as schema
+from blueprints.layered.workingcopy.names import allowed, is_pattern
+from blueprints.layered.workingcopy.openers import OPENERS
+from blueprints.specs import BlueprintView, LeaseView, Problem
+
+_HOURS = 4 * 3600.0
+_A_PATTERN = "One is written like https://git.example.com/team/*."
+_PROCESSES = Step(name="processes", act=acts.end_processes)
+
+
+class WorkingCopy(Layered):
+    """Leases of the same repository follow one another on it. Of what a lease leaves, only what is provably the
+    origin's is kept."""
+
+    name: ClassVar[str] = "working_copy"
+    resource_type: ClassVar[str] = "working_copy"
+    Config, Requirements, Attributes = schema.Config, schema.Requirements, schema.Attributes
+    matches = schema.MATCHES
+    needs = (HOST,)
+    gone_with_needs = True
+    describe = schema.drafts
+    openers = OPENERS
+    plans = {
+        "build": (
+            Step(name="host", act=acts.have_host),
+            Step(name="look", act=acts.look),
+            Step(name="clone", act=acts.clone, deadline=_HOURS),
+        ),
+        "activate": (Step(name="checkout", act=acts.checkout, deadline=_HOURS),),
+        "deactivate": (_PROCESSES,),
+        "clean": (
+            _PROCESSES,
+            Step(name="home", act=acts.empty_home, deadline=3600),
+            Step(name="copy", act=acts.pristine, deadline=_HOURS),
+            Step(name="rest", act=acts.empty_home, deadline=3600),
+        ),
+        "check": (Step(name="look", act=acts.check),),
+        "destroy": (_PROCESSES, Step(name="folder", act=acts.remove, deadline=3600)),
+    }
+
+    def reusable_after(self, lease: LeaseView) -> bool:
+        """Only where the account is nobody else's and has no rights to leave something where we cannot look."""
+        return hosts.reusable(lease.resource)
+
+    def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
+        """Whether its own repository is allowed, ssh knows whom to trust, and secrets stay with servers it names."""
+        config: schema.Config = blueprint.config
+        problems = [
+            Problem(message=f"No pattern of addresses: {each!r}. {_A_PATTERN}", field="repositories")
+            for each in config.repositories
+            if not is_pattern(each)
+        ]
+        if config.credential and not config.repositories:
+            text = f"Say which repositories the credential is for: whoever may name any server gets it. {_A_PATTERN}"
+            problems.append(Problem(message=text, field="repositories"))
+        if config.repository and not allowed(config.repository, config.protocols, config.repositories):
+            problems.append(Problem(message="The blueprint itself does not allow it.", field="repository"))
+        if "ssh" in config.protocols and not config.known_hosts:
+            text = "Without known_hosts no host is trusted over ssh."
+            problems.append(Problem(message=text, field="known_hosts", fatal=False))
+        return problems

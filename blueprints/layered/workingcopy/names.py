@@ -1,0 +1,116 @@
+"""Addresses of repositories and names of refs, checked before git sees them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Literal
+from urllib.parse import quote, unquote
+
+from pydantic import AfterValidator
+
+Protocol = Literal["https", "http", "ssh", "git", "file"]
+
+_USER = r"(?:(?P<user>[A-Za-z0-9._][A-Za-z0-9._-]*)@)?"
+_HOST = r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\])"
+_REMOTE = re.compile(rf"(?P<protocol>https?|ssh|git)://{_USER}{_HOST}(?::(?P<port>[0-9]{{1,5}}))?(?P<path>/.+)")
+_FILE = re.compile(r"(?P<protocol>file)://(?P<path>/.+)")
+_SHORT_SSH = re.compile(rf"{_USER}{_HOST}:(?P<path>[^-:/].*|/[^/].*)")
+_PATTERNS = tuple(
+    re.compile(each.pattern.replace("[A-Za-z0-9", "[*A-Za-z0-9").replace("[0-9]{", "[*0-9]{"))
+    for each in (_REMOTE, _FILE, _SHORT_SSH)
+)
+_NOT_IN_URL = re.compile(r"[\x00-\x20\x7f\\\"'<>^`{|}]")
+_NOT_ESCAPED = re.compile(r"[\x00-\x1f\x7f\\%]")
+_NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.lock(/|$)|(^|/)\.|[/.]$")
+
+
+def protocol_of(repository: str) -> Protocol:
+    """How the repository is reached. Raises ValueError for what is no plain address."""
+    if _NOT_IN_URL.search(repository) or len(repository) > 1000:
+        raise ValueError("a repository's address is one word of plain characters")
+    found = _REMOTE.fullmatch(repository) or _FILE.fullmatch(repository) or _SHORT_SSH.fullmatch(repository)
+    if found is None:
+        raise ValueError("a repository is https://..., ssh://..., user@host:path, git://... or file:///...")
+    if _leads_elsewhere(found["path"]):
+        raise ValueError(
+            "a repository's path has no .. and no escape (%2e, %2f, %5c, %25) that could make it another one"
+        )
+    parts = found.groupdict()
+    protocol: Protocol = parts.get("protocol", "ssh")  # type: ignore[assignment]
+    if parts.get("user") and protocol != "ssh":
+        raise ValueError("an account belongs into a credential, not into a repository's address")
+    return protocol
+
+
+def _leads_elsewhere(path: str) -> bool:
+    """Whether the path may be another one to whoever reads its escapes."""
+    plain = unquote(path)
+    if _NOT_ESCAPED.search(plain) or plain.count("/") != path.count("/"):
+        return True
+    return ".." in plain.split("/") or "%2e" in path.lower()
+
+
+def prompts_of(repository: str, username: str) -> tuple[str, ...]:
+    """What git asks, word by word, when the repository's own server wants a name and a password; empty where no
+    server asks so."""
+    found = _REMOTE.fullmatch(repository)
+    if found is None or not found["protocol"].startswith("http"):
+        return ()
+    scheme, server = repository[: -len(found["path"])].split("://", 1)
+    escaped = re.sub("%..", lambda each: each[0].lower(), quote(username, safe=""))
+    # What git escapes in an account depends on its version.
+    accounts = sorted({username, escaped})
+    return (
+        f"Username for '{scheme}://{server}': ",
+        *(f"Password for '{scheme}://{account}@{server}': " for account in accounts),
+    )
+
+
+def checked_repository(repository: str) -> str:
+    """The address, or ValueError."""
+    protocol_of(repository)
+    return repository
+
+
+def checked_ref(ref: str) -> str:
+    """The name of a branch or tag, or a commit, or ValueError: nothing that git could read as an option or a
+    calculation."""
+    if not ref or ref.startswith(("-", "/")) or ref in ("@", "HEAD") or len(ref) > 250 or _NOT_IN_REF.search(ref):
+        raise ValueError("a ref is the name of a branch or tag, or a commit's full number")
+    return ref
+
+
+def allowed(repository: str, protocols: Iterable[str], patterns: Iterable[str]) -> bool:
+    """Whether an operator allows the repository: its protocol, and one of the patterns if there are any."""
+    patterns = tuple(patterns)
+    if protocol_of(repository) not in protocols:
+        return False
+    return not patterns or any(_fits(repository, pattern) for pattern in patterns)
+
+
+def is_pattern(pattern: str) -> bool:
+    """Whether it reads like an address, in which `*` may stand in the account, the host, the port and the path."""
+    return any(each.fullmatch(pattern) for each in _PATTERNS)
+
+
+def _fits(repository: str, pattern: str) -> bool:
+    """Part by part, so that what an asker writes into one part is never taken for another."""
+    for plain, starred in zip((_REMOTE, _FILE, _SHORT_SSH), _PATTERNS, strict=True):
+        found, wanted = plain.fullmatch(repository), starred.fullmatch(pattern)
+        if found or wanted:
+            return bool(found and wanted) and _fits_parts(found.groupdict(""), wanted.groupdict(""))  # type: ignore[union-attr]
+    return False
+
+
+def _fits_parts(found: dict[str, str], wanted: dict[str, str]) -> bool:
+    labels = [each.get("host", "").lower().split(".") for each in (found, wanted)]
+    pairs = [(found.get(part, ""), text) for part, text in wanted.items() if part != "host"]
+    return len(labels[0]) == len(labels[1]) and all(
+        re.fullmatch(".*".join(map(re.escape, text.split("*"))), said, re.DOTALL)
+        for said, text in (*pairs, *zip(*labels, strict=True))
+    )
+
+
+Repository = Annotated[str, AfterValidator(checked_repository)]
+Ref = Annotated[str, AfterValidator(checked_ref)]

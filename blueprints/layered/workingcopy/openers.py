@@ -1,0 +1,52 @@
+"""How interfaces are opened on a lease of a working copy."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable
+from dataclasses import replace
+
+from blueprints.contract import Opener
+from blueprints.layered.host import host_of, transport_of
+from blueprints.layered.within import Within
+from blueprints.specs import LeaseView
+from interfaces.command.jobs import Job, JobSpec
+from interfaces.command.shell import ShellCommand
+from interfaces.command.shelljobs import ShellJobs
+from interfaces.filesystem.rooted import RootedFilesystem
+
+
+class _JobsInCopy(ShellJobs):
+    """Jobs begin in the copy; what they leave for us stands outside of it, so that git does not see it."""
+
+    def __init__(self, command: ShellCommand, folder: str, copy: str) -> None:
+        super().__init__(command, folder)
+        self._copy = copy
+
+    def start(self, spec: JobSpec) -> Job:
+        return super().start(replace(spec, cwd=posixpath.join(self._copy, spec.cwd)))
+
+
+class CopyCommand(ShellCommand):
+    """Commands and jobs that begin in the copy. HOME is outside of it."""
+
+    def __init__(self, within: Within, home: str, *, still_mine: Callable[[], None]) -> None:
+        super().__init__(within, still_mine=still_mine)
+        self._jobs = _JobsInCopy(self, f"{home}/.drydock/jobs", within.folder)
+
+
+def _within(lease: LeaseView) -> Within:
+    return Within(transport_of(host_of(lease.resource)), lease.resource.facts["folder"], home=False)
+
+
+def command(lease: LeaseView, still_mine: Callable[[], None]) -> CopyCommand:
+    """Commands in the copy."""
+    return CopyCommand(_within(lease), lease.resource.facts["home"], still_mine=still_mine)
+
+
+def filesystem(lease: LeaseView, still_mine: Callable[[], None]) -> RootedFilesystem:
+    """Files of the copy."""
+    return RootedFilesystem(_within(lease), still_mine=still_mine)
+
+
+OPENERS: dict[str, Opener] = {"command": command, "filesystem": filesystem}

@@ -1,0 +1,63 @@
+"""Matching as data: (attribute, operator, requirement), declared once by a kind, read here for a value at hand
+and by the engine as SQL for the rows. Both must say the same; a property test holds them to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Operator: TypeAlias = Literal["=", ">=", "<=", "in", "contains", "contains_all"]
+
+
+@dataclass(frozen=True)
+class Match:
+    """The resource's `attribute` must stand in `operator` to the lease's `requirement`.
+
+    `=` equal; `>=`, `<=` numbers; `in` the attribute is one of the required list; `contains` the attribute
+    (a list) holds the required value; `contains_all` it holds all of the required list. A requirement that is
+    None is not asked; an attribute that is absent fits nothing. Values are JSON: a list is a list, never a tuple.
+    """
+
+    attribute: str
+    operator: Operator
+    requirement: str
+
+
+def _numbers(a: Any, b: Any) -> bool:
+    return all(isinstance(n, int | float) and not isinstance(n, bool) for n in (a, b))
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda has, asked: _same(has, asked),
+    ">=": lambda has, asked: _numbers(has, asked) and has >= asked,
+    "<=": lambda has, asked: _numbers(has, asked) and has <= asked,
+    "in": lambda has, asked: isinstance(asked, list) and any(_same(has, one) for one in asked),
+    "contains": lambda has, asked: isinstance(has, list) and any(_same(one, asked) for one in has),
+    "contains_all": lambda has, asked: (
+        isinstance(has, list) and isinstance(asked, list) and all(any(_same(x, y) for x in has) for y in asked)
+    ),
+}
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Equality as JSON has it: true is not 1, at any depth."""
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
+    return isinstance(a, bool) == isinstance(b, bool) and bool(a == b)
+
+
+def misses(matches: tuple[Match, ...], attributes: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
+    """One sentence for every requirement in `asked` that `attributes` do not meet; empty when all are met."""
+    return [
+        f"{m.requirement} {m.operator} {asked[m.requirement]!r} is asked; it has {attributes.get(m.attribute)!r}"
+        for m in matches
+        if asked.get(m.requirement) is not None and not _meets(m, attributes, asked[m.requirement])
+    ]
+
+
+def _meets(match: Match, attributes: Mapping[str, Any], asked: Any) -> bool:
+    has = attributes.get(match.attribute)
+    return has is not None and _OPERATORS[match.operator](has, asked)

@@ -1,0 +1,23 @@
+"""Named parts of resources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+State = Literal["ok", "dead", "missing"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A named part of a resource that is claimed by name: a GPU (its UUID), a port, a virtual function.
+
+    A further class of capacity with the name of `part_class` counts the parts that are well.
+    """
+
+    part_class: str
+    identity: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+    state: State = "ok"
+    """`dead`: it is given to nobody, and the resource lives on without it. `missing`: it was there before; only the
+    engine says so."""

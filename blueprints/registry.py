@@ -1,0 +1,100 @@
+"""Which kinds there are: ours, and those of other packages by the entry point group `drydock.kinds`."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from blueprints.contract import Kind
+from drydock.core.errors import NotFound
+
+GROUP = "drydock.kinds"
+
+BUILT_IN = {
+    "fake": "blueprints.fake.kind:Fake",
+    "fake_activated": "blueprints.fake.kind:FakeActivated",
+    "local_host": "blueprints.local.kind:LocalHost",
+    "ssh_host": "blueprints.sshhost.kind:SshHost",
+    "storage": "blueprints.layered.storage.kind:Storage",
+    "webroot": "blueprints.layered.webroot.kind:Webroot",
+    "working_copy": "blueprints.layered.workingcopy.kind:WorkingCopy",
+}
+"""Kind -> where its class is. Imported when first used, so that no unused SDK is loaded."""
+
+
+class KindNotFound(NotFound):
+    """No kind of that name is installed."""
+
+
+class KindBroken(NotFound):
+    """The kind is installed but could not be loaded."""
+
+
+@cache
+def kind(name: str) -> Kind:
+    """The kind called `name`. Raises KindNotFound or KindBroken."""
+    places = _places()
+    if name not in places:
+        raise KindNotFound(f"No kind {name!r}.", field="kind", hint=f"There are: {', '.join(sorted(places))}.")
+    return _load(name, places[name])
+
+
+def names() -> list[str]:
+    """The names of all installed kinds."""
+    return sorted(_places())
+
+
+@cache
+def kinds_of_type(resource_type: str) -> tuple[str, ...]:
+    """The kinds that give resources of this type; kinds that cannot be loaded are left out."""
+    return tuple(name for name in names() if _type_of(name) == resource_type)
+
+
+@cache
+def resource_types() -> frozenset[str]:
+    return frozenset(found for name in names() if (found := _type_of(name)))
+
+
+def register(new: Kind) -> None:
+    """Make a kind known to this process: for tests and for programs that assemble kinds at run time."""
+    if new.name in _places() and _registered.get(new.name) is not new:
+        raise ValueError(f"a kind called {new.name!r} is there already")
+    _registered[new.name] = new
+    forget()
+
+
+def forget() -> None:
+    """Drop what was cached: packages were added or removed."""
+    for cached in (kind, kinds_of_type, resource_types):
+        cached.cache_clear()
+
+
+_registered: dict[str, Kind] = {}
+
+
+def _places() -> dict[str, str]:
+    found = dict(BUILT_IN)
+    for point in entry_points(group=GROUP):
+        found.setdefault(point.name, point.value)
+    return found | {name: "" for name in _registered}
+
+
+def _load(name: str, place: str) -> Kind:
+    if name in _registered:
+        return _registered[name]
+    module, _, attribute = place.partition(":")
+    try:
+        loaded = getattr(import_module(module), attribute)()
+    except Exception as error:
+        raise KindBroken(f"The kind {name!r} ({place}) does not load: {error}", field="kind") from error
+    if not isinstance(loaded, Kind) or loaded.name != name:
+        raise KindBroken(f"{place} is no kind called {name!r}.", field="kind")
+    return loaded
+
+
+def _type_of(name: str) -> str | None:
+    try:
+        return kind(name).resource_type
+    except KindBroken:
+        return None

@@ -1,0 +1,146 @@
+"""Names, keys and ways: how the control side and a lease reach a registered host."""
+
+from __future__ import annotations
+
+import hashlib
+
+from blueprints.hosts import LEASE_VARIABLE
+from blueprints.hostshell import HostShell, NeedsOperator
+from blueprints.specs import BlueprintView, LeaseView, ResourceView, Spec
+from blueprints.sshhost.config import Config
+from drydock.core.errors import InvalidRequest
+from interfaces.endpoints import SshEndpoint, endpoint_from_json
+from interfaces.errors import Unreachable
+from interfaces.keys import PublicKey
+from interfaces.transport import Transport
+from interfaces.transports import transport_to
+
+
+def prefix(resource: ResourceView) -> str:
+    """How the accounts of this host's leases begin, and nobody else's."""
+    return f"dd{_digest(resource.key, 10)}-"
+
+
+def user_of(lease: LeaseView) -> str:
+    """The account of a lease, the same whenever it is asked for."""
+    return prefix(lease.resource) + _digest(lease.key, 12)
+
+
+def home_of(lease: LeaseView) -> str:
+    """Where the account of a lease has its home."""
+    return home_for(lease.resource, user_of(lease))
+
+
+def home_for(resource: ResourceView, user: str) -> str:
+    """Where an account has its home."""
+    return f"{resource.blueprint.config.homes.rstrip('/')}/{user}"
+
+
+def mark_of_host(resource: ResourceView) -> str:
+    """Begins the comment of every key that a lease has in a shared account."""
+    return f"drydock:{prefix(resource)}"
+
+
+def mark_of(lease: LeaseView) -> str:
+    """The comment of the keys of one lease in a shared account."""
+    return f"drydock:{user_of(lease)}"
+
+
+def control(resource: ResourceView) -> SshEndpoint:
+    """The control account."""
+    facts, config = resource.facts, resource.blueprint.config
+    try:
+        return SshEndpoint(
+            host=facts["address"],
+            port=facts["port"],
+            user=facts["user"],
+            host_keys=tuple(facts["host_keys"]),
+            connect_timeout=config.connect_timeout,
+            bastion=config.bastion.endpoint(connect_timeout=config.connect_timeout) if config.bastion else None,
+        )
+    except KeyError as error:
+        raise NeedsOperator(f"The host was registered without {error}.", hint="Register it again.") from None
+
+
+def shell(spec: Spec) -> HostShell:
+    """The control account's shell, for the seconds of one call. Raises NeedsOperator without its key."""
+    return HostShell(control_transport(spec.resource), spec.deadline)
+
+
+def control_transport(resource: ResourceView) -> Transport:
+    """The way to the control account."""
+    blueprint = resource.blueprint
+    return transport_to(
+        control(resource),
+        private_key=_key(blueprint, blueprint.config.credential),
+        bastion_key=_bastion_key(blueprint),
+    )
+
+
+def lease_endpoint(lease: LeaseView, *, user: str, home: str) -> SshEndpoint:
+    """The lease's own account, by the same pinned keys and bastion."""
+    there = control(lease.resource)
+    return SshEndpoint(
+        host=there.host,
+        port=there.port,
+        user=user,
+        host_keys=there.host_keys,
+        connect_timeout=there.connect_timeout,
+        home=home,
+        environment=((LEASE_VARIABLE, lease.key),),
+        bastion=there.bastion,
+    )
+
+
+def transport_of(lease: LeaseView) -> Transport:
+    """The way to the lease's own account, with its own key. Raises Unreachable before it is activated."""
+    if "endpoint" not in lease.facts or "private_key" not in lease.secrets:
+        raise Unreachable("The lease has no account on its host.")
+    return transport_to(
+        endpoint_from_json(lease.facts["endpoint"]),
+        private_key=lease.secrets["private_key"],
+        bastion_key=_bastion_key(lease.resource.blueprint),
+    )
+
+
+def connect_line(endpoint: SshEndpoint) -> str:
+    """What a person types."""
+    jump = f"-J {endpoint.bastion.user}@{endpoint.bastion.host}:{endpoint.bastion.port} " if endpoint.bastion else ""
+    return f"ssh {jump}-p {endpoint.port} {endpoint.user}@{endpoint.host}"
+
+
+def owner_keys(lease: LeaseView) -> tuple[list[str], int]:
+    """The owner's own public keys without options and comments, and how many could not be read."""
+    found = []
+    for line in lease.public_keys:
+        try:
+            found.append(PublicKey.parse(line).line)
+        except InvalidRequest:
+            continue
+    return found, len(lease.public_keys) - len(found)
+
+
+def key_of(blueprint: BlueprintView, field: str) -> str:
+    """The private key of the credential that a field of the config names. Raises NeedsOperator."""
+    name = getattr(blueprint.config, field)
+    return _key(blueprint, name) if name else ""
+
+
+def _bastion_key(blueprint: BlueprintView) -> str:
+    config: Config = blueprint.config
+    if config.bastion is None:
+        return ""
+    return _key(blueprint, config.bastion_credential or config.credential)
+
+
+def _key(blueprint: BlueprintView, credential: str) -> str:
+    secrets = blueprint.credentials.get(credential)
+    if secrets is None:
+        raise NeedsOperator(f"There is no credential {credential!r}.", hint="Add it, or name another in the blueprint.")
+    if not secrets.get("private_key"):
+        raise NeedsOperator(f"The credential {credential!r} has no private_key.", hint="Enter the OpenSSH key text.")
+    return secrets["private_key"]
+
+
+def _digest(text: str, length: int) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:length]

@@ -1,0 +1,70 @@
+"""The draft of a registered host, and what is found out when it is looked at first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blueprints.amounts import Amounts
+from blueprints.answers import Json
+from blueprints.hosts import HostAttributes, stated
+from blueprints.specs import Draft
+from blueprints.sshhost.config import Config, Registration
+from drydock.core.errors import InvalidRequest
+
+SLOTS = 8
+
+
+def registered(config: Config, registration: Registration) -> Draft:
+    """A host as it was registered. Raises InvalidRequest for more slots than its leases may share."""
+    place = registration.model_dump(mode="json", include={"address", "port", "user", "host_keys"})
+    given = registration.model_dump(mode="json", include={"cpu_millicores", "ram_mib", "disk_mib"}, exclude_none=True)
+    return Draft(
+        name=registration.name or registration.address,
+        identity=f"{registration.address.lower()}:{registration.port}",
+        attributes=stated(registration.attributes) | {"isolation": isolation(config)},
+        capacity=Amounts(slots=_slots(config, registration), **given),
+        traits=frozenset(registration.traits),
+        facts={**place, "given": sorted(given)},
+    )
+
+
+def isolation(config: Config) -> str:
+    """What stands between two leases."""
+    if config.marks_host and config.accounts == "per_lease" and config.trusted:
+        return "none"
+    return "machine" if config.marks_host else "uid"
+
+
+def contradictions(attributes: Json, found: Json) -> list[str]:
+    """Where the host is not what it was registered as."""
+    return [
+        f"{name} is {found[name]}, registered as {attributes[name]}"
+        for name in ("arch", "os", "os_release", "hostname")
+        if name in attributes and name in found and attributes[name] != found[name]
+    ]
+
+
+def observed(found: Json) -> dict[str, Any]:
+    """The attributes among what was found."""
+    return {name: value for name, value in found.items() if name in HostAttributes.model_fields}
+
+
+def capacity(drafted: Amounts, given: list[str], found: Json) -> Amounts:
+    """The registered amounts, and what the host has for those that were left out."""
+    measured = {
+        "cpu_millicores": 1000 * found.get("vcpus", 0),
+        "ram_mib": found.get("ram_mib", 0),
+        "disk_mib": found.get("disk_mib", 0),
+    }
+    amounts = {name: getattr(drafted, name) if name in given else there for name, there in measured.items()}
+    return Amounts(slots=drafted.slots, extra=drafted.extra, **amounts)
+
+
+def _slots(config: Config, registration: Registration) -> int:
+    alone = config.accounts == "shared" or (config.lease_sudo and not config.trusted)
+    if alone and (registration.slots or 1) > 1:
+        why = "use its one account" if config.accounts == "shared" else "can become root on it"
+        raise InvalidRequest(
+            f"Leases on this host {why}, so there can be one at a time.", field="slots", hint="Leave it out."
+        )
+    return registration.slots or (1 if alone else SLOTS)

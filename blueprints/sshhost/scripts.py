@@ -1,0 +1,125 @@
+"""Shell scripts for accounts of leases on a host. Run as root, except those for the shared account."""
+
+from __future__ import annotations
+
+_AGAIN = r"""
+# /etc/passwd is locked while somebody else changes it.
+again() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 20 ] || return 1; sleep 0.2 2>/dev/null || sleep 1; done; }
+"""
+
+TOOLS = r"""
+for tool in useradd userdel usermod groupdel su find grep sed rm chown getent id; do
+  command -v $tool >/dev/null 2>&1 || printf '%s ' $tool
+done
+[ -r /proc/self/status ] || printf '/proc '
+[ -d "$1" ] || printf '%s ' "$1"
+[ "$2" != sudo ] || { command -v visudo >/dev/null 2>&1 && [ -d /etc/sudoers.d ]; } || printf 'sudo '
+"""
+"""$1 folder of homes, $2 `sudo` when leases get it. Prints what is missing."""
+
+MAKE_ACCOUNT = (
+    _AGAIN
+    + r"""
+user=$1 home=$2 comment=$3
+if ! id -u "$user" >/dev/null 2>&1; then
+  shell=/bin/sh; [ -x /bin/bash ] && shell=/bin/bash
+  group=-U; getent group "$user" >/dev/null && group="-g $user"
+  # A locked password ("!") would have some SSH servers refuse keys as well; "*" is one that nothing matches.
+  # Subordinate uids would let it own files and processes under other numbers than its own.
+  again useradd -M -d "$home" -s $shell -p '*' -c "$comment" $group -K SUB_UID_COUNT=0 -K SUB_GID_COUNT=0 \
+    "$user" >&2 || exit 1
+fi
+uid=$(id -u "$user") && gid=$(id -g "$user") || exit 1
+[ "$uid" -ge 1000 ] || { echo "The account $user has the uid $uid." >&2; exit 1; }
+if [ ! -d "$home" ]; then
+  rm -rf "$home.new~"
+  mkdir -m 700 "$home.new~" || exit 1
+  cp -R /etc/skel/. "$home.new~" 2>/dev/null
+  chown -R -h "$uid:$gid" "$home.new~" && mv "$home.new~" "$home" || exit 1
+fi
+echo "$uid $gid"
+"""
+)
+"""$1 user, $2 home, $3 comment. Prints uid and gid. May be repeated; a home is only filled when it is new."""
+
+OPEN_ACCESS = (
+    _AGAIN
+    + r"""
+user=$1 home=$2 sudo=$3
+again usermod -e '' "$user" >&2 || exit 1
+# Written with the account's own rights: whatever it has put in the way leads nowhere it could not go itself.
+su -s /bin/sh -c 'umask 077; cd "$HOME" && mkdir -p .ssh && chmod 700 .ssh && cat >.ssh/keys.$$ &&
+  mv -f .ssh/keys.$$ .ssh/authorized_keys' "$user" >&2 || exit 1
+rules=/etc/sudoers.d/$user
+if [ "$sudo" = sudo ]; then
+  umask 077
+  echo "$user ALL=(ALL:ALL) NOPASSWD: ALL" >"$rules.new~" && visudo -cqf "$rules.new~" >&2 && chmod 440 "$rules.new~" &&
+    mv -f "$rules.new~" "$rules" || exit 1
+fi
+"""
+)
+"""$1 user, $2 home, $3 `sudo` or empty; the authorized keys come as input."""
+
+CLOSE_ACCESS = (
+    _AGAIN
+    + r"""
+user=$1
+rm -f "/etc/sudoers.d/$user" "/etc/sudoers.d/$user.new~"
+id -u "$user" >/dev/null 2>&1 || exit 0
+again usermod -e 1 "$user" >&2 || exit 1
+if command -v loginctl >/dev/null 2>&1 && [ -d /run/systemd/system ]; then
+  timeout 5 loginctl disable-linger "$user" 2>/dev/null
+  timeout 5 loginctl terminate-user "$user" 2>/dev/null
+fi
+if command -v crontab >/dev/null 2>&1; then crontab -r -u "$user" 2>/dev/null; fi
+exit 0
+"""
+)
+"""$1 user. From now on nothing new begins for the account: no login, no sudo, no timed work."""
+
+REMOVE_ACCOUNT = (
+    _AGAIN
+    + r"""
+user=$1 home=$2
+if id -u "$user" >/dev/null 2>&1; then again userdel "$user" >&2 || exit 1; fi
+if getent group "$user" >/dev/null; then again groupdel "$user" >&2 || exit 1; fi
+rm -rf "/var/mail/$user" "/var/spool/mail/$user" "/var/spool/cron/crontabs/$user" "/var/spool/cron/$user" \
+  "/var/lib/systemd/linger/$user" "$home.new~"
+if id -u "$user" >/dev/null 2>&1 || [ -e "$home" ]; then exit 1; fi
+"""
+)
+"""$1 user, $2 home, which must be gone. Fails unless the account is gone at the end; `userdel` refuses one that
+has processes."""
+
+ACCOUNTS = r"""
+getent passwd | cut -d: -f1 | while IFS= read -r name; do
+  case $name in "$1"*) echo "$name";; esac
+done
+"""
+"""$1 prefix. Prints the accounts whose names begin so."""
+
+SHARED_OPEN = r"""
+folder=$1 mark=$2
+cd && umask 077 && mkdir -p .ssh && mkdir -p "$folder" && touch .ssh/authorized_keys || exit 1
+{ grep -vF " $mark" .ssh/authorized_keys; cat; } >.ssh/keys.$$
+chmod 600 .ssh/keys.$$ && mv -f .ssh/keys.$$ .ssh/authorized_keys || exit 1
+cd "$folder" && pwd -P && id -u && id -g
+"""
+"""$1 folder below the home, $2 mark. The lease's keys come as input, each with the mark as its comment."""
+
+SHARED_CLOSE = r"""
+mark=$1
+cd || exit 1
+[ -f .ssh/authorized_keys ] && grep -qF " $mark" .ssh/authorized_keys || exit 0
+umask 077
+grep -vF " $mark" .ssh/authorized_keys >.ssh/keys.$$
+mv -f .ssh/keys.$$ .ssh/authorized_keys
+"""
+"""$1 mark. Removes the keys that bear it."""
+
+SHARED_LEFT = (
+    'cd && for one in "$2/$3"*; do [ -e "$one" ] && echo "$one"; done; rmdir "$2" 2>/dev/null\n'
+    'grep -o "$1.*" .ssh/authorized_keys; exit 0\n'
+)
+"""$1 mark of all leases of the host, $2 the folder of leases, $3 how theirs begin there. Prints the folders and
+keys of leases that are there; what others have in the same account is not ours to see."""

@@ -1,0 +1,8 @@
+"""For tests of kinds, ours and strangers': a conformance suite and a driver of plans. Needs pytest only."""
+
+import pytest
+
+_SUITES = ("declared", "drafting", "hooks", "leasing", "making", "phases", "watching")
+
+# Only so do the suite's bare asserts say what they compared.
+pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))

@@ -1,0 +1,134 @@
+"""The frozen values that the engine would make, made from the hooks."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from blueprints.answers import Json
+from blueprints.contract import Builds, Registers
+from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, ResourceView, Spec
+from blueprints.testing.driver import Driver
+from blueprints.testing.hooks import Hooks
+from drydock.core.errors import NotSupported
+from interfaces.contract import Interface
+
+TAGS = {"drydock-owner": "conformance", "drydock-installation": "conform1", "drydock-resource": "1"}
+
+
+def always_mine() -> None:
+    """The still_mine() check of a lease that holds."""
+
+
+class Bench(Hooks):
+    """Views, specs and drafts of one kind."""
+
+    def driver(self) -> Driver:
+        """A driver with this bench around it."""
+        return Driver(self, pace=self.pace)
+
+    def needed_types(self) -> frozenset[str]:
+        """The types of resource that the kind says it may lease."""
+        return self.kind.needed_types(self.blueprint().config)
+
+    def blueprint(self, generation: int = 1) -> BlueprintView:
+        """The blueprint with the bench's config."""
+        config = self.kind.Config.model_validate(self.config())
+        return BlueprintView(
+            id=1,
+            name="conformance",
+            kind=self.kind.name,
+            generation=generation,
+            config=config,
+            credentials=self.credentials(),
+        )
+
+    def asked(self, requirements: Json | None = None) -> Asked:
+        """What the lease asks for."""
+        wanted = self.requirements() if requirements is None else requirements
+        return Asked(
+            type=self.kind.resource_type,
+            requirements=self.kind.Requirements.model_validate(wanted),
+            amounts=self.amounts(),
+        )
+
+    def draft(self) -> Draft:
+        """The draft of what the suite makes: built if the kind builds, else registered, else discovered."""
+        kind: Any = self.kind
+        if isinstance(kind, Builds):
+            return kind.drafts(self.blueprint().config, self.asked())[0]
+        if isinstance(kind, Registers):
+            return self.registered()
+        self.plant()
+        found: Sequence[Draft] = kind.discover(self.blueprint())
+        return found[0]
+
+    def registered(self) -> Draft:
+        """The draft of the bench's registration."""
+        kind: Any = self.kind
+        registration = kind.Registration.model_validate(self.registration())
+        draft: Draft = kind.register(self.blueprint().config, registration)
+        return draft
+
+    def resource(self, draft: Draft | None = None, *, generation: int = 1) -> ResourceView:
+        """A resource as its row would have it before it is built, with a key of its own."""
+        made = draft or self.draft()
+        key = f"conf-{uuid.uuid4().hex[:12]}"
+        return ResourceView(
+            id=1,
+            key=key,
+            name=made.name or key,
+            type=self.kind.resource_type,
+            origin=self.origin(made),
+            blueprint=self.blueprint(generation),
+            attributes=made.attributes,
+            capacity=made.capacity,
+            traits=made.traits,
+            parts=made.parts,
+            identity=made.identity,
+            facts=made.facts,
+            offer=made.offer,
+        )
+
+    def origin(self, draft: Draft) -> str:
+        """Where the draft came from."""
+        if not draft.identity:
+            return "built"
+        return "registered" if isinstance(self.kind, Registers) else "discovered"
+
+    def lease(self, resource: ResourceView) -> LeaseView:
+        """A lease on the resource."""
+        return LeaseView(
+            id=1,
+            key=f"{resource.key}-lease",
+            owner="conformance",
+            asked=self.asked(),
+            resource=resource,
+            opener=self.opener(always_mine),
+        )
+
+    def opener(self, still_mine: Callable[[], None]) -> Callable[[LeaseView, str], Interface]:
+        """Opens the kind's interfaces, as the engine would."""
+
+        def open_it(lease: LeaseView, name: str) -> Interface:
+            openers = self.kind.interfaces()
+            if name not in openers:
+                raise NotSupported(f"The kind {self.kind.name} has no interface {name!r}.")
+            return openers[name](lease, still_mine)
+
+        return open_it
+
+    def spec(self, phase: str, resource: ResourceView, lease: LeaseView | None = None, **wanted: Any) -> Spec:
+        """What the steps of a phase work on."""
+        return Spec(
+            phase=phase,
+            key=f"{lease.key if lease else resource.key}-{phase}",
+            resource=resource,
+            lease=lease,
+            asked=self.asked() if phase == "build" else None,
+            tags=TAGS,
+            parents={**resource.parents, **(lease.parents if lease else {})},
+            locks=resource.locks,
+            wanted=wanted,
+        )

@@ -1,0 +1,37 @@
+"""The conformance suite of kinds. Every line of the contract, for any kind:
+
+    class TestMine(KindConformance):
+        kind = Mine()
+
+        def config(self): ...
+        def outside(self): ...
+
+What to fill in is in `blueprints.testing.hooks`. Tests for what the kind does not do are not collected.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blueprints.testing.declared import Declared
+from blueprints.testing.drafting import Drafting
+from blueprints.testing.hooks import Outside
+from blueprints.testing.leasing import Leasing
+from blueprints.testing.making import Making
+from blueprints.testing.needs import applies
+from blueprints.testing.watching import Watching
+
+
+class KindConformance(Declared, Drafting, Making, Leasing, Watching):
+    """Subclass it, name it Test..., set `kind`, and fill in the hooks."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if (kind := getattr(cls, "kind", None)) is None:
+            return
+        for name in dir(cls):
+            if name.startswith("test_") and not applies(getattr(cls, name), kind):
+                setattr(cls, name, None)
+
+
+__all__ = ["KindConformance", "Outside"]

@@ -1,0 +1,97 @@
+"""Conformance: drafts, whether offered, registered or discovered."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from blueprints.contract import Builds, Discovers, Registers
+from blueprints.matching import misses
+from blueprints.specs import Draft
+from blueprints.testing.needs import needs
+from blueprints.testing.phases import Phases
+from blueprints.testing.rules import frozen, json_safe
+
+
+class Drafting(Phases):
+    """What could be built, what is told of, what is found."""
+
+    @needs(Builds)
+    def test_drafts_fit_what_is_asked(self) -> None:
+        asked = self.asked()
+        drafts = self._drafts()
+        assert drafts, "the bench's config has no draft for the bench's requirements"
+        for draft in drafts:
+            self._sane(draft)
+            assert not draft.identity, "what is not built yet has no identity"
+            assert asked.amounts.fits_in(draft.capacity)
+            required = asked.requirements.model_dump(mode="json")
+            assert not misses(self.kind.matches, draft.attributes, required)
+
+    @needs(Builds)
+    def test_drafts_are_the_same_again_and_make_nothing(self) -> None:
+        before = list(self.outside())
+        assert self._drafts() == self._drafts()
+        assert list(self.outside()) == before
+
+    @needs(Builds)
+    def test_there_are_drafts_to_keep_a_minimum_ready(self) -> None:
+        drafts = self.kind.drafts(self.blueprint().config, None)  # type: ignore[attr-defined]
+        for draft in drafts:
+            self._sane(draft)
+
+    @needs(Builds)
+    def test_what_no_resource_meets_has_no_draft(self) -> None:
+        if (impossible := self.impossible()) is not None:
+            config = self.blueprint().config
+            assert not list(self.kind.drafts(config, self.asked(impossible)))  # type: ignore[attr-defined]
+
+    @needs(Registers)
+    def test_a_registered_draft_has_an_identity(self) -> None:
+        draft = self.registered()
+        self._sane(draft)
+        assert draft.identity
+        assert draft == self.registered()
+
+    @needs(Registers)
+    def test_a_registered_resource_becomes_ready_and_is_handed_back(self) -> None:
+        before = list(self.outside())
+        resource = self.built(self.resource(self.registered()))
+        self.destroyed(resource)
+        self.destroyed(resource)
+        assert list(self.outside()) == before
+
+    @needs(Discovers)
+    def test_what_is_discovered_has_stable_and_unique_identities(self) -> None:
+        self.plant()
+        found = self._discovered()
+        assert found, "nothing was discovered after plant()"
+        for draft in found:
+            self._sane(draft)
+            assert draft.identity
+        assert len({draft.identity for draft in found}) == len(found)
+        assert found == self._discovered(), "looking twice at the same thing gives another answer"
+
+    @needs(Discovers)
+    def test_what_a_discovered_thing_is_part_of_is_discovered_too(self) -> None:
+        self.plant()
+        found = self._discovered()
+        identities = {draft.identity for draft in found}
+        assert {draft.part_of for draft in found if draft.part_of} <= identities
+
+    def _drafts(self) -> list[Draft]:
+        return list(self.kind.drafts(self.blueprint().config, self.asked()))  # type: ignore[attr-defined]
+
+    def _discovered(self) -> list[Draft]:
+        found = self.kind.discover(self.blueprint())  # type: ignore[attr-defined]
+        return sorted(found, key=lambda draft: str(draft.identity))
+
+    def _sane(self, draft: Draft) -> None:
+        frozen(draft)
+        self.kind.Attributes.model_validate(draft.attributes)
+        for name in ("attributes", "facts"):
+            json_safe(f"{name} of a draft", getattr(draft, name))
+        json_safe("capacity of a draft", asdict(draft.capacity))
+        assert all(draft.traits), "a trait without a name"
+        parts = [(part.part_class, part.identity) for part in draft.parts]
+        assert len(set(parts)) == len(parts), "two parts with one identity"
+        assert draft.price is None or draft.price >= 0

@@ -1,0 +1,114 @@
+"""What a stranger tells the conformance suite about a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from blueprints.amounts import Amounts
+from blueprints.answers import Hold, Json, Maintenance, NeededLease, NeededLock
+from blueprints.contract import Kind
+from blueprints.specs import LeaseView, ResourceView
+from interfaces.command.contract import Command
+from interfaces.contract import Interface
+from interfaces.filesystem.contract import Filesystem
+from interfaces.httpd.contract import Httpd
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outside:
+    """One thing that exists outside. `name` must be the same whenever it is made for the same key."""
+
+    name: str
+    tags: Mapping[str, str] | None = field(default=None, compare=False)
+    """None: such things carry no tags."""
+
+
+class Hooks:
+    """The hooks. `kind` and `outside` are always needed, the others where the kind has that capability."""
+
+    kind: ClassVar[Kind]
+    pace: ClassVar[float] = 0.0
+    """Most seconds to sleep for one Wait; 0 for a provider that needs no time."""
+
+    def config(self) -> Json:
+        """A valid config of a blueprint."""
+        return {}
+
+    def credentials(self) -> Mapping[str, Mapping[str, str]]:
+        """The secrets of the credentials that the config names."""
+        return {}
+
+    def requirements(self) -> Json:
+        """Requirements that the config's resources meet."""
+        return {}
+
+    def impossible(self) -> Json | None:
+        """Requirements that none of them meets; None: the kind has no requirements."""
+        return None
+
+    def amounts(self) -> Amounts:
+        """What the lease takes of the resource."""
+        return Amounts()
+
+    def outside(self) -> Sequence[Outside]:
+        """Look, not through the kind, for everything that the kind makes outside and that exists now."""
+        raise NotImplementedError
+
+    def registration(self) -> Json:
+        """Registers: a valid registration."""
+        raise NotImplementedError
+
+    def plant(self) -> None:
+        """Discovers: put something there that is found."""
+        raise NotImplementedError
+
+    def kill(self, resource: ResourceView) -> None:
+        """Checks: end the resource's health from outside, without its blueprint knowing."""
+        raise NotImplementedError
+
+    def power_of(self, resource: ResourceView) -> str:
+        """Powers: "on" or "off", seen from outside."""
+        raise NotImplementedError
+
+    def access_of(self, lease: LeaseView) -> Sequence[str]:
+        """Activates: what lets the lease in or runs for it now: accounts, keys, processes."""
+        raise NotImplementedError
+
+    def litter(self, lease: LeaseView) -> None:
+        """Cleans: leave something on the resource, as the lease's user would."""
+        raise NotImplementedError
+
+    def left_by(self, lease: LeaseView) -> Sequence[str]:
+        """Cleans: what is there of the lease now."""
+        raise NotImplementedError
+
+    def use(self, interface: Interface) -> None:
+        """Do something small with an opened interface. Override it for interfaces of your own."""
+        match interface:
+            case Command():
+                assert interface.run(["true"], timeout=30).ok
+            case Filesystem():
+                interface.write_bytes("conformance", b"written")
+                assert interface.read_bytes("conformance") == b"written"
+                interface.remove("conformance")
+            case Httpd():
+                interface.status()
+            case _:
+                raise NotImplementedError(f"use() knows no interface {interface.name!r}")
+
+    def supply(self, needed: NeededLease) -> LeaseView:
+        """A lease that the kind asks for."""
+        raise NotImplementedError(f"{self.kind.name} needs a lease {needed.name!r} of type {needed.type!r}")
+
+    def lock(self, needed: NeededLock) -> str:
+        """A slot lock that the kind asks for: one of its candidates."""
+        return needed.candidates[0]
+
+    def maintain(self, maintenance: Maintenance) -> None:
+        """Maintenance that the kind asks for."""
+
+    def resolve(self, hold: Hold) -> bool:
+        """What the kind holds for. False: nobody does it."""
+        return False

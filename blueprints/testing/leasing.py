@@ -1,0 +1,120 @@
+"""Conformance: what is done for one lease on a resource, and undone after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from blueprints.contract import Activates, Cleans, Opener
+from blueprints.specs import LeaseView
+from blueprints.testing.bench import always_mine
+from blueprints.testing.needs import needs
+from blueprints.testing.phases import Phases, expect_ready
+from blueprints.testing.rules import json_safe
+from interfaces.contract import Interface
+from interfaces.errors import LeaseEnded
+
+
+class Leasing(Phases):
+    """Activation, deactivation, cleaning, interfaces."""
+
+    @needs(Activates)
+    def test_activating_twice_gives_the_same_access(self) -> None:
+        lease = self.lease(self.built())
+        after = self.activated(lease)
+        once = sorted(self.access_of(after))
+        json_safe("facts of the lease", after.facts)
+        self.activated(lease)
+        assert sorted(self.access_of(after)) == once
+        self._end(after)
+
+    @needs(Activates)
+    def test_deactivating_ends_all_access_and_may_be_repeated(self) -> None:
+        lease = self.activated(self.lease(self.built()))
+        self.ready("deactivate", lease.resource, lease)
+        assert not self.access_of(lease)
+        self.ready("deactivate", lease.resource, lease)
+        self.destroyed(lease.resource)
+
+    @needs(Activates)
+    def test_deactivating_what_was_never_activated_succeeds(self) -> None:
+        lease = self.lease(self.built())
+        self._end(lease)
+
+    @needs(Activates)
+    def test_deactivating_after_a_crash_at_any_call_of_activate_ends_all_access(self) -> None:
+        resource = self.built()
+        clean = self.ready("activate", resource, self.lease(resource))
+        self.ready("deactivate", resource, clean.spec.lease)
+        for mishap in self.mishaps("crash", clean):
+            lease = self.run("activate", resource, self.lease(resource), mishap=mishap).spec.lease
+            self.ready("deactivate", resource, lease)
+            assert lease is not None
+            assert not self.access_of(lease), f"after {mishap}"
+        self.destroyed(resource)
+
+    @needs(Activates)
+    def test_activating_survives_a_process_that_dies_at_any_call(self) -> None:
+        resource = self.built()
+        clean = self.ready("activate", resource, self.lease(resource))
+        for mishap in self.mishaps("crash", clean):
+            self.ready("deactivate", resource, clean.spec.lease)
+            expect_ready(self.resume(self.run("activate", resource, self.lease(resource), mishap=mishap)))
+        self._end(self.lease(resource))
+
+    @needs(Cleans)
+    def test_cleaning_removes_what_the_lease_left(self) -> None:
+        lease = self.activated(self.lease(self.built()))
+        self.litter(lease)
+        assert self.left_by(lease), "litter() left nothing that left_by() sees"
+        if isinstance(self.kind, Activates):
+            self.ready("deactivate", lease.resource, lease)
+        self.ready("clean", lease.resource, lease)
+        assert not self.left_by(lease)
+        self.ready("clean", lease.resource, lease)
+        self.destroyed(lease.resource)
+
+    def test_interfaces_open_under_their_names_and_work(self) -> None:
+        openers = self.kind.interfaces()
+        lease = self._held() if openers else None
+        for name, opener in openers.items():
+            assert lease is not None
+            interface = opener(lease, always_mine)
+            assert isinstance(interface, Interface)
+            assert interface.name == name
+            self.use(interface)
+        if lease:
+            self._end(lease)
+
+    def test_interfaces_refuse_to_work_when_the_lease_is_over(self) -> None:
+        openers = self.kind.interfaces()
+        lease = self._held() if openers else None
+        for opener in openers.values():
+            assert lease is not None
+            self._refuses(opener, lease)
+        if lease:
+            self._end(lease)
+
+    def _refuses(self, opener: Opener, lease: LeaseView) -> None:
+        watch = _Watch()
+        interface = opener(lease, watch)
+        watch.over = True
+        with pytest.raises(LeaseEnded):
+            self.use(interface)
+
+    def _held(self) -> LeaseView:
+        return self.activated(self.lease(self.built()))
+
+    def _end(self, lease: LeaseView) -> None:
+        if isinstance(self.kind, Activates):
+            self.ready("deactivate", lease.resource, lease)
+        self.destroyed(lease.resource)
+
+
+class _Watch:
+    """A still_mine() check that holds while the interface is opened; then the lease is over."""
+
+    over = False
+
+    def __call__(self) -> None:
+        if self.over:
+            raise LeaseEnded

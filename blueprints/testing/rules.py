@@ -1,0 +1,103 @@
+"""The rules that every single call of a step keeps, whatever the kind."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import FrozenInstanceError, fields
+from typing import Any, get_args
+
+from blueprints.answers import Absent, Answer, Json, Ready, Unknown, Wait
+from blueprints.contract import Step
+from blueprints.specs import Spec
+from drydock.core import clock
+
+_PUBLIC = ("facts", "memo", "log", "sentence", "message", "code", "who", "what")
+_FROM_FIND = (Ready, Wait, Absent, Unknown)
+_SHORTEST_SECRET = 8
+
+
+class ContractBroken(AssertionError):
+    """The kind does not keep the contract."""
+
+
+def called(step: Step, spec: Spec, memo: Json, *, find: bool) -> Answer:
+    """The answer of the step's act or find, after every rule for one call was looked at."""
+    where = f"{spec.phase}.{step.name}" + (".find" if find else "")
+    given = copy.deepcopy(memo)
+    began = clock.monotonic()
+    answer = (step.find if find and step.find else step.act)(spec, given)
+    took = clock.monotonic() - began
+    _require(took <= spec.deadline, f"{where} took {took:.1f} s of the {spec.deadline:g} s it was given")
+    _require(given == memo, f"{where} changed the memo that it was given; it must answer with a new one")
+    _kind_of_answer(where, answer, find=find)
+    _plain(where, answer)
+    _no_secret(where, answer, spec)
+    return answer
+
+
+def frozen(value: Any) -> None:
+    """Raise ContractBroken unless the dataclass refuses to be changed."""
+    name = fields(value)[0].name
+    try:
+        setattr(value, name, getattr(value, name))
+    except FrozenInstanceError:
+        return
+    raise ContractBroken(f"{type(value).__name__} is not frozen")
+
+
+def json_safe(where: str, value: Any) -> None:
+    """Raise ContractBroken unless the value comes back from JSON as it went."""
+    try:
+        back = json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ContractBroken(f"{where} is no JSON: {error}") from error
+    _require(back == value, f"{where} comes back from JSON as another value: {value!r}")
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON structure, names too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from value
+        for inner in value.values():
+            yield from texts(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from texts(inner)
+
+
+def _require(kept: bool, broken: str) -> None:
+    if not kept:
+        raise ContractBroken(broken)
+
+
+def _kind_of_answer(where: str, answer: Any, *, find: bool) -> None:
+    _require(isinstance(answer, get_args(Answer)), f"{where} answered {answer!r}, which is no answer")
+    _require(not find or isinstance(answer, _FROM_FIND), f"{where} answered {type(answer).__name__}")
+    _require(find or not isinstance(answer, Absent), f"{where} answered Absent; only find may")
+    if isinstance(answer, Wait):
+        _require(answer.percent is None or 0 <= answer.percent <= 100, f"{where} is at {answer.percent} percent")
+        _require(answer.after >= 0, f"{where} waits for {answer.after} seconds")
+
+
+def _plain(where: str, answer: Answer) -> None:
+    for name in ("facts", "secrets", "memo"):
+        if (value := getattr(answer, name, None)) is not None:
+            json_safe(f"{name} of {where}", value)
+
+
+def _no_secret(where: str, answer: Answer, spec: Spec) -> None:
+    shown = [(name, text) for name in _PUBLIC for text in texts(getattr(answer, name, None))]
+    for word in _secrets(answer, spec):
+        for name, text in shown:
+            _require(word not in text, f"{name} of {where} shows a secret")
+
+
+def _secrets(answer: Answer, spec: Spec) -> list[str]:
+    own = answer.secrets if isinstance(answer, Ready) else {}
+    lease = spec.lease.secrets if spec.lease else {}
+    known = [own, lease, spec.resource.secrets, *spec.resource.blueprint.credentials.values()]
+    return [word for some in known for value in some.values() for word in texts(value) if len(word) >= _SHORTEST_SECRET]

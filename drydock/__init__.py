@@ -1,0 +1,1 @@
+"""Drydock: leases on machines and on what stands on machines."""

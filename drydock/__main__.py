@@ -1,0 +1,6 @@
+"""`python -m drydock`."""
+
+from drydock.cli import main
+
+if __name__ == "__main__":
+    main()

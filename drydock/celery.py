@@ -1,0 +1,60 @@
+"""The Celery app. Messages are hints, so sending one is bounded and losing one is no harm."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from celery import Celery
+from celery.signals import setup_logging
+from django.conf import settings
+from kombu import Connection, Queue
+
+from drydock.engines import BROKER, ensure
+
+QUEUES = ("claims", "steps", "periodic")
+
+
+class DrydockCelery(Celery):
+    """Brings the private broker along, and gives producers one short try where workers have patience."""
+
+    def connection_for_write(self, url: str | None = None, **options: Any) -> Connection:
+        """A producer's connection: one try, with connecting and each answer bounded."""
+        bound = settings.DRYDOCK.publish_timeout_seconds
+        once = {"max_retries": 0, "socket_timeout": bound, "socket_connect_timeout": bound, "retry_on_timeout": False}
+        options["transport_options"] = {**once, **(options.get("transport_options") or {})}
+        self._bring_broker()
+        return super().connection_for_write(url, **options)
+
+    def connection_for_read(self, url: str | None = None, **options: Any) -> Connection:
+        """A worker's connection."""
+        self._bring_broker()
+        return super().connection_for_read(url, **options)
+
+    def producer_or_acquire(self, producer: Any = None) -> Any:
+        """A producer from the pool; a private broker that has gone since is started again."""
+        self._bring_broker()
+        return super().producer_or_acquire(producer)
+
+    def _bring_broker(self) -> None:
+        if settings.DRYDOCK.private_broker:
+            ensure(settings.ENGINES, BROKER)
+
+
+app = DrydockCelery("drydock")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.task_queues = [Queue(name) for name in QUEUES]
+app.autodiscover_tasks()
+
+
+@setup_logging.connect
+def _keep_our_logging(**_: Any) -> None:
+    """Celery leaves logging alone where somebody listens to this signal."""
+
+
+@app.on_after_finalize.connect
+def _schedule(sender: Celery, **_: Any) -> None:
+    """What beat sends: `leases.schedule.BEAT`, entries as in Celery's `beat_schedule`."""
+    if importlib.util.find_spec("leases.schedule"):
+        sender.conf.beat_schedule = importlib.import_module("leases.schedule").BEAT

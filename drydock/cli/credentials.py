@@ -1,0 +1,133 @@
+"""`drydock credentials`: secrets that blueprints name. They come from a file, standard input or a prompt."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from drydock.cli import options as o
+from drydock.cli import output
+from drydock.cli.exits import guarded
+from drydock.core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from leases.client import CredentialInfo
+
+Name = Annotated[str, typer.Argument(metavar="CREDENTIAL")]
+Secrets = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="FIELD[=@FILE|=-]...", help="FIELD=@FILE: from a file; FIELD=-: from standard input; "
+                   "FIELD alone: asked for."),
+]  # fmt: skip
+File = Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="All as a JSON object; - is standard input.")]
+Note = Annotated[str | None, typer.Option("--note", help="For whoever wonders what it is for.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = o.group(list_, "Secrets that blueprints name: list, show (without them), add, replace, remove.")
+    for name, command in (("list", list_), ("show", show), ("add", add), ("replace", replace), ("remove", remove)):
+        group.command(name)(command)
+    app.add_typer(group, name="credentials", rich_help_panel="Operators")
+
+
+@guarded
+def list_(*, as_json: o.AsJson = False) -> None:
+    """List credentials, without their secrets."""
+    found = o.client().credentials()
+    if as_json:
+        return output.emit(found)
+    rows = [(c.name, list(c.fields), list(c.used_by), output.ago(c.created_at), c.note) for c in found]
+    return output.table(("name", "fields", "used by", "added", "note"), rows, empty="No credentials.")
+
+
+@guarded
+def show(credential: Name, *, as_json: o.AsJson = False) -> None:
+    """A credential, without its secrets: those are never shown."""
+    _tell(o.client().credential(credential), as_json)
+
+
+def _tell(info: CredentialInfo, as_json: bool) -> None:
+    if as_json:
+        return output.emit(info)
+    facts = [
+        ("fields", list(info.fields)), ("used by", list(info.used_by)), ("added", info.created_at), ("note", info.note)
+    ]  # fmt: skip
+    return output.pairs(info.name, facts)
+
+
+@guarded
+def add(
+    credential: Name, secrets: Secrets = None, *, file: File = "", note: Note = None, as_json: o.AsJson = False
+) -> None:
+    """Store secrets under a name, encrypted.
+
+    They are never given on the command line itself, where other users of the machine could read them.
+
+    [dim]drydock credentials add lab private_key=@$HOME/.ssh/lab[/dim]
+    """
+    _tell(o.client().add_credential(credential, _read(secrets, file), note=note or ""), as_json)
+
+
+@guarded
+def replace(
+    credential: Name, secrets: Secrets = None, *, file: File = "", note: Note = None, as_json: o.AsJson = False
+) -> None:
+    """Store other secrets in place of all that are there; blueprints that name it use them from the next step on."""
+    given = _read(secrets, file) if secrets or file else None
+    if given is None and note is None:
+        raise InvalidRequest("Give its fields as FIELD=@FILE, FIELD=- or FIELD, or a --note.", field="secrets")
+    _tell(o.client().change_credential(credential, secrets=given, note=note), as_json)
+
+
+@guarded
+def remove(credential: Name, *, as_json: o.AsJson = False) -> None:
+    """Remove a credential that no blueprint names."""
+    o.client().remove_credential(credential)
+    output.emit({"removed": credential}) if as_json else print(f"{credential} is removed")
+
+
+def _read(given: list[str] | None, file: str) -> dict[str, object]:
+    """What was given, read. Raises InvalidRequest, which never quotes a secret."""
+    found: dict[str, object] = dict(o.document(file))
+    if file == "-" and any(one.endswith("=-") for one in given or ()):
+        raise InvalidRequest("Standard input can be read only once.", field="secrets")
+    for one in given or ():
+        name, equal, place = one.partition("=")
+        found[name] = _one(name, place) if equal else _asked(name)
+    if not found:
+        raise InvalidRequest("Give its fields as FIELD=@FILE, FIELD=- or FIELD.", field="secrets")
+    return found
+
+
+def _one(name: str, place: str) -> str:
+    if place == "-":
+        return _ended(sys.stdin.read())
+    if not place.startswith("@"):
+        raise InvalidRequest(
+            "A secret is not given on the command line, where other users of this machine can read it.",
+            field=f"secrets.{name}", hint=f"{name}=@FILE reads a file, {name}=- standard input, {name} alone asks.",
+        )  # fmt: skip
+    try:
+        return _ended(Path(place[1:]).expanduser().read_text())
+    except OSError as error:
+        raise InvalidRequest(f"{place[1:]} cannot be read: {error.strerror}.", field=f"secrets.{name}") from None
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"{place[1:]} holds no text.", field=f"secrets.{name}") from None
+
+
+def _ended(text: str) -> str:
+    """One line without its end; several with exactly one at the end, as keys want it."""
+    text = text.strip("\r\n")
+    return text + "\n" if "\n" in text else text
+
+
+def _asked(name: str) -> str:
+    if not sys.stdin.isatty():
+        raise InvalidRequest(
+            "There is no terminal to ask at.", field=f"secrets.{name}", hint=f"Write {name}=@FILE or {name}=-."
+        )
+    return str(typer.prompt(name, hide_input=True, err=True))

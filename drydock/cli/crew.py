@@ -1,0 +1,106 @@
+"""A worker in the threads of this process: the sweep, and hands that carry out what is hinted.
+
+It carries out what Celery workers carry out, without a broker and without starting a process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import socket
+import threading
+from collections import deque
+
+from drydock.core import clock
+
+log = logging.getLogger(__name__)
+
+SWEEP_EVERY = 0.3
+"""Seconds; more often than beat would have it, for somebody waits."""
+HANDS = 4
+GIVE_UP = 20
+"""So many failures in a row, of whatever, and nobody should wait any longer."""
+
+Hint = tuple[str, tuple[object, ...]]
+
+
+class Crew:
+    """Threads that work until `end`."""
+
+    def __init__(self) -> None:
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self._queue: queue.SimpleQueue[Hint] = queue.SimpleQueue()
+        self._queued: set[Hint] = set()
+        self._failures, self._last = 0, ""
+        self._over, self._sweep_now = threading.Event(), threading.Event()
+        self._threads = [threading.Thread(target=self._sweep, daemon=True)]
+        self._threads += [threading.Thread(target=self._work, daemon=True) for _ in range(HANDS)]
+        for thread in self._threads:
+            thread.start()
+
+    def take(self, found: deque[Hint]) -> None:
+        """Take over hints that were collected, emptying `found`."""
+        while found:
+            hint = found.popleft()
+            if hint[0] == "sweep":
+                self._sweep_now.set()
+            elif hint not in self._queued:
+                self._queued.add(hint)
+                self._queue.put(hint)
+
+    def end(self, patience: float) -> None:
+        """Finish what is in hand, as far as `patience` (seconds) lasts, and go."""
+        self._over.set()
+        self._sweep_now.set()
+        until = clock.monotonic() + patience
+        for thread in self._threads:
+            thread.join(max(0.0, until - clock.monotonic()))
+
+    def _sweep(self) -> None:
+        from leases import acts, hints
+        from leases.operations import workers
+
+        with hints.collected() as found:
+            while not self._over.is_set():
+                self._try(lambda: workers.seen(self.name), acts.sweep)
+                self.take(found)
+                self._sweep_now.wait(SWEEP_EVERY)
+                self._sweep_now.clear()
+            self._try(lambda: workers.gone(self.name))
+        self._close()
+
+    def _work(self) -> None:
+        from leases import acts, hints
+
+        with hints.collected() as found:
+            while not self._over.is_set():
+                try:
+                    hint = self._queue.get(timeout=0.2)
+                except queue.Empty:
+                    continue
+                self._queued.discard(hint)
+                self._try(lambda: acts.ACTS[hint[0]](*hint[1]))  # noqa: B023 - called at once
+                self.take(found)
+        self._close()
+
+    def _try(self, *acts: object) -> None:
+        try:
+            for act in acts:
+                act()  # type: ignore[operator]
+            self._failures = 0
+        except Exception as error:
+            log.exception("Something went wrong in the private worker.")
+            self._failures += 1
+            self._last = f"{type(error).__name__}: {str(error).strip()}"
+            self._close()
+
+    @property
+    def trouble(self) -> str:
+        """What keeps going wrong; empty while things go well now and then."""
+        return self._last if self._failures >= GIVE_UP else ""
+
+    def _close(self) -> None:
+        from django.db import connections
+
+        connections.close_all()

@@ -1,0 +1,109 @@
+"""`drydock lease` and `drydock explain`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drydock.cli import options as o
+from drydock.cli import output
+from drydock.cli.errand import Errand, seconds
+from drydock.cli.exits import REFUSED, guarded
+from drydock.cli.signals import stoppable
+
+if TYPE_CHECKING:
+    from leases.client import Client
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("lease", rich_help_panel="Leases")(lease)
+    app.command("explain", rich_help_panel="Leases")(explain)
+
+
+@guarded
+def lease(
+    type_: o.Type, command: o.Command = None, *,
+    vcpus: o.Vcpus = None, ram: o.Ram = None, disk: o.Disk = None, slots: o.Slots = None, extra: o.Extra = None,
+    exclusive: o.Exclusive = False, require: o.Require = None, trait: o.Trait = None, forbid_trait: o.Forbid = None,
+    prefer_trait: o.Prefer = None, blueprint: o.Blueprints = None, exclude_blueprint: o.Exclude = None,
+    ttl: o.Ttl = None, until: o.Until = None, wait_limit: o.WaitLimit = None, heartbeat_limit: o.Heartbeat = None,
+    priority: o.Priority = 0, name: o.Name = "", label: o.Label = None, key: o.Key = None,
+    public_key: o.PublicKey = None, serve_again: o.ServeAgain = False, charge: o.Charge = None,
+    count: Annotated[
+        int, typer.Option("--count", "--group-size", min=1, max=100, help="So many, all together or none.")
+    ] = 1,
+    same: Annotated[str, typer.Option(help="With --count: they share `resource` or `parent`.")] = "",
+    different: Annotated[str, typer.Option(help="With --count: each on a `resource` or `parent` of its own.")] = "",
+    wait: Annotated[str | None, typer.Option("--wait", metavar="SPAN", help="Stop waiting after this.")] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave it leased, and say how to use it.")] = False,
+    stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Give our standard input to the command.")] = False,
+    cwd: Annotated[str, typer.Option(help="Where the command runs, from the lease's home.")] = "",
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="For the command.")] = None,
+    owner: o.Owner = None, as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Lease something, run a command there, release it.
+
+    Waits until it is there, showing why it is not yet; runs COMMAND and ends with its exit code.
+
+    It is released whatever happens: the end of the command, Ctrl-C, an error; unless --keep.
+
+    Without a command it is held until Ctrl-C.
+
+    [dim]drydock lease host --vcpus 2 --ttl 2h -- uname -a[/dim]
+    """
+    given = o.request(
+        type_, vcpus=vcpus, ram=ram, disk=disk, slots=slots, extra=extra, exclusive=exclusive, require=require,
+        traits=trait, forbidden_traits=forbid_trait, preferred_traits=prefer_trait, allowed_blueprints=blueprint,
+        excluded_blueprints=exclude_blueprint, ttl=ttl, until=until, wait_limit=wait_limit,
+        heartbeat_limit=heartbeat_limit, priority=priority, name=name, label=label, key=key, public_key=public_key,
+        serve_again=serve_again, charge=charge,
+    )  # fmt: skip
+    errand = Errand(
+        command=command or [], keep=keep, limit=seconds(wait), quiet=as_json, cwd=cwd, env=o.variables(env),
+        stdin=sys.stdin.buffer.read() if stdin else b"",
+    )  # fmt: skip
+    with stoppable():
+        client = o.client(owner)
+        with client.attended() as attended:
+            code = errand.run(client, attended, lambda: _ask(client, given, count, same, different))
+    raise typer.Exit(code)
+
+
+def _ask(client: Client, given: dict[str, Any], count: int, same: str, different: str) -> list[int]:
+    if count == 1:
+        return [client.request(given).id]
+    key = given.pop("idempotency_key", None)
+    return [info.id for info in client.request_group([given] * count, same=same, different=different, key=key)]
+
+
+@guarded
+def explain(
+    type_: o.Type, *,
+    vcpus: o.Vcpus = None, ram: o.Ram = None, disk: o.Disk = None, slots: o.Slots = None, extra: o.Extra = None,
+    exclusive: o.Exclusive = False, require: o.Require = None, trait: o.Trait = None, forbid_trait: o.Forbid = None,
+    prefer_trait: o.Prefer = None, blueprint: o.Blueprints = None, exclude_blueprint: o.Exclude = None,
+    ttl: o.Ttl = None, until: o.Until = None, priority: o.Priority = 0, charge: o.Charge = None,
+    owner: o.Owner = None, as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """What would come of a request now, and what every blueprint says to it. Nothing is written."""
+    given = o.request(
+        type_, vcpus=vcpus, ram=ram, disk=disk, slots=slots, extra=extra, exclusive=exclusive, require=require,
+        traits=trait, forbidden_traits=forbid_trait, preferred_traits=prefer_trait, allowed_blueprints=blueprint,
+        excluded_blueprints=exclude_blueprint, ttl=ttl, until=until, priority=priority, charge=charge, label=None,
+        public_key=None, key=None,
+    )  # fmt: skip
+    found = o.client(owner).explain(given)
+    if as_json:
+        output.emit(found)
+    else:
+        output.pairs(
+            f"{found.outcome}: {found.message}",
+            [("waiting before", found.waiting_before or None), ("again at", found.retry_at), ("offer", found.offer)],
+        )
+        rows = [(v.blueprint, v.answer, v.offer, v.sentence) for v in found.verdicts]
+        output.table(("blueprint", "answer", "offer", "why"), rows, empty="No blueprint was asked.")
+    if found.outcome == "refuse":
+        raise typer.Exit(REFUSED)

@@ -1,0 +1,168 @@
+"""`drydock resources`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drydock.cli import options as o
+from drydock.cli import output
+from drydock.cli.exits import guarded
+from drydock.cli.holding import event_row, told
+from drydock.core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from leases.client import ResourceInfo
+
+Id = Annotated[int, typer.Argument(metavar="RESOURCE", help="The resource's number.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = o.group(list_, "What is there: list, show, drain, quarantine, register, check, power, destroy.")
+    for name, command in (
+        ("list", list_), ("show", show), ("drain", drain), ("undrain", undrain), ("quarantine", quarantine),
+        ("unquarantine", unquarantine), ("retire", retire), ("destroy", destroy), ("power", power), ("check", check),
+        ("register", register),
+    ):  # fmt: skip
+        group.command(name)(command)
+    app.add_typer(group, name="resources", rich_help_panel="Operators")
+
+
+@guarded
+def list_(
+    *, type_: Annotated[str, typer.Option("--type", help="Only of this type.")] = "",
+    blueprint: Annotated[str, typer.Option("--blueprint", help="Only of this blueprint.")] = "",
+    state: Annotated[str, typer.Option("--state")] = "",
+    gone: Annotated[bool, typer.Option("--gone", help="Also those that are gone.")] = False,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """List resources."""
+    found = o.client().resources(type=type_, blueprint=blueprint, state=state, gone=gone)
+    if as_json:
+        return output.emit(found)
+    rows = [
+        (r.id, r.name, r.type, r.blueprint, r.state, _used(r), _marks(r), output.ago(r.since), r.message or r.note)
+        for r in found
+    ]  # fmt: skip
+    output.table(
+        ("id", "name", "type", "blueprint", "state", "slots", "marks", "since", "message"), rows, empty="No resources."
+    )
+    return None
+
+
+def _used(info: ResourceInfo) -> str:
+    return f"{info.capacity['slots'].used}/{info.capacity['slots'].total}"
+
+
+def _marks(info: ResourceInfo) -> list[str]:
+    marks = [n for n in ("drained", "quarantined", "in_maintenance", "outdated") if getattr(info, n)]
+    return marks + ([f"power {info.power}"] if info.power else [])
+
+
+@guarded
+def show(resource: Id, *, as_json: o.AsJson = False) -> None:
+    """Everything about a resource, with what happened to it."""
+    client = o.client()
+    info = client.resource(resource)
+    if as_json:
+        return output.emit(info)
+    _facts(info)
+    events = client.events(resource=resource, newest=True, limit=30)
+    return output.table(("at", "what", "took", "who", "message"), [event_row(e) for e in events])
+
+
+def _facts(info: ResourceInfo) -> None:
+    step = "" if info.progress is None else f"{info.progress.phase}: {info.progress.step} {info.progress.sentence}"
+    output.pairs(
+        f"{info.name} {info.state} {info.message}".strip(),
+        [
+            ("type", info.type), ("blueprint", info.blueprint), ("kind", info.kind), ("origin", info.origin),
+            ("identity", info.identity), ("part of", info.part_of), ("marks", _marks(info)), ("note", info.note),
+            ("now", step.strip()), ("observed", info.observed), ("dies at", info.dies_at),
+            ("used", {name: f"{u.used}/{u.total}" for name, u in info.capacity.items() if u.total}),
+            ("attributes", dict(info.attributes)), ("traits", list(info.traits)), ("leases", list(info.leases)),
+            ("parts", [f"{p['class']} {p['identity']}" for p in info.parts]), *told(info.facts),
+        ],
+    )  # fmt: skip
+
+
+def _act(resource: int, act: str, as_json: bool, **given: Any) -> None:
+    info = o.client().change_resource(resource, act, **given)
+    if as_json:
+        return output.emit(info)
+    print(" ".join([f"resource {info.id} {info.name} is {info.state}", *_marks(info)]))
+    return None
+
+
+@guarded
+def drain(resource: Id, *, reason: Annotated[str, typer.Option()] = "", as_json: o.AsJson = False) -> None:
+    """Give it to nobody any more, and give it up once idle."""
+    _act(resource, "drain", as_json, reason=reason)
+
+
+@guarded
+def undrain(resource: Id, *, as_json: o.AsJson = False) -> None:
+    """Let it serve again."""
+    _act(resource, "undrain", as_json)
+
+
+@guarded
+def quarantine(resource: Id, note: Annotated[str, typer.Argument(help="Why.")], *, as_json: o.AsJson = False) -> None:
+    """Take it out of service as it is; its leases stay."""
+    _act(resource, "quarantine", as_json, message=note)
+
+
+@guarded
+def unquarantine(resource: Id, *, as_json: o.AsJson = False) -> None:
+    """Put it back into service."""
+    _act(resource, "unquarantine", as_json)
+
+
+@guarded
+def retire(resource: Id, *, as_json: o.AsJson = False) -> None:
+    """Give up a resource that nobody holds."""
+    _act(resource, "retire", as_json)
+
+
+@guarded
+def destroy(
+    resource: Id, *,
+    force: Annotated[bool, typer.Option("--force", help="Close its row whatever its provider says.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="With --force: why, in words.")] = "",
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Destroy an idle resource; with --force, break its leases and vouch that it is gone."""
+    if force:
+        return _act(resource, "force_destroy", as_json, reason=reason)
+    return _act(resource, "retire", as_json)
+
+
+@guarded
+def power(
+    resource: Id, wanted: Annotated[str, typer.Argument(metavar="on|off|cycle")], *, as_json: o.AsJson = False
+) -> None:
+    """Switch it on or off, or cycle it."""
+    _act(resource, "power", as_json, wanted=wanted)
+
+
+@guarded
+def check(resource: Id, *, as_json: o.AsJson = False) -> None:
+    """Begin a health check now."""
+    _act(resource, "check", as_json)
+
+
+@guarded
+def register(
+    blueprint: Annotated[str, typer.Argument(metavar="BLUEPRINT")],
+    fields: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="What the kind asks for.")] = None,
+    *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="As JSON; - is standard input.")] = "",
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Register a resource by hand. `drydock blueprints schema KIND` shows the fields."""
+    given = {**o.document(file), **o.values(fields, "fields")}
+    if not given:
+        raise InvalidRequest("Give its fields as KEY=VALUE or as a file.", field="fields")
+    info = o.client().register(blueprint, given)
+    output.emit(info) if as_json else print(f"resource {info.id} {info.name} is {info.state}")

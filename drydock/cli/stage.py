@@ -1,0 +1,55 @@
+"""How the demo tells its story: rich on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from drydock.cli import output
+from drydock.core import clock
+
+
+class Stage:
+    """Says what happens, and keeps count of what was promised and what came true."""
+
+    def __init__(self) -> None:
+        self._began = clock.monotonic()
+        self._rich = sys.stdout.isatty()
+        self.broken: list[str] = []
+
+    def scene(self, title: str) -> None:
+        """A new part of the story."""
+        if self._rich:
+            output.console().print(f"\n[bold cyan]{title}[/]")
+        else:
+            print(f"\n== {title}", flush=True)
+
+    def line(self, text: str) -> None:
+        """Something that happened, with the seconds since the beginning."""
+        at = clock.monotonic() - self._began
+        if self._rich:
+            from rich.text import Text
+
+            output.console().print(Text(f"{at:5.1f} s  ", style="dim").append(text, style="default"))
+        else:
+            print(f"{at:5.1f} s  {text}", flush=True)
+
+    def promise(self, what: str, kept: bool, found: str = "") -> None:
+        """Something that must be true; the demo fails when it is not."""
+        if not kept:
+            self.broken.append(f"{what}: {found}" if found else what)
+        mark, colour = ("yes", "green") if kept else ("NO", "red")
+        about = f" ({found})" if found and not kept else ""
+        if self._rich:
+            from rich.text import Text
+
+            output.console().print(
+                Text("         ").append(f"{mark:3}", style=f"bold {colour}").append(f" {what}{about}")
+            )
+        else:
+            print(f"         {mark:3} {what}{about}", flush=True)
+
+    def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+        """Rows under headers."""
+        output.table(headers, rows)
+        sys.stdout.flush()

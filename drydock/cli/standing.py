@@ -1,0 +1,43 @@
+"""How a blueprint stands, as people read it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from drydock.cli import output
+from drydock.cli.exits import REFUSED
+
+if TYPE_CHECKING:
+    from leases.client import BlueprintInfo
+
+
+def state(info: BlueprintInfo) -> str:
+    """In a word."""
+    return "drained" if info.drained else "enabled" if info.enabled else "disabled"
+
+
+def tell(info: BlueprintInfo, as_json: bool, *, full: bool = False) -> None:
+    """Say how a blueprint stands, with its problems; `full`: everything about it."""
+    if as_json:
+        return output.emit(info)
+    facts = [
+        ("kind", info.kind), ("type", info.type), ("config", dict(info.config)), ("audience", info.audience),
+        ("order", info.order), ("generation", info.generation), ("there", info.there), ("building", info.building),
+        ("max", info.max_resources), ("ready", info.min_ready or None), ("idle timeout", info.idle_timeout),
+        ("max lifetime", info.max_lifetime), ("check interval", info.check_interval), ("note", info.note),
+    ]  # fmt: skip
+    output.pairs(f"{info.name} is {state(info)}", facts if full else [])
+    for found in (*info.problems, *info.errors):
+        where = found.get("field") or found.get("key") or ""
+        word = "problem" if found.get("fatal", True) else "remark"
+        print(f"  {word}: {where + ': ' if where else ''}{found['message']}")
+    return None
+
+
+def end(info: BlueprintInfo, as_json: bool) -> None:
+    """Say how it stands, and end with REFUSED when its check found something fatal."""
+    tell(info, as_json)
+    if any(problem["fatal"] for problem in info.problems):
+        raise typer.Exit(REFUSED)

@@ -1,0 +1,69 @@
+"""Secrets at rest: Fernet under a list of keys, of which the first encrypts and all decrypt."""
+
+from __future__ import annotations
+
+import functools
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from django.conf import settings
+
+from drydock.core.errors import DrydockError
+
+
+class BadKey(DrydockError):
+    """An encryption key cannot be used."""
+
+    code = "bad_key"
+
+
+class Undecryptable(DrydockError):
+    """A stored secret cannot be read with the keys given."""
+
+    code = "undecryptable"
+
+
+class Ciphertext(str):
+    """An encrypted value as stored. It prints as itself, never as what it holds."""
+
+    __slots__ = ()
+
+
+def encrypt(plain: str) -> Ciphertext:
+    """Encrypt under the first key."""
+    return Ciphertext(_cipher().encrypt(plain.encode()).decode())
+
+
+def decrypt(sealed: str) -> str:
+    """Decrypt under whichever key fits; raises Undecryptable."""
+    try:
+        return _cipher().decrypt(sealed.encode()).decode()
+    except InvalidToken as error:
+        raise Undecryptable(
+            "A stored secret cannot be read with the encryption keys given.",
+            hint="Add the key it was written with to the end of DRYDOCK_ENCRYPTION_KEYS, or enter the secret anew.",
+        ) from error
+
+
+def rotate(sealed: str) -> Ciphertext:
+    """The same secret under the first key; raises Undecryptable."""
+    return encrypt(decrypt(sealed))
+
+
+def looks_sealed(text: str) -> bool:
+    """Is this text a Fernet token?"""
+    return text.startswith("gAAAAA")
+
+
+def _cipher() -> MultiFernet:
+    return _cipher_for(tuple(settings.DRYDOCK_ENCRYPTION_KEYS))
+
+
+@functools.lru_cache(maxsize=8)
+def _cipher_for(keys: tuple[str, ...]) -> MultiFernet:
+    try:
+        return MultiFernet([Fernet(key) for key in keys])
+    except ValueError as error:
+        raise BadKey(
+            "DRYDOCK_ENCRYPTION_KEYS must be Fernet keys (32 bytes in URL-safe base64), comma separated.",
+            hint="`python -m drydock.keys` prints a fresh one.",
+        ) from error

@@ -1,0 +1,121 @@
+"""Model fields whose values are encrypted in the database.
+
+A row is listed without decrypting anything; the value is decrypted when the attribute is read, and only then an
+unknown key shows, as `Undecryptable`. A row saved without reading the attribute keeps its ciphertext.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import FieldError, ImproperlyConfigured
+from django.core.serializers.json import DjangoJSONEncoder
+from django.db import models
+from django.db.models.query_utils import DeferredAttribute
+
+from drydock.core.crypto import Ciphertext, decrypt, encrypt, looks_sealed, rotate
+
+# Django's own classes take no parameters at run time; its stubs do.
+if TYPE_CHECKING:
+    _TextField = models.TextField[Any, Any]
+else:
+    _TextField = models.TextField
+
+
+class _OpenedOnAccess(DeferredAttribute):
+    """Decrypts the stored text at the first read of the attribute."""
+
+    def __get__(self, instance: Any, cls: Any = None) -> Any:
+        value = super().__get__(instance, cls)
+        if isinstance(value, Ciphertext):
+            value = instance.__dict__[self.field.attname] = self.field.opened(value)  # type: ignore[attr-defined]
+        return value
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        # With this the descriptor goes before the instance's own attributes.
+        instance.__dict__[self.field.attname] = value
+
+
+class EncryptedTextField(_TextField):
+    """A text, encrypted. It cannot be searched, compared, indexed or made unique."""
+
+    descriptor_class = _OpenedOnAccess
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        for refused in ("unique", "db_index", "primary_key"):
+            if options.get(refused):
+                raise ImproperlyConfigured(
+                    f"{type(self).__name__} cannot have {refused}: equal values differ when encrypted."
+                )
+        super().__init__(*args, **options)
+
+    def opened(self, sealed: str) -> Any:
+        """The value behind a ciphertext."""
+        return decrypt(sealed)
+
+    def sealed(self, value: Any) -> Ciphertext:
+        """The ciphertext of a value."""
+        return encrypt(str(value))
+
+    def from_db_value(self, value: str | None, *_: Any) -> Ciphertext | None:
+        """What stands in the row, still encrypted."""
+        return None if value is None else Ciphertext(value)
+
+    def to_python(self, value: Any) -> Any:
+        """Accepts ciphertext from a fixture."""
+        return Ciphertext(value) if isinstance(value, str) and looks_sealed(value) else value
+
+    def pre_save(self, model_instance: models.Model, add: bool) -> Any:
+        """The value as held; unread ciphertext is not decrypted."""
+        return model_instance.__dict__.get(self.attname)
+
+    def get_prep_value(self, value: Any) -> str | None:
+        """Plain text for the driver, encrypted."""
+        if value is None:
+            return None
+        return str(value if isinstance(value, Ciphertext) else self.sealed(value))
+
+    def value_to_string(self, obj: models.Model) -> str:
+        """Fixtures hold ciphertext."""
+        return self.get_prep_value(obj.__dict__.get(self.attname)) or ""
+
+    def get_lookup(self, lookup_name: str) -> Any:
+        """Only presence can be asked for."""
+        if lookup_name == "isnull":
+            return super().get_lookup(lookup_name)
+        raise FieldError(f"{self.name} is encrypted: only __isnull can be asked of it.")
+
+
+class EncryptedJSONField(EncryptedTextField):
+    """A JSON value, encrypted as a whole."""
+
+    def opened(self, sealed: str) -> Any:
+        """The JSON value behind a ciphertext."""
+        return json.loads(decrypt(sealed))
+
+    def sealed(self, value: Any) -> Ciphertext:
+        """The ciphertext of a JSON value."""
+        return encrypt(json.dumps(value, cls=DjangoJSONEncoder))
+
+
+def rotate_rows(model: type[models.Model]) -> int:
+    """Write every encrypted value of a model anew under the first key; returns how many rows were changed."""
+    names = [field.attname for field in model._meta.concrete_fields if isinstance(field, EncryptedTextField)]
+    changed = 0
+    for row in model._default_manager.only("pk", *names).iterator() if names else ():
+        held = {name: row.__dict__[name] for name in names if row.__dict__[name] is not None}
+        fresh = {name: rotate(value) for name, value in held.items()}
+        # The old ciphertext in the condition: somebody may have written a new secret meanwhile.
+        changed += _replace(model, row.pk, held, fresh)
+    return changed
+
+
+def _replace(model: type[models.Model], pk: Any, held: dict[str, str], fresh: dict[str, Ciphertext]) -> int:
+    condition = models.Q(pk=pk)
+    unchanged = [
+        models.expressions.RawSQL(f'"{model._meta.get_field(name).column}" = %s', [str(old)], models.BooleanField())  # type: ignore[union-attr]  # noqa: S611
+        for name, old in held.items()
+    ]
+    rows = model._default_manager.filter(condition, *unchanged) if held else model._default_manager.none()
+    return rows.update(**fresh)

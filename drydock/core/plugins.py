@@ -1,0 +1,61 @@
+"""Plug-ins by entry point: group, then name, then object. One broken stranger never stops the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+import logging
+from collections import Counter
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PluginProblem:
+    """A plug-in left out, and why."""
+
+    group: str
+    name: str
+    source: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Plugins:
+    """What was found in one group."""
+
+    group: str
+    objects: dict[str, Any]
+    sources: dict[str, str]
+    problems: tuple[PluginProblem, ...] = ()
+
+
+def load_plugins(group: str) -> Plugins:
+    """Load every entry point of a group. Of two with one name neither is taken; failures are reported, not raised."""
+    entries = importlib.metadata.entry_points(group=group)
+    distinct = {(entry.name, entry.value): entry for entry in entries}
+    count = Counter(name for name, _ in distinct)
+    objects: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    problems = []
+    for entry in distinct.values():
+        try:
+            if count[entry.name] > 1:
+                raise LookupError(f"{count[entry.name]} packages give a plug-in of this name")
+            objects[entry.name] = entry.load()
+            sources[entry.name] = _source(entry)
+        except Exception as error:  # a stranger's module may raise anything while it is imported
+            logger.warning("plug-in %s of %s left out: %s", entry.name, group, error)
+            problems.append(_problem(group, entry, error))
+    return Plugins(group=group, objects=objects, sources=sources, problems=tuple(problems))
+
+
+def _problem(group: str, entry: importlib.metadata.EntryPoint, error: Exception) -> PluginProblem:
+    message = f"{type(error).__name__}: {error}"
+    return PluginProblem(group=group, name=entry.name, source=_source(entry), message=message)
+
+
+def _source(entry: importlib.metadata.EntryPoint) -> str:
+    found = getattr(entry, "dist", None)
+    return f"{found.name} {found.version}" if found else entry.value

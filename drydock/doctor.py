@@ -1,0 +1,204 @@
+"""What `drydock doctor` looks at: each check answers ok, warn or fail, in one sentence, and says how to mend it."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+import enum
+import os
+import stat
+from collections.abc import Callable, Iterator
+
+from celery import current_app
+from django.apps import apps
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from drydock.core import clock, crypto
+from drydock.core.fields import EncryptedTextField
+
+LARGEST_SKEW = 2.0
+
+
+class Verdict(enum.StrEnum):
+    """How a check ended."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finding:
+    """The answer of one check."""
+
+    check: str
+    verdict: Verdict
+    message: str
+    mend: str = ""
+
+
+Answer = tuple[Verdict, str, str]
+
+
+def ok(message: str) -> Answer:
+    """All is well."""
+    return Verdict.OK, message, ""
+
+
+def warn(message: str, mend: str) -> Answer:
+    """Works, but somebody should look."""
+    return Verdict.WARN, message, mend
+
+
+def fail(message: str, mend: str) -> Answer:
+    """Does not work."""
+    return Verdict.FAIL, message, mend
+
+
+def state_folder() -> Answer:
+    """Only its owner may write there, and keys are readable by nobody else."""
+    state = settings.DRYDOCK.state
+    if not state.exists():
+        return ok(f"{state} is made at the first use.")
+    open_ones = [path for path in (state, *(state / "keys").glob("*")) if _too_open(path)]
+    if open_ones:
+        return fail(f"Others can read or write {open_ones[0]}.", f"chmod go-rw {open_ones[0]}")
+    if state.stat().st_uid != os.geteuid():
+        return fail(f"{state} belongs to another user.", "Run as that user, or set DRYDOCK_STATE.")
+    return ok(f"{state} is yours alone.")
+
+
+def keys() -> Answer:
+    """There are keys, and a secret survives the way through them."""
+    if not settings.SECRET_KEY or not settings.DRYDOCK_OWNERSHIP_KEY:
+        return fail("A key is empty.", "python -m drydock.keys prints fresh ones for the environment.")
+    crypto.decrypt(crypto.encrypt("doctor"))
+    return ok(f"Secret key, ownership key and {len(settings.DRYDOCK_ENCRYPTION_KEYS)} encryption key(s) are in use.")
+
+
+def database() -> Answer:
+    """PostgreSQL answers and is new enough."""
+    connection.ensure_connection()
+    found = ".".join(str(part) for part in connection.get_database_version())
+    whose = "private" if settings.DRYDOCK.private_database else "yours"
+    return ok(f"PostgreSQL {found} answers ({whose}).")
+
+
+def clock_skew() -> Answer:
+    """The program's clock and the database's agree."""
+    with connection.cursor() as cursor:
+        before = clock.now()
+        cursor.execute("SELECT clock_timestamp()")
+        theirs = cursor.fetchone()[0]
+    skew = abs((theirs - before).total_seconds())
+    if skew > LARGEST_SKEW:
+        return warn(f"This machine's clock and the database's differ by {skew:.1f} s.", "Keep both in time with NTP.")
+    return ok(f"Clocks agree within {LARGEST_SKEW:g} s.")
+
+
+def migrations() -> Answer:
+    """The database has the tables this version needs."""
+    executor = MigrationExecutor(connection)
+    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if missing:
+        return fail(f"{len(missing)} migrations are not applied.", "python manage.py migrate")
+    return ok("All migrations are applied.")
+
+
+def secrets() -> Answer:
+    """A stored secret of each model can be read."""
+    for model in apps.get_models():
+        names = [field.attname for field in model._meta.concrete_fields if isinstance(field, EncryptedTextField)]
+        for row in model._default_manager.only("pk", *names).order_by("-pk")[:20] if names else ():
+            for name in names:
+                getattr(row, name)
+    return ok("Stored secrets can be decrypted.")
+
+
+def broker() -> Answer:
+    """Redis or Valkey answers."""
+    with current_app.connection_for_write() as link:
+        link.default_channel.client.ping()  # type: ignore[attr-defined]
+    return ok(f"The broker answers ({'private' if settings.DRYDOCK.private_broker else 'yours'}).")
+
+
+def workers() -> Answer:
+    """Some worker was seen lately, and all queues are served."""
+    if not apps.is_installed("leases"):
+        return warn("The app leases is not installed.", "Add it to INSTALLED_APPS.")
+    worker = apps.get_model("leases", "Worker")
+    since = clock.now() - dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
+    alive = list(worker._default_manager.filter(seen_at__gt=since))
+    if alive:
+        return ok(f"{len(alive)} worker(s) seen in the last {settings.DRYDOCK.lost_worker_seconds:g} s.")
+    if settings.DRYDOCK.private_database:
+        return ok("No worker runs; commands that wait start one for themselves. `make up` starts lasting ones.")
+    return fail("No worker runs: leases wait.", "make up, or celery -A drydock worker -Q claims,steps,periodic --beat")
+
+
+def installation() -> Answer:
+    """Database, ownership key and environment belong together."""
+    from leases.engine.installation import current
+
+    here = current()
+    if here.problem:
+        return fail(
+            f"Suspended: {here.problem}",
+            "drydock installation lists what is not done; drydock confirm-installation goes on.",
+        )
+    return ok(f"Epoch {here.epoch} of installation {here.short}; database and ownership key are the confirmed ones.")
+
+
+def reachability() -> Answer:
+    """What blueprints and resources stand on answers."""
+    from leases.operations import reach
+
+    if failing := reach.failing_blueprints():
+        said = "; ".join(f"{name}: {message}" for name, message in failing.items())
+        return fail(f"Blueprints that cannot work: {said}", f"drydock blueprints check {next(iter(failing))}")
+    if silent := reach.failing_resources():
+        return warn(f"Resources that did not answer: {', '.join(silent)}", "drydock attention")
+    return ok("What enabled blueprints and their resources stand on answers.")
+
+
+CHECKS: tuple[Callable[[], Answer], ...] = (
+    state_folder,
+    keys,
+    database,
+    clock_skew,
+    migrations,
+    secrets,
+    installation,
+    broker,
+    workers,
+    reachability,
+)
+MEND = {
+    "keys": "Set DRYDOCK_ENCRYPTION_KEYS to Fernet keys; python -m drydock.keys prints one.",
+    "database": "Check DATABASE_URL and that the server runs; with private engines look into the logs named above.",
+    "secrets": "Apply the migrations; add the key it was written with to the end of DRYDOCK_ENCRYPTION_KEYS.",
+    "broker": "Check BROKER_URL and that the server runs. Leases are served by the sweep meanwhile.",
+}
+
+
+def examine() -> Iterator[Finding]:
+    """Every check in order, each as soon as it is known. Never raises."""
+    for check in CHECKS:
+        yield _examined(check)
+
+
+def _examined(check: Callable[[], Answer]) -> Finding:
+    try:
+        verdict, message, mend = check()
+    except Exception as error:  # whatever is broken, the other checks go on
+        verdict, message = Verdict.FAIL, f"{type(error).__name__}: {str(error).strip()}"
+        mend = MEND.get(check.__name__, "Mend what is reported above first.")
+    return Finding(check=check.__name__, verdict=verdict, message=message, mend=mend)
+
+
+def _too_open(path: os.PathLike[str]) -> bool:
+    mode = os.stat(path).st_mode
+    allowed = stat.S_IXGRP | stat.S_IXOTH if stat.S_ISDIR(mode) else 0
+    return bool(stat.S_IMODE(mode) & 0o077 & ~allowed)

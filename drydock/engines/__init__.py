@@ -1,0 +1,21 @@
+"""The private PostgreSQL and broker, used where no DATABASE_URL or BROKER_URL is given.
+
+They start at the first connection of any process and stop with the last process that uses them. Each user holds
+a connection to a small detached *keeper*, the parent of both engines; the kernel closes that connection however a
+process ends, so the keeper always knows. Nothing here imports Django, except the database backend beside.
+"""
+
+from drydock.engines.client import ensure, leave, wait_until_stopped
+from drydock.engines.errors import EngineError
+from drydock.engines.layout import BROKER, POSTGRESQL, Config, Layout
+
+__all__ = [
+    "BROKER",
+    "POSTGRESQL",
+    "Config",
+    "EngineError",
+    "Layout",
+    "ensure",
+    "leave",
+    "wait_until_stopped",
+]

@@ -1,0 +1,45 @@
+"""Our admin site: the stock one, with an overview on its first page and a search over everything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.admin import AdminSite
+from django.contrib.admin.apps import AdminConfig
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+
+class Site(AdminSite):
+    """The stock admin site, under our name."""
+
+    site_header = "Drydock"
+    site_title = "Drydock"
+    site_url = None
+    index_title = "Overview"
+    index_template = "admin/drydock/index.html"
+
+    def get_urls(self) -> list[Any]:
+        """With the search."""
+        return [path("search/", self.admin_view(self.search), name="search"), *super().get_urls()]
+
+    def index(  # type: ignore[override]
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """The overview before the list of models; htmx is given only the overview."""
+        from leases.admin import overview
+
+        found = overview.of(request)
+        return found if isinstance(found, HttpResponse) else super().index(request, {**found, **(extra_context or {})})
+
+    def search(self, request: HttpRequest) -> HttpResponse:
+        """Leases, resources and blueprints by number, name, owner or label."""
+        from leases.admin.finding import page
+
+        return page(self, request)
+
+
+class SiteConfig(AdminConfig):
+    """The admin, with our site; for INSTALLED_APPS."""
+
+    default_site = "drydock.site.Site"

@@ -1,0 +1,122 @@
+"""What can go wrong, the same here and over HTTP. The docstring of a class is its default sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from drydock_client.values import Verdict
+
+
+_LONGEST, _LONGEST_FIELD, _TOLD = 2000, 200, 20
+
+
+def _fit(text: str, most: int, kept: str = "\n\t") -> str:
+    """Whatever somebody sent and an error repeats, no terminal or log is given control characters or a book."""
+    short = text[:most] + "…" if len(text) > most else text
+    if short.isprintable():
+        return short
+    return "".join(c if c.isprintable() or c in kept else ascii(c)[1:-1] for c in short)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One mistake in a request: the field as the caller wrote it, and what is wrong with it."""
+
+    field: str
+    message: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "field", _fit(self.field, _LONGEST_FIELD, kept=""))
+        object.__setattr__(self, "message", _fit(self.message, _LONGEST))
+
+
+class DrydockError(Exception):
+    """Something went wrong in Drydock."""
+
+    code = "error"
+
+    def __init__(self, message: str = "", *, field: str = "", hint: str = "") -> None:
+        self.message = _fit(message, _LONGEST) or (type(self).__doc__ or "").strip()
+        self.field = _fit(field, _LONGEST_FIELD, kept="")
+        self.hint = hint
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        where = f"{self.field}: " if self.field else ""
+        what_to_do = f" {self.hint}" if self.hint else ""
+        return f"{where}{self.message}{what_to_do}"
+
+
+class InvalidRequest(DrydockError):
+    """The request cannot be understood; nothing was changed. `problems` are all mistakes, the first one also being
+    the error's own field and message."""
+
+    code = "invalid"
+
+    def __init__(self, message: str = "", *, field: str = "", hint: str = "", problems: Sequence[Problem] = ()) -> None:
+        first = problems[0] if problems else Problem(field=field, message=message)
+        super().__init__(first.message, field=first.field, hint=hint)
+        told, more = tuple(problems[:_TOLD]), len(problems) - _TOLD
+        told += (Problem(field="", message=f"There are {more} more mistakes."),) * (more > 0)
+        self.problems = told or (Problem(field=self.field, message=self.message),)
+
+    def __str__(self) -> str:
+        said = " ".join(f"{p.field}: {p.message}" if p.field else p.message for p in self.problems)
+        return _fit(f"{said} {self.hint}".strip(), _LONGEST)
+
+
+class NotFound(DrydockError):
+    """No such thing, or it is not yours."""
+
+    code = "not_found"
+
+
+class Conflict(DrydockError):
+    """The thing is not in a state that allows this."""
+
+    code = "conflict"
+
+
+class NotAllowed(DrydockError):
+    """You may not do this."""
+
+    code = "not_allowed"
+
+
+class NotSupported(DrydockError):
+    """The kind of thing at hand cannot do this."""
+
+    code = "not_supported"
+
+
+class Busy(DrydockError):
+    """It is busy with something else now; nothing was changed. Try again in a moment."""
+
+    code = "busy"
+
+
+class TimedOut(DrydockError):
+    """The time that was given ran out."""
+
+    code = "timed_out"
+
+
+class LeaseFailed(DrydockError):
+    """The lease cannot be had, or is over: `state`, `reason`, and what every candidate said."""
+
+    code = "lease_failed"
+
+    def __init__(self, message: str, *, state: str, reason: str, verdicts: Sequence[Verdict] = ()) -> None:
+        self.state = state
+        self.reason = reason
+        self.verdicts = tuple(verdicts)
+        super().__init__(message)
+
+
+class NoWorker(DrydockError):
+    """No worker is running, so nobody builds or cleans anything."""
+
+    code = "no_worker"

@@ -1,0 +1,139 @@
+"""Requests to one server: pooled, over checked TLS, with deadlines; errors raised as ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import urllib3
+from urllib3.exceptions import HTTPError, MaxRetryError, SSLError
+
+from drydock_client.errors import NotAllowed
+from drydock_client.http import addresses
+from drydock_client.http.failures import BadAnswer, ServerUnreachable, failure
+
+CONNECT, READ, LONGEST = 10.0, 60.0, 86_400.0
+_LARGEST_JSON = 256 << 20
+_AGENT = "drydock-client"
+
+Body = bytes | Iterator[bytes]
+
+
+class Connection:
+    """A server and the token that is shown to it. Threads may share it."""
+
+    def __init__(self, url: str, token: str, *, ca: str | None = None) -> None:
+        self.url = addresses.checked(url)
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise NotAllowed("There is no token for this server, or it is none.", hint="`drydock login` keeps one.")
+        self._headers = {"Authorization": f"Bearer {token}", "User-Agent": _AGENT}
+        proxy = addresses.proxy_for(self.url)
+        pool: dict[str, Any] = {"maxsize": 4, "cert_reqs": "CERT_REQUIRED", "ca_certs": addresses.trusted(ca)}
+        self._pool = urllib3.ProxyManager(proxy, **pool) if proxy else urllib3.PoolManager(**pool)
+
+    def get(self, path: str, query: Mapping[str, Any] | None = None, *, wait: float = 0.0) -> Any:
+        """The JSON at an address. Raises what the server says."""
+        return self.json(self.ask("GET", path, query=query, read=READ + wait))
+
+    def send(
+        self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None, key: str = ""
+    ) -> Any:
+        """The JSON of the answer to a change, or None. With an idempotency `key` it is sent again when the answer
+        was lost."""
+        content = b"" if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
+        answer = self.ask(method, path, query=query, body=content, headers=headers, again=bool(key))
+        return self.json(answer)
+
+    def ask(
+        self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Body = b"",
+        headers: Mapping[str, str] | None = None, read: float = READ, again: bool | None = None,
+    ) -> urllib3.BaseHTTPResponse:  # fmt: skip
+        """An answer whose content is not read yet. Raises ServerUnreachable, and what the server says."""
+        url = f"{self.url}/api/v1/{quote(path)}" + _query(query)
+        streamed = not isinstance(body, bytes)
+        safe = method == "GET" if again is None else again
+        retries = urllib3.Retry(
+            total=4, connect=0 if streamed else 3, read=3 if safe else 0, other=0, status=0 if streamed else 3,
+            status_forcelist=(429, 503), allowed_methods=None, backoff_factor=0.2, redirect=False,
+            raise_on_status=False,
+        )  # fmt: skip
+        try:
+            answer = self._pool.request(
+                method, url, body=body or None, headers={**self._headers, **(headers or {})}, retries=retries,
+                timeout=urllib3.Timeout(connect=CONNECT, read=read), preload_content=False, redirect=False,
+            )  # fmt: skip
+            if answer.status < 300 or answer.status == 304:
+                return answer
+            content = answer.read(1 << 20)
+        except HTTPError as error:
+            raise unreachable(self.url, error) from None
+        _give_back(answer)
+        if 300 <= answer.status < 400:
+            leads = answer.headers.get("Location", "elsewhere")
+            raise BadAnswer(f"{self.url} leads to {leads}.", hint="Give that address; a token is not sent along.")
+        raise failure(answer.status, content, self.url)
+
+    def json(self, answer: urllib3.BaseHTTPResponse) -> Any:
+        """What an answer says, or None where it has no content."""
+        content = self.content(answer, _LARGEST_JSON)
+        if answer.status in (204, 304):
+            return None
+        try:
+            return json.loads(content)
+        except ValueError:
+            raise BadAnswer(
+                f"{self.url} does not answer as a Drydock server does.", hint="Is this its address?"
+            ) from None
+
+    def content(self, answer: urllib3.BaseHTTPResponse, limit: int) -> bytes:
+        """All of an answer. Raises BadAnswer beyond `limit` bytes, ServerUnreachable when it breaks off."""
+        found = bytearray()
+        for part in self.parts(answer):
+            found += part
+            if len(found) > limit:
+                answer.close()
+                raise BadAnswer(f"The answer has more than {limit} bytes.")
+        return bytes(found)
+
+    def parts(self, answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+        """An answer part by part."""
+        try:
+            yield from answer.stream(1 << 16)
+        except HTTPError as error:
+            raise unreachable(self.url, error) from None
+        finally:
+            answer.release_conn()
+
+    def close(self) -> None:
+        """Close what is open; it is opened again when it is needed."""
+        self._pool.clear()
+
+
+def _give_back(answer: urllib3.BaseHTTPResponse) -> None:
+    """Give a connection back whose answer was read, or close it."""
+    answer.drain_conn()
+    answer.release_conn()
+
+
+def unreachable(url: str, error: HTTPError) -> ServerUnreachable:
+    """What went wrong on the way, in a sentence."""
+    reason = error.reason if isinstance(error, MaxRetryError) and error.reason else error
+    if isinstance(reason, SSLError):
+        return ServerUnreachable(
+            f"{url} could not prove who it is: {reason}.",
+            hint=f"A private authority: drydock --ca FILE, or {addresses.CA}.",
+        )
+    said = str(reason).rsplit(": ", 1)[-1] or type(reason).__name__
+    return ServerUnreachable(f"{url} does not answer: {said}.", hint="Is it running, and is this its address?")
+
+
+def _query(given: Mapping[str, Any] | None) -> str:
+    chosen: list[tuple[str, str]] = []
+    for name, value in (given or {}).items():
+        for one in value if isinstance(value, list | tuple | set | frozenset) else [value]:
+            if one not in (None, "", False):
+                chosen.append((name, "true" if one is True else str(one)))
+    return f"?{urlencode(chosen)}" if chosen else ""

@@ -1,0 +1,106 @@
+"""Files and the web server of a lease, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import urllib3
+from urllib3.exceptions import HTTPError
+
+from drydock_client import trees
+from drydock_client.http.connection import LONGEST, Connection, unreachable
+from drydock_client.values import FileInfo, LogPart, ServerInfo, from_json
+
+LARGEST_READ = 64 << 20
+_BYTES = {"Content-Type": "application/octet-stream"}
+_TAR = {"Content-Type": "application/x-tar"}
+
+
+class HttpFiles:
+    """The files of `drydock_client.working.Work`, and `Serving`, on a server."""
+
+    http: Connection
+
+    def read_file(self, id: int, path: str) -> bytes:
+        answer = self.http.ask("GET", f"leases/{id}/file", query={"path": path})
+        return self.http.content(answer, LARGEST_READ)
+
+    def write_file(self, id: int, path: str, content: bytes) -> None:
+        self._put(id, "file", path, content)
+
+    def upload(self, id: int, local: Path, path: str, on_file: Callable[[str], None] | None = None) -> tuple[int, int]:
+        return self._tree(id, "tree", local, path, on_file)
+
+    def _tree(
+        self, id: int, address: str, local: Path, path: str, on_file: Callable[[str], None] | None
+    ) -> tuple[int, int]:
+        body = trees.pack(local, on_file=on_file)
+        answer = self.http.ask(
+            "PUT", f"leases/{id}/{address}", query={"path": path}, body=body, headers=_TAR, read=LONGEST
+        )
+        done = self.http.json(answer)
+        return int(done["files"]), int(done["bytes"])
+
+    def download(
+        self, id: int, path: str, local: Path, on_file: Callable[[str], None] | None = None
+    ) -> tuple[int, int]:
+        answer = self.http.ask("GET", f"leases/{id}/tree", query={"path": path}, read=LONGEST)
+        read = reader(self.http, answer)
+        done = trees.unpack(read, lambda _: local, on_file=on_file)
+        while read(1 << 16):
+            pass
+        return done.files, done.bytes
+
+    def list_files(self, id: int, path: str = "") -> list[FileInfo]:
+        found = self.http.get(f"leases/{id}/files", {"path": path})
+        return [from_json(FileInfo, one) for one in found["results"]]
+
+    def remove_path(self, id: int, path: str, *, recursive: bool = False) -> None:
+        # An empty path is the root, and must be said.
+        query = {"recursive": recursive} | ({"path": path} if path else {"path": "."})
+        self.http.send("DELETE", f"leases/{id}/file", query=query)
+
+    def _put(self, id: int, address: str, path: str, content: bytes) -> Any:
+        answer = self.http.ask(
+            "PUT", f"leases/{id}/{address}", query={"path": path}, body=content, headers=_BYTES, again=True
+        )
+        return self.http.json(answer)
+
+    # The web server
+
+    def publish(self, id: int, path: str, content: bytes) -> str:
+        return str(self._put(id, "page", path, content)["uri"])
+
+    def publish_tree(self, id: int, local: Path, path: str = "") -> tuple[int, int]:
+        return self._tree(id, "pages", local, path, None)
+
+    def unpublish(self, id: int, path: str) -> None:
+        self.http.send("DELETE", f"leases/{id}/page", query={"path": path})
+
+    def uri(self, id: int, path: str = "") -> str:
+        return str(self.http.get(f"leases/{id}/page", {"path": path})["uri"])
+
+    def server(self, id: int, act: str = "status") -> ServerInfo:
+        if act == "status":
+            return from_json(ServerInfo, self.http.get(f"leases/{id}/server"))
+        return from_json(ServerInfo, self.http.send("POST", f"leases/{id}/server", {"act": act}))
+
+    def server_log(self, id: int, kind: str = "access", *, offset: int = 0, limit: int = 1 << 20) -> LogPart:
+        query = {"kind": kind, "offset": offset, "limit": limit}
+        answer = self.http.ask("GET", f"leases/{id}/server/log", query=query)
+        content = self.http.content(answer, limit)
+        return LogPart(content=content, next_offset=int(answer.headers["Drydock-Next-Offset"]))
+
+
+def reader(http: Connection, answer: urllib3.BaseHTTPResponse) -> Callable[[int], bytes]:
+    """Reads an answer, so many bytes at a time."""
+
+    def read(size: int) -> bytes:
+        try:
+            return answer.read(size)
+        except HTTPError as error:
+            raise unreachable(http.url, error) from None
+
+    return read

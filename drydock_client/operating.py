@@ -1,0 +1,120 @@
+"""What operators do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from drydock_client.values import (
+    Attention,
+    AuthorizationInfo,
+    BlueprintChange,
+    BlueprintInfo,
+    CredentialInfo,
+    KindInfo,
+    QuotaInfo,
+    ResourceInfo,
+)
+
+
+class Operating(Protocol):
+    """What operators do; others get NotAllowed, except for looking."""
+
+    def resources(
+        self, *, type: str = "", blueprint: str = "", state: str = "", gone: bool = False
+    ) -> list[ResourceInfo]:
+        """Resources by id; those that are gone only when asked for."""
+
+    def resource(self, id: int) -> ResourceInfo:
+        """One resource."""
+
+    def change_resource(self, id: int, act: str, **given: Any) -> ResourceInfo:
+        """`drain`, `undrain`, `quarantine(message)`, `unquarantine`, `retire`, `power(wanted)`, `check`,
+        `force_destroy(reason)`."""
+
+    def register(self, blueprint: str, registration: Mapping[str, Any]) -> ResourceInfo:
+        """Register a resource by hand."""
+
+    def blueprints(self, *, type: str = "") -> list[BlueprintInfo]:
+        """Blueprints in the order in which they are tried."""
+
+    def blueprint(self, name: str) -> BlueprintInfo:
+        """One blueprint."""
+
+    def add_blueprint(
+        self, name: str, kind: str, config: Mapping[str, Any], change: BlueprintChange, *, enabled: bool = True
+    ) -> BlueprintInfo:
+        """Add a blueprint; disabled, with `problems`, when its check finds something fatal."""
+
+    def change_blueprint(self, name: str, change: BlueprintChange) -> BlueprintInfo:
+        """Change a blueprint."""
+
+    def switch_blueprint(self, name: str, act: str) -> BlueprintInfo:
+        """`check`, `enable`, `disable`, `drain`, `undrain`."""
+
+    def remove_blueprint(self, name: str) -> None:
+        """Remove a blueprint; Conflict, with what needs it, while a resource or lease does."""
+
+    def kinds(self, *, type: str = "") -> list[KindInfo]:
+        """The kinds that blueprints may select."""
+
+    def kind(self, name: str) -> KindInfo:
+        """What a kind understands."""
+
+    def authorizations(self, *, blueprint: str = "", state: str = "") -> list[AuthorizationInfo]:
+        """Who may, or asks to, use which blueprint."""
+
+    def ask_authorization(self, blueprint: str, *, message: str = "") -> AuthorizationInfo:
+        """Ask to be allowed to use a blueprint."""
+
+    def decide_authorization(
+        self, blueprint: str, *, allow: bool, user: str = "", group: str = "", message: str = ""
+    ) -> AuthorizationInfo:
+        """Allow, or decline, a user or a group."""
+
+    def authorization(self, id: int) -> AuthorizationInfo:
+        """One authorization."""
+
+    def settle_authorization(self, id: int, *, allow: bool, message: str = "") -> AuthorizationInfo:
+        """Allow, or decline, one that was asked for or decided before."""
+
+    def quotas(self) -> list[QuotaInfo]:
+        """What users and groups may hold."""
+
+    def set_quota(self, *, user: str = "", group: str = "", limits: dict[str, int | None]) -> QuotaInfo:
+        """Set some limits; None: no limit."""
+
+    def remove_quota(self, *, user: str = "", group: str = "") -> None:
+        """Lift all limits of a user or a group."""
+
+    def credentials(self) -> list[CredentialInfo]:
+        """The secrets that blueprints may name, without them."""
+
+    def credential(self, name: str) -> CredentialInfo:
+        """One credential, without its secrets."""
+
+    def add_credential(self, name: str, secrets: Mapping[str, Any], *, note: str = "") -> CredentialInfo:
+        """Store secrets under a name."""
+
+    def change_credential(
+        self, name: str, *, secrets: Mapping[str, Any] | None = None, note: str | None = None
+    ) -> CredentialInfo:
+        """Other secrets in place of all that are stored, or another note."""
+
+    def remove_credential(self, name: str) -> None:
+        """Remove a credential; Conflict while a blueprint names it."""
+
+    def reclaim(self, *, type: str = "", blueprint: str = "") -> list[int]:
+        """Give up idle resources; their ids."""
+
+    def sweep(self) -> int:
+        """Look once over everything that may be due."""
+
+    def clear_errors(self, *, blueprint: str = "") -> int:
+        """Forget remembered failures."""
+
+    def resolve(self, *, lease: int | None = None, resource: int | None = None, message: str = "") -> None:
+        """Say that a person has done what a held step waits for."""
+
+    def attention(self) -> list[Attention]:
+        """What a person should look at, and what to do about it; an owner is told of their own leases."""

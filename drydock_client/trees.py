@@ -1,0 +1,184 @@
+"""Whole trees of files over a stream. Whatever an archive says, nothing is written outside its place."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from drydock_client import tar
+from drydock_client.errors import Conflict, DrydockError, InvalidRequest
+
+MOST_ENTRIES = 200_000
+MOST_DEEP = 64
+"""Names below the top one."""
+
+
+class TooMuch(DrydockError):
+    """The tree has more bytes, or more entries, than are taken."""
+
+    code = "too_large"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unpacked:
+    """What came: where it is, and how much."""
+
+    place: Path
+    files: int
+    bytes: int
+
+
+def pack(local: Path, name: str = "", on_file: Callable[[str], None] | None = None) -> Iterator[bytes]:
+    """A file or tree as an archive whose top entry is called `name`. Links stay links; pipes and devices are left
+    out. Raises OSError, TooMuch, and Conflict when a file shrinks meanwhile."""
+    top, number = name or local.name or "tree", 1
+    if not local.is_dir():
+        yield from _packed(local, top, on_file, follow=True)
+    else:
+        yield from _packed(local, top, on_file, follow=True)
+        for folder, folders, files in os.walk(local):
+            folders.sort()
+            for one in sorted([*folders, *files]):
+                path = Path(folder, one)
+                below, number = path.relative_to(local), number + 1
+                _bound(number, len(below.parts))
+                yield from _packed(path, f"{top}/{below}", on_file)
+    yield tar.END
+
+
+def _bound(number: int, deep: int) -> None:
+    if number > MOST_ENTRIES:
+        raise TooMuch(f"The tree has more than {MOST_ENTRIES} files and folders.")
+    if deep > MOST_DEEP:
+        raise TooMuch(f"The tree has more than {MOST_DEEP} folders in one another.")
+
+
+def _packed(path: Path, name: str, on_file: Callable[[str], None] | None, *, follow: bool = False) -> Iterator[bytes]:
+    found = path.stat() if follow else path.lstat()
+    permissions = found.st_mode & 0o777
+    if stat.S_ISLNK(found.st_mode):
+        yield tar.header(tar.Entry(path=name, kind="link", target=os.readlink(path)))
+    elif stat.S_ISDIR(found.st_mode):
+        yield tar.header(tar.Entry(path=name, kind="directory", permissions=permissions))
+    elif stat.S_ISREG(found.st_mode):
+        with path.open("rb") as opened:
+            yield tar.header(tar.Entry(path=name, kind="file", size=found.st_size, permissions=permissions))
+            left = found.st_size
+            while left:
+                if not (part := opened.read(min(tar.PART, left))):
+                    raise Conflict(f"{path} became shorter while it was read.")
+                left -= len(part)
+                yield part
+        yield tar.padding(found.st_size)
+        if on_file is not None:
+            on_file(name)
+
+
+def unpack(
+    read: tar.Read, place: Callable[[str], Path], *, limit: int | None = None,
+    on_file: Callable[[str], None] | None = None,
+) -> Unpacked:  # fmt: skip
+    """Write an archive with one top entry; `place` says where that goes, given its name.
+
+    Links that lead out of the tree, pipes and devices are left out. Raises InvalidRequest for what is no such
+    archive, TooMuch beyond `limit` bytes, Conflict where something else is in the way.
+    """
+    reader = tar.Reader(read)
+    top, root, files, size = "", Path(), 0, 0
+    for number, entry in enumerate(reader.entries()):
+        pieces = _pieces(entry.path)
+        _bound(number + 1, len(pieces) - 1)
+        if number == 0:
+            top, root = pieces[0], place(pieces[0])
+        if pieces[0] != top:
+            raise InvalidRequest("The archive must have one entry at its top.")
+        size += entry.size
+        if limit is not None and size > limit:
+            raise TooMuch(f"The tree has more than {limit} bytes.")
+        if _put(root, pieces[1:], entry, reader):
+            files += 1
+            if on_file is not None:
+                on_file("/".join(pieces))
+    if not top:
+        raise InvalidRequest("The archive is empty.")
+    return Unpacked(place=root, files=files, bytes=size)
+
+
+def _pieces(path: str) -> list[str]:
+    pieces = [piece for piece in path.split("/") if piece not in ("", ".")]
+    if not pieces or ".." in pieces or path.startswith("/") or "\0" in path or len(path) > 4096:
+        raise InvalidRequest(f"{path[:200]!r} is no path of an archive that is taken here.")
+    return pieces
+
+
+def _put(root: Path, pieces: list[str], entry: tar.Entry, reader: tar.Reader) -> bool:
+    """Put an entry in place; whether it was a file."""
+    target = root.joinpath(*pieces)
+    if pieces:
+        _folders(root, pieces[:-1])
+    if entry.kind == "directory":
+        _folders(root, pieces)
+    elif entry.kind == "file":
+        _file(target, entry, reader)
+        return True
+    elif entry.kind == "link" and pieces and link_stays(entry.target, len(pieces) - 1):
+        _clear(target)
+        target.symlink_to(entry.target)
+    return False
+
+
+def _folders(root: Path, pieces: list[str]) -> None:
+    """Make folders, one below the other; a link in the way is never followed."""
+    at = root
+    with suppress(FileExistsError):
+        at.mkdir(parents=True)
+    if not at.is_dir():
+        raise Conflict(f"{at} is no folder.")
+    for piece in pieces:
+        at = at / piece
+        with suppress(FileExistsError):
+            at.mkdir()
+        if not stat.S_ISDIR(at.lstat().st_mode):
+            raise Conflict(f"{at} is no folder.")
+
+
+def _clear(target: Path) -> None:
+    try:
+        if stat.S_ISDIR(target.lstat().st_mode):
+            raise Conflict(f"{target} is a folder.")
+        target.unlink()
+    except FileNotFoundError:
+        pass
+
+
+def _file(target: Path, entry: tar.Entry, reader: tar.Reader) -> None:
+    """Write beside, and move over what was there."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.is_dir() and not target.is_symlink():
+        raise Conflict(f"{target} is a folder.")
+    descriptor, beside = tempfile.mkstemp(prefix=".drydock-", dir=target.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            for part in reader.content():
+                opened.write(part)
+        os.chmod(beside, entry.permissions)
+        os.replace(beside, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(beside)
+        raise
+
+
+def link_stays(leads_to: str, depth: int) -> bool:
+    """Whether a link so many folders below the top leads to something in the tree. Only its first steps may climb: a
+    ".." after a name is above wherever that name leads, which need not be where it stands."""
+    if not leads_to or leads_to.startswith("/") or "\0" in leads_to:
+        return False
+    steps = [step for step in leads_to.split("/") if step not in ("", ".")]
+    climbs = steps.count("..")
+    return climbs <= depth and ".." not in steps[climbs:]

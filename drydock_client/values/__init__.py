@@ -1,0 +1,36 @@
+"""The frozen values that operations answer with: `to_json` writes them, `from_json` reads them again."""
+
+from drydock_client.values.access import AuthorizationInfo, CredentialInfo, QuotaInfo, TokenInfo
+from drydock_client.values.blueprints import BlueprintChange, BlueprintInfo, KindInfo
+from drydock_client.values.events import Attention, EventInfo
+from drydock_client.values.json import to_json
+from drydock_client.values.leases import Explanation, LeaseInfo, Progress, Verdict
+from drydock_client.values.resources import ResourceInfo, Usage
+from drydock_client.values.wire import from_json
+from drydock_client.values.work import Ended, FileInfo, JobInfo, JobPart, LogPart, ServerInfo
+
+__all__ = [
+    "Attention",
+    "AuthorizationInfo",
+    "BlueprintChange",
+    "BlueprintInfo",
+    "CredentialInfo",
+    "Ended",
+    "EventInfo",
+    "Explanation",
+    "FileInfo",
+    "JobInfo",
+    "JobPart",
+    "KindInfo",
+    "LeaseInfo",
+    "LogPart",
+    "Progress",
+    "QuotaInfo",
+    "ResourceInfo",
+    "ServerInfo",
+    "TokenInfo",
+    "Usage",
+    "Verdict",
+    "from_json",
+    "to_json",
+]

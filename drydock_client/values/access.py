@@ -1,0 +1,62 @@
+"""Who may do what, and with which secrets."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuthorizationInfo:
+    """Who may, or asks to, use a blueprint."""
+
+    id: int
+    blueprint: str
+    user: str
+    group: str
+    state: str
+    note: str
+    decided_by: str
+    created_at: dt.datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaInfo:
+    """What a user or a group may hold at the same time; None: no limit."""
+
+    user: str
+    group: str
+    max_leases: int | None
+    max_slots: int | None
+    max_cpu_millicores: int | None
+    max_ram_mib: int | None
+    max_disk_mib: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenInfo:
+    """A token as its owner sees it. `tail` is the end of the secret, `made_by` the token that it was made with."""
+
+    id: int
+    user: str
+    name: str
+    scope: str
+    tail: str
+    created_at: dt.datetime
+    expires_at: dt.datetime
+    expired: bool
+    revoked_at: dt.datetime | None
+    last_used_at: dt.datetime | None
+    made_by: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CredentialInfo:
+    """A credential: its secrets are named and never shown. `used_by`: the blueprints whose config names it."""
+
+    id: int
+    name: str
+    fields: tuple[str, ...]
+    note: str
+    created_at: dt.datetime
+    used_by: tuple[str, ...] = ()

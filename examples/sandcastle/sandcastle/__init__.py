@@ -1,0 +1,1 @@
+"""Sandcastles: a change that is proposed, applied and published where it can be looked at."""

@@ -1,0 +1,88 @@
+"""Ends the processes of a command: its group, its session, and whatever carries its mark in its environment.
+
+Signals are sent by a second process with the rights of the lease's account, so a number that meanwhile
+belongs to somebody else cannot be hit, and one that belongs to the same account is told apart by start time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from drydock.core import clock
+from interfaces.contract import Deadline
+from interfaces.errors import InterfaceError
+from interfaces.launch import IDENTIFY
+from interfaces.transport import Launch, Process, Transport
+
+# $1 leader ("pid.start.boot"), $2 NAME=token, $3 tenths of a second between TERM and KILL.
+END = (
+    IDENTIFY
+    + r"""
+leader=${1%%.*}
+now=$(drydock_identity "$leader") && [ "$now" != "$1" ] && leader=-
+members() {
+  if [ -n "$2" ]; then
+    for e in $(grep -slF -- "$2" /proc/[0-9]*/environ 2>/dev/null); do
+      e=${e#/proc/}; e=${e%%/*}
+      { read -r l <"/proc/$e/stat"; } 2>/dev/null || continue
+      case "${l##*) }" in [ZX]*) ;; *) printf '%s ' "$e";; esac
+    done
+  fi
+  [ "$1" = - ] && return
+  for f in /proc/[0-9]*/stat; do
+    { read -r l <"$f"; } 2>/dev/null || continue
+    p=${l%% *}; set -- "$1" "$2" ${l##*) }
+    case "$3" in [ZX]) continue;; esac
+    if [ "$5" = "$1" ] || [ "$6" = "$1" ]; then printf '%s ' "$p"; fi
+  done
+}
+signal() {
+  if [ "$leader" != - ]; then kill -s "$1" -- "-$leader" 2>/dev/null; fi
+  for p in $left; do kill -s "$1" "$p" 2>/dev/null; done
+}
+pause() { sleep 0.1 2>/dev/null || sleep 1; }
+tenths=0 sent=
+while :; do
+  left=$(members "$leader" "$2")
+  if [ -z "$left" ]; then
+    [ -r /proc/self/stat ] || signal KILL
+    break
+  fi
+  if [ -z "$sent" ]; then signal TERM; sent=term
+  elif [ "$tenths" -ge "$3" ]; then signal KILL; fi
+  [ "$tenths" -ge $(($3 + 30)) ] && break
+  pause; tenths=$((tenths + 1))
+done
+set -- $left
+echo "$#"
+"""
+)
+
+
+def end(transport: Transport, *, leader: str, token: str, grace: float, within: float = 20.0) -> int | None:
+    """End what `leader` leads and what carries `token` ("NAME=value"); how many are left, None if unknown.
+
+    Between TERM and KILL lie `grace` seconds. Never raises an InterfaceError: it is used while one is raised.
+    """
+    tenths = str(max(0, int(grace * 10)))
+    argv = ["/bin/sh", "-c", END, "sh", leader or "-", token, tenths]
+    with contextlib.suppress(InterfaceError, ValueError):
+        deadline = Deadline(within + grace)
+        process = transport.start(Launch(argv=argv, cwd="/"), deadline)
+        try:
+            return int(_said(process, deadline))
+        finally:
+            process.close()
+    return None
+
+
+def _said(process: Process, deadline: Deadline) -> bytes:
+    process.close_input()
+    said = b""
+    while not process.ended:
+        deadline.check("Ending the processes")
+        said += process.read(min(0.2, deadline.remaining))[0]
+    while process.exit is None:
+        deadline.check("Ending the processes")
+        clock.sleep(0.01)
+    return said

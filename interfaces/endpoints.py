@@ -1,0 +1,118 @@
+"""Where a leased thing is reached: frozen values that a kind puts into its facts. No secret is in them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Self
+
+from drydock.core.errors import InvalidRequest
+from interfaces.keys import PublicKey
+
+_HOST = re.compile(r"[A-Za-z0-9:]([A-Za-z0-9._:%-]{0,252}[A-Za-z0-9:])?")
+_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}\$?")
+Environment = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Value:
+    kind: ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of JSON types, understood by `endpoint_from_json`."""
+        return {"kind": self.kind, **asdict(self)}
+
+    @classmethod
+    def _from_fields(cls, values: Mapping[str, Any]) -> Self:
+        known = {field.name for field in fields(cls)}
+        unknown = set(values) - known
+        if unknown:
+            raise InvalidRequest(f"Unknown in an endpoint: {', '.join(sorted(unknown))}.")
+        return cls(**values)
+
+
+def _pairs(value: Any) -> Environment:
+    return tuple((str(name), str(text)) for name, text in value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalEndpoint(_Value):
+    """This machine, as `uid`:`gid`. As root, processes and file operations run with that uid; else it
+    must be our own. `home` is absolute; `environment` is added to the clean one of every process.
+
+    `processes` (of the uid, in all) and `open_files` (of each process) bound what the account may have at once, 0: not
+    at all; `cgroup` is the folder of the control group that its processes belong to."""
+
+    kind: ClassVar[str] = "local"
+    uid: int
+    gid: int
+    home: str
+    environment: Environment = ()
+    processes: int = 0
+    open_files: int = 0
+    cgroup: str = ""
+
+    def __post_init__(self) -> None:
+        if self.uid < 0 or self.gid < 0:
+            raise InvalidRequest("An account number is negative.", field="uid")
+        if not self.home.startswith("/"):
+            raise InvalidRequest("The home must be an absolute path.", field="home")
+        object.__setattr__(self, "environment", _pairs(self.environment))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SshEndpoint(_Value):
+    """An account on a host with an SSH server; the private key is kept apart.
+
+    `host_keys` are the only keys accepted ("ssh-ed25519 AAAA..."); `connect_timeout` is in seconds; `home`
+    "" is the account's own; `bastion` is passed through first, with `bastion_key` given to the transport.
+    """
+
+    kind: ClassVar[str] = "ssh"
+    host: str
+    user: str
+    host_keys: tuple[str, ...]
+    port: int = 22
+    connect_timeout: float = 10.0
+    home: str = ""
+    environment: Environment = ()
+    bastion: SshEndpoint | None = None
+
+    def __post_init__(self) -> None:
+        if not _HOST.fullmatch(self.host):
+            raise InvalidRequest("Not a host name or address.", field="host")
+        if not _USER.fullmatch(self.user):
+            raise InvalidRequest("Not an account name.", field="user")
+        if not 0 < self.port < 65536:
+            raise InvalidRequest("Not a port.", field="port")
+        if not self.host_keys:
+            raise InvalidRequest("A host without a pinned key is never connected to.", field="host_keys")
+        keys = tuple(PublicKey.parse(line).line for line in self.host_keys)
+        object.__setattr__(self, "host_keys", keys)
+        object.__setattr__(self, "environment", _pairs(self.environment))
+        if isinstance(self.bastion, Mapping):
+            object.__setattr__(self, "bastion", endpoint_from_json(self.bastion))
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of JSON types, understood by `endpoint_from_json`."""
+        bastion = self.bastion.to_json() if self.bastion else None
+        return {**super().to_json(), "bastion": bastion}
+
+    @property
+    def known_as(self) -> str:
+        """The name under which SSH looks the host's key up."""
+        return self.host if self.port == 22 else f"[{self.host}]:{self.port}"
+
+
+Endpoint = LocalEndpoint | SshEndpoint
+
+
+def endpoint_from_json(value: Mapping[str, Any]) -> Endpoint:
+    """Read what `to_json` wrote. Raises InvalidRequest."""
+    values = dict(value)
+    kind = values.pop("kind", None)
+    for endpoint in (LocalEndpoint, SshEndpoint):
+        if endpoint.kind == kind:
+            return endpoint._from_fields(values)
+    raise InvalidRequest(f"Unknown kind of endpoint: {kind}.", field="kind")

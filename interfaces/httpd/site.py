@@ -1,0 +1,83 @@
+"""What a site is told to serve, each value checked before it can reach a configuration file."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+from urllib.parse import quote
+
+from drydock.core.errors import InvalidRequest
+from interfaces.passing import unpassable
+
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*")
+_FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
+_HEADER = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
+_TEXT = re.compile(r"[A-Za-z0-9 .,:;=/*+()_'@?&%-]{0,500}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where a site listens (one address, one port) and how it serves.
+
+    `public_host` is named in addresses instead of `address`; `headers` are (name, value) pairs added to
+    every answer; `fallback` is the page given for what is not there ("" for a plain 404); `listing` shows
+    folders without an index page. Raises InvalidRequest for anything that could mean more than it says.
+    """
+
+    address: str
+    port: int
+    public_host: str = ""
+    server_names: tuple[str, ...] = ()
+    index: tuple[str, ...] = ("index.html",)
+    headers: tuple[tuple[str, str], ...] = ()
+    fallback: str = ""
+    listing: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            ipaddress.ip_address(self.address)
+        except ValueError as error:
+            raise InvalidRequest("A site listens on one IP address.", field="address") from error
+        if type(self.port) is not int or not 0 < self.port < 65536:
+            raise InvalidRequest("Not a port.", field="port")
+        object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
+        for field, pattern, texts in (
+            ("public_host", _NAME, (self.public_host,) if self.public_host else ()),
+            ("server_names", _NAME, self.server_names),
+            ("index", _FILE, self.index),
+            ("fallback", _FILE, (self.fallback,) if self.fallback else ()),
+            ("headers", _HEADER, tuple(name for name, _ in self.headers)),
+            ("headers", _TEXT, tuple(value for _, value in self.headers)),
+        ):
+            object.__setattr__(self, field, tuple(texts)) if field in ("server_names", "index") else None
+            for text in texts:
+                if not pattern.fullmatch(text):
+                    raise InvalidRequest(f"Not allowed in a site: {text!r}.", field=field)
+
+    @property
+    def listen(self) -> str:
+        """Address and port as one word."""
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        return f"{host}:{self.port}"
+
+    def uri(self, path: str = "") -> str:
+        """The address of a page of the site. Raises InvalidRequest for what no path holds."""
+        if said := unpassable(path):
+            raise InvalidRequest(f"A path cannot hold {said}.", field="path")
+        where = f"{self.public_host}:{self.port}" if self.public_host else self.listen
+        return f"http://{where}/{quote(path.lstrip('/'), errors='surrogateescape')}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote. Raises InvalidRequest."""
+        try:
+            return cls(**value)
+        except TypeError as error:
+            raise InvalidRequest(f"Not a site: {error}.") from error

@@ -1,0 +1,153 @@
+"""A process on this machine, in a session of its own, with the uid of its endpoint."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from typing import IO
+
+from interfaces import launch as launching
+from interfaces.endpoints import LocalEndpoint
+from interfaces.errors import NotStarted
+from interfaces.local.bounds import join, limiting
+from interfaces.transport import Exit, Launch, Process
+
+_PART = 1 << 16
+
+
+class LocalProcess(Process):
+    """Three pipes read without blocking. As root all privileges go before the first instruction."""
+
+    def __init__(self, launch: Launch, endpoint: LocalEndpoint) -> None:
+        mark = launching.new_mark()
+        script = launching.script_of(launch, endpoint.environment, endpoint.home, mark)
+        self._greeting = launching.Greeting(mark)
+        self._popen = _joined(_popen(endpoint), endpoint)
+        self._ends: dict[str, int] = {}
+        self._input: int | None = _unblocked(self._popen.stdin)
+        for name, pipe in (("out", self._popen.stdout), ("err", self._popen.stderr)):
+            self._ends[name] = _unblocked(pipe)
+        self._script = script
+
+    @property
+    def leader(self) -> str:
+        return self._greeting.leader
+
+    def read(self, wait: float, *, writing: bool = False) -> tuple[bytes, bytes]:
+        writing = self._send_script() or writing
+        if not self._ends:
+            return b"", b""
+        poll = select.poll()
+        for descriptor in self._ends.values():
+            poll.register(descriptor, select.POLLIN)
+        if writing and self._input is not None:
+            poll.register(self._input, select.POLLOUT)
+        poll.poll(wait * 1000)
+        out, err = self._greeting.out(self._part("out")), self._greeting.err(self._part("err"))
+        if not self._ends and (missing := self._greeting.never_came()):
+            raise missing
+        return out, err
+
+    def write(self, part: bytes) -> int:
+        if self._send_script():
+            return 0
+        return self._write(part)
+
+    def close_input(self) -> None:
+        while self._send_script() and self._input is not None:
+            room = select.poll()
+            room.register(self._input, select.POLLOUT)
+            room.poll(100)
+        self._shut_input()
+
+    @property
+    def ended(self) -> bool:
+        return not self._ends
+
+    @property
+    def exit(self) -> Exit | None:
+        code = self._popen.poll()
+        if code is None:
+            return None
+        if code < 0:
+            return Exit(code=128 - code, signal=-code)
+        return Exit(code=code, signal=code - 128 if 128 < code <= 192 else 0)
+
+    def close(self) -> None:
+        self._shut_input()
+        for pipe in (self._popen.stdout, self._popen.stderr):
+            if pipe is not None:
+                pipe.close()
+        self._ends.clear()
+        self._popen.poll()
+
+    def _send_script(self) -> bool:
+        """Whether some of the script is still to be sent."""
+        if self._script:
+            self._script = self._script[self._write(self._script) :]
+        return bool(self._script)
+
+    def _write(self, part: bytes) -> int:
+        if self._input is None:
+            return len(part)
+        try:
+            return os.write(self._input, part[:_PART])
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:
+            # It does not want to read; that is its affair, as in a shell's pipeline.
+            self._shut_input()
+            return len(part)
+
+    def _shut_input(self) -> None:
+        if self._input is not None and self._popen.stdin is not None:
+            self._input = None
+            self._popen.stdin.close()
+
+    def _part(self, name: str) -> bytes:
+        if name not in self._ends:
+            return b""
+        try:
+            part = os.read(self._ends[name], _PART)
+        except BlockingIOError:
+            return b""
+        if not part:
+            del self._ends[name]
+        return part
+
+
+def _unblocked(pipe: IO[bytes] | None) -> int:
+    if pipe is None:
+        raise NotStarted("No pipe to the process.")
+    os.set_blocking(pipe.fileno(), False)
+    return pipe.fileno()
+
+
+def _joined(popen: subprocess.Popen[bytes], endpoint: LocalEndpoint) -> subprocess.Popen[bytes]:
+    try:
+        join(popen.pid, endpoint)
+    except NotStarted:
+        popen.kill()
+        popen.communicate()
+        raise
+    return popen
+
+
+def _popen(endpoint: LocalEndpoint) -> subprocess.Popen[bytes]:
+    environment = {"HOME": endpoint.home, "PATH": launching.CLEAN_PATH, "LANG": "C.UTF-8"}
+    as_root = os.geteuid() == 0
+    return subprocess.Popen(
+        ["/bin/sh", "-c", f"{limiting(endpoint)}{launching.BOOTSTRAP}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        cwd="/",
+        env=environment,
+        start_new_session=True,
+        umask=0o022,
+        user=endpoint.uid if as_root else None,
+        group=endpoint.gid if as_root else None,
+        extra_groups=[] if as_root else None,
+    )

@@ -1,0 +1,41 @@
+"""The transport of a `LocalEndpoint`."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from drydock.core.errors import InvalidRequest
+from interfaces.contract import Deadline
+from interfaces.endpoints import LocalEndpoint
+from interfaces.files import Files
+from interfaces.local.files import LocalFiles
+from interfaces.local.process import LocalProcess
+from interfaces.transport import Launch, Process, Transport
+
+
+class LocalTransport(Transport):
+    """Raises InvalidRequest when the endpoint's account is not ours and we are not root."""
+
+    def __init__(self, endpoint: LocalEndpoint) -> None:
+        if os.geteuid() not in (0, endpoint.uid):
+            raise InvalidRequest("Only root can work as another account.", field="uid")
+        self.endpoint = endpoint
+        self._files: list[LocalFiles] = []
+
+    def unbounded(self) -> LocalTransport:
+        """The same account without bounds: for those who end what runs there, when it has reached them."""
+        return LocalTransport(replace(self.endpoint, processes=0, open_files=0, cgroup=""))
+
+    def start(self, launch: Launch, deadline: Deadline) -> Process:
+        deadline.check("Starting a process")
+        return LocalProcess(launch, self.endpoint)
+
+    def files(self, root: str) -> Files:
+        files = LocalFiles(os.path.join(self.endpoint.home, root), self.endpoint)
+        self._files.append(files)
+        return files
+
+    def close(self) -> None:
+        while self._files:
+            self._files.pop().close()

@@ -1,0 +1,180 @@
+"""One SSH connection and its channels, each step under a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import fabric  # type: ignore[import-untyped]
+import paramiko
+
+from interfaces.contract import Deadline
+from interfaces.endpoints import SshEndpoint
+from interfaces.errors import (
+    AuthenticationRefused,
+    ConnectionLost,
+    DeadlineExceeded,
+    HostKeyMismatch,
+    Unreachable,
+)
+from interfaces.ssh.hostkeys import client_for, private_key_of
+
+KEEPALIVE = 15
+"""Seconds between keepalives on a silent connection."""
+UNANSWERED = 45
+"""Seconds after which a host that acknowledges nothing counts as gone."""
+STEP = 15.0
+"""Seconds within which a host must open a channel or start what is asked on it."""
+_NO_CONFIG = fabric.Config(lazy=True, overrides={"load_ssh_configs": False})
+
+
+class SshConnection:
+    """An open connection. `sessions` is counted by the pool."""
+
+    def __init__(
+        self,
+        endpoint: SshEndpoint,
+        private_key: str,
+        *,
+        deadline: Deadline,
+        bastion: SshConnection | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.sessions = 0
+        self.idle_since = 0.0
+        self.bastion = bastion
+        self._fabric = _prepared(endpoint, private_key, deadline)
+        with _closing_at(deadline, self._fabric.client), _told_apart(endpoint, deadline):
+            if bastion is not None:
+                self._fabric.connect_kwargs["sock"] = bastion.tunnel(endpoint, deadline)
+            self._fabric.open()
+        self._transport: paramiko.Transport = self._fabric.transport
+        self._transport.set_keepalive(KEEPALIVE)
+        _tune(self._transport.sock)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the connection still stands, as far as known here."""
+        return bool(self._transport.is_active())
+
+    def session(self, deadline: Deadline) -> paramiko.Channel:
+        """A channel on which nothing runs yet. Raises ConnectionLost, DeadlineExceeded."""
+        with self._sure_that_nothing_ran(deadline):
+            return self._transport.open_session(timeout=_step(deadline))
+
+    def tunnel(self, target: SshEndpoint, deadline: Deadline) -> paramiko.Channel:
+        """A channel that the host connects on to `target`."""
+        with self._sure_that_nothing_ran(deadline):
+            return self._transport.open_channel(
+                "direct-tcpip", (target.host, target.port), ("", 0), timeout=_step(deadline)
+            )
+
+    def request(self, channel: paramiko.Channel, command: str, deadline: Deadline) -> None:
+        """Have the channel run `command`. paramiko waits for the answer without end, so the deadline closes
+        the connection. Raises ConnectionLost (may have run), DeadlineExceeded."""
+        with _closing_at(Deadline(_step(deadline)), self._fabric.client):
+            try:
+                channel.exec_command(command)
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                channel.close()
+                deadline.check("Starting a command over SSH")
+                raise ConnectionLost from error
+
+    def subsystem(self, channel: paramiko.Channel, name: str, deadline: Deadline) -> None:
+        """Have the channel be a subsystem."""
+        with _closing_at(Deadline(_step(deadline)), self._fabric.client):
+            try:
+                channel.invoke_subsystem(name)
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                channel.close()
+                deadline.check(f"Starting {name} over SSH")
+                raise ConnectionLost(f"The host does not offer {name}.", may_have_run=False) from error
+
+    def close(self) -> None:
+        """Close it with all its channels."""
+        with contextlib.suppress(Exception):
+            self._fabric.client.close()
+
+    def forget(self) -> None:
+        """After a fork: let go of the socket without a word on it, for the parent still speaks there."""
+        with contextlib.suppress(Exception):
+            self._transport.sock.close()
+
+    @contextlib.contextmanager
+    def _sure_that_nothing_ran(self, deadline: Deadline) -> Iterator[None]:
+        try:
+            yield
+        except paramiko.ChannelException as error:
+            raise ConnectionLost(f"The host opens no channel: {error}.", may_have_run=False) from error
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            # A host that no longer opens channels is of no use to the next caller either.
+            self.close()
+            deadline.check("Opening a channel over SSH")
+            raise ConnectionLost("The connection no longer opens channels.", may_have_run=False) from error
+
+
+def _prepared(endpoint: SshEndpoint, private_key: str, deadline: Deadline) -> fabric.Connection:
+    within = max(0.1, min(endpoint.connect_timeout, deadline.remaining))
+    connection = fabric.Connection(
+        endpoint.host,
+        user=endpoint.user,
+        port=endpoint.port,
+        config=_NO_CONFIG.clone(),
+        connect_timeout=within,
+        connect_kwargs={
+            "pkey": private_key_of(private_key),
+            "allow_agent": False,
+            "look_for_keys": False,
+            "banner_timeout": within,
+            "auth_timeout": within,
+            "channel_timeout": within,
+        },
+    )
+    # Fabric's own client would accept any host key.
+    connection.client = client_for(endpoint)
+    return connection
+
+
+@contextlib.contextmanager
+def _closing_at(deadline: Deadline, client: paramiko.SSHClient) -> Iterator[None]:
+    timer = threading.Timer(deadline.remaining, client.close)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+@contextlib.contextmanager
+def _told_apart(endpoint: SshEndpoint, deadline: Deadline) -> Iterator[None]:
+    where = f"{endpoint.host} port {endpoint.port}"
+    try:
+        yield
+    except paramiko.BadHostKeyException as error:
+        raise HostKeyMismatch(f"{where} shows a key that is not the pinned one.") from error
+    except paramiko.AuthenticationException as error:
+        raise AuthenticationRefused(f"{where} refused the key for {endpoint.user}.") from error
+    except ConnectionLost as error:
+        raise Unreachable(f"{where} could not be reached through the bastion: {error.message}") from error
+    except (paramiko.SSHException, OSError, EOFError, AttributeError) as error:
+        # AttributeError: paramiko's client when it is closed (by the deadline) while it connects.
+        if deadline.expired:
+            raise DeadlineExceeded(f"Connecting to {where} took longer than {deadline.seconds:g} s.") from error
+        raise Unreachable(f"{where} could not be reached: {error or type(error).__name__}.") from error
+
+
+def _step(deadline: Deadline) -> float:
+    return max(0.1, min(STEP, deadline.remaining))
+
+
+def _tune(sock: object) -> None:
+    if not isinstance(sock, socket.socket):
+        return  # a channel of the bastion
+    # Many small messages in both directions: without this each waits 40 ms for an acknowledgement.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, option, UNANSWERED * 1000)

@@ -1,0 +1,24 @@
+"""From an endpoint, as a kind wrote it, to the transport that reaches it."""
+
+from __future__ import annotations
+
+from drydock.core.errors import InvalidRequest
+from interfaces.endpoints import Endpoint, LocalEndpoint
+from interfaces.local.transport import LocalTransport
+from interfaces.transport import Transport
+
+
+def transport_to(endpoint: Endpoint, *, private_key: str = "", bastion_key: str = "") -> Transport:
+    """The transport to an endpoint. Nothing is connected to yet.
+
+    `private_key` is OpenSSH text, needed for SSH; `bastion_key` is for the hosts on the way there, the same
+    key when left out. Raises InvalidRequest for an account or a key that cannot be used.
+    """
+    if isinstance(endpoint, LocalEndpoint):
+        return LocalTransport(endpoint)
+    # Not at the top: paramiko takes a third of a second to import, which a local lease need not pay.
+    from interfaces.ssh.transport import SshTransport
+
+    if not private_key:
+        raise InvalidRequest("SSH needs the private key of the lease.", field="private_key")
+    return SshTransport(endpoint, private_key=private_key, bastion_key=bastion_key or private_key)

@@ -1,0 +1,27 @@
+"""What is done for each hint: one table for Celery's workers, for a command's own, and for tests and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leases import jobs
+from leases.engine import discovery, ending, orphans, runner, serving
+from leases.engine import sweep as looks
+from leases.engine.isolation import attempt
+
+
+def sweep() -> int:
+    """Look once over everything, open jobs too; the number of things found due."""
+    return looks.sweep() + (attempt(jobs.follow) or 0)
+
+
+ACTS: dict[str, Callable[..., object]] = {
+    "serve": serving.serve,
+    "end": ending.end,
+    "step": runner.carry_on,
+    "job": jobs.watch,
+    "sweep": sweep,
+    "discover": discovery.discover,
+    "orphans": orphans.search,
+}
+"""Hint -> what carries it out. Any of them may be called twice or never."""

@@ -1,0 +1,165 @@
+"""A blueprint's config as one input for each name that its kind's schema has; what is nested stays JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django import forms
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
+
+from drydock.core.errors import DrydockError
+from leases.operations import blueprints
+
+OTHER = "~other"
+"""The input for names that the schema does not have, so that saving drops nothing unseen."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One name of a config: how it is typed, and what is said of it."""
+
+    key: str
+    sort: str
+    """`flag`, `choice`, `number`, `text`, `lines` or `json`."""
+    default: Any = None
+    needed: bool = False
+    optional: bool = False
+    """Empty means that it is not said."""
+    says: str = ""
+    choices: tuple[str, ...] = ()
+    limits: Mapping[str, Any] = field(default_factory=dict)
+
+    def written(self, value: Any) -> str:
+        """A value as it stands in the input."""
+        if value is None:
+            return ""
+        if self.sort == "lines" and isinstance(value, list | tuple):
+            return "\n".join(str(one) for one in value)
+        if self.sort == "json" or not isinstance(value, str | int | float):
+            return "" if value in ({}, []) else json.dumps(value, indent=2)
+        return str(value)
+
+    def read(self, text: str) -> Any:
+        """What was typed as a value; what cannot be read stays text, for the kind to refuse."""
+        text = text.replace("\r\n", "\n")
+        if self.sort == "lines":
+            return [line.strip() for line in text.split("\n") if line.strip()]
+        if not text.strip() and (self.optional or self.sort != "text"):
+            return None if self.optional else self.default
+        if self.sort in ("json", "number"):
+            try:
+                return json.loads(text)
+            except ValueError:
+                return text
+        return text
+
+
+def settings_of(kind: str) -> list[Setting] | None:
+    """The names of a kind's config; None for a kind that does not load."""
+    try:
+        schema = blueprints.schema(kind).config
+    except DrydockError:
+        return None
+    needed = schema.get("required", ())
+    return [_setting(key, one, key in needed) for key, one in schema.get("properties", {}).items()]
+
+
+_LIMITS = {"minimum": "at least", "exclusiveMinimum": "more than", "maximum": "at most", "exclusiveMaximum": "below"}
+_SORTS = {"boolean": "flag", "integer": "number", "number": "number", "string": "text"}
+
+
+def _setting(key: str, one: Mapping[str, Any], needed: bool) -> Setting:
+    sorts = [sort for sort in one.get("anyOf", [one]) if sort.get("type") != "null"]
+    optional = len(sorts) < len(one.get("anyOf", [one]))
+    plain = sorts[0] if len(sorts) == 1 else {}
+    return Setting(
+        key=key, sort=_sort(plain), default=one.get("default"), needed=needed, optional=optional,
+        says=str(one.get("description", "")), choices=tuple(str(c) for c in plain.get("enum", ())),
+        limits={_LIMITS[name]: value for name, value in plain.items() if name in _LIMITS},
+    )  # fmt: skip
+
+
+def _sort(plain: Mapping[str, Any]) -> str:
+    if plain.get("enum"):
+        return "choice"
+    if plain.get("type") == "array" and plain.get("items", {}).get("type") == "string":
+        return "lines"
+    return _SORTS.get(plain.get("type", ""), "json")
+
+
+class ConfigWidget(forms.Textarea):
+    """Inputs made from the schema of `kind`; a text area for JSON where the kind is not known."""
+
+    def __init__(self, attrs: Any = None) -> None:
+        super().__init__(attrs)
+        self.kind = ""
+        self.problems: Mapping[str, list[str]] = {}
+
+    def get_context(self, name: str, value: Any, attrs: Any) -> dict[str, Any]:
+        """The inputs with what is stored or was typed."""
+        context = super().get_context(name, value, attrs)
+        given, known = _object(value), settings_of(self.kind)
+        if given is None or known is None:
+            return context
+        context["settings"] = [self._input(name, one, given) for one in known]
+        others = {key: one for key, one in given.items() if key not in {setting.key for setting in known}}
+        context["other"] = {"name": f"{name}.{OTHER}", "value": json.dumps(others, indent=2)} if others else None
+        context["whole"] = json.dumps(given, indent=2, sort_keys=True) if given else ""
+        return context
+
+    def _input(self, name: str, one: Setting, given: Mapping[str, Any]) -> dict[str, Any]:
+        value = given.get(one.key, one.default)
+        return {
+            "name": f"{name}.{one.key}", "id": f"id_{name}.{one.key}", "setting": one, "value": one.written(value),
+            "on": value is True, "problems": self.problems.get(one.key, []),
+            "default": "" if one.sort == "flag" else one.written(one.default)[:200],
+            "rows": 3 if one.sort == "lines" else min(max(one.written(value).count("\n") + 1, 3), 16),
+        }  # fmt: skip
+
+    def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> Any:
+        """As inputs where the schema is known."""
+        context = self.get_context(name, value, attrs)
+        if "settings" not in context:
+            return super().render(name, value, attrs, renderer)
+        return SafeString(render_to_string("admin/drydock/config.html", context))
+
+    def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
+        """One JSON object of what was typed; a whole one (`config`) is taken as it is."""
+        known = settings_of(str(data.get("kind", self.kind)))
+        if name in data or known is None or not _has_inputs(data, name):
+            return data.get(name)
+        # What was said before stays said, also where it says what would be so anyway.
+        before = _object(data.get(f"initial-{name}")) or {}
+        found: dict[str, Any] = {}
+        for one in known:
+            typed = f"{name}.{one.key}" in data
+            value = typed if one.sort == "flag" else one.read(data[f"{name}.{one.key}"]) if typed else one.default
+            unsaid = value is None or (value == "" and one.needed)
+            if not unsaid and (one.key in before or value != one.default):
+                found[one.key] = value
+            elif unsaid and one.key in before and before[one.key] is None:
+                found[one.key] = None
+        return json.dumps({**(_object(data.get(f"{name}.{OTHER}")) or {}), **found})
+
+    def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
+        """Whether neither the whole nor a part was posted."""
+        return name not in data and not _has_inputs(data, name)
+
+
+def _has_inputs(data: Any, name: str) -> bool:
+    return any(str(key).startswith(f"{name}.") for key in data)
+
+
+def _object(value: Any) -> dict[str, Any] | None:
+    """A JSON object that was stored or typed; {} for nothing, None for anything else."""
+    if value in (None, ""):
+        return {}
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

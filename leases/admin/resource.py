@@ -1,0 +1,114 @@
+"""Resources in the admin: what they are, how full and how well they are, and who has held them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, Q
+from django.db.models.functions import JSONObject
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+
+from blueprints.amounts import CLASSES
+from leases.admin import cells, columns, finding, resource_panels
+from leases.admin.base import RecordAdmin
+from leases.admin.filters import ReasonFilter, ResourceAttention, TypeFilter
+from leases.admin.panels import Head, Panel
+from leases.admin.resource_acts import ACTS
+from leases.models import Capacity, Resource
+
+
+def _status(row: Resource) -> Any:
+    return cells.badges(row.state, *resource_panels.flags(row))
+
+
+def _bars(row: Resource) -> Any:
+    """Its capacity by class; further classes where they were read."""
+    found = {name: (getattr(row, f"used_{name}"), getattr(row, f"total_{name}")) for name in CLASSES}
+    found |= {one["name"]: (one["used"], one["total"]) for one in getattr(row, "classes", ())}
+    bars = [(cells.room(name, used, total),) for name, (used, total) in found.items() if total]
+    return format_html("<div class='dd-room'>{}</div>", format_html_join(" ", "{}", bars))
+
+
+def _generation(row: Resource) -> str:
+    return f"{row.generation} of {row.blueprint.generation}"
+
+
+def _price(row: Resource) -> str:
+    return "-" if row.price is None else f"{row.price:g} an hour"
+
+
+def _health(row: Resource) -> Any:
+    failed = f", {row.check_failures} failed checks in a row" if row.check_failures else ""
+    return format_html("{}{} ({})", row.observed or "not observed", failed, cells.moment(row.observed_at))
+
+
+@admin.register(Resource)
+class ResourceAdmin(RecordAdmin):
+    """All resources."""
+
+    acts = ACTS
+    related = ("blueprint", "part_of", "reserved_for")
+    list_display = ("number", "status", "type", "blueprint_", "slots", "says", "origin", "note_", "in_state", "dies")
+    list_filter = (
+        "state", ResourceAttention, ("gone_at", admin.EmptyFieldListFilter), TypeFilter, "blueprint", "origin",
+        ReasonFilter,
+    )  # fmt: skip
+    search_fields = ("=id", "name", "identity")
+    search_help_text = "A number, or the beginning of a name or identity"
+    ordering = ("-id",)
+    fieldsets = (
+        (None, {"fields": ("status", "says", "note_", "blueprint_", "generation_", "type", "origin", "identity")}),
+        ("Capacity", {"fields": ("capacity", "reserved", "idle")}),
+        ("Health", {"fields": ("health", "next_check", "power", "power_wanted", "missed")}),
+        ("When", {"fields": ("made", "in_state", "dies", "gone")}),
+        (
+            "What it is",
+            {
+                "fields": ("parent", "zone", "offer", "price_", "attributes_", "traits_", "facts_"),
+                "classes": ("collapse",),
+            },
+        ),
+    )
+
+    number = columns.number()
+    status = columns.column("state", _status, "state")
+    says = columns.column("reason", columns.said, "reason")
+    note_ = columns.text("note", "note")
+    blueprint_ = columns.link("blueprint", "blueprint")
+    generation_ = columns.column("generation", _generation)
+    slots = columns.column("slots", lambda row: cells.bar("slots", row.used_slots, row.total_slots), "used_slots")
+    capacity = columns.column("used", _bars)
+    reserved = columns.link("reserved for", "reserved_for")
+    idle = columns.moment("idle since", "idle_since")
+    health = columns.column("observed", _health)
+    next_check = columns.moment("next check", "check_at")
+    made = columns.moment("made", "created_at")
+    in_state = columns.moment("in this state", "since")
+    dies = columns.moment("dies", "dies_at")
+    gone = columns.moment("gone", "gone_at")
+    parent = columns.link("part of", "part_of")
+    price_ = columns.column("price", _price, "price")
+    attributes_ = columns.values("attributes", "attributes")
+    traits_ = columns.values("traits", "traits")
+    facts_ = columns.values("facts", "facts")
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        """With their further classes of capacity, in the same statement."""
+        further = Capacity.objects.filter(resource=OuterRef("pk")).order_by("name")
+        rows = further.values(json=JSONObject(name="name", used="used", total="total"))
+        return super().get_queryset(request).annotate(classes=ArraySubquery(rows))
+
+    def found(self, words: str) -> Q:
+        """By number, name and identity."""
+        return Q(pk__in=finding.resource_ids(words))
+
+    def head(self, row: Resource) -> Head:
+        """Its state, and how full and how well it is."""
+        return resource_panels.head(row)
+
+    def panels(self, row: Resource, request: HttpRequest) -> list[Panel]:
+        """Runs, parts, leases, events and remembered errors."""
+        return resource_panels.of(row, request)

@@ -1,0 +1,133 @@
+"""What stands on a resource's page: leases over time, runs, parents and children, parts, events, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q, QuerySet, Value
+from django.http import HttpRequest
+
+from blueprints.models import RememberedError
+from drydock.core import clock
+from leases.admin import cells, columns, panels, strips
+from leases.admin.panels import Head, Panel
+from leases.models import Event, Lease, Part, Resource, Run, SlotLock
+
+
+def of(row: Resource, request: HttpRequest) -> list[Panel]:
+    """All panels of a resource, in the order in which they are asked for."""
+    on, held = _leases(row)
+    return [
+        over_time(on), panels.runs(Run.objects.filter(resource=row)), family(row),
+        panels.leases("Leases that it holds on others", held), parts(row), locks(row),
+        panels.timeline(panels.latest(Event.objects.filter(resource=row))),
+        errors(RememberedError.objects.filter(blueprint=row.blueprint_id)),
+    ]  # fmt: skip
+
+
+def head(row: Resource) -> Head:
+    """Its state in one line, with how full and how well it is."""
+    facts: list[tuple[str, Any]] = [
+        ("type", row.type), ("blueprint", cells.link(row.blueprint)), ("for", cells.span(clock.now() - row.since)),
+        ("used", cells.bar("slots", row.used_slots, row.total_slots)),
+    ]  # fmt: skip
+    if row.observed:
+        facts.append(("observed", row.observed))
+    if row.idle_since and row.gone_at is None:
+        facts.append(("idle", cells.span(clock.now() - row.idle_since)))
+    if row.dies_at and row.gone_at is None:
+        facts.append(("dies", cells.moment(row.dies_at)))
+    said = " ".join(part for part in (columns.sentence(row), row.note) if part)
+    return Head(badges=cells.badges(row.state, *flags(row)), sentence=said, facts=facts)
+
+
+def flags(row: Resource) -> list[str]:
+    """What is special about it now, as words for badges."""
+    found = {
+        "drained": row.drained, "quarantined": row.quarantined, "maintenance": row.in_maintenance,
+        "outdated": row.gone_at is None and row.generation < row.blueprint.generation,
+    }  # fmt: skip
+    return [word for word, on in found.items() if on]
+
+
+def over_time(rows: list[Lease]) -> Panel:
+    """Who has held it: drawn over time, and as a table."""
+    now = clock.now()
+    table = panels.leases("Leases over time", rows, empty="Nobody has held it.")
+    pieces = [
+        strips.Piece(
+            start=one.acquired_at or one.created_at, end=one.ended_at, tone=cells.tone(one.state),
+            words=f"{one} (#{one.pk}), {one.state}, {one.owner or 'Drydock itself'}", address=cells.address(one),
+        )
+        for one in rows
+    ]  # fmt: skip
+    note = f"The last {panels.LATEST}." if len(rows) == panels.LATEST else ""
+    return Panel(
+        title=table.title, columns=table.columns, rows=table.rows, empty=table.empty, name="gantt",
+        always=True, note=note,
+        lead=strips.chart(pieces, now),
+    )  # fmt: skip
+
+
+def _leases(row: Resource) -> tuple[list[Any], list[Any]]:
+    """The last leases on it, and those that it holds on others: one statement."""
+    halves = [
+        Lease.objects.filter(**{side: row}).annotate(side=Value(side)).select_related("owner", "resource")
+        .defer("secrets", "resource__secrets").order_by("-id")[: panels.LATEST]
+        for side in ("resource", "for_resource")
+    ]  # fmt: skip
+    found = list(halves[0].union(halves[1], all=True))
+    on, held = ([one for one in found if one.side == side] for side in ("resource", "for_resource"))
+    return on, held
+
+
+def family(row: Resource) -> Panel:
+    """What it is part of, and what is part of it."""
+    found = Resource.objects.filter(part_of=row).defer("secrets").order_by("id")[: panels.LATEST]
+    near = [("whole", row.part_of)] if row.part_of is not None else []
+    return Panel(
+        title="Parents and children", columns=("Which", "Resource", "State", "Type"), empty="It stands alone.",
+        rows=[
+            (word, cells.numbered(one), cells.badge(one.state), one.type)
+            for word, one in [*near, *(("part", child) for child in found)]
+        ],
+    )  # fmt: skip
+
+
+def parts(row: Resource) -> Panel:
+    """Its named parts."""
+    found = Part.objects.filter(resource=row).order_by("part_class", "identity")[: panels.EVENTS]
+    return Panel(
+        title="Named parts", columns=("Class", "Identity", "State", "Attributes"), empty="It has no named parts.",
+        rows=[(p.part_class, p.identity, cells.badge(p.state), cells.values(p.attributes)) for p in found],
+    )  # fmt: skip
+
+
+def locks(row: Resource) -> Panel:
+    """Slot locks that it, or a lease on it, holds."""
+    found = SlotLock.objects.filter(Q(resource=row) | Q(lease__share__resource=row)).select_related("lease")
+    return Panel(
+        title="Slot locks", columns=("Key", "Asked for as", "Chosen", "Held by", "Since"), empty="None is held.",
+        rows=[
+            (
+                one.key, one.name or "-", one.value or "-", cells.link(one.lease) if one.lease else "this resource",
+                cells.moment(one.created_at),
+            )
+            for one in found.defer("lease__secrets").order_by("key")[: panels.EVENTS]
+        ],
+    )  # fmt: skip
+
+
+def errors(found: QuerySet[RememberedError]) -> Panel:
+    """What is remembered against a blueprint."""
+    return Panel(
+        title="Remembered errors of its blueprint", columns=("Scope", "Of", "Message", "Until", "Since"),
+        empty="None is remembered.",
+        rows=[
+            (
+                cells.link(one, one.scope), one.key or "-", cells.short(one.message, 300),
+                cells.moment(one.until) if one.until else "an operator clears it", cells.moment(one.created_at),
+            )
+            for one in found.order_by("-created_at")[: panels.LATEST]
+        ],
+    )  # fmt: skip

@@ -1,0 +1,51 @@
+"""The frozen values that operations answer with. Each is JSON once `to_json` has read it."""
+
+from __future__ import annotations
+
+from drydock_client.values import (
+    Attention,
+    AuthorizationInfo,
+    BlueprintChange,
+    BlueprintInfo,
+    CredentialInfo,
+    Ended,
+    EventInfo,
+    Explanation,
+    FileInfo,
+    JobInfo,
+    JobPart,
+    KindInfo,
+    LeaseInfo,
+    LogPart,
+    Progress,
+    QuotaInfo,
+    ResourceInfo,
+    ServerInfo,
+    Usage,
+    Verdict,
+    to_json,
+)
+
+__all__ = [
+    "Attention",
+    "AuthorizationInfo",
+    "BlueprintChange",
+    "BlueprintInfo",
+    "CredentialInfo",
+    "Ended",
+    "EventInfo",
+    "Explanation",
+    "FileInfo",
+    "JobInfo",
+    "JobPart",
+    "KindInfo",
+    "LeaseInfo",
+    "LogPart",
+    "Progress",
+    "QuotaInfo",
+    "ResourceInfo",
+    "ServerInfo",
+    "Usage",
+    "Verdict",
+    "to_json",
+]

@@ -1,0 +1,207 @@
+"""The decision for a lease that found no room. Pure: no rows, no clock, no calls."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from blueprints.specs import Draft
+from leases.engine.candidate import COUNTED, Candidate, Setback, Verdict
+from leases.reasons import Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """Build this draft by this blueprint."""
+
+    blueprint_id: int
+    draft: Draft
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reclaim:
+    """Give up these idle resources, then look again."""
+
+    resource_ids: tuple[int, ...]
+    verdicts: tuple[Verdict, ...]
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Nothing to be done now; look again when woken, or at `retry_at`."""
+
+    reason: Reason
+    message: str
+    verdicts: tuple[Verdict, ...]
+    retry_at: dt.datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refuse:
+    """Only an operator can change that this cannot be served."""
+
+    message: str
+    verdicts: tuple[Verdict, ...]
+
+
+Decision: TypeAlias = Build | Reclaim | Wait | Refuse
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Opinion:
+    """One candidate's verdict and what follows from it."""
+
+    verdict: Verdict
+    reason: Reason | None = None
+    """Why it waits; None for no, build and reclaim."""
+    draft: Draft | None = None
+    reclaim: tuple[int, ...] = ()
+    enough: bool = False
+    """What it waits for is on its way."""
+    until: dt.datetime | None = None
+
+
+def decide(
+    candidates: Sequence[Candidate], *, held_idle: Sequence[int] = (), held_leaving: int = 0, wanted: int = 1
+) -> Decision:
+    """Walk the candidates in order: the first that can build does; else the first that can reclaim; else wait.
+
+    `held_idle` are idle resources whose own leases hold room that this lease could use; `held_leaving` is how many
+    such are being destroyed already, `wanted` how many leases wait for that. Where enough is leaving, nothing more
+    is given up.
+    """
+    opinions = [(candidate, _opinion(candidate)) for candidate in candidates]
+    verdicts = tuple(opinion.verdict for _, opinion in opinions)
+    for candidate, opinion in opinions:
+        if opinion.draft is not None:
+            return Build(blueprint_id=candidate.id, draft=opinion.draft, verdicts=verdicts)
+    if held_leaving >= wanted:
+        message = "An idle resource that holds what is asked is being given up."
+        return Wait(reason=Reason.WAITING_RECLAIM, message=message, verdicts=verdicts)
+    if any(opinion.enough for _, opinion in opinions):
+        return _wait_or_refuse([opinion for _, opinion in opinions if opinion.enough], verdicts)
+    if held_idle:
+        return Reclaim(
+            resource_ids=tuple(held_idle[:1]),
+            verdicts=verdicts,
+            message="An idle resource that holds what is asked is given up.",
+        )
+    for candidate, opinion in opinions:
+        if opinion.reclaim:
+            return Reclaim(
+                resource_ids=opinion.reclaim[:1],
+                verdicts=verdicts,
+                message=f"{candidate.name} is at its limit; an idle resource is given up.",
+            )
+    return _wait_or_refuse([opinion for _, opinion in opinions], verdicts)
+
+
+def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> Decision:
+    waiting = [opinion for opinion in opinions if opinion.reason is not None]
+    if not waiting:
+        said = "; ".join(f"{v.blueprint}: {v.sentence}" for v in verdicts) or "no blueprint gives this type"
+        return Refuse(message=f"No blueprint can serve this. {said}", verdicts=verdicts)
+    first = min(waiting, key=lambda opinion: _URGENCY.index(opinion.reason))
+    times = [opinion.until for opinion in waiting if opinion.until is not None]
+    assert first.reason is not None
+    message = f"{first.verdict.blueprint}: {first.verdict.sentence}"
+    return Wait(reason=first.reason, message=message, verdicts=verdicts, retry_at=min(times, default=None))
+
+
+_URGENCY: list[Any] = [
+    Reason.WAITING_RECLAIM,
+    Reason.WAITING_ROOM,
+    Reason.WAITING_LIMIT,
+    Reason.WAITING_OFFER,
+    Reason.WAITING_CATALOGUE,
+    Reason.WAITING_AUTHORIZATION,
+    Reason.NEEDS_OPERATOR,
+]
+
+
+def _opinion(candidate: Candidate) -> _Opinion:
+    if candidate.impossible:
+        return _no(candidate, candidate.impossible)
+    if not candidate.authorized:
+        if candidate.authorization_asked:
+            return _wait(candidate, Reason.WAITING_AUTHORIZATION, "the owner's authorization is not decided yet")
+        return _no(candidate, "the owner is not authorized to use it")
+    if not candidate.enabled:
+        return _wait(candidate, Reason.NEEDS_OPERATOR, "it is disabled or drained")
+    if not candidate.builds:
+        return _without_building(candidate)
+    if candidate.stale:
+        return _wait(candidate, Reason.WAITING_CATALOGUE, candidate.stale)
+    return _with_building(candidate)
+
+
+def _without_building(candidate: Candidate) -> _Opinion:
+    if candidate.suitable:
+        return _wait(candidate, Reason.WAITING_ROOM, f"all {_number(candidate.suitable)} suitable resources are taken")
+    return _no(candidate, "it has no resource that could ever serve this")
+
+
+def _number(suitable: int) -> str:
+    return str(suitable) if suitable < COUNTED else f"of {COUNTED} or more"
+
+
+def _with_building(candidate: Candidate) -> _Opinion:
+    draft, setback = _first_draft(candidate)
+    if draft is None:
+        if setback is None:
+            return _no(candidate, "it offers nothing that fits")
+        reason = Reason.WAITING_OFFER if setback.until is not None else Reason.NEEDS_OPERATOR
+        return _wait(candidate, reason, f"it failed: {setback.message}", until=setback.until)
+    if candidate.maximum is not None and candidate.there >= candidate.maximum:
+        return _at_limit(candidate, candidate.maximum)
+    if candidate.building >= candidate.max_builds:
+        return _wait(
+            candidate, Reason.WAITING_LIMIT, f"it builds {candidate.building} at the moment, as many as it may"
+        )
+    what = f"can build {draft.offer}" if draft.offer else "can build one"
+    return _Opinion(verdict=_verdict(candidate, "build", what, draft.offer), draft=draft)
+
+
+def _at_limit(candidate: Candidate, maximum: int) -> _Opinion:
+    if maximum == 0:
+        return _wait(candidate, Reason.NEEDS_OPERATOR, "its limit is 0")
+    if candidate.enough_leaves or (candidate.leaving and not candidate.idle):
+        sentence = f"at its limit of {maximum}, {candidate.leaving} of them on the way out"
+        return _Opinion(
+            verdict=_verdict(candidate, "wait", sentence), reason=Reason.WAITING_RECLAIM, enough=candidate.enough_leaves
+        )
+    if candidate.idle:
+        verdict = _verdict(candidate, "reclaim", f"at its limit of {maximum}, with an idle resource to give up")
+        return _Opinion(verdict=verdict, reason=Reason.WAITING_LIMIT, reclaim=candidate.idle)
+    reason = Reason.WAITING_ROOM if candidate.suitable else Reason.WAITING_LIMIT
+    return _wait(candidate, reason, f"at its limit of {maximum}, all in use")
+
+
+def _first_draft(candidate: Candidate) -> tuple[Draft | None, Setback | None]:
+    """The first draft that no remembered error rules out, else the error that ends first."""
+    errors = [setback for draft in candidate.drafts if (setback := _setback(candidate, draft))]
+    for draft in candidate.drafts:
+        if _setback(candidate, draft) is None:
+            return draft, None
+    return None, min(errors, key=lambda e: (e.until is None, e.until or dt.datetime.max), default=None)
+
+
+def _setback(candidate: Candidate, draft: Draft) -> Setback | None:
+    keys = {"offer": draft.offer, "zone": draft.zone, "blueprint": "", "operator": ""}
+    return next((s for s in candidate.setbacks if keys.get(s.scope) == s.key), None)
+
+
+def _verdict(candidate: Candidate, answer: str, sentence: str, offer: str = "") -> Verdict:
+    return Verdict(blueprint=candidate.name, answer=answer, sentence=sentence, offer=offer)
+
+
+def _no(candidate: Candidate, sentence: str) -> _Opinion:
+    return _Opinion(verdict=_verdict(candidate, "no", sentence))
+
+
+def _wait(candidate: Candidate, reason: Reason, sentence: str, until: dt.datetime | None = None) -> _Opinion:
+    return _Opinion(verdict=_verdict(candidate, "wait", sentence), reason=reason, until=until)

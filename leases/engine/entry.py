@@ -1,0 +1,183 @@
+"""Writing the row of a request, or finding the one that its idempotency key stands for."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from drydock.core.errors import Conflict, InvalidRequest
+from leases.engine import waiting
+from leases.engine.installation import notice
+from leases.engine.transaction import rows
+from leases.reasons import Reason
+from leases.requests import LeaseRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """For whom a lease is asked when no owner asks: the run of a resource or lease that needs it."""
+
+    for_resource: int | None = None
+    for_lease: int | None = None
+    need: str = ""
+    need_phase: str = ""
+    root: int | None = None
+    rank: float | None = None
+    priority: int = 0
+    only_resources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requested:
+    """A lease that was written, or found by its idempotency key."""
+
+    id: int
+    replayed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Usable:
+    """The blueprints of a type, by name, and what else is read with them."""
+
+    ids: dict[str, int]
+    restricted: bool
+    """True when one of them does not serve everyone: then owners of one request differ in what serves them."""
+    quotas: bool
+    """True when this installation has any quota."""
+
+
+_USABLE = """
+    SELECT id, name, audience, EXISTS (SELECT FROM leases_quota) FROM blueprints_blueprint
+    WHERE resource_type = %s AND removed_at IS NULL"""
+
+
+def usable(asked: LeaseRequest) -> Usable:
+    """The blueprints of the type, with those named in the request checked. Raises InvalidRequest."""
+    found = rows(_USABLE, (asked.type,), hot=True)
+    ids = {name: pk for pk, name, _, _ in found}
+    for field in ("allowed_blueprints", "excluded_blueprints"):
+        if unknown := set(getattr(asked, field) or ()) - ids.keys():
+            there = ", ".join(sorted(ids)) or "none"
+            raise InvalidRequest(
+                f"There is no blueprint {sorted(unknown)[0]!r} for {asked.type!r}.",
+                field=field,
+                hint=f"There are: {there}.",
+            )
+    if not found:
+        raise InvalidRequest(
+            f"No blueprint gives {asked.type!r} yet.",
+            field="type",
+            hint="An operator adds one: drydock blueprints add.",
+        )
+    restricted = any(audience != "everyone" for _, _, audience, _ in found)
+    return Usable(ids=ids, restricted=restricted, quotas=found[0][3])
+
+
+_COLUMNS = (
+    "type, name, labels, owner_id, charged_group_id, group_id, state, reason, message, actor, requirements, traits,"
+    " forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra, exclusive,"
+    " allowed_blueprints, excluded_blueprints, public_keys, shape, priority, rank, root_id, for_resource_id,"
+    " for_lease_id, need, need_phase, ttl, until, give_up_at, heartbeat_limit, heartbeat_at, serve_again,"
+    " idempotency_key, fingerprint, only_resources"
+)
+_INSERT = f"""
+    INSERT INTO leases_lease ({_COLUMNS}) VALUES (
+        %(type)s, %(name)s, %(labels)s, %(owner)s, %(charged)s, %(group)s, 'pending', %(reason)s, %(message)s, %(actor)s,
+        %(requirements)s, %(traits)s, %(forbidden)s, %(preferred)s, %(slots)s, %(cpu)s, %(ram)s, %(disk)s, %(extra)s,
+        %(exclusive)s, %(allowed)s, %(excluded)s, %(keys)s, %(shape)s, %(priority)s,
+        coalesce(%(rank)s, extract(epoch FROM clock_timestamp()) - %(priority)s * %(ageing)s), %(root)s,
+        %(for_resource)s, %(for_lease)s, %(need)s, %(need_phase)s, %(ttl)s, %(until)s,
+        clock_timestamp() + %(wait_limit)s::interval, %(heartbeat)s,
+        CASE WHEN %(heartbeat)s::interval IS NOT NULL THEN clock_timestamp() END, %(serve_again)s, %(key)s, %(fingerprint)s, %(only)s)
+    ON CONFLICT DO NOTHING
+    RETURNING {waiting.COLUMNS.replace("l.", "")}"""
+
+
+def insert(
+    asked: LeaseRequest,
+    owner_id: int | None,
+    blueprints: Usable,
+    actor: str,
+    cause: Cause | None,
+    group: int | None,
+) -> tuple[Requested, waiting.Waiter | None]:
+    if asked.until is not None and (late := _too_late(asked, owner_id)):
+        return late, None
+    notice()
+    values = _values(asked, owner_id, blueprints, actor, cause or Cause(), group)
+    found = rows(_INSERT, values, hot=True)
+    if found:
+        waiter = waiting.Waiter(found[0])
+        return Requested(id=waiter.id), waiter
+    return _replay(asked, owner_id, cause), None
+
+
+def _too_late(asked: LeaseRequest, owner_id: int | None) -> Requested | None:
+    """Asked for until a time that has passed, by the database's clock: only a replay is answered."""
+    sql = """
+        SELECT %s <= clock_timestamp(), EXISTS (SELECT FROM leases_lease WHERE owner_id = %s AND idempotency_key = %s)"""
+    ((past, known),) = rows(sql, (asked.until, owner_id, asked.idempotency_key))
+    if not past:
+        return None
+    if not known:
+        raise InvalidRequest("It is in the past.", field="until")
+    return _replay(asked, owner_id, None)
+
+
+def _values(
+    asked: LeaseRequest, owner_id: int | None, blueprints: Usable, actor: str, cause: Cause, group: int | None
+) -> dict[str, Any]:
+    """The parameters of the INSERT."""
+    ids = blueprints.ids
+    return {
+        "type": asked.type, "name": asked.name, "labels": json.dumps(asked.labels), "owner": owner_id,
+        "charged": _charged(asked, owner_id), "group": group, "reason": Reason.REQUESTED,
+        "message": "Asked for.", "actor": actor, "requirements": json.dumps(asked.requirements),
+        "traits": list(asked.traits), "forbidden": list(asked.forbidden_traits),
+        "preferred": list(asked.preferred_traits), "slots": asked.slots, "cpu": asked.cpu_millicores,
+        "ram": asked.ram_mib, "disk": asked.disk_mib, "extra": json.dumps(asked.extra), "exclusive": asked.exclusive,
+        "allowed": None if asked.allowed_blueprints is None else [ids[n] for n in asked.allowed_blueprints],
+        "excluded": [ids[n] for n in asked.excluded_blueprints], "keys": list(asked.public_keys),
+        "shape": asked.shape([owner_id if blueprints.restricted else None, cause.only_resources]), "priority": cause.priority or asked.priority,
+        "rank": cause.rank, "ageing": settings.DRYDOCK.ageing_seconds, "root": cause.root,
+        "for_resource": cause.for_resource, "for_lease": cause.for_lease, "need": cause.need,
+        "need_phase": cause.need_phase, "ttl": asked.ttl, "until": asked.until, "wait_limit": asked.wait_limit,
+        "heartbeat": asked.heartbeat_limit, "serve_again": asked.serve_again, "key": asked.idempotency_key,
+        "fingerprint": asked.fingerprint if asked.idempotency_key else "",
+        "only": list(cause.only_resources) or None,
+    }  # fmt: skip
+
+
+def _charged(asked: LeaseRequest, owner_id: int | None) -> int | None:
+    if asked.charged_group is None:
+        return None
+    from django.contrib.auth.models import Group
+
+    found = Group.objects.filter(name=asked.charged_group, user=owner_id).values_list("id", flat=True).first()
+    if found is None:
+        raise InvalidRequest(f"The owner is in no group {asked.charged_group!r}.", field="charged_group")
+    return found
+
+
+def _replay(asked: LeaseRequest, owner_id: int | None, cause: Cause | None) -> Requested:
+    """The lease that the idempotency key (or the need) stands for, read in a new statement."""
+    if cause is not None and cause.need:
+        found = rows(
+            "SELECT id, '' FROM leases_lease WHERE for_resource_id IS NOT DISTINCT FROM %s AND for_lease_id"
+            " IS NOT DISTINCT FROM %s AND need = %s AND state IN ('pending', 'acquired', 'active')",
+            (cause.for_resource, cause.for_lease, cause.need),
+        )
+        return Requested(id=found[0][0], replayed=True)
+    found = rows(
+        "SELECT id, fingerprint FROM leases_lease WHERE owner_id = %s AND idempotency_key = %s",
+        (owner_id, asked.idempotency_key),
+    )
+    if not found or found[0][1] != asked.fingerprint:
+        raise Conflict(
+            f"The idempotency key {asked.idempotency_key!r} stands for another request.",
+            field="idempotency_key", hint="Use a new key for a new request.",
+        )  # fmt: skip
+    return Requested(id=found[0][0], replayed=True)

@@ -1,0 +1,187 @@
+"""What the decision needs to know of the blueprints, read from the rows in a few statements."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.db.models import Prefetch, Q
+from django.db.models.functions import Now
+from pydantic import ValidationError
+
+from blueprints import registry
+from blueprints.contract import Builds, CatalogueStale, Discovers
+from blueprints.matching import misses
+from blueprints.models import Blueprint, RememberedError
+from blueprints.specs import Asked, Draft
+from drydock.core.errors import DrydockError
+from leases.engine import views
+from leases.engine.candidate import COUNTED, Candidate, Setback
+from leases.engine.leaving import ALONE, Wanted, places
+from leases.engine.question import Question, allowed, suits
+from leases.engine.transaction import rows
+
+log = logging.getLogger(__name__)
+
+_COUNTS = """
+    SELECT b.id, {allowed},
+        EXISTS (SELECT FROM leases_authorization a WHERE a.blueprint_id = b.id AND a.state = 'requested' AND a.user_id = %s),
+        (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
+            LIMIT coalesce(b.max_resources, 0)) x),
+        (SELECT count(*) FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL AND r.state = 'pending'),
+        (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
+            AND r.state IN ('pending', 'active') AND {suits} LIMIT {counted}) x)
+    FROM blueprints_blueprint b WHERE b.resource_type = %s"""
+
+
+def candidates(question: Question, wanted: Wanted = ALONE) -> list[Candidate]:
+    """Every blueprint that the request allows, in the order in which they are tried; `wanted`: who else waits."""
+    may, fit = allowed(question), suits(question)
+    counted = {
+        row[0]: row[1:]
+        for row in rows(
+            _COUNTS.format(allowed=may.text, suits=fit.text, counted=COUNTED),
+            (*may.params, question.owner_id, *fit.params, question.type),
+        )
+    }
+    blueprints = Blueprint.objects.filter(resource_type=question.type).prefetch_related(_errors())
+    return [
+        _candidate(blueprint, question, counted[blueprint.pk], wanted)
+        for blueprint in blueprints
+        if blueprint.pk in counted and _named(blueprint, question)
+    ]
+
+
+def _errors() -> Any:
+    """Those that still rule something out, by the database's clock."""
+    return Prefetch("errors", RememberedError.objects.filter(Q(until=None) | Q(until__gt=Now())))
+
+
+def _named(blueprint: Blueprint, question: Question) -> bool:
+    if not all(_named(blueprint, other) for other in question.also):
+        return False
+    listed = question.allowed_blueprints is None or blueprint.pk in question.allowed_blueprints
+    return listed and blueprint.pk not in question.excluded_blueprints
+
+
+def _candidate(blueprint: Blueprint, question: Question, counts: tuple[Any, ...], wanted: Wanted) -> Candidate:
+    authorized, requested, there, building, suitable = counts
+    known: dict[str, Any] = _what_it_could_build(blueprint, question)
+    if not known.get("builds", True) and not suitable and not known.get("impossible"):
+        known |= _what_it_could_find(blueprint)
+    at_limit = blueprint.max_resources is not None and there >= blueprint.max_resources
+    return Candidate(
+        id=blueprint.pk,
+        name=blueprint.name,
+        enabled=blueprint.enabled and not blueprint.drained,
+        authorized=authorized,
+        authorization_asked=requested,
+        there=there,
+        maximum=blueprint.max_resources,
+        building=building,
+        max_builds=blueprint.max_builds,
+        suitable=suitable,
+        setbacks=tuple(_setbacks(blueprint)),
+        idle=_idle(blueprint.pk) if at_limit else (),
+        leaving=places(blueprint.pk, blueprint.max_resources) if at_limit and blueprint.max_resources else 0,
+        wanted=wanted.places(question, known.get("drafts", ())),
+        **known,
+    )
+
+
+def _what_it_could_build(blueprint: Blueprint, question: Question) -> dict[str, Any]:
+    try:
+        kind = registry.kind(blueprint.kind)
+        config = views.config(blueprint.kind, blueprint.config)
+    except DrydockError as error:
+        return {"impossible": f"it cannot be used: {error}"}
+    asked = question.also or (question,)
+    if too_long := next(filter(None, (_too_long(blueprint, one) for one in asked)), ""):
+        return {"impossible": too_long}
+    try:
+        wants = [_asked(blueprint.kind, one) for one in asked]
+    except ValidationError as error:
+        return {"impossible": f"its kind {blueprint.kind} does not take requirement {error.errors()[0]['loc'][0]!r}"}
+    if not isinstance(kind, Builds):
+        return {"builds": False}
+    try:
+        drafts = [draft for one in wants for draft in kind.drafts(config, one) or kind.drafts(config, None)]
+    except CatalogueStale as error:
+        return {"stale": str(error) or "its catalogue is not read yet"}
+    except Exception as error:
+        log.exception("%s could not say what it could build.", blueprint)
+        return {"stale": f"it could not say what it could build: {type(error).__name__}: {error}"}
+    problems = {id(d): problem for d in drafts for one in wants if (problem := draft_misfit(d, one, kind.matches))}
+    if fitting := tuple(draft for draft in drafts if id(draft) not in problems):
+        return {"drafts": fitting}
+    return {"impossible": next(iter(problems.values()), "it offers nothing")}
+
+
+def _what_it_could_find(blueprint: Blueprint) -> dict[str, Any]:
+    if isinstance(registry.kind(blueprint.kind), Discovers):
+        return {"builds": True, "stale": "nothing that fits was discovered yet"}
+    return {}
+
+
+def _asked(kind_name: str, question: Question) -> Asked:
+    return Asked(
+        type=question.type,
+        requirements=registry.kind(kind_name).Requirements.model_validate(dict(question.requirements)),
+        amounts=question.amounts,
+        exclusive=question.exclusive,
+        traits=frozenset(question.traits),
+        forbidden_traits=frozenset(question.forbidden_traits),
+        preferred_traits=frozenset(question.preferred_traits),
+    )
+
+
+def draft_misfit(draft: Draft, wants: Asked, matches: Any) -> str:
+    """Why a draft would not serve what is asked, or an empty string."""
+    shortage = wants.amounts.shortage(draft.capacity)
+    if shortage:
+        name, (asked, there) = next(iter(shortage.items()))
+        return f"{asked} {name.replace('_', ' ')} are asked; it gives at most {there}"
+    if lacking := wants.traits - draft.traits:
+        return f"it lacks the trait {sorted(lacking)[0]}"
+    if unwanted := wants.forbidden_traits & draft.traits:
+        return f"it has the forbidden trait {sorted(unwanted)[0]}"
+    missed = misses(matches, draft.attributes, wants.requirements.model_dump(mode="json", exclude_none=True))
+    return missed[0] if missed else ""
+
+
+def _too_long(blueprint: Blueprint, question: Question) -> str:
+    longest, wanted = blueprint.max_lifetime, question.ttl
+    if longest is None:
+        return ""
+    if question.until is not None:
+        wanted = question.until - rows("SELECT clock_timestamp()")[0][0]
+    if wanted is not None and wanted > longest:
+        return f"what it builds lives {longest}, the lease would last {wanted}"
+    return ""
+
+
+def _setbacks(blueprint: Blueprint) -> list[Setback]:
+    return [Setback(scope=e.scope, key=e.key, message=e.message, until=e.until) for e in blueprint.errors.all()]
+
+
+def _idle(blueprint_id: int) -> tuple[int, ...]:
+    """Of those idle for longest, first the ones that hold or are part of something, which is free after them."""
+    sql = """
+        SELECT r.id FROM (SELECT id, part_of_id, idle_since FROM leases_resource
+            WHERE blueprint_id = %s AND state = 'active' AND used_slots = 0 AND origin = 'built'
+            AND reserved_for_id IS NULL AND NOT quarantined AND NOT in_maintenance ORDER BY idle_since LIMIT 50) r
+        ORDER BY r.part_of_id IS NULL AND NOT EXISTS (SELECT FROM leases_lease h WHERE h.for_resource_id = r.id
+            AND h.state IN ('pending', 'acquired', 'active')), r.idle_since LIMIT 3"""
+    return tuple(found for (found,) in rows(sql, (blueprint_id,)))
+
+
+def idle_holders(question: Question) -> tuple[int, ...]:
+    """Idle resources that hold leases on what could serve the question."""
+    fit = suits(question)
+    sql = f"""
+        SELECT i.id FROM leases_resource i JOIN leases_lease h ON h.for_resource_id = i.id AND h.state = 'active'
+        JOIN leases_resource r ON r.id = h.resource_id
+        WHERE i.state = 'active' AND i.used_slots = 0 AND i.origin = 'built' AND i.reserved_for_id IS NULL
+            AND NOT i.quarantined AND NOT i.in_maintenance AND {fit.text}
+        ORDER BY i.idle_since LIMIT 3"""
+    return tuple(found for (found,) in rows(sql, fit.params))

@@ -1,0 +1,142 @@
+"""What operators do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from drydock.core.errors import InvalidRequest
+from leases.client import values
+from leases.operations import access, attention, blueprints, credentials, resources, upkeep
+from leases.operations.callers import Caller
+
+
+class LocalResources:
+    """Resources, and what is stuck."""
+
+    who: Caller
+
+    def resources(
+        self, *, type: str = "", blueprint: str = "", state: str = "", gone: bool = False
+    ) -> list[values.ResourceInfo]:
+        return resources.list_(self.who, type_=type, blueprint=blueprint, state=state, gone=gone)
+
+    def resource(self, id: int) -> values.ResourceInfo:
+        return resources.get(self.who, id)
+
+    def change_resource(self, id: int, act: str, **given: Any) -> values.ResourceInfo:
+        if act == "undrain":
+            return resources.drain(self.who, id, drained=False)
+        acts: dict[str, Callable[..., values.ResourceInfo]] = {
+            "drain": resources.drain, "quarantine": resources.quarantine, "unquarantine": resources.unquarantine,
+            "retire": resources.retire, "power": resources.power, "check": resources.check,
+            "force_destroy": resources.force_destroy,
+        }  # fmt: skip
+        if act not in acts:
+            raise InvalidRequest(f"{act!r} cannot be done to a resource.", field="act")
+        return acts[act](self.who, id, **given)
+
+    def register(self, blueprint: str, registration: Mapping[str, Any]) -> values.ResourceInfo:
+        return resources.register(self.who, blueprint, registration)
+
+    def reclaim(self, *, type: str = "", blueprint: str = "") -> list[int]:
+        return upkeep.reclaim(self.who, type_=type, blueprint=blueprint)
+
+    def sweep(self) -> int:
+        return upkeep.sweep_now(self.who)
+
+    def clear_errors(self, *, blueprint: str = "") -> int:
+        return upkeep.clear_errors(self.who, blueprint=blueprint)
+
+    def resolve(self, *, lease: int | None = None, resource: int | None = None, message: str = "") -> None:
+        upkeep.resolve(self.who, lease_id=lease, resource_id=resource, message=message)
+
+    def attention(self) -> list[values.Attention]:
+        return attention.needed(self.who)
+
+
+class LocalBlueprints:
+    """Blueprints, and the kinds that they select."""
+
+    who: Caller
+
+    def blueprints(self, *, type: str = "") -> list[values.BlueprintInfo]:
+        return blueprints.list_(self.who, type_=type)
+
+    def blueprint(self, name: str) -> values.BlueprintInfo:
+        return blueprints.get(self.who, name)
+
+    def add_blueprint(
+        self, name: str, kind: str, config: Mapping[str, Any], change: values.BlueprintChange, *, enabled: bool = True
+    ) -> values.BlueprintInfo:
+        return blueprints.add(self.who, name, kind, config, change=change, enabled=enabled)
+
+    def change_blueprint(self, name: str, change: values.BlueprintChange) -> values.BlueprintInfo:
+        return blueprints.change(self.who, name, change)
+
+    def switch_blueprint(self, name: str, act: str) -> values.BlueprintInfo:
+        if act in ("drain", "undrain"):
+            return blueprints.drain(self.who, name, drained=act == "drain")
+        acts = {"check": blueprints.check, "enable": blueprints.enable, "disable": blueprints.disable}
+        if act not in acts:
+            raise InvalidRequest(f"{act!r} cannot be done to a blueprint.", field="act")
+        return acts[act](self.who, name)
+
+    def remove_blueprint(self, name: str) -> None:
+        blueprints.remove(self.who, name)
+
+    def kinds(self, *, type: str = "") -> list[values.KindInfo]:
+        return blueprints.kinds(type_=type)
+
+    def kind(self, name: str) -> values.KindInfo:
+        return blueprints.schema(name)
+
+
+class LocalAccess:
+    """Who may use what, how much of it, and with which credentials."""
+
+    who: Caller
+
+    def authorizations(self, *, blueprint: str = "", state: str = "") -> list[values.AuthorizationInfo]:
+        return access.authorizations(self.who, blueprint=blueprint, state=state)
+
+    def ask_authorization(self, blueprint: str, *, message: str = "") -> values.AuthorizationInfo:
+        return access.ask(self.who, blueprint, message=message)
+
+    def decide_authorization(
+        self, blueprint: str, *, allow: bool, user: str = "", group: str = "", message: str = ""
+    ) -> values.AuthorizationInfo:
+        decide = access.authorize if allow else access.decline
+        return decide(self.who, blueprint, user=user, group=group, message=message)
+
+    def authorization(self, id: int) -> values.AuthorizationInfo:
+        return access.authorization(self.who, id)
+
+    def settle_authorization(self, id: int, *, allow: bool, message: str = "") -> values.AuthorizationInfo:
+        return access.settle(self.who, id, allow=allow, message=message)
+
+    def quotas(self) -> list[values.QuotaInfo]:
+        return access.quotas(self.who)
+
+    def set_quota(self, *, user: str = "", group: str = "", limits: dict[str, int | None]) -> values.QuotaInfo:
+        return access.set_quota(self.who, user=user, group=group, limits=limits)
+
+    def remove_quota(self, *, user: str = "", group: str = "") -> None:
+        access.remove_quota(self.who, user=user, group=group)
+
+    def credentials(self) -> list[values.CredentialInfo]:
+        return credentials.list_(self.who)
+
+    def credential(self, name: str) -> values.CredentialInfo:
+        return credentials.get(self.who, name)
+
+    def add_credential(self, name: str, secrets: Mapping[str, Any], *, note: str = "") -> values.CredentialInfo:
+        return credentials.add(self.who, name, secrets, remark=note)
+
+    def change_credential(
+        self, name: str, *, secrets: Mapping[str, Any] | None = None, note: str | None = None
+    ) -> values.CredentialInfo:
+        return credentials.change(self.who, name, secrets=secrets, remark=note)
+
+    def remove_credential(self, name: str) -> None:
+        credentials.remove(self.who, name)

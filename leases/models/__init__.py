@@ -1,0 +1,34 @@
+"""The rows: who holds what."""
+
+from leases.models.access import Authorization, Quota
+from leases.models.debt import Debt
+from leases.models.event import Event
+from leases.models.installation import Installation, Worker
+from leases.models.job import Job
+from leases.models.lease import Lease, LeaseGroup
+from leases.models.resource import Capacity, Part, Resource
+from leases.models.run import Run
+from leases.models.share import Share, SlotLock
+from leases.models.stray import Search, Stray
+from leases.models.sync import Sync
+
+__all__ = [
+    "Authorization",
+    "Capacity",
+    "Debt",
+    "Event",
+    "Installation",
+    "Job",
+    "Lease",
+    "LeaseGroup",
+    "Part",
+    "Quota",
+    "Resource",
+    "Run",
+    "Search",
+    "Share",
+    "SlotLock",
+    "Stray",
+    "Sync",
+    "Worker",
+]

@@ -1,0 +1,60 @@
+"""Who may use which blueprint, and how much."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from blueprints.models import Blueprint
+
+
+class Authorization(models.Model):
+    """A user or group that may, or asks to, use a blueprint."""
+
+    class State(models.TextChoices):
+        REQUESTED = "requested"
+        AUTHORIZED = "authorized"
+        DECLINED = "declined"
+
+    blueprint = models.ForeignKey(Blueprint, on_delete=models.CASCADE, related_name="authorizations")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)
+    group = models.ForeignKey(Group, null=True, blank=True, on_delete=models.CASCADE)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.REQUESTED)
+    note = models.TextField(blank=True, default="", db_default="")
+    decided_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    created_at = models.DateTimeField(db_default=Now())
+    decided_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=Q(user=None) ^ Q(group=None), name="authorization_names_one"),
+            models.UniqueConstraint(
+                fields=["blueprint", "user", "group"], name="authorization_once", nulls_distinct=False
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user or self.group} on {self.blueprint}: {self.state}"
+
+
+class Quota(models.Model):
+    """What a user, or a group's members together, may hold at the same time. Empty: no limit."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)
+    group = models.OneToOneField(Group, null=True, blank=True, on_delete=models.CASCADE)
+    max_leases = models.PositiveIntegerField(null=True, blank=True)
+    max_slots = models.PositiveIntegerField(null=True, blank=True)
+    max_cpu_millicores = models.PositiveBigIntegerField(null=True, blank=True)
+    max_ram_mib = models.PositiveBigIntegerField(null=True, blank=True)
+    max_disk_mib = models.PositiveBigIntegerField(null=True, blank=True)
+
+    class Meta:
+        constraints = [models.CheckConstraint(condition=Q(user=None) ^ Q(group=None), name="quota_names_one")]
+
+    def __str__(self) -> str:
+        return f"quota of {self.user or self.group}"

@@ -1,0 +1,37 @@
+"""Debts: what lost leases may have left on a resource that goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.models.functions import Now
+
+from drydock.core.fields import EncryptedJSONField
+from leases.models.lease import Lease
+from leases.models.resource import Resource
+
+
+class Debt(models.Model):
+    """A lease lost its share of this resource before it was undone there; the resource serves nobody new until it is.
+
+    The lease may be over, or be served elsewhere by now: what its undoing needs is kept here as it was.
+    """
+
+    resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="debts")
+    lease = models.ForeignKey(Lease, on_delete=models.PROTECT, related_name="debts")
+    facts: models.JSONField[Any, Any] = models.JSONField(default=dict)
+    secrets = EncryptedJSONField(default=dict, null=True)
+    locks: models.JSONField[Any, Any] = models.JSONField(default=dict)
+    holds: models.JSONField[Any, Any] = models.JSONField(default=dict)
+    """The leases that the lease's activation had asked for: name -> id."""
+    tries = models.PositiveIntegerField(default=0, db_default=0)
+    due_at = models.DateTimeField(db_default=Now())
+    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last try failed.")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["resource", "lease"], name="one_debt_per_lease")]
+
+    def __str__(self) -> str:
+        return f"what lease {self.lease_id} left on resource {self.resource_id}"

@@ -1,0 +1,192 @@
+"""Leases: an owner's right to a share of one resource."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from drydock.core.fields import EncryptedJSONField
+from leases.states import LeaseState
+
+
+class LeaseGroup(models.Model):
+    """Leases that are granted all together or not at all, and wait as one entry of the queue."""
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    same = models.CharField(max_length=16, blank=True, default="", db_default="")
+    different = models.CharField(max_length=16, blank=True, default="", db_default="")
+    """`resource` or `parent`: what the members must share, or must not."""
+    idempotency_key = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - NULL is not unique
+    fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="")
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "idempotency_key"], name="group_key_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"group {self.pk}"
+
+
+class Lease(models.Model):
+    """A right to a share of one resource, until released or expired."""
+
+    type = models.CharField(max_length=63)
+    name = models.CharField(max_length=255, blank=True, default="", db_default="")
+    labels: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    owner = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="leases", db_index=False
+    )
+    """None: the installation itself, for what a warm resource holds."""
+    charged_group = models.ForeignKey(
+        Group, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
+    )
+    group = models.ForeignKey(
+        LeaseGroup, null=True, blank=True, on_delete=models.PROTECT, related_name="leases", db_index=False
+    )
+
+    state = models.CharField(max_length=16, choices=[(s, s) for s in LeaseState], default="pending")
+    reason = models.CharField(max_length=32, blank=True, default="", db_default="")
+    message = models.TextField(blank=True, default="", db_default="")
+    actor = models.CharField(max_length=150, blank=True, default="", db_default="")
+    since = models.DateTimeField(db_default=Now())
+
+    requirements: models.JSONField[Any, Any] = models.JSONField(
+        default=dict, db_default=models.Value({}, models.JSONField())
+    )
+    traits = ArrayField(models.CharField(max_length=63), default=list, db_default=[])
+    forbidden_traits = ArrayField(models.CharField(max_length=63), default=list, db_default=[])
+    preferred_traits = ArrayField(models.CharField(max_length=63), default=list, db_default=[])
+    slots = models.PositiveIntegerField(default=1, db_default=1)
+    cpu_millicores = models.PositiveBigIntegerField(default=0, db_default=0)
+    ram_mib = models.PositiveBigIntegerField(default=0, db_default=0)
+    disk_mib = models.PositiveBigIntegerField(default=0, db_default=0)
+    extra: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    exclusive = models.BooleanField(default=False, db_default=False)
+    allowed_blueprints = ArrayField(models.BigIntegerField(), null=True, blank=True)
+    excluded_blueprints = ArrayField(models.BigIntegerField(), default=list, db_default=[])
+    avoided_resources = ArrayField(models.BigIntegerField(), default=list, db_default=[])
+    """Resources that failed this lease; it is served there again only when there is no other."""
+    only_resources = ArrayField(models.BigIntegerField(), null=True, blank=True)
+    """It must be on one of these."""
+    public_keys = ArrayField(models.TextField(), default=list, db_default=[])
+
+    shape = models.CharField(max_length=32)
+    """Hash of everything that decides what could serve it; waiters of one shape are served in order."""
+    priority = models.SmallIntegerField(default=0, db_default=0)
+    rank = models.FloatField(default=0)
+    """Place in the queue, lower first: time of the root's request less the head start of its priority."""
+    root = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False)
+
+    resource = models.ForeignKey(
+        "leases.Resource", null=True, blank=True, on_delete=models.PROTECT, related_name="leases"
+    )
+    """Where its share is, or was; empty while it waits."""
+    for_resource = models.ForeignKey(
+        "leases.Resource", null=True, blank=True, on_delete=models.PROTECT, related_name="holds", db_index=False
+    )
+    """The resource that holds this lease on another one."""
+    for_lease = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="holds", db_index=False
+    )
+    need = models.CharField(max_length=63, blank=True, default="", db_default="")
+    """The name under which `for_resource` or `for_lease` asked for it."""
+    need_phase = models.CharField(max_length=16, blank=True, default="", db_default="")
+    """The phase with which it ends; empty: for life."""
+
+    ttl = models.DurationField(null=True, blank=True, help_text="Counts from active.")
+    until = models.DateTimeField(null=True, blank=True)
+    give_up_at = models.DateTimeField(null=True, blank=True)
+    heartbeat_limit = models.DurationField(null=True, blank=True)
+    heartbeat_at = models.DateTimeField(null=True, blank=True)
+    held = models.BooleanField(default=False, db_default=False)
+    """Held for debugging: its end, however it comes, keeps the resource as it is until the hold ends."""
+    hold_until = models.DateTimeField(null=True, blank=True)
+    release_wanted = models.CharField(max_length=32, blank=True, default="", db_default="")
+    """The reason for which it shall end; acted on after commit or by the sweep."""
+    release_actor = models.CharField(max_length=150, blank=True, default="", db_default="")
+    due_at = models.DateTimeField(null=True, blank=True)
+    """When a waiting lease is looked at again even if nobody wakes it."""
+    parked = models.BooleanField(default=False, db_default=False)
+    """Out of the queue until `due_at` or a wake-up, because of something of its owner's (a quota)."""
+    bounces = models.PositiveSmallIntegerField(default=0, db_default=0)
+    verdicts: models.JSONField[Any, Any] = models.JSONField(
+        default=list, db_default=models.Value([], models.JSONField())
+    )
+    """What every candidate said the last time it was decided."""
+    serve_again = models.BooleanField(default=False, db_default=False)
+    """Ask again for the same when what it holds is lost; `replaced_by` is the new lease."""
+    replaced_by = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="replaces", db_index=False
+    )
+
+    idempotency_key = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - NULL is not unique
+    fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="")
+    facts: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    secrets = EncryptedJSONField(default=dict, null=True)
+    created_at = models.DateTimeField(db_default=Now())
+    acquired_at = models.DateTimeField(null=True, blank=True)
+    active_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-id"]
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "idempotency_key"], name="lease_key_once"),
+            models.UniqueConstraint(
+                fields=["for_resource", "for_lease", "need"],
+                condition=~Q(need="") & Q(state__in=["pending", "acquired", "active"]),
+                name="lease_need_once",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(condition=Q(slots__gte=1), name="lease_takes_a_slot"),
+        ]
+        # Every row of a lease goes into each index that covers it, five times on its way. So references that are
+        # mostly empty have partial ones, and a foreign key has none of its own where another begins with it.
+        indexes = [
+            models.Index(
+                fields=["type", "shape", "rank", "id"],
+                condition=Q(state="pending", parked=False, group=None),
+                name="lease_queue",
+            ),
+            models.Index(fields=["type", "rank", "id"], condition=Q(state="pending", parked=False), name="lease_turn"),
+            models.Index(
+                fields=["type", "group"],
+                condition=Q(state="pending", parked=False) & ~Q(group=None),
+                name="lease_groups",
+            ),
+            models.Index(fields=["owner"], condition=Q(state="pending", parked=True), name="lease_parked"),
+            models.Index(
+                fields=["charged_group"],
+                condition=Q(state="pending", parked=True) & ~Q(charged_group=None),
+                name="lease_parked_group",
+            ),
+            models.Index(fields=["group"], condition=~Q(group=None), name="lease_of_group"),
+            models.Index(fields=["due_at"], condition=Q(state="pending"), name="lease_due"),
+            models.Index(
+                fields=["until"], condition=Q(state__in=["pending", "acquired", "active"]), name="lease_until"
+            ),
+            models.Index(
+                fields=["heartbeat_at"],
+                condition=Q(state__in=["acquired", "active"]) & ~Q(heartbeat_limit=None),
+                name="lease_heartbeat",
+            ),
+            models.Index(fields=["id"], condition=~Q(release_wanted=""), name="lease_release_wanted"),
+            models.Index(fields=["state"], condition=Q(state__in=["acquired", "released"]), name="lease_under_way"),
+            models.Index(fields=["owner", "-id"], name="lease_of_owner"),
+            models.Index(fields=["for_resource"], condition=~Q(for_resource=None), name="lease_for_resource"),
+            models.Index(fields=["for_lease"], condition=~Q(for_lease=None), name="lease_for_lease"),
+            models.Index(fields=["root"], condition=~Q(root=None), name="lease_of_root"),
+            models.Index(fields=["replaced_by"], condition=~Q(replaced_by=None), name="lease_replaced_by"),
+            models.Index(fields=["charged_group"], condition=~Q(charged_group=None), name="lease_charged"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name or f"lease {self.pk}"

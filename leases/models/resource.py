@@ -1,0 +1,179 @@
+"""Resources: actual things with capacity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from blueprints.models import Blueprint
+from drydock.core.fields import EncryptedJSONField
+from leases.states import ResourceState
+
+_CLAIMABLE = (
+    Q(state__in=["pending", "active"])
+    & Q(drained=False, quarantined=False, in_maintenance=False)
+    & Q(used_slots__lt=F("total_slots"))
+)
+
+
+class Resource(models.Model):
+    """A thing with capacity: built, registered, discovered or adopted.
+
+    `used_*` changes only by inserting or deleting shares (a trigger), and never grows beyond `total_*` (a trigger).
+    """
+
+    class Origin(models.TextChoices):
+        BUILT = "built"
+        REGISTERED = "registered"
+        DISCOVERED = "discovered"
+        ADOPTED = "adopted"
+
+    blueprint = models.ForeignKey(Blueprint, on_delete=models.PROTECT, related_name="resources")
+    type = models.CharField(max_length=63)
+    name = models.CharField(max_length=255, blank=True, default="", db_default="")
+    origin = models.CharField(max_length=16, choices=Origin.choices, default=Origin.BUILT)
+    identity = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - NULL is not unique
+    part_of = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="children")
+    generation = models.PositiveIntegerField(default=1)
+
+    state = models.CharField(max_length=16, choices=[(s, s) for s in ResourceState], default="pending")
+    reason = models.CharField(max_length=32, blank=True, default="", db_default="")
+    message = models.TextField(blank=True, default="", db_default="")
+    actor = models.CharField(max_length=150, blank=True, default="", db_default="")
+    since = models.DateTimeField(db_default=Now())
+
+    attributes: models.JSONField[Any, Any] = models.JSONField(
+        default=dict, db_default=models.Value({}, models.JSONField())
+    )
+    traits = ArrayField(models.CharField(max_length=63), default=list, db_default=[])
+    facts: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    secrets = EncryptedJSONField(default=dict, null=True)
+    offer = models.CharField(max_length=255, blank=True, default="", db_default="")
+    zone = models.CharField(max_length=255, blank=True, default="", db_default="")
+    price = models.FloatField(null=True, blank=True)
+
+    total_slots = models.PositiveIntegerField(default=1)
+    total_cpu_millicores = models.PositiveBigIntegerField(default=0, db_default=0)
+    total_ram_mib = models.PositiveBigIntegerField(default=0, db_default=0)
+    total_disk_mib = models.PositiveBigIntegerField(default=0, db_default=0)
+    used_slots = models.PositiveIntegerField(default=0, db_default=0)
+    used_cpu_millicores = models.PositiveBigIntegerField(default=0, db_default=0)
+    used_ram_mib = models.PositiveBigIntegerField(default=0, db_default=0)
+    used_disk_mib = models.PositiveBigIntegerField(default=0, db_default=0)
+
+    held_alone = models.BooleanField(default=False, db_default=False)
+    """A lease has the whole of it, whatever it grows to; changes only with that lease's share (a trigger)."""
+    drained = models.BooleanField(default=False, db_default=False)
+    quarantined = models.BooleanField(default=False, db_default=False)
+    in_maintenance = models.BooleanField(default=False, db_default=False)
+    note = models.TextField(blank=True, default="", db_default="")
+    claimable = models.GeneratedField(
+        expression=models.Case(models.When(_CLAIMABLE, then=True), default=False),
+        output_field=models.BooleanField(),
+        db_persist=True,
+    )
+    reserved_for = models.ForeignKey(
+        "leases.Lease", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False
+    )
+    """The waiting head of a queue for which this resource fills; nobody else may claim it."""
+
+    observed = models.CharField(max_length=32, blank=True, default="", db_default="")
+    observed_at = models.DateTimeField(null=True, blank=True)
+    power = models.CharField(max_length=16, blank=True, default="", db_default="")
+    power_wanted = models.CharField(max_length=16, blank=True, default="", db_default="")
+    power_at = models.DateTimeField(null=True, blank=True)
+    """When power that differs from what is wanted is acted on again; empty: at once."""
+    check_failures = models.PositiveIntegerField(default=0, db_default=0)
+    check_at = models.DateTimeField(null=True, blank=True)
+    missed = models.PositiveIntegerField(default=0, db_default=0)
+    """How many discoveries in a row did not see it."""
+
+    idle_since = models.DateTimeField(null=True, blank=True, db_default=Now())
+    dies_at = models.DateTimeField(null=True, blank=True)
+    """When the provider, or its longest life, ends it; no lease may reach beyond."""
+    gone_at = models.DateTimeField(null=True, blank=True)
+    """When its absence was confirmed. Until then it counts against limits."""
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["blueprint", "identity"],
+                condition=Q(gone_at=None),
+                name="resource_identity_once",
+            ),
+        ]
+        indexes = [
+            models.Index(fields=["type", "id"], condition=Q(claimable=True), name="resource_claimable"),
+            models.Index(fields=["blueprint", "state"], condition=Q(gone_at=None), name="resource_there"),
+            GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="resource_attributes", fastupdate=False),
+            models.Index(fields=["check_at"], condition=Q(state="active"), name="resource_check_due"),
+            models.Index(
+                fields=["blueprint", "idle_since"],
+                condition=Q(gone_at=None) & ~Q(idle_since=None),
+                name="resource_spare",
+            ),
+            models.Index(fields=["blueprint", "generation"], condition=Q(state="active"), name="resource_generation"),
+            models.Index(fields=["dies_at"], condition=Q(state="active") & ~Q(dies_at=None), name="resource_dies"),
+            models.Index(fields=["id"], condition=Q(in_maintenance=True), name="resource_in_maintenance"),
+            models.Index(fields=["id"], condition=Q(state="active", drained=True), name="resource_drained"),
+            models.Index(
+                fields=["type", "total_cpu_millicores"],
+                condition=Q(claimable=True, total_cpu_millicores__gt=0),
+                name="resource_cpu",
+            ),
+            models.Index(
+                fields=["type", "total_ram_mib"], condition=Q(claimable=True, total_ram_mib__gt=0), name="resource_ram"
+            ),
+            models.Index(
+                fields=["type", "total_disk_mib"],
+                condition=Q(claimable=True, total_disk_mib__gt=0),
+                name="resource_disk",
+            ),
+            models.Index(fields=["type", "total_slots"], condition=Q(claimable=True), name="resource_slots"),
+            GinIndex(fields=["traits"], condition=Q(claimable=True), name="resource_traits", fastupdate=False),
+            models.Index(fields=["reserved_for"], condition=~Q(reserved_for=None), name="resource_reserved"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name or f"{self.type} {self.pk}"
+
+
+class Capacity(models.Model):
+    """A further class of capacity of one resource: GPU memory, licences, bandwidth."""
+
+    resource = models.ForeignKey(Resource, on_delete=models.CASCADE, related_name="capacities")
+    name = models.CharField(max_length=63)
+    total = models.PositiveBigIntegerField()
+    used = models.PositiveBigIntegerField(default=0, db_default=0)
+
+    class Meta:
+        verbose_name_plural = "capacities"
+        constraints = [models.UniqueConstraint(fields=["resource", "name"], name="capacity_once")]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.used} of {self.total}"
+
+
+class Part(models.Model):
+    """A named part of a resource, claimed by name through a slot lock: one GPU, one port, one virtual function."""
+
+    resource = models.ForeignKey(Resource, on_delete=models.CASCADE, related_name="parts")
+    part_class = models.CharField(max_length=63)
+    identity = models.CharField(max_length=255)
+    state = models.CharField(max_length=16, default="ok", db_default="ok")
+    attributes: models.JSONField[Any, Any] = models.JSONField(
+        default=dict, db_default=models.Value({}, models.JSONField())
+    )
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["resource", "part_class", "identity"], name="part_once")]
+
+    def __str__(self) -> str:
+        return f"{self.part_class} {self.identity}"

@@ -1,0 +1,75 @@
+"""Runs: a kind's plan being carried out for one resource or one lease."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from leases.models.lease import Lease
+from leases.models.resource import Resource
+
+
+class Run(models.Model):
+    """One plan under way. The row is deleted when the plan has ended; events tell what happened.
+
+    A worker takes it under `token` until `token_until`; a result is applied only while the token still matches.
+    """
+
+    class Phase(models.TextChoices):
+        BUILD = "build"
+        ACTIVATE = "activate"
+        DEACTIVATE = "deactivate"
+        CLEAN = "clean"
+        CHECK = "check"
+        POWER = "power"
+        UPDATE = "update"
+        DESTROY = "destroy"
+
+    resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="runs")
+    lease = models.ForeignKey(Lease, null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
+    phase = models.CharField(max_length=16, choices=Phase.choices)
+    position = models.PositiveSmallIntegerField(default=0, db_default=0)
+    step = models.CharField(max_length=63, blank=True, default="", db_default="")
+    memo: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    wanted: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    asked: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True)
+    """What the lease that caused a build asked for."""
+
+    due_at = models.DateTimeField(null=True, blank=True, db_default=Now())
+    """When to call next; NULL while it waits for leases, maintenance or a person."""
+    token = models.UUIDField(null=True, blank=True)
+    token_until = models.DateTimeField(null=True, blank=True)
+    in_call = models.BooleanField(default=False, db_default=False)
+    """A call was begun and its answer was not applied: it may have happened."""
+    tries = models.PositiveIntegerField(default=0, db_default=0)
+    step_since = models.DateTimeField(null=True, blank=True)
+    uninterruptible = models.BooleanField(default=False, db_default=False)
+    cancel_wanted = models.BooleanField(default=False, db_default=False)
+
+    percent = models.PositiveSmallIntegerField(null=True, blank=True)
+    sentence = models.TextField(blank=True, default="", db_default="")
+    waits_for = models.CharField(max_length=16, blank=True, default="", db_default="")
+    """`leases`, `maintenance` or `operator`; empty while it runs by itself."""
+    maintenance: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True)
+    """The maintenance of another resource that it asked for: `resource`, `relation`, `action`, `holders`, `granted`."""
+    hold_who = models.CharField(max_length=150, blank=True, default="", db_default="")
+    started_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["resource"], condition=Q(lease=None), name="one_run_per_resource"),
+            models.UniqueConstraint(fields=["lease"], condition=~Q(lease=None), name="one_run_per_lease"),
+        ]
+        indexes = [models.Index(fields=["due_at"], name="run_due")]
+
+    def __str__(self) -> str:
+        return f"{self.phase} of {'lease' if self.lease_id else 'resource'} {self.lease_id or self.resource_id}"
+
+    @property
+    def debt_id(self) -> int | None:
+        """The debt that a run of the resource itself pays, by deactivating and cleaning for a lease that is gone."""
+        found: int | None = (self.wanted or {}).get("debt")
+        return found

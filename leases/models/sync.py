@@ -1,0 +1,23 @@
+"""Looking at what is there: one row per blueprint whose kind discovers."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models.functions import Now
+
+from blueprints.models import Blueprint
+
+
+class Sync(models.Model):
+    """The discovery of one blueprint: one at a time over all workers, under a token like a step's."""
+
+    blueprint = models.OneToOneField(Blueprint, primary_key=True, on_delete=models.CASCADE, related_name="sync")
+    due_at = models.DateTimeField(db_default=Now())
+    token = models.UUIDField(null=True, blank=True)
+    token_until = models.DateTimeField(null=True, blank=True)
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When it last succeeded.")
+    found = models.PositiveIntegerField(default=0, db_default=0)
+    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last one failed.")
+
+    def __str__(self) -> str:
+        return f"discovery of {self.blueprint}"

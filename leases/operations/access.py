@@ -1,0 +1,194 @@
+"""Who may use which blueprint, and how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from blueprints.models import Blueprint
+from drydock.core.errors import InvalidRequest, NotFound
+from leases import hints
+from leases.client.values import AuthorizationInfo, QuotaInfo
+from leases.engine import owners
+from leases.engine.transaction import rows
+from leases.engine.transitions import note
+from leases.given import checked
+from leases.models import Authorization, Quota
+from leases.operations.callers import Caller, operator_only
+from leases.reasons import Reason
+
+LIMITS = ("max_leases", "max_slots", "max_cpu_millicores", "max_ram_mib", "max_disk_mib")
+
+
+def _blueprint(name: str) -> Blueprint:
+    found = Blueprint.objects.filter(name=name).first()
+    if found is None:
+        raise NotFound(f"No blueprint {name!r}.", field="blueprint")
+    return found
+
+
+def _holder(user: Any, group: str) -> dict[str, Any]:
+    if bool(user) == bool(group):
+        raise InvalidRequest("Name either a user or a group.", field="user")
+    if user:
+        return {"user": owners.find(user), "group": None}
+    found = Group.objects.filter(name=group).first()
+    if found is None:
+        raise NotFound(f"No group {group!r}.", field="group")
+    return {"user": None, "group": found}
+
+
+@checked
+def authorizations(who: Caller, *, blueprint: str = "", state: str = "") -> list[AuthorizationInfo]:
+    """All authorizations for an operator; for others their own and their groups'."""
+    found = Authorization.objects.select_related("blueprint", "user", "group", "decided_by").order_by("id")
+    if not who.operator:
+        found = found.filter(Q(user_id=who.id) | Q(group__user=who.id)).distinct()
+    chosen = {"blueprint__name": blueprint, "state": state}
+    return [_info(row) for row in found.filter(**{column: value for column, value in chosen.items() if value})]
+
+
+def _info(row: Authorization) -> AuthorizationInfo:
+    return AuthorizationInfo(
+        id=row.pk, blueprint=row.blueprint.name, user="" if row.user is None else row.user.get_username(),
+        group="" if row.group is None else row.group.name, state=row.state, note=row.note,
+        decided_by="" if row.decided_by is None else row.decided_by.get_username(), created_at=row.created_at,
+    )  # fmt: skip
+
+
+@checked
+def authorization(who: Caller, authorization_id: int) -> AuthorizationInfo:
+    """One authorization: an operator's any, others' their own and their groups'. Raises NotFound."""
+    return _info(_row(who, authorization_id))
+
+
+def _row(who: Caller, authorization_id: int) -> Authorization:
+    found = Authorization.objects.select_related("blueprint", "user", "group", "decided_by").filter(pk=authorization_id)
+    if not who.operator:
+        found = found.filter(Q(user_id=who.id) | Q(group__user=who.id))
+    row = found.first()
+    if row is None:
+        raise NotFound(f"No authorization {authorization_id}, or it is not yours.", field="authorization")
+    return row
+
+
+@checked
+def settle(who: Caller, authorization_id: int, *, allow: bool, message: str = "") -> AuthorizationInfo:
+    """Allow, or decline, one that was asked for or decided before. Raises NotFound, NotAllowed."""
+    operator_only(who, "decide about authorizations")
+    row = _row(who, authorization_id)
+    state = Authorization.State.AUTHORIZED if allow else Authorization.State.DECLINED
+    holder = {"user": row.user, "group": None} if row.user is not None else {"user": None, "group": row.group}
+    return _written(who, row.blueprint, holder, message, state)
+
+
+@checked
+def ask(who: Caller, blueprint: str, *, message: str = "") -> AuthorizationInfo:
+    """Ask to be allowed to use a blueprint; asking again changes nothing. Raises NotFound."""
+    found = _blueprint(blueprint)
+    with transaction.atomic():
+        row, fresh = Authorization.objects.get_or_create(
+            blueprint=found, user_id=who.id, group=None, defaults={"note": message}
+        )
+        if fresh:
+            note("authorization.requested", message, actor=who.actor, blueprint_id=found.pk, details={"user": who.name})
+            hints.after_commit("serve", found.resource_type)
+    return _info(row)
+
+
+@checked
+def authorize(
+    who: Caller, blueprint: str, *, user: Any = None, group: str = "", message: str = ""
+) -> AuthorizationInfo:
+    """Let a user or a group use a blueprint, asked for or not; their waiting leases are decided again."""
+    return _decide(who, blueprint, user, group, message, Authorization.State.AUTHORIZED)
+
+
+@checked
+def decline(who: Caller, blueprint: str, *, user: Any = None, group: str = "", message: str = "") -> AuthorizationInfo:
+    """Decline a request, or take an authorization back; leases that are held stay."""
+    return _decide(who, blueprint, user, group, message, Authorization.State.DECLINED)
+
+
+def _decide(who: Caller, blueprint: str, user: Any, group: str, message: str, state: str) -> AuthorizationInfo:
+    operator_only(who, "decide about authorizations")
+    return _written(who, _blueprint(blueprint), _holder(user, group), message, state)
+
+
+def _written(who: Caller, found: Blueprint, holder: dict[str, Any], message: str, state: str) -> AuthorizationInfo:
+    decided = {"state": state, "decided_by_id": who.id, "decided_at": Now()}
+    if message:
+        decided["note"] = message
+    with transaction.atomic():
+        row, _ = Authorization.objects.update_or_create(blueprint=found, **holder, defaults=decided)
+        name = str(holder["user"] or holder["group"])
+        note(f"authorization.{state}", message, actor=who.actor, blueprint_id=found.pk, details={"holder": name})
+        hints.after_commit("serve", found.resource_type)
+    return _info(Authorization.objects.select_related("blueprint", "user", "group", "decided_by").get(pk=row.pk))
+
+
+def quotas(who: Caller) -> list[QuotaInfo]:
+    """All quotas for an operator; for others those that count against them."""
+    found = Quota.objects.select_related("user", "group").order_by("id")
+    if not who.operator:
+        found = found.filter(Q(user_id=who.id) | Q(group__user=who.id)).distinct()
+    return [_quota(row) for row in found]
+
+
+def _quota(row: Quota) -> QuotaInfo:
+    return QuotaInfo(
+        user="" if row.user is None else row.user.get_username(), group="" if row.group is None else row.group.name,
+        **{limit: getattr(row, limit) for limit in LIMITS},
+    )  # fmt: skip
+
+
+@checked
+def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: dict[str, int | None]) -> QuotaInfo:
+    """Set some limits of a user's or group's quota (None: no limit); leases it held back are tried again.
+
+    Raises InvalidRequest, NotFound, NotAllowed.
+    """
+    operator_only(who, "set quotas")
+    for limit, value in limits.items():
+        if limit not in LIMITS:
+            raise InvalidRequest(f"There is no limit {limit!r}.", field=limit, hint=f"There are: {', '.join(LIMITS)}.")
+        if value is not None and not 0 <= value < 1 << 31:
+            raise InvalidRequest("A limit is 0 or more.", field=limit)
+    holder = _holder(user, group)
+    with transaction.atomic():
+        row, _ = Quota.objects.update_or_create(**holder, defaults=limits)
+        note("quota.set", f"{row}", actor=who.actor, details={"limits": limits})
+    _unpark(row)
+    return _quota(row)
+
+
+@checked
+def remove_quota(who: Caller, *, user: Any = None, group: str = "") -> None:
+    """Lift all limits of a user or a group; leases they held back are tried again.
+
+    Raises InvalidRequest, NotFound, NotAllowed.
+    """
+    operator_only(who, "remove quotas")
+    holder = _holder(user, group)
+    with transaction.atomic():
+        row = Quota.objects.filter(**holder).first()
+        if row is None:
+            raise NotFound(f"There is no quota of {holder['user'] or holder['group']}.", field="user")
+        note("quota.removed", f"{row}", actor=who.actor)
+        Quota.objects.filter(pk=row.pk).delete()
+    _unpark(row)
+
+
+def _unpark(row: Quota) -> None:
+    """After the quota is written: a claim locks leases before quotas, and looks at what is committed."""
+    found = rows(
+        "UPDATE leases_lease SET parked = FALSE WHERE parked AND state = 'pending' AND reason = %s"
+        " AND (owner_id = %s OR charged_group_id = %s) RETURNING type",
+        (Reason.WAITING_QUOTA, row.user_id, row.group_id),
+    )
+    for resource_type in sorted({kind for (kind,) in found}):
+        hints.after_commit("serve", resource_type)

@@ -1,0 +1,158 @@
+"""Secrets that blueprints name in their config: they go in and never come out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError as ModelError
+from django.db import IntegrityError, transaction
+
+from blueprints.models import Blueprint, Credential
+from drydock.core.crypto import Undecryptable
+from drydock.core.errors import Conflict, InvalidRequest, NotFound
+from leases import given, hints
+from leases.client.values import CredentialInfo
+from leases.engine.transitions import note
+from leases.operations.callers import Caller, operator_only
+
+_FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
+_LARGEST = 64 << 10
+"""Bytes of all secrets of a credential together, as JSON."""
+
+
+def list_(who: Caller) -> list[CredentialInfo]:
+    """All credentials by name, without their secrets. Raises NotAllowed."""
+    operator_only(who, "see credentials")
+    users = _users()
+    return [_info(row, users) for row in Credential.objects.order_by("name")]
+
+
+@given.checked
+def get(who: Caller, name: str) -> CredentialInfo:
+    """One credential, without its secrets. Raises NotFound, NotAllowed."""
+    operator_only(who, "see credentials")
+    return _info(_row(name), _users())
+
+
+def _row(name: str) -> Credential:
+    found = Credential.objects.filter(name=name).first()
+    if found is None:
+        raise NotFound(f"No credential {name!r}.", field="name", hint="`drydock credentials` lists them.")
+    return found
+
+
+def users_of(name: str) -> list[Blueprint]:
+    """The blueprints whose config names a credential, by name."""
+    return [row for row in Blueprint.objects.order_by("name") if name in _named(row)]
+
+
+def _users() -> dict[str, list[str]]:
+    """Credential -> the blueprints whose config names it."""
+    found: dict[str, list[str]] = {}
+    for row in Blueprint.objects.order_by("name").only("name", "config"):
+        for name in _named(row):
+            found.setdefault(name, []).append(row.name)
+    return found
+
+
+def _named(row: Blueprint) -> set[str]:
+    config = row.config if isinstance(row.config, dict) else {}
+    return {value for key, value in config.items() if key.endswith("credential") and isinstance(value, str) and value}
+
+
+def _info(row: Credential, users: Mapping[str, list[str]]) -> CredentialInfo:
+    return CredentialInfo(
+        id=row.pk, name=row.name, fields=_fields(row), note=row.note, created_at=row.created_at,
+        used_by=tuple(users.get(row.name, ())),
+    )  # fmt: skip
+
+
+def _fields(row: Credential) -> tuple[str, ...]:
+    """The names of its secrets; none where the key it was written under is not at hand."""
+    try:
+        return tuple(sorted(row.secrets or {}))
+    except Undecryptable:
+        return ()
+
+
+def checked(secrets: Mapping[str, Any]) -> dict[str, Any]:
+    """The secrets as they may be stored. Raises InvalidRequest, which never quotes one."""
+    if not isinstance(secrets, Mapping) or not secrets:
+        raise InvalidRequest("Give at least one secret.", field="secrets", hint="Kinds say which they need.")
+    for name, value in secrets.items():
+        if not isinstance(name, str) or not _FIELD.fullmatch(name):
+            raise InvalidRequest("The name of a secret is letters, digits, '_', '.' and '-'.", field="secrets")
+        if value in ("", None):
+            raise InvalidRequest(f"The secret {name!r} is empty.", field=f"secrets.{name}")
+    given.document(secrets, "secrets")
+    if len(json.dumps(dict(secrets), default=str)) > _LARGEST:
+        raise InvalidRequest(f"Secrets are at most {_LARGEST >> 10} KiB together.", field="secrets")
+    return dict(secrets)
+
+
+@given.checked
+def add(who: Caller, name: str, secrets: Mapping[str, Any], *, remark: str = "") -> CredentialInfo:
+    """Store secrets under a name; blueprints that name it already are tried again.
+
+    Raises InvalidRequest with the field, Conflict when the name is taken, NotAllowed.
+    """
+    operator_only(who, "add credentials")
+    made = Credential(name=name, note=remark)
+    made.secrets = checked(secrets)
+    try:
+        made.clean_fields(exclude=["secrets"])
+    except ModelError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        raise InvalidRequest(messages[0], field=field) from None
+    try:
+        with transaction.atomic():
+            made.save(force_insert=True)
+            _tell(who, made, "added")
+    except IntegrityError:
+        hint = f"`drydock credentials replace {name}` stores other secrets."
+        raise Conflict(f"There is a credential {name!r} already.", field="name", hint=hint) from None
+    return get(who, name)
+
+
+@given.checked
+def change(
+    who: Caller, name: str, *, secrets: Mapping[str, Any] | None = None, remark: str | None = None
+) -> CredentialInfo:
+    """Other secrets in place of all that are stored, or another note; the next step already uses them.
+
+    Raises InvalidRequest, NotFound, NotAllowed.
+    """
+    operator_only(who, "change credentials")
+    columns: dict[str, Any] = {} if secrets is None else {"secrets": checked(secrets)}
+    columns |= {} if remark is None else {"note": remark}
+    found = _row(name)
+    for column, value in columns.items():
+        setattr(found, column, value)
+    with transaction.atomic():
+        found.save(update_fields=list(columns))
+        if columns:
+            _tell(who, found, "changed", list(columns))
+    return get(who, name)
+
+
+def _tell(who: Caller, row: Credential, word: str, columns: list[str] | None = None) -> None:
+    what = ", ".join(columns or [word])
+    note(f"credential.{word}", f"Credential {row.name}: {what}.", actor=who.actor)
+    for resource_type in sorted({found.resource_type for found in users_of(row.name)}):
+        hints.after_commit("serve", resource_type)
+
+
+@given.checked
+def remove(who: Caller, name: str) -> None:
+    """Remove a credential. Raises Conflict while a blueprint names it, NotFound, NotAllowed."""
+    operator_only(who, "remove credentials")
+    with transaction.atomic():
+        found = Credential.objects.select_for_update().filter(name=name).first() or _row(name)
+        if users := users_of(name):
+            names = ", ".join(row.name for row in users)
+            raise Conflict(f"It is named by blueprint {names}.", hint="Let them name another first.")
+        note("credential.removed", f"Credential {name}.", actor=who.actor)
+        found.delete()

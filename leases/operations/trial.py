@@ -1,0 +1,45 @@
+"""Trying a blueprint that is not stored: is its config right, could it work, and what would it build?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blueprints import registry
+from blueprints.contract import Builds
+from blueprints.models import Blueprint
+from blueprints.specs import Draft, Problem
+from drydock.core.errors import DrydockError
+from leases.engine import views
+from leases.engine.transaction import refuse_inside_transaction
+from leases.given import checked
+from leases.operations.callers import Caller, operator_only
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What came of it. `drafts`: what it would build first for a lease that asks for nothing special."""
+
+    problems: Sequence[Problem] = ()
+    drafts: Sequence[Draft] = ()
+    says: str = ""
+    """Why nothing is drafted, where that needs a word."""
+
+
+@checked
+def trial(who: Caller, *, name: str, kind: str, config: Mapping[str, Any], id: int = 0, most: int = 10) -> Trial:
+    """Look, without storing or creating anything. May ask a provider. Raises KindNotFound, NotAllowed; pydantic's
+    ValidationError for a config that the kind does not accept."""
+    operator_only(who, "try blueprints")
+    refuse_inside_transaction("Trying a blueprint")
+    found = registry.kind(kind)
+    view = views.blueprint_view(Blueprint(pk=id, name=name, kind=kind, config=dict(config)), secrets=True)
+    problems = tuple(found.check_blueprint(view))
+    if not isinstance(found, Builds):
+        return Trial(problems=problems, says="It builds nothing: its resources are registered or discovered.")
+    try:
+        drafts = tuple(found.drafts(view.config, None))[:most]
+    except DrydockError as error:
+        return Trial(problems=problems, says=str(error))
+    return Trial(problems=problems, drafts=drafts, says="" if drafts else "It would build nothing unless it is asked.")

@@ -1,0 +1,50 @@
+"""What can be done next with what was made: OpenAPI links, found by address."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+METHODS = ("get", "post", "put", "patch", "delete")
+_NEXT = {
+    "LeaseInfo": ("leases/<id:id>", "id", "/id"),
+    "JobInfo": ("jobs/<id:id>", "id", "/id"),
+    "ResourceInfo": ("resources/<id:id>", "id", "/id"),
+    "AuthorizationInfo": ("authorizations/<id:id>", "id", "/id"),
+    "NewToken": ("tokens/<id:id>", "id", "/about/id"),
+    "BlueprintInfo": ("blueprints/<word:name>", "name", "/name"),
+    "CredentialInfo": ("credentials/<word:name>", "name", "/name"),
+    "list[LeaseInfo]": ("groups/<id:id>", "id", "/results/0/group"),
+}
+"""By what an answer is: the addresses that begin so, and which variable of theirs stands where in the answer."""
+
+
+def tag(path: str) -> str:
+    """The first word of an address, by which operations are sorted."""
+    return path.split("/v1/", 1)[-1].split("/")[0]
+
+
+def operation_id(path: str, view: Any) -> str:
+    """The name of an operation in the schema."""
+    return view.operation.name or f"{tag(path)}_{view.__qualname__.replace('.', '_').lower()}"
+
+
+def following(gives: Any) -> dict[str, Any]:
+    """The links of an answer that tells of something new."""
+    name = f"list[{get_args(gives)[0].__name__}]" if get_args(gives) else getattr(gives, "__name__", "")
+    if name not in _NEXT:
+        return {}
+    begins, variable, where = _NEXT[name]
+    parameters = {f"path.{variable}": f"$response.body#{where}"}
+    return {one: {"operationId": one, "parameters": parameters} for one in _operations(begins)}
+
+
+def _operations(begins: str) -> Iterator[str]:
+    from leases.rest.urls import V1
+
+    for address, view in V1.items():
+        if address == begins or address.startswith(f"{begins}/"):
+            for method in METHODS:
+                act = getattr(view, method, None)
+                if act is not None and hasattr(act, "operation") and method in view.http_method_names:
+                    yield operation_id(address, act)

@@ -1,0 +1,103 @@
+"""What a body of an operator may hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, StrictBool, StrictInt
+
+from leases.rest.bodies import Body, Holder, Name, Span, Text
+
+Seconds = Annotated[float, Strict(), Field(gt=0, le=315_360_000)]
+Json = dict[str, Any]
+Count = Annotated[StrictInt, Field(ge=0, lt=1 << 31)]
+Order = Annotated[StrictInt, Field(ge=-(1 << 31), lt=1 << 31)]
+
+
+class Power(Body):
+    """How it is switched."""
+
+    wanted: Literal["on", "off", "cycle"]
+
+
+class BlueprintChange(Body):
+    """What is to be different; null, or nothing, leaves a value, and `clear` names columns to empty."""
+
+    kind: Name | None = None
+    config: Json | None = None
+    order: Order | None = None
+    audience: Literal["everyone", "authorized"] | None = None
+    max_resources: Count | None = None
+    min_ready: Count | None = None
+    max_builds: Count | None = None
+    max_outdated: Count | None = None
+    idle_timeout: Span | Seconds | None = None
+    max_lifetime: Span | Seconds | None = None
+    check_interval: Span | Seconds | None = None
+    note: Text | None = None
+    clear: Annotated[list[Name], Field(max_length=20)] = []
+
+
+class NewBlueprint(BlueprintChange):
+    """A blueprint to add."""
+
+    name: Name
+    kind: Name
+    config: Json = {}
+    enabled: StrictBool = True
+
+
+class Decision(Body):
+    """Either a user or a group."""
+
+    blueprint: Name
+    allow: Annotated[StrictBool, Field(description="False declines, or takes it back.")] = True
+    user: Holder = ""
+    group: Holder = ""
+    message: Text = ""
+
+
+class Quota(Body):
+    """Limits of either a user or a group; null lifts one, and what is left out stays."""
+
+    user: Holder = ""
+    group: Holder = ""
+    max_leases: Count | None = None
+    max_slots: Count | None = None
+    max_cpu_millicores: Count | None = None
+    max_ram_mib: Count | None = None
+    max_disk_mib: Count | None = None
+
+
+class NewCredential(Body):
+    """Secrets to store under a name: they go in and never come out."""
+
+    name: Name
+    secrets: Json
+    note: Text = ""
+
+
+class CredentialChange(Body):
+    """Other secrets in place of all that are stored, or another note."""
+
+    secrets: Json | None = None
+    note: Text | None = None
+
+
+class Chosen(Body):
+    """Only of these."""
+
+    type: Annotated[str, Field(max_length=63)] = ""
+    blueprint: Annotated[str, Field(max_length=63)] = ""
+
+
+class OfBlueprint(Body):
+    """Only of this one."""
+
+    blueprint: Annotated[str, Field(max_length=63)] = ""
+
+
+class Registration(BaseModel):
+    """What the kind of the blueprint asks for; its `kinds` entry has the schema."""
+
+    model_config = ConfigDict(extra="allow")

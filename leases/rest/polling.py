@@ -1,0 +1,49 @@
+"""Waiting for a lease in a request: bounded, without a transaction, and never with all threads of the process."""
+
+from __future__ import annotations
+
+import hashlib
+
+from django.conf import settings
+
+from drydock.core import clock
+from leases.client.values import LeaseInfo
+from leases.local import LocalClient
+from leases.operations import holding
+from leases.rest.places import PLACES
+
+_FIRST, _LONGEST = 0.01, 0.25
+_MOVING = ("pending", "acquired")
+
+
+def tag(info: LeaseInfo) -> str:
+    """Changes with state, reason and sentence of a lease."""
+    said = f"{info.id}\n{info.state}\n{info.reason}\n{info.message}"
+    return f'W/"{hashlib.sha256(said.encode()).hexdigest()[:16]}"'
+
+
+def lease(client: LocalClient, lease_id: int, *, seconds: float, known: str) -> LeaseInfo:
+    """The lease: with `known` (a tag) as soon as it has changed, else as soon as it is active or has ended; after
+    `seconds` as it is. Raises NotFound."""
+    info = client.lease(lease_id)
+    seconds = min(seconds, settings.DRYDOCK.longest_wait_seconds)
+    if seconds <= 0 or _settled(info, known) or not PLACES.take("wait"):
+        return info
+    try:
+        return _watch(client, info, clock.monotonic() + seconds, known)
+    finally:
+        PLACES.leave("wait")
+
+
+def _settled(info: LeaseInfo, known: str) -> bool:
+    return tag(info) != known if known else info.state not in _MOVING
+
+
+def _watch(client: LocalClient, info: LeaseInfo, end: float, known: str) -> LeaseInfo:
+    pause = _FIRST
+    while not _settled(info, known) and (left := end - clock.monotonic()) > 0:
+        clock.sleep(min(pause, left))
+        pause = min(pause * 1.3, _LONGEST)
+        if holding.moved(info.id, info):
+            info = client.lease(info.id)
+    return info

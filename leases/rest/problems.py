@@ -1,0 +1,162 @@
+"""Errors as RFC 9457 `application/problem+json`: what was wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.db import InterfaceError as DatabaseGone
+from django.db import OperationalError
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+from rest_framework import exceptions
+
+from drydock.core import errors
+from drydock.core.errors import Problem
+from drydock_client.trees import TooMuch
+from interfaces import errors as of_interfaces
+from leases.client.errors import LeaseFailed, NoWorker
+from leases.client.values import Verdict, to_json
+
+log = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProblemDetails:
+    """What went wrong, as RFC 9457 has it: `code` for programs, `detail` and `hint` for people."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    field: str
+    """The field of the request that was wrong; empty when it was none of them."""
+    hint: str
+    is_a: tuple[str, ...] = ()
+    """More general codes that hold of it, too."""
+    errors: tuple[Problem, ...] = ()
+    """Every mistake in the request, the first one being `field` and `detail`."""
+    verdicts: tuple[Verdict, ...] = ()
+
+
+class BodyTooLarge(errors.DrydockError):
+    """The body has more bytes than are taken here; nothing was changed."""
+
+    code = "body_too_large"
+
+
+class NoLength(errors.DrydockError):
+    """A body needs a Content-Length here."""
+
+    code = "length_required"
+
+
+# The first class that fits gives the status.
+STATUS: tuple[tuple[type[errors.DrydockError], int], ...] = (
+    (BodyTooLarge, 413),
+    (NoLength, 411),
+    (of_interfaces.TooLarge, 413),
+    (TooMuch, 413),
+    (of_interfaces.LeaseEnded, 409),
+    (of_interfaces.QuotaExceeded, 507),
+    (of_interfaces.Unreachable, 502),
+    (of_interfaces.ConnectionLost, 502),
+    (errors.InvalidRequest, 400),
+    (errors.NotFound, 404),
+    (errors.NotAllowed, 403),
+    (errors.Conflict, 409),
+    (errors.NotSupported, 409),
+    (errors.TimedOut, 504),
+    (errors.Busy, 503),
+    (LeaseFailed, 409),
+    (NoWorker, 503),
+    (of_interfaces.PathEscape, 400),
+    (errors.DrydockError, 409),
+)
+TITLES = {
+    400: "Bad request", 401: "Not authenticated", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
+    409: "Conflict", 411: "Length required", 413: "Too large", 415: "Unsupported media type",
+    429: "Too many requests", 500: "Failure", 502: "Host unreachable", 503: "Not available", 504: "Timed out",
+    507: "No space",
+}  # fmt: skip
+
+
+def problem(
+    status: int, code: str, detail: str, *, field: str = "", hint: str = "", headers: dict[str, str] | None = None,
+    is_a: Sequence[str] = (), mistakes: Sequence[Problem] = (), verdicts: Sequence[Verdict] = (),
+) -> HttpResponse:  # fmt: skip
+    """An answer that says what was wrong."""
+    said = ProblemDetails(
+        type=f"urn:drydock:problem:{code}", title=TITLES.get(status, "Error"), status=status, detail=detail,
+        code=code, field=field, hint=hint, is_a=tuple(is_a), errors=tuple(mistakes), verdicts=tuple(verdicts),
+    )  # fmt: skip
+    content = json.dumps(to_json(said)).encode()
+    return HttpResponse(content, status=status, content_type=MEDIA_TYPE, headers=headers or {})
+
+
+def status_of(error: errors.DrydockError) -> int:
+    """The HTTP status of one of our errors."""
+    return next(status for known, status in STATUS if isinstance(error, known))
+
+
+def answer(error: Exception, context: Any = None) -> HttpResponse:
+    """What is answered to an error; the unknown ones are logged, and nothing of them is shown."""
+    if isinstance(error, errors.DrydockError):
+        return problem(
+            status_of(error), error.code, error.message, field=error.field, hint=error.hint, is_a=_general(error),
+            mistakes=getattr(error, "problems", ()), verdicts=getattr(error, "verdicts", ()),
+            headers={"Retry-After": "1"} if isinstance(error, errors.Busy) else None,
+        )  # fmt: skip
+    if isinstance(error, exceptions.APIException):
+        return _of_framework(error)
+    if isinstance(error, Http404):
+        return problem(404, "not_found", "There is nothing at this address.")
+    if isinstance(error, PermissionDenied):
+        return problem(403, "not_allowed", "You may not do this.")
+    if isinstance(error, RequestDataTooBig):
+        return problem(413, BodyTooLarge.code, BodyTooLarge().message)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        return problem(507, "no_space", "There is no room left for this in the web process's temporary folder.")
+    if isinstance(error, OperationalError | DatabaseGone):
+        log.warning("The database is busy or gone: %s", error)
+        return problem(503, errors.Busy.code, "The database does not answer now.", headers={"Retry-After": "1"})
+    log.error("A request failed.", exc_info=error)
+    return problem(500, "error", "Something went wrong in Drydock; its log says what.")
+
+
+def _general(error: errors.DrydockError) -> list[str]:
+    """The codes of the errors that this one is a case of, the nearest first."""
+    codes = [known.code for known in type(error).__mro__ if issubclass(known, errors.DrydockError)]
+    return [code for code in dict.fromkeys(codes) if code != error.code]
+
+
+_CODES = {
+    "not_authenticated": "not_authenticated", "authentication_failed": "not_authenticated",
+    "permission_denied": "not_allowed", "unsupported_media_type": "unsupported_media_type",
+    "method_not_allowed": "method_not_allowed", "throttled": "throttled", "parse_error": "invalid",
+}  # fmt: skip
+
+
+def _of_framework(error: exceptions.APIException) -> HttpResponse:
+    given = error.get_codes()
+    code = _CODES.get(given, "error") if isinstance(given, str) else "error"
+    headers = {}
+    if scheme := getattr(error, "auth_header", None):
+        headers["WWW-Authenticate"] = scheme
+    if wait := getattr(error, "wait", None):
+        headers["Retry-After"] = str(max(1, round(wait)))
+    return problem(error.status_code, code, str(error.detail), headers=headers)
+
+
+@csrf_exempt
+def nothing_here(request: HttpRequest, *_: Any, **__: Any) -> HttpResponse:
+    """For addresses under `/api/` that nothing answers to."""
+    return problem(404, "not_found", "There is nothing at this address.", hint="See /api/docs/.")

@@ -1,0 +1,189 @@
+"""What may stand in a query. What is not named here is refused, so that a misspelt filter does not list everything."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _whole(given: Any) -> Any:
+    """A number as JSON writes it; nothing else that Python would read as one."""
+    if isinstance(given, str) and not re.fullmatch(r"-?(0|[1-9][0-9]{0,20})", given):
+        raise ValueError("it is no whole number")
+    return given
+
+
+def _number(given: Any) -> Any:
+    if isinstance(given, str) and not re.fullmatch(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?", given):
+        raise ValueError("it is no number")
+    return given
+
+
+def _flag(given: Any) -> Any:
+    if isinstance(given, str):
+        if given not in ("true", "false"):
+            raise ValueError("it is neither `true` nor `false`")
+        return given == "true"
+    return given
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+Id = Annotated[Whole, Field(ge=1, lt=1 << 63)]
+Word = Annotated[str, Field(max_length=255)]
+Limit = Annotated[Whole, Field(ge=1, le=1000, description="So many at most.")]
+Cursor = Annotated[str, Field(pattern=r"^[0-9]{1,18}$", description="`next` of the page before.")]
+Where = Annotated[str, Field(max_length=4096, description="In the lease; it cannot lead out of it.")]
+Offset = Annotated[Whole, Field(ge=0, lt=1 << 62, description="From this byte on.")]
+Bytes = Annotated[Whole, Field(ge=1, le=16 << 20, description="So many bytes at most.")]
+State = Literal["pending", "acquired", "active", "released", "destroyed", "broken"]
+
+
+class Query(BaseModel):
+    """Parameters of an address."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class For(Query):
+    """Operators: for another user."""
+
+    owner: Annotated[str | None, Field(max_length=150, description="Operators: act for this user.")] = None
+
+
+class LeaseFilter(For):
+    """Which leases."""
+
+    state: Annotated[list[State] | None, Field(description="Only in these; without it those that are not over.")] = None
+    all: Annotated[Flag, Field(description="Those that are over, too.")] = False
+    type: Word = ""
+    label: Annotated[Word, Field(description="`key` or `key=value`.")] = ""
+    name: Word = ""
+    resource: Id | None = None
+    group: Id | None = None
+    held: Annotated[Flag, Field(description="Also what leases and resources hold themselves.")] = False
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
+class Wait(Query):
+    """How long to wait for a lease."""
+
+    wait: Annotated[
+        float,
+        BeforeValidator(_number),
+        Field(
+            ge=0, le=3600,
+            description="Answer as soon as it is active or has ended (with `If-None-Match`: has changed), or after so"
+            " many seconds; the server has a bound of its own.",
+        ),
+    ] = 0.0  # fmt: skip
+
+
+class Place(Query):
+    """A path in the lease; empty is its root."""
+
+    path: Where = ""
+
+
+class File(Query):
+    """A path in the lease."""
+
+    path: Annotated[Where, Field(min_length=1)]
+
+
+class Removal(Query):
+    """What to remove."""
+
+    path: Where
+    recursive: Annotated[Flag, Field(description="A folder with all that is in it.")] = False
+
+
+class Part(Query):
+    """Which part of an output."""
+
+    offset: Offset = 0
+    limit: Bytes = 1 << 20
+
+
+class Output(Part):
+    """Which part of which stream."""
+
+    stream: Annotated[
+        Literal["stdout", "stderr"], Field(description="`stderr` of a job that keeps it apart; else they are together.")
+    ] = "stdout"
+
+
+class Log(Part):
+    """Which part of which log."""
+
+    kind: Literal["access", "error"] = "access"
+
+
+class OfLease(Query):
+    """Only of this lease."""
+
+    lease: Id | None = None
+
+
+class ResourceFilter(Query):
+    """Which resources."""
+
+    type: Word = ""
+    blueprint: Word = ""
+    state: Literal["", "pending", "active", "released", "destroyed", "broken"] = ""
+    gone: Annotated[Flag, Field(description="Also those that are gone.")] = False
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
+class OfType(Query):
+    """Only of this type."""
+
+    type: Word = ""
+
+
+class AuthorizationFilter(Query):
+    """Which authorizations."""
+
+    blueprint: Word = ""
+    state: Literal["", "requested", "authorized", "declined"] = ""
+
+
+class OfUser(Query):
+    """Only of this user."""
+
+    user: Annotated[str | None, Field(max_length=150, description="Operators: only of this user.")] = None
+
+
+class TokenFilter(OfUser):
+    """Which tokens."""
+
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
+class Holder(Query):
+    """Either a user or a group."""
+
+    user: Annotated[str, Field(max_length=150)] = ""
+    group: Annotated[str, Field(max_length=150)] = ""
+
+
+class LeaseEvents(Query):
+    """Which events, by id."""
+
+    kind: Annotated[Word, Field(description="Its beginning, such as `lease.`.")] = ""
+    after: Annotated[Whole, Field(ge=0, lt=1 << 63, description="Only those after this id.")] = 0
+    limit: Limit = 200
+    newest: Annotated[Flag, Field(description="The last ones instead of the first.")] = False
+
+
+class EventFilter(LeaseEvents):
+    """Which events, by id."""
+
+    lease: Id | None = None
+    resource: Id | None = None
+    blueprint: Word = ""

@@ -1,0 +1,161 @@
+"""The OpenAPI schema, made from the declarations of the views: nothing is written a second time."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, get_args, get_origin
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.plumbing import ResolvedComponent
+from pydantic import TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import core_schema
+
+from leases.rest import links
+from leases.rest.problems import ProblemDetails
+
+_REFERENCE = "#/components/schemas/{model}"
+_ERRORS = {
+    400: "What was wrong with the request, and where.", 401: "No token, or one that is not valid (any more).",
+    403: "The token, or its user, may not do this.", 404: "No such thing, or it is not yours.",
+    409: "The thing is not in a state that allows this.", 411: "A body needs a `Content-Length` here.",
+    413: "More bytes than are taken here.",
+    415: "Another content type is needed.", 429: "Too many requests; `Retry-After` says when to come again.",
+    502: "The host of the lease cannot be reached.", 503: "The database is busy.",
+    504: "The host did not answer in time.", 507: "The disk, or the size limit of the lease, is full.",
+}  # fmt: skip
+
+
+class Wire(GenerateJsonSchema):
+    """JSON Schema of what `to_json` writes: spans are seconds."""
+
+    def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
+        """Seconds."""
+        return {"type": "number"}
+
+
+def json_schema(of: Any, mode: JsonSchemaMode) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The JSON Schema of a type, and of those it names."""
+    found = TypeAdapter(of).json_schema(ref_template=_REFERENCE, mode=mode, schema_generator=Wire)
+    return found, found.pop("$defs", {})
+
+
+class Schema(AutoSchema):
+    """One operation from its declaration."""
+
+    def get_operation(
+        self, path: str, path_regex: str, path_prefix: str, method: str, registry: Any
+    ) -> dict[str, Any] | None:
+        """The OpenAPI operation; None for what is no declared one."""
+        self.registry, self.path, self.path_regex = registry, path, path_regex
+        self.path_prefix, self.method = path_prefix, method.upper()
+        view = getattr(self.view, method.lower())
+        declared = getattr(view, "operation", None)
+        if declared is None:
+            return None
+        made = {
+            "operationId": links.operation_id(path, view),
+            "summary": declared.summary,
+            "description": inspect.getdoc(view) or declared.summary,
+            "tags": [links.tag(path)],
+            "parameters": [*self._in_path(), *self._in_query(declared), *_in_headers(declared)],
+            "security": self.get_auth(),
+            "responses": self._responses(declared),
+        }
+        if declared.body is not None:
+            made["requestBody"] = {"required": _needed(declared.body), "content": self._body(declared.body)}
+        return made
+
+    def _component(self, of: Any, mode: JsonSchemaMode) -> dict[str, Any]:
+        """A reference to a model or value, which is registered with all it names; other types as they are."""
+        found, named = json_schema(of, mode)
+        for name, schema in named.items():
+            self._register(name, schema)
+        if not inspect.isclass(of) or get_origin(of) is not None:
+            return found
+        self._register(of.__name__, found)
+        return {"$ref": _REFERENCE.format(model=of.__name__)}
+
+    def _register(self, name: str, schema: dict[str, Any]) -> None:
+        component = ResolvedComponent(  # type: ignore[no-untyped-call]
+            name=name, type=ResolvedComponent.SCHEMA, object=name, schema=schema
+        )
+        self.registry.register_on_missing(component)
+
+    def _in_path(self) -> list[dict[str, Any]]:
+        names = [piece[1:-1] for piece in self.path.split("/") if piece.startswith("{")]
+        return [{"name": n, "in": "path", "required": True, "schema": _variable(n)} for n in names]
+
+    def _in_query(self, declared: Any) -> list[dict[str, Any]]:
+        found, named = json_schema(declared.query, "validation")
+        for name, schema in named.items():
+            self._register(name, schema)
+        required = found.get("required", ())
+        return [_parameter(n, "query", s, n in required) for n, s in found.get("properties", {}).items()]
+
+    def _body(self, body: Any) -> dict[str, Any]:
+        if isinstance(body, str):
+            return {body: {"schema": {"type": "string", "format": "binary"}}}
+        return {"application/json": {"schema": self._component(body, "validation")}}
+
+    def _responses(self, declared: Any) -> dict[str, Any]:
+        made: dict[str, Any] = {str(declared.status): self._answer(declared)}
+        if declared.gives is None:
+            made = {"204": {"description": "Done."}}
+        for status, what in declared.also.items():
+            made[str(status)] = {"description": what}
+        problem = {"application/problem+json": {"schema": self._component(ProblemDetails, "serialization")}}
+        for status, what in _ERRORS.items():
+            made[str(status)] = {"description": what, "content": problem}
+        return made
+
+    def _answer(self, declared: Any) -> dict[str, Any]:
+        gives = declared.gives
+        if gives is None:
+            return {}
+        if isinstance(gives, str):
+            content = {gives: {"schema": {"type": "string", "format": "binary"}}}
+        else:
+            content = {"application/json": {"schema": self._listed(gives)}}
+        headers = {n: {"description": d, "schema": {"type": "string"}} for n, d in declared.headers.items()}
+        made = {"description": declared.summary, "content": content}
+        following = links.following(gives) if declared.status in (201, 202) else {}
+        return made | ({"headers": headers} if headers else {}) | ({"links": following} if following else {})
+
+    def _listed(self, gives: Any) -> dict[str, Any]:
+        """`list[Value]` is written as a page of them."""
+        if get_origin(gives) is not list:
+            return self._component(gives, "serialization")
+        (of,) = get_args(gives)
+        name = f"{of.__name__}Page"
+        following = {"anyOf": [{"type": "string"}, {"type": "null"}], "description": "`cursor` of the next page."}
+        results = {"type": "array", "items": self._component(of, "serialization")}
+        self._register(
+            name,
+            {"type": "object", "properties": {"results": results, "next": following}, "required": ["results", "next"]},
+        )
+        return {"$ref": _REFERENCE.format(model=name)}
+
+
+def _needed(body: Any) -> bool:
+    """No body is as good as an empty one."""
+    return not isinstance(body, str) and any(field.is_required() for field in body.model_fields.values())
+
+
+def _variable(name: str) -> dict[str, Any]:
+    if name == "id":
+        return {"type": "integer", "minimum": 1, "maximum": (1 << 63) - 1}
+    return {"type": "string", "minLength": 1, "pattern": "^[A-Za-z0-9._-]+$", "maxLength": 63}
+
+
+def _parameter(name: str, where: str, schema: dict[str, Any], required: bool) -> dict[str, Any]:
+    about = {"description": schema.pop("description")} if "description" in schema else {}
+    return {"name": name, "in": where, "required": required, "schema": schema, **about}
+
+
+def _in_headers(declared: Any) -> list[dict[str, Any]]:
+    word = {"type": "string", "maxLength": 255}
+    return [
+        {"name": name, "in": "header", "required": False, "schema": dict(word), "description": what}
+        for name, what in declared.request_headers.items()
+    ]

@@ -1,0 +1,184 @@
+"""Making, finding and revoking tokens.
+
+A token is `ddk_` and 256 random bits. Only its SHA-256 is kept: it is looked up by that, and whoever reads the
+database cannot use it. No salt and no slow hash is needed for a secret that nobody can guess.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import secrets
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+from django.db import transaction
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet, Value
+from django.db.models.functions import Least, Now
+
+from drydock.core import clock
+from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
+from drydock.core.units import duration, in_words
+from drydock_client.values import TokenInfo
+from leases.engine.transaction import rows
+from leases.engine.transitions import note
+from leases.operations.callers import Caller, on_behalf
+from leases.rest.models import Scope, Token
+
+PREFIX = "ddk_"
+LIFE = dt.timedelta(days=90)
+_USED = dt.timedelta(minutes=1)
+"""The last use is noted once in such a span: a read must not cost a write."""
+
+
+def digest(secret: str) -> str:
+    """What is kept of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def create(
+    who: Caller, *, name: str, scope: str = Scope.LEASE, ttl: str | float | dt.timedelta | None = None,
+    owner: Any = None, by: Token | None = None,
+) -> tuple[TokenInfo, str]:  # fmt: skip
+    """A new token for the caller, or by an operator for `owner`: what it is, and the secret, shown only now.
+
+    `by`: the token that it is made with; the new one reaches no further, lasts no longer, and is revoked with it.
+    Raises InvalidRequest with the field, NotAllowed.
+    """
+    _check_name(name)
+    if scope not in Scope.values:
+        raise InvalidRequest(f"There is no scope {scope!r}.", field="scope", hint=f"There are: {', '.join(Scope)}.")
+    if by is not None and not by.allows(scope):
+        raise NotAllowed(f"A token with the scope {by.scope!r} makes none with {scope!r}.", field="scope")
+    span, holder = _span(ttl, by), on_behalf(who, owner)
+    secret = PREFIX + secrets.token_urlsafe(32)
+    with transaction.atomic():
+        if by is not None:
+            _hold(by.pk)
+        _room(holder)
+        token = Token.objects.create(
+            user_id=holder.id, name=name, scope=scope, digest=digest(secret), tail=secret[-4:],
+            expires_at=_end(span, by), made_by=by,
+            maker=who.maker or ("" if holder.id == who.id else who.name),
+        )  # fmt: skip
+        said = f"Token {name!r} for {holder.name}, scope {scope}, for {in_words(span)}."
+        note("token.created", said, actor=who.actor, details={"token": token.pk, "user": holder.name})
+    return info(_seen().get(pk=token.pk)), secret
+
+
+def _room(holder: Caller) -> None:
+    """Hold the user's row, so that all that make tokens for them are counted. Raises Conflict."""
+    get_user_model().objects.select_for_update(no_key=True).get(pk=holder.id)
+    limit = settings.DRYDOCK.tokens_limit
+    if Token.objects.filter(user_id=holder.id, revoked_at=None, expires_at__gt=Now()).count() >= limit:
+        raise Conflict(
+            f"{holder.name} has {limit} tokens in use, and may not have more.", hint="Revoke one that is not needed."
+        )
+
+
+def _end(span: dt.timedelta, by: Token | None) -> Any:
+    """By the database's clock, for this machine's may be another; never after the end of the maker."""
+    end = Now() + span
+    return end if by is None else Least(end, Value(by.expires_at))
+
+
+def _hold(token_id: int) -> None:
+    """Lock a token, so that it is not revoked while another is made with it. Raises NotAllowed where it was."""
+    if not Token.objects.select_for_update(no_key=True).filter(pk=token_id, revoked_at=None).exists():
+        raise NotAllowed("This token was revoked.")
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or len(name) > 63 or not name.isprintable():
+        raise InvalidRequest("A token has a name of 1 to 63 letters.", field="name", hint="Say what it is for.")
+
+
+def _span(ttl: str | float | dt.timedelta | None, by: Token | None) -> dt.timedelta:
+    """How long a new token lasts: what was asked for, else the usual; never longer than the one it is made with."""
+    span = LIFE if ttl is None else duration(ttl, field="ttl")
+    longest = dt.timedelta(days=settings.DRYDOCK.token_days_limit)
+    if ttl is not None and span > longest:
+        raise InvalidRequest(f"A token lasts for at most {in_words(longest)}.", field="ttl")
+    if by is None:
+        return min(span, longest)
+    left = by.expires_at - clock.now()
+    if ttl is not None and span > left:
+        raise InvalidRequest(
+            f"The token that you show lasts for {in_words(left)}, and makes none that lasts longer.", field="ttl",
+            hint="Leave ttl out for as long as it can be; the admin, or `drydock tokens` on the server, makes others.",
+        )  # fmt: skip
+    return min(span, longest, left)
+
+
+def list_(who: Caller, *, owner: Any = None, limit: int | None = None, before: int | None = None) -> list[TokenInfo]:
+    """The caller's tokens, newest first; an operator's list has everyone's, or those of `owner`. `before`: only ids
+    below it, to page on."""
+    found = _theirs(who)
+    if owner is not None:
+        found = found.filter(user_id=on_behalf(who, owner).id)
+    if before is not None:
+        found = found.filter(pk__lt=before)
+    return [info(token) for token in found[:limit]]
+
+
+def get(who: Caller, token_id: int) -> TokenInfo:
+    """One token. Raises NotFound, also when it is somebody else's."""
+    token = _theirs(who).filter(pk=token_id).first()
+    if token is None:
+        raise NotFound(f"No token {token_id}, or it is not yours.", field="token")
+    return info(token)
+
+
+_FAMILY = """
+    WITH RECURSIVE family AS (
+        SELECT id FROM rest_token WHERE id = %s
+        UNION SELECT t.id FROM rest_token t JOIN family f ON t.made_by_id = f.id
+    ) UPDATE rest_token t SET revoked_at = now() FROM family f WHERE t.id = f.id AND t.revoked_at IS NULL
+    RETURNING t.id, t.name"""
+
+
+def revoke(who: Caller, token_id: int) -> TokenInfo:
+    """From now on it is refused, and so are those that were made with it; once revoked, it stays so.
+
+    Raises NotFound.
+    """
+    before = get(who, token_id)
+    with transaction.atomic():
+        Token.objects.select_for_update(no_key=True).get(pk=token_id)
+        for gone, name in rows(_FAMILY, (token_id,)):
+            said = f"Token {name!r} " + (f"of {before.user}." if gone == token_id else f"made with {before.name!r}.")
+            note("token.revoked", said, actor=who.actor, details={"token": gone})
+    return get(who, token_id)
+
+
+def _seen() -> QuerySet[Token]:
+    """Tokens with their users, and with `expired` by the database's clock."""
+    over = ExpressionWrapper(Q(expires_at__lte=Now()), output_field=BooleanField())
+    return Token.objects.select_related("user").annotate(expired=over)
+
+
+def _theirs(who: Caller) -> QuerySet[Token]:
+    return _seen() if who.operator else _seen().filter(user_id=who.id)
+
+
+def info(token: Any) -> TokenInfo:
+    """A row as a value."""
+    return TokenInfo(
+        id=token.pk, user=token.user.get_username(), name=token.name, scope=token.scope, tail=token.tail,
+        created_at=token.created_at, expires_at=token.expires_at, expired=token.expired,
+        revoked_at=token.revoked_at, last_used_at=token.last_used_at, made_by=token.made_by_id,
+    )  # fmt: skip
+
+
+def find(secret: str) -> Any:
+    """The token that a secret is, or None; revoked and expired ones too."""
+    return _seen().filter(digest=digest(secret)).first() if secret.startswith(PREFIX) else None
+
+
+def used(token: Token) -> None:
+    """Note that it was used."""
+    if token.last_used_at is not None and clock.now() - token.last_used_at < _USED:
+        return
+    stale = Q(last_used_at=None) | Q(last_used_at__lt=Now() - _USED)
+    Token.objects.filter(stale, pk=token.pk).update(last_used_at=Now())

@@ -1,0 +1,42 @@
+"""A Celery worker's shift: it says that it lives, watches that it hears the broker, and when it is told to end
+(SIGTERM) it finishes the steps at hand, begins no other, and leaves in an orderly way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
+
+from leases.engine import draining
+from leases.engine.workers import Pulse
+from leases.hearing import Watch
+
+_pulse: Pulse | None = None
+_watch: Watch | None = None
+
+
+@worker_ready.connect
+def _begin(sender: Any = None, **_: Any) -> None:
+    """Its children are forked and it takes tasks."""
+    global _pulse, _watch
+    draining.forget()
+    queues = sorted(sender.app.amqp.queues.consume_from)
+    _pulse = _pulse or Pulse(queues)
+    _watch = _watch or Watch(queues, sender.pool.num_processes)
+
+
+@worker_shutting_down.connect
+def _ending(**_: Any) -> None:
+    """Called in a signal handler: no more than setting a byte."""
+    draining.begin()
+
+
+@worker_shutdown.connect
+def _end(**_: Any) -> None:
+    """The steps at hand are done."""
+    global _pulse, _watch
+    if _watch is not None:
+        _watch.end()
+    if _pulse is not None:
+        _pulse.end()
+    _pulse = _watch = None

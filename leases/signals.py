@@ -1,0 +1,9 @@
+"""Signals for applications that run in the same Django project."""
+
+from django.dispatch import Signal
+
+lease_changed = Signal()
+"""A lease changed its state; sent after commit, in the process that changed it, which may be a worker.
+
+Arguments: `lease_id`, `state` (the new one), `reason`.
+"""

@@ -1,0 +1,38 @@
+"""Celery tasks: one for each hint, with ids only; any of them may run twice or never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery import Task, shared_task
+
+from drydock.core.logging import about
+from leases import hints, shift
+from leases.acts import ACTS
+
+__all__ = ["shift"]
+"""Imported with the tasks, so that every worker keeps it."""
+
+
+class Said(Task):  # type: ignore[type-arg]
+    """A task whose name and id are on every log line that it causes."""
+
+    abstract = True
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Carry it out."""
+        with about(task=self.name, task_id=self.request.id):
+            return super().__call__(*args, **kwargs)
+
+
+def _task(hint: str) -> Any:
+    def carry_out(*args: Any) -> None:
+        with hints.read(hint, *args) as mine:
+            if mine:
+                ACTS[hint](*args)
+
+    return shared_task(base=Said, name=f"leases.{hint}")(carry_out)
+
+
+serve, end, step, job = _task("serve"), _task("end"), _task("step"), _task("job")
+sweep, discover, orphans = _task("sweep"), _task("discover"), _task("orphans")

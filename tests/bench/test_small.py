@@ -1,0 +1,37 @@
+"""`make bench` at its smallest: every section ends by itself, says what is asked of it, and leaves nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SECTIONS = {
+    "statements of a warm cycle", "warm cycle, 4 processes", "floor: psycopg, the same rows, as many commits",
+    "CPU of a warm cycle, clients and database", "request to active, from Python, p50",
+    "request to active, by REST, p50", "request to active, through the queue, p50",
+    "release to the waiter active, p50", "POST lease, 8 clients", "memory of a worker process, largest",
+    "cloud SDKs imported by a worker", "warm cycle, 10 resources, 100 ended leases", "search: all full",
+    "search: no match, by trait", "search: a preferred trait", "sweep, 10 resources",
+}  # fmt: skip
+
+
+def test_every_section_gives_its_figures(tmp_path):
+    results = tmp_path / "latest.json"
+    engines = {"DATABASE_URL": "", "BROKER_URL": "", "DRYDOCK_BROKER_PREFIX": "bench:", "DRYDOCK_ENGINE_DURABLE": "0"}
+    command = [sys.executable, "-m", "bench", "--cycles", "1", "--history", "100", "--no-peers", "--results", results]
+    surroundings = {**os.environ, **engines, "DJANGO_SETTINGS_MODULE": "drydock.settings"}
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings) as done:
+        _, said = done.communicate(timeout=110)
+    assert done.returncode == 0, said
+    found = {one["name"]: one for one in json.loads(results.read_text())}
+    assert found.keys() >= SECTIONS
+    assert all(one.keys() == {"name", "value", "unit", "against", "ratio"} for one in found.values())
+    assert all((one["ratio"] is None) == (not one["against"]) for one in found.values())
+    assert found["statements of a warm cycle"]["value"] <= 14
+    assert found["leases of these cycles that were never active"]["value"] == 0
+    assert found["cloud SDKs imported by a worker"]["value"] == 0
+    assert not list(Path("/tmp").glob(f"dd-bench-{done.pid}-*"))

@@ -1,0 +1,110 @@
+"""The fake kinds keep the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from blueprints.amounts import Amounts
+from blueprints.answers import Json
+from blueprints.fake.cloud import Cloud
+from blueprints.fake.kind import Fake, FakeActivated
+from blueprints.specs import LeaseView, Part, ResourceView
+from blueprints.testing.conformance import KindConformance, Outside
+
+
+class FakeHooks(KindConformance):
+    """How to look at the fake provider."""
+
+    more: Json = {}
+
+    @pytest.fixture(autouse=True)
+    def _cloud(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DRYDOCK_FAKE_CLOUD", str(tmp_path))
+
+    @property
+    def cloud(self) -> Cloud:
+        return Cloud("conformance")
+
+    def config(self) -> Json:
+        first = {
+            "offer": "small",
+            "zone": "north",
+            "price": 0.1,
+            "capacity": {"slots": 3, "ram_mib": 1024, "extra": {"floppies": 1}},
+        }
+        full = {"offer": "full", "zone": "south", "capacity": {"slots": 1}}
+        second = {"offer": "big", "zone": "south", "price": 0.4, "attributes": {"size": 9}}
+        return {
+            "provider": "conformance",
+            "capacity": {"slots": 4, "ram_mib": 2048, "extra": {"floppies": 2}},
+            "attributes": {"color": "red", "size": 3, "labels": ["a", "b"]},
+            "traits": ["fast"],
+            "parts": [{"part_class": "gpu", "count": 2, "attributes": {"model": "x"}}],
+            "offers": [first, full, second],
+            "poll_seconds": 0,
+            "secrets": True,
+            **self.more,
+        }
+
+    def requirements(self) -> Json:
+        return {"color": "red", "size": 3, "zones": ["south", "north"], "labels": ["b"]}
+
+    def impossible(self) -> Json:
+        return {"zones": ["west"]}
+
+    def amounts(self) -> Amounts:
+        return Amounts(slots=2, ram_mib=1024, extra={"floppies": 1})
+
+    def outside(self) -> Sequence[Outside]:
+        return [Outside(name=one.key, tags=one.tags) for one in self.cloud.instances()]
+
+    def registration(self) -> Json:
+        return {"name": "box", "identity": "serial-1", "attributes": {"color": "blue"}}
+
+    def plant(self) -> None:
+        self.cloud.plant("host-1", attributes={"color": "red"}, capacity=Amounts(slots=8))
+        gpu = Part(part_class="gpu", identity="GPU-1", attributes={"model": "x"})
+        self.cloud.plant("card-1", part_of="host-1", parts=[gpu], traits=["fast"])
+
+    def kill(self, resource: ResourceView) -> None:
+        self.cloud.kill(resource.key)
+
+    def power_of(self, resource: ResourceView) -> str:
+        found = self.cloud.instance(resource.key)
+        assert found is not None
+        return found.power
+
+    def access_of(self, lease: LeaseView) -> Sequence[str]:
+        return [one.what for one in self.cloud.left(lease.key) if one.what in ("account", "access")]
+
+    def litter(self, lease: LeaseView) -> None:
+        self.cloud.leave(lease.resource.key, lease.key, "file")
+
+    def left_by(self, lease: LeaseView) -> Sequence[str]:
+        return [one.what for one in self.cloud.left(lease.key)]
+
+    def test_drafts_call_nothing_outside(self) -> None:
+        self.draft()
+        assert self.cloud.count() == 0
+
+
+class TestFake(FakeHooks):
+    """The fake without work per lease."""
+
+    kind = Fake()
+
+
+class TestFakeActivated(FakeHooks):
+    """The fake with accounts per lease."""
+
+    kind = FakeActivated()
+
+
+class TestFakeWithWaits(FakeHooks):
+    """Steps that take several calls."""
+
+    kind = FakeActivated()
+    more = {"flash_polls": 2, "boot_polls": 3, "destroy_polls": 2}

@@ -1,0 +1,34 @@
+"""`drydock demo` as `make demo` runs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import ROOT
+
+
+@pytest.fixture
+def place():
+    folder = Path(tempfile.mkdtemp(prefix="dd-demo-", dir="/tmp"))
+    folder.chmod(0o711)
+    yield folder
+    folder.rmdir()
+
+
+def test_the_demo_comes_true_and_leaves_nothing(place):
+    environment = {**os.environ, "DRYDOCK_STATE": str(place / "mine"), "TMPDIR": str(place)}
+    environment["DJANGO_SETTINGS_MODULE"] = "a_project.of_the_users.settings"
+    command = [sys.executable, "-m", "drydock", "demo"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\x1b" not in done.stdout
+    assert " NO " not in done.stdout
+    for scene in ("A host on this machine", "takes over when the first ends", "served by nginx", "Nothing is left"):
+        assert scene in done.stdout
+    assert list(place.iterdir()) == []

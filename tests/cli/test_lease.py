@@ -1,0 +1,153 @@
+"""`drydock lease` and what one does with a lease."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+
+def until(done, seconds=90, what="it"):
+    end = time.monotonic() + seconds
+    while not (found := done()):
+        assert time.monotonic() < end, f"{what} did not come"
+        time.sleep(0.1)
+    return found
+
+
+def test_a_command_runs_with_its_own_output_and_exit_code_and_all_is_released(cli, host):
+    done = cli(
+        "lease", host, "--vcpus", "0.1", "--ttl", "2h", "--", "sh", "-c", "echo out; echo err >&2; exit 7", code=7
+    )
+    assert done.stdout == "out\n"
+    assert "err\n" in done.stderr
+    assert "is being built" in done.stderr or "active (on" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert cli.json("leases") == []
+
+
+def test_a_lease_is_kept_worked_on_extended_and_released(cli, host, tmp_path):
+    kept = cli.json(
+        "lease", host, "--keep", "--name", "mine", "--label", "team=a", "--ttl", "1h", "--heartbeat-limit", "1h"
+    )
+    lease = str(kept["leases"][0]["id"])
+    assert [(found["id"], found["state"]) for found in cli.json("leases", "--label", "team=a")] == [
+        (int(lease), "active")
+    ]
+
+    assert cli("run", lease, "--", "echo", "a b").stdout == "a b\n"
+    assert cli("run", lease, "--stdin", "--", "cat", stdin="hello").stdout == "hello"
+    assert cli("run", lease, "--shell", "--env", "X=1", "--", "exit $X", code=1).stdout == ""
+    assert cli.json("run", lease, "--", "pwd")["exit_code"] == 0
+
+    site = tmp_path / "site"
+    (site / "deep").mkdir(parents=True)
+    (site / "deep" / "page.txt").write_text("page")
+    cli("cp", str(site), f"{lease}:")
+    assert cli("run", lease, "--", "cat", "site/deep/page.txt").stdout == "page"
+    cli("cp", f"{lease}:site", str(tmp_path / "back"))
+    assert (tmp_path / "back" / "deep" / "page.txt").read_text() == "page"
+    cli("cp", f"{lease}:site/deep/page.txt", str(tmp_path))
+    assert (tmp_path / "page.txt").read_text() == "page"
+    assert "out of the folder" in cli("cp", f"{lease}:../../etc/passwd", str(tmp_path), code=1).stderr
+
+    cli("heartbeat", lease)
+    assert "lasts until" in cli("extend", lease, "5h").stdout
+    assert "already lasts until" in cli("extend", lease, "1m", code=4).stderr
+
+    job = cli("job", "start", lease, "--", "sh", "-c", "echo begun; sleep 0.3; echo done; exit 5").stdout.strip()
+    followed = cli("job", "output", job, "--follow", code=5)
+    assert followed.stdout == "begun\ndone\n"
+    assert cli.json("job", "show", job)["state"] == "ended"
+
+    shown = cli.json("show", lease)
+    assert [event["to_state"] for event in shown["events"] if event["to_state"]][-1] == "active"
+    assert cli.json("release", lease)["state"] == "destroyed"
+    assert cli("run", lease, "--", "true", code=1).stderr.startswith("drydock: ")
+    cli("release", lease)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_releases_and_ends_what_runs_there(cli, host, number, code):
+    mark = f"29{os.getpid()}{int(number)}"
+    running = cli.start("lease", host, "--", "sleep", mark)
+    until(lambda: _sleeping(mark), what="the command")
+    running.send_signal(number)
+    _, err = running.communicate(timeout=90)
+    assert running.returncode == code, err
+    assert "Traceback" not in err
+    assert not _sleeping(mark)
+    assert cli.json("leases") == []
+
+
+def _sleeping(mark):
+    return [p for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", mark]]
+
+
+def test_what_a_killed_command_leaves_is_ended_by_the_next(cli, host):
+    running = cli.start("lease", host)
+    assert running.stderr is not None
+    until(lambda: "drydock run" in running.stderr.readline(), what="the lease")
+    running.kill()
+    running.communicate()
+    left = cli.json("leases")
+    assert [lease["state"] for lease in left] == ["active"]
+    cli("release", str(left[0]["id"]))
+    assert cli.json("leases") == []
+
+
+def test_a_second_lease_waits_is_explained_and_takes_over(cli, fakes):
+    pool = fakes("--max", "1")
+    first = cli.json("lease", "fake", "--blueprint", pool, "--keep")["leases"][0]["id"]
+    assert cli.json("explain", "fake", "--blueprint", pool)["outcome"] == "wait"
+    assert "at its limit of 1, all in use" in cli("explain", "fake", "--blueprint", pool).stdout
+
+    late = cli("lease", "fake", "--blueprint", pool, "--wait", "2s", "--", "true", code=5)
+    assert "still pending after 2 s" in late.stderr
+
+    waiting = cli.start("lease", "fake", "--blueprint", pool, "--", "true")
+    until(lambda: "at its limit of 1" in str(cli.json("leases", "--state", "pending")), what="the second lease")
+    cli("release", str(first))
+    _, err = waiting.communicate(timeout=90)
+    assert waiting.returncode == 0, err
+    assert "1st in the queue" in err
+    assert cli.json("leases") == []
+
+
+def test_what_cannot_be_had_is_refused_with_what_everybody_said(cli, fakes):
+    pool = fakes()
+    refused = cli.json("lease", "fake", "--blueprint", pool, "--slots", "3", "--", "true", code=6)["error"]
+    assert refused["exit_code"] == 6
+    assert "3 slots are asked" in refused["verdicts"][0]["sentence"]
+    assert cli("explain", "fake", "--blueprint", pool, "--slots", "3", code=6).stdout.startswith("refuse: ")
+
+
+def test_a_group_is_leased_together(cli, fakes):
+    pool = fakes()
+    words = ("lease", "fake", "--blueprint", pool, "--count", "2", "--different", "resource", "--", "true")
+    leases = cli.json(*words)["leases"]
+    assert len({lease["resource"] for lease in leases}) == 2
+    assert len({lease["group"] for lease in leases}) == 1
+
+
+def test_mistakes_end_with_codes_one_can_script_on(cli, host):
+    assert "no duration" in cli("lease", host, "--ttl", "soon", code=2).stderr
+    assert cli.json("lease", host, "--ttl", "soon", code=2)["error"]["field"] == "ttl"
+    assert "There is no type 'boat'" in cli("lease", "boat", code=2).stderr
+    cli("lease", host, "-r", "wings=2", code=2)
+    cli("lease", host, "-r", "novalue", code=2)
+    cli("show", "999999", code=3)
+    cli("release", "999999", code=3)
+    cli("nonsense", code=2)
+    cli("cp", "a", "b", code=2)
+
+
+def test_help_and_version_start_nothing(cli, tmp_path):
+    fresh = cli.also(DRYDOCK_STATE=str(tmp_path / "none"))
+    for words in (("--help",), ("lease", "--help"), ("blueprints", "add", "--help"), ("--version",)):
+        assert fresh(*words).stdout
+    assert not Path(tmp_path / "none").exists()

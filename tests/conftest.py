@@ -1,0 +1,56 @@
+"""The test run: its own engines in a folder of its own, no connection off this machine, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from tests.guards import allow_only_this_machine, leftovers
+from tests.peers import require
+from tests.settings import DATABASE, STATE
+from tests.workers import Worker, clear_broker
+
+allow_only_this_machine()
+
+
+@pytest.fixture
+def worker(transactional_db: None) -> Iterator[Worker]:
+    """A real Celery worker on the test database, with queues of its own; for tests with transaction=True."""
+    worker = Worker({DATABASE: connection.settings_dict["NAME"]})
+    try:
+        worker.wait_ready()
+        yield worker
+    finally:
+        worker.stop()
+
+
+@pytest.fixture
+def peer() -> Callable[[str], str]:
+    """`peer("sshd")`: the program's path; skips without it, or fails in CI."""
+    return require
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """The first process of the run clears up, and fails the run if something had been left."""
+    if hasattr(session.config, "workerinput"):
+        return
+    from drydock.engines import Config, leave, wait_until_stopped
+
+    state = Path(os.environ[STATE])
+    clear_broker(state.name)
+    leave(state)
+    stopped = wait_until_stopped(Config(state=state), 30)
+    problems = leftovers(state) if stopped else ["the private engines did not stop"]
+    shutil.rmtree(state, ignore_errors=True)
+    if state.exists():
+        problems.append(f"{state} could not be removed")
+    if problems:
+        print("\nLeft behind by the tests:\n  " + "\n  ".join(problems), file=sys.stderr)
+        session.exitstatus = exitstatus or pytest.ExitCode.TESTS_FAILED

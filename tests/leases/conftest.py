@@ -1,0 +1,95 @@
+"""What the tests of the engine share: owners, blueprints of the fake kind, requests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from blueprints.models import Blueprint
+from drydock.core import clock
+from leases import hints
+from leases.engine import installation, requesting
+from leases.inline import settle
+from leases.models import Lease
+from leases.requests import read
+
+
+@pytest.fixture(autouse=True)
+def _database(transactional_db: None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("DRYDOCK_FAKE_CLOUD", str(tmp_path))
+    installation.forget()
+    with hints.collected():
+        yield
+    installation.forget()
+
+
+@pytest.fixture
+def swallowed() -> None:
+    """For a test in which the sweep meets rows that it cannot act on."""
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_swallowed(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    yield
+    if "swallowed" not in request.fixturenames:
+        assert not [r for r in caplog.get_records("call") if r.name == "leases.engine.isolation"]
+
+
+@pytest.fixture
+def owner() -> User:
+    return User.objects.create_user("ada")
+
+
+@pytest.fixture
+def blueprint() -> Callable[..., Blueprint]:
+    """Make a blueprint of the fake kind that everyone may use."""
+
+    def make(
+        name: str = "pool", *, kind: str = "fake", config: dict[str, Any] | None = None, **columns: Any
+    ) -> Blueprint:
+        columns = {"audience": "everyone", "resource_type": kind} | columns
+        return Blueprint.objects.create(name=name, kind=kind, config=config or {}, **columns)
+
+    return make
+
+
+@pytest.fixture
+def ask(owner: User) -> Callable[..., Lease]:
+    """Ask for a lease as `owner`."""
+
+    def make(type: str = "fake", *, by: User | None = None, **given: Any) -> Lease:
+        asked = read({"type": type, **given})
+        done = requesting.request(asked, (by or owner).pk, actor=(by or owner).username)
+        return Lease.objects.get(pk=done.id)
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any) -> None:
+    """Retries follow at once, so that no test waits for a backoff."""
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(
+        update={"step_backoff_seconds": 0.01, "step_backoff_limit_seconds": 0.02, "step_token_seconds": 5.0}
+    )
+
+
+@pytest.fixture
+def until() -> Callable[..., Any]:
+    """Sweep until something holds of a row; fails with what the row says when it does not in time."""
+
+    def wait(row: Any, seconds: float = 20, **columns: Any) -> Any:
+        end = clock.monotonic() + seconds
+        while True:
+            settle()
+            row.refresh_from_db()
+            found = {name: getattr(row, name) for name in columns}
+            if found == columns:
+                return row
+            if clock.monotonic() > end:
+                pytest.fail(f"{row}: {found}, wanted {columns}; it says {row.reason}: {row.message}")
+            clock.sleep(0.02)
+
+    return wait

@@ -1,0 +1,1 @@
+"""Orders, each of which is worked on a leased machine."""

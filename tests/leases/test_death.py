@@ -1,0 +1,136 @@
+"""A worker is killed with SIGKILL at every commit and around every call of a provider, one after the other; another
+process finishes the work each time, and nothing is built twice or left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connections
+
+from blueprints.fake.cloud import Cloud
+from drydock.core import clock
+from leases import hints
+from leases.engine import ending, failpoints, requesting, retiring
+from leases.inline import settle
+from leases.models import Event, Lease, Resource, Run, Share
+from leases.reasons import Reason
+from leases.requests import read
+
+PARTS = 8
+"""The points are dealt out over so many tests, which run in parallel."""
+
+
+def whole_life(owner: int) -> None:
+    """Ask, build, activate, release, clean, give up, destroy: as a client and a worker do it, in one process."""
+    with hints.collected():
+        asked = read({"type": "fake_activated", "idempotency_key": "once"})
+        lease_id = requesting.request(asked, owner, actor="ada").id
+        _settle_while(lambda: Lease.objects.filter(pk=lease_id, state__in=["pending", "acquired"]).exists())
+        ending.release(lease_id, actor="ada")
+        _settle_while(lambda: Lease.objects.filter(pk=lease_id).exclude(state__in=["destroyed", "broken"]).exists())
+        for resource in Resource.objects.filter(state="active"):
+            retiring.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough")
+        _settle_while(lambda: Resource.objects.filter(gone_at=None).exists())
+
+
+def _settle_while(going: Any) -> None:
+    end = clock.monotonic() + 30
+    while going():
+        settle()
+        assert clock.monotonic() < end, list(Run.objects.values())
+        clock.sleep(0.01)
+
+
+def in_child(work: Any) -> int:
+    """Carry out `work` in a forked process; how it ended."""
+    connections.close_all()
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.fixture
+def stage(blueprint, owner, settings):
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": 0.15})
+    blueprint(kind="fake_activated", config={"provider": "t", "boot_polls": 1, "destroy_polls": 1, "poll_seconds": 0})
+    return owner
+
+
+def reset() -> None:
+    """Everything as at the beginning, without a new database."""
+    Run.objects.all().delete()
+    Share.objects.all().delete()
+    Event.objects.all().delete()
+    Lease.objects.all().delete()
+    Resource.objects.all().delete()
+    Cloud("t").forget()
+
+
+def points(owner: User, tmp_path: Any) -> list[str]:
+    """The failpoints that one whole life passes, in order."""
+    log = tmp_path / "points"
+
+    def live() -> None:
+        with log.open("a", buffering=1) as file:
+            failpoints.hook(lambda name: print(name, file=file) and None)
+            whole_life(owner.pk)
+
+    assert in_child(live) == 0
+    reset()
+    return log.read_text().split()
+
+
+def kill_at(number: int) -> Any:
+    seen = [0]
+
+    def strike(name: str) -> None:
+        seen[0] += 1
+        if seen[0] == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return strike
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_a_worker_may_die_anywhere(stage, tmp_path, part):
+    passed = points(stage, tmp_path)
+    assert set(failpoints.NAMES) == set(passed), "every kind of failpoint is passed"
+    killed = Counter[str]()
+    for number in range(part + 1, len(passed) + 1, PARTS):
+
+        def live(number: int = number) -> None:
+            failpoints.hook(kill_at(number))
+            whole_life(stage.pk)
+
+        assert in_child(live) == -signal.SIGKILL, f"it passed point {number} of {len(passed)}"
+        killed[passed[number - 1]] += 1
+        whole_life(stage.pk)
+        check(f"killed at {number} ({passed[number - 1]})")
+        reset()
+    assert killed
+
+
+def check(when: str) -> None:
+    """One lease, served and ended; one thing built, once; nothing left."""
+    assert set(Lease.objects.values_list("state", flat=True)) == {"destroyed"}, when
+    assert not Share.objects.exists(), when
+    assert not Run.objects.exists(), when
+    assert set(Resource.objects.values_list("state", flat=True)) == {"destroyed"}, when
+    cloud = Cloud("t")
+    assert cloud.is_empty(), when
+    assert all(cloud.count("create", key) == 1 for key in {call.key for call in cloud.calls("create")}), when
+    for lease in Lease.objects.all():
+        told = [e.to_state for e in Event.objects.filter(lease=lease).exclude(to_state="").order_by("id")]
+        assert told[0] == "pending", when
+        assert told[-2:] == ["released", "destroyed"], when

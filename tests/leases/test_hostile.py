@@ -1,0 +1,255 @@
+"""Hostile input through Python: every method of the client, every kind of value that somebody could try.
+
+Each is answered, or refused by an error for people that names no more than it should; what is refused changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import inspect
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from blueprints.models import Blueprint, Credential
+from drydock.core.errors import DrydockError, NotAllowed, NotFound
+from leases.client.values import BlueprintChange
+from leases.local import LocalClient
+from leases.operations import access, asking
+from leases.operations.callers import caller
+from leases.requests import LeaseRequest
+
+HUGE = "x" * (10 << 20)
+DEEP: Any = "bottom"
+for _ in range(20_000):
+    DEEP = {"a": DEEP}
+
+TEXTS = (
+    "", " ", "\0", "a\0b", "\ud800", "a\udcffb", "\x1b[31m", "a\nb", "\u202e", "e\u0301", "%s", "{0}", "`id`",
+    "$(reboot)", "'; DROP TABLE leases_lease; --", "../../etc/passwd", "/etc/passwd", "-rf", "~root", "🦄" * 300,
+    "1" * 5000, HUGE,
+)  # fmt: skip
+NUMBERS = (-1, 0, 1 << 31, 1 << 63, -(1 << 63) - 1, 10**30, 10**400)
+SECONDS = (-1.0, 0.0, float("nan"), float("inf"), 1e300)
+MAPPINGS: tuple[Any, ...] = (
+    {"a": "\0"}, {"\0": "a"}, {"a": "\ud800"}, {"a": float("nan")}, {"a": 10**400}, {"a": HUGE}, {HUGE: "a"},
+    {"a": DEEP}, {"slots": -1}, {"type": "fake", "slots": -1}, {f"k{n}": "v" for n in range(20_000)},
+)  # fmt: skip
+MOMENTS = (
+    dt.datetime(2030, 1, 1), dt.datetime.min.replace(tzinfo=dt.UTC), dt.datetime.max.replace(tzinfo=dt.UTC),
+    dt.datetime.max.replace(tzinfo=dt.timezone(dt.timedelta(hours=-12))), dt.datetime(2020, 1, 1, tzinfo=dt.UTC),
+)  # fmt: skip
+WORDS: tuple[Any, ...] = ("", "\0", "\ud800", [], [""], ["a", "\0"], ["-x"], ["a", HUGE])
+_COLUMNS: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(("order", "max_resources", "min_ready", "max_builds"), NUMBERS),
+    **dict.fromkeys(("kind", "audience", "idle_timeout", "note"), TEXTS), "config": MAPPINGS,
+    "clear": (["\0"], ["id"]),
+}  # fmt: skip
+CHANGES = tuple(BlueprintChange(**{column: value}) for column, found in _COLUMNS.items() for value in found)
+
+VALUES: dict[str, tuple[Any, ...]] = {
+    "str": TEXTS, "int": NUMBERS, "float": SECONDS, "Mapping[str, Any]": MAPPINGS, "Mapping[str, str]": MAPPINGS,
+    "dict[str, int | None]": tuple({"max_slots": number} for number in NUMBERS) + MAPPINGS, "dt.datetime": MOMENTS,
+    "Words": WORDS, "Request": MAPPINGS, "Sequence[Request]": tuple([one] for one in MAPPINGS),
+    "values.BlueprintChange": CHANGES, "Stream": TEXTS, "Collection[str]": tuple([text] for text in TEXTS),
+}  # fmt: skip
+"""Annotation -> what is tried for it; `| None` is left out."""
+SPARED = {"bool", "bytes", "Path", "Callable[[], bool]", "Callable[[str, bytes], None]", "Callable[[str], None]"}
+
+SOUND: dict[str, dict[str, Any]] = {
+    "request": {"request": {"type": "fake"}}, "request_group": {"requests": [{"type": "fake"}]},
+    "explain": {"request": {"type": "fake"}},
+    "extend": {"ttl": "1h"}, "hold": {"ttl": "1h"}, "run": {"words": ["true"]},
+    "start_job": {"words": ["true"]}, "read_file": {"path": "a"}, "write_file": {"path": "a", "content": b"a"},
+    "list_files": {}, "remove_path": {"path": "b"},
+    "publish": {"path": "a", "content": b"a"}, "unpublish": {"path": "b"},
+    "change_resource": {"act": "undrain"}, "register": {"blueprint": "pool", "registration": {"name": "own"}},
+    "blueprint": {"name": "pool"}, "switch_blueprint": {"name": "pool", "act": "enable"}, "kind": {"name": "fake"},
+    "add_blueprint": {"name": "other", "kind": "fake", "config": {}, "change": BlueprintChange()},
+    "change_blueprint": {"name": "pool", "change": BlueprintChange()}, "remove_blueprint": {"name": "nothing"},
+    "resolve": {"resource": 1}, "ask_authorization": {"blueprint": "pool"},
+    "set_quota": {"user": "eve", "limits": {"max_slots": 5}},
+    "decide_authorization": {"blueprint": "pool", "allow": True, "user": "eve"},
+    "settle_authorization": {"allow": True},
+    "remove_quota": {"user": "eve"}, "credential": {"name": "cloud"}, "remove_credential": {"name": "nothing"},
+    "add_credential": {"name": "other", "secrets": {"key": "hush-hush"}},
+    "change_credential": {"name": "cloud", "secrets": {"key": "hush-hush"}},
+}  # fmt: skip
+"""Method -> arguments with which it works, beside `id`."""
+LEASES = {"extend": {"ttl": "10m"}, "heartbeat": {"heartbeat_limit": "10m"}}
+"""Method -> what its lease is asked for with."""
+NOTHING_THERE = {"remove_blueprint", "remove_credential", "remove_path", "read_file", "resolve"}
+OTHERWISE = {
+    "attended",
+    "close",
+    "follow",
+    "upload",
+    "download",
+    "publish_tree",
+    "sweep",
+    "attention",
+    "credentials",
+    "quotas",
+}
+METHODS = [
+    name for name, _ in inspect.getmembers(LocalClient, inspect.isfunction)
+    if not name.startswith("_") and name not in OTHERWISE
+]  # fmt: skip
+
+
+def shown(value: Any) -> str:
+    try:
+        return ascii(value)[:80]
+    except RecursionError:
+        return "nested"
+
+
+def counts() -> dict[str, int]:
+    """Rows of every table of ours."""
+    tables = [name for name in connection.introspection.table_names() if name.split("_")[0] in ("leases", "blueprints")]
+    with connection.cursor() as cursor:
+        cursor.execute(" UNION ALL ".join(f"SELECT '{name}', count(*) FROM {name}" for name in tables))
+        return dict(cursor.fetchall())
+
+
+def fit_for_people(error: DrydockError) -> None:
+    """It says something, no longer than a page, and can be printed anywhere."""
+    said = str(error)
+    assert 3 < len(said) < 2500, said[:300]
+    assert not any((ord(c) < 32 and c not in "\n\t") or 0xD800 <= ord(c) <= 0xDFFF for c in said), ascii(said)[:300]
+
+
+def refused_or_done(call: Callable[[], Any]) -> bool:
+    """Whether it was done; when it was refused, nothing has changed."""
+    before = counts()
+    refused = None
+    try:
+        call()
+    except DrydockError as error:
+        refused = error
+    except Exception as error:
+        raise AssertionError(f"{type(error).__name__}: {str(error)[:300]}") from error
+    if refused is not None:
+        fit_for_people(refused)
+        assert counts() == before, f"refused with {refused}, and changed something"
+    return refused is None
+
+
+def attempts(method: Any, sound: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Argument, value, and the call with it; all other arguments are sound."""
+    for parameter in inspect.signature(method).parameters.values():
+        annotation = str(parameter.annotation)
+        annotation = annotation if annotation in VALUES else annotation.removesuffix(" | None")
+        if annotation not in SPARED and parameter.kind is not parameter.VAR_KEYWORD:
+            for value in VALUES[annotation]:
+                yield parameter.name, value, partial(method, **{**sound, parameter.name: value})
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_no_value_of_any_argument_gets_further_than_an_error_for_people(part, known):
+    client, of = known
+    failures = []
+    for name in METHODS[part::4]:
+        method = getattr(client, name)
+        with contextlib.suppress(NotFound) if name in NOTHING_THERE else contextlib.nullcontext():
+            method(**of(name))
+        for argument, value, call in attempts(method, of(name)):
+            try:
+                refused_or_done(call)
+            except AssertionError as error:
+                failures.append(f"{name}({argument}={shown(value)}): {error}")
+        for readable in (client.leases, client.events, client.blueprints, client.resources, client.credentials):
+            readable()
+    assert not failures, "\n".join(failures)
+
+
+@pytest.fixture
+def known(blueprint, ask, until):
+    """A client, and what gives a method arguments with which it works."""
+    root = User.objects.create_superuser("root")
+    blueprint(config={"capacity": {"slots": 1000}})
+    first = until(ask(), state="active")
+    User.objects.create_user("eve")
+    Credential.objects.create(name="cloud", secrets={"key": "hush-hush"})
+    client = LocalClient(caller(root))
+    ids = dict.fromkeys(("job", "job_output", "cancel_job"), client.start_job(first.pk, ["true"]).id)
+    ids |= dict.fromkeys(("authorization", "settle_authorization"), access.ask(caller("eve"), "pool").id)
+    ids |= dict.fromkeys(("resource", "change_resource"), first.resource_id)
+    client.set_quota(user="eve", limits={"max_leases": 3})
+
+    def of(name: str) -> dict[str, Any]:
+        if "id" not in inspect.signature(getattr(client, name)).parameters:
+            return SOUND.get(name, {})
+        return {"id": ids.get(name) or active(**LEASES.get(name, {})), **SOUND.get(name, {})}
+
+    def active(**asked: Any) -> int:
+        lease = until(ask(by=root, **asked), state="active")
+        lease.secrets = {"private_key": "hush-hush"}
+        lease.save(update_fields=["secrets"])
+        return int(lease.pk)
+
+    return client, of
+
+
+def test_what_is_anothers_is_as_if_it_were_not_there_whatever_the_method(known):
+    """A stranger with every id: nothing is read, nothing is changed, nothing tells an id that is taken from others."""
+    client, of = known
+    stranger = LocalClient(caller(User.objects.create_user("mallory")))
+    before = counts()
+    for name in METHODS:
+        if "id" in inspect.signature(getattr(client, name)).parameters:
+            arguments = of(name)
+            told = [_refusal(stranger, name, {**arguments, "id": pk}) for pk in (arguments["id"], 987_654_321)]
+            assert told[0].replace(str(arguments["id"]), "N") == told[1].replace("987654321", "N"), name
+            before = counts()
+    first = of("job")["id"]
+    assert not [
+        *stranger.leases(),
+        *stranger.jobs(),
+        *stranger.events(),
+        *stranger.resources(),
+        *stranger.authorizations(),
+    ]
+    lease = client.leases()[-1]
+    for found in (
+        stranger.leases(states=["active"], resource=lease.resource), stranger.leases(name=lease.name, type="fake"),
+        stranger.jobs(lease=lease.id), stranger.events(lease=lease.id), stranger.events(resource=lease.resource),
+    ):  # fmt: skip
+        assert found == []
+    assert client.job(first).lease
+    assert counts() == before
+
+
+def _refusal(stranger: LocalClient, name: str, arguments: dict[str, Any]) -> str:
+    """What the stranger is told."""
+    before = counts()
+    with pytest.raises((NotFound, NotAllowed)) as refused:
+        getattr(stranger, name)(**arguments)
+    assert counts() == before, name
+    return str(refused.value)
+
+
+_TEXT = st.text(st.characters(), max_size=6) | st.sampled_from(TEXTS)
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+REQUESTS = st.dictionaries(st.sampled_from([*LeaseRequest.model_fields, "vcpus", "ram", "disk", "no_field"]), ANYTHING)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(asked=REQUESTS, requirements=st.dictionaries(st.sampled_from(["color", "wings", "\0"]), ANYTHING))
+def test_whatever_is_asked_is_understood_or_refused(blueprint, owner, asked, requirements):
+    if not Blueprint.objects.exists():
+        blueprint()
+    who, whole = caller(owner), {"type": "fake", "requirements": requirements, **asked}
+    refused_or_done(lambda: asking.explain(who, whole))
+    refused_or_done(lambda: asking.request_group(who, [{"type": "nothing"}, whole]))

@@ -1,0 +1,120 @@
+"""Giving up what is idle for who waits: as much as is needed and no more, however long its destruction takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from blueprints.specs import Draft
+from leases.engine import ending
+from leases.engine.candidate import Candidate
+from leases.engine.decision import Reclaim, Wait, decide
+from leases.inline import settle
+from leases.models import Lease, Resource, Run
+from leases.reasons import Reason
+
+LONG_AGO = "2020-01-01T00:00Z"
+SLOW = {"destroy_polls": 2, "poll_seconds": 60}
+COLORS = ("red", "blue", "green")
+
+
+def looks(times=4):
+    """Sweeps that look at every waiting lease; what is being destroyed stays so."""
+    for _ in range(times):
+        Lease.objects.filter(state="pending").update(due_at=LONG_AGO)
+        settle()
+
+
+def out():
+    return Resource.objects.filter(state="released", gone_at=None).count()
+
+
+@pytest.fixture
+def warm(blueprint, ask, until):
+    """Four idle red resources at their blueprint's limit, each of which takes long to destroy."""
+    offers = [{"offer": color, "attributes": {"color": color}} for color in COLORS]
+    blueprint(config={"offers": offers, **SLOW}, max_resources=4)
+    leases = [until(ask(requirements={"color": "red"}), state="active") for _ in range(4)]
+    for lease in leases:
+        ending.release(lease.pk, actor="ada")
+    settle()
+    assert Resource.objects.filter(state="active", used_slots=0).count() == 4
+
+
+def test_one_waiter_costs_one_of_the_warm_ones_and_every_further_one_another(warm, ask, until):
+    blue = ask(requirements={"color": "blue"})
+    looks()
+    assert out() == 1
+    blue.refresh_from_db()
+    assert blue.reason == Reason.WAITING_RECLAIM
+    green = ask(requirements={"color": "green"})
+    looks()
+    assert out() == 2
+    alike = ask(requirements={"color": "blue"})
+    looks()
+    assert out() == 3
+    for _ in range(8):
+        Run.objects.update(due_at=LONG_AGO)
+        looks(1)
+    for lease in (blue, green, alike):
+        until(lease, state="active")
+    assert Resource.objects.filter(state="active", attributes__color="red").count() == 1
+
+
+def test_what_cannot_be_destroyed_is_not_waited_for(warm, ask, until):
+    blue = ask(requirements={"color": "blue"})
+    looks(2)
+    assert out() == 1
+    Run.objects.update(due_at=None, waits_for="operator")
+    looks()
+    assert out() == 2
+    for _ in range(4):
+        Run.objects.filter(waits_for="").update(due_at=LONG_AGO)
+        looks(1)
+    until(blue, state="active")
+
+
+def test_of_those_that_hold_what_is_asked_no_more_is_given_up_than_waits(blueprint, ask, until):
+    blueprint("below", kind="fake_activated", config={"capacity": {"slots": 3}}, max_resources=1)
+    needs = {"does": "need_leases", "at": "build.create"}
+    needs["leases"] = [{"name": "host", "type": "fake_activated"}]
+    blueprint("above", config={"faults": [needs], **SLOW})
+    for lease in [until(ask(), state="active") for _ in range(3)]:
+        ending.release(lease.pk, actor="ada")
+    settle()
+    waiter = ask("fake_activated")
+    looks()
+    assert out() == 1
+    waiter.refresh_from_db()
+    assert waiter.reason == Reason.WAITING_RECLAIM
+    for _ in range(4):
+        Run.objects.update(due_at=LONG_AGO)
+        looks(1)
+    until(waiter, state="active")
+    assert Resource.objects.filter(type="fake", state="active").count() == 2
+
+
+def test_idle_ones_that_hold_or_are_part_of_something_are_given_up_first(warm, ask, until):
+    eldest, _, part, holder = Resource.objects.order_by("idle_since")
+    Lease.objects.filter(pk=Lease.objects.first().pk).update(for_resource=holder)
+    whole = Resource.objects.create(blueprint=eldest.blueprint, type="fake", state="broken", gone_at=LONG_AGO)
+    Resource.objects.filter(pk=part.pk).update(part_of=whole)
+    ask(requirements={"color": "blue"})
+    looks(2)
+    part.refresh_from_db()
+    eldest.refresh_from_db()
+    assert (part.state, eldest.state) == ("released", "active")
+
+
+def full(name="pool", **given):
+    return Candidate(id=1, name=name, drafts=(Draft(),), maximum=2, there=2, idle=(7, 8), **given)
+
+
+def test_the_decision_waits_while_enough_leaves_and_gives_up_one_more_while_it_does_not():
+    assert isinstance(decide([full()]), Reclaim)
+    assert decide([full(leaving=1)]).reason == Reason.WAITING_RECLAIM
+    assert isinstance(decide([full(leaving=1, wanted=2)]), Reclaim)
+    both = decide([full(), full("other", leaving=1)], held_idle=(9,))
+    assert isinstance(both, Wait)
+    assert both.message == "other: at its limit of 2, 1 of them on the way out"
+    assert decide([full()], held_idle=(9,), held_leaving=1).reason == Reason.WAITING_RECLAIM
+    assert decide([full()], held_idle=(9,), held_leaving=1, wanted=2).resource_ids == (9,)

@@ -1,0 +1,102 @@
+"""How many statements the way of a warm lease costs: few, and as many with a long history as without."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection
+from django.test.utils import CaptureQueriesContext
+
+from leases.engine import ending, requesting
+from leases.engine import transaction as engine_transaction
+from leases.engine.transaction import rows
+from leases.inline import settle
+from leases.models import Lease, Quota, Resource
+from leases.requests import read
+
+WHERE = ("host", "port", "user", "password", "dbname")
+AT_MOST = 14
+TRANSACTIONS = 4
+"""BEGIN and COMMIT of asking and of releasing, which go to the server too."""
+
+
+@pytest.fixture
+def cycle(owner):
+    """One warm cycle; the statements it took."""
+
+    def run() -> int:
+        with CaptureQueriesContext(connection) as sent:
+            lease = requesting.request(read({"type": "fake"}), owner.pk, actor="ada")
+            assert Lease.objects.get(pk=lease.id).state == "active"
+            ending.release(lease.id, actor="ada")
+        ours = [q for q in sent.captured_queries if q["sql"] not in ("BEGIN", "COMMIT")]
+        assert len(sent.captured_queries) - len(ours) in (0, TRANSACTIONS)
+        return len(ours) - 1 + TRANSACTIONS
+
+    return run
+
+
+def test_a_warm_cycle_costs_few_statements_and_always_as_many(blueprint, owner, cycle):
+    blueprint(config={"capacity": {"slots": 8}}, max_resources=3, min_ready=3)
+    settle()
+    assert Resource.objects.filter(state="active").count() == 3
+    first = cycle()
+    assert first <= AT_MOST
+    assert [cycle() for _ in range(20)] == [first] * 20
+    for _ in range(15):
+        requesting.request(read({"type": "fake"}), owner.pk, actor="ada")
+    assert cycle() == first, "what others hold costs nothing"
+    assert set(Lease.objects.values_list("state", flat=True)) == {"destroyed", "active"}
+
+
+def test_quotas_cost_one_statement_and_only_where_there_are_any(blueprint, owner, cycle, django_user_model):
+    blueprint(config={"capacity": {"slots": 8}}, max_resources=1, min_ready=1)
+    settle()
+    without = cycle()
+    Quota.objects.create(user=django_user_model.objects.create_user("bob"), max_leases=1)
+    assert cycle() == without + 1
+
+
+@pytest.fixture
+def another():
+    """Another process's connection to the same database: ours does not see what it does."""
+    wanted = ("host", "port", "user", "password", "dbname")
+    with psycopg.connect(
+        **{k: v for k, v in connection.get_connection_params().items() if k in wanted}, autocommit=True
+    ) as db:
+        yield db
+
+
+@pytest.mark.parametrize("column", ["blueprints_blueprint.name", "leases_resource.name", "leases_lease.shape"])
+def test_prepared_statements_outlive_a_migration_that_makes_their_plans_useless(blueprint, ask, another, column):
+    """Each column is given by a statement of another place: before, in and after the transaction."""
+    blueprint(config={"capacity": {"slots": 8}}, max_resources=1, min_ready=1)
+    settle()
+    for _ in range(4):
+        ending.release(ask().pk, actor="ada")
+    there = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s"
+    assert [rows(there, (f"%{text}%",))[0][0] for text in ("b.kind, r.name", "INTO leases_lease")] == [1, 1]
+    table, name = column.split(".")
+    before = another.execute(
+        "SELECT format_type(atttypid, atttypmod) FROM pg_attribute WHERE attrelid = %s::regclass AND attname = %s",
+        (table, name),
+    ).fetchone()[0]
+    alter = f"ALTER TABLE {table} ALTER COLUMN {name} TYPE "
+    another.execute(alter + "varchar(999)")
+    try:
+        lease = ask()
+        assert lease.state == "active"
+        ending.release(lease.pk, actor="ada")
+        assert Lease.objects.get(pk=lease.pk).state == "destroyed"
+    finally:
+        another.execute(alter + before)
+
+
+def test_a_connection_that_is_cut_is_a_database_error_like_any_other():
+    ((backend,),) = rows("SELECT pg_backend_pid()", hot=True)
+    with psycopg.connect(**{k: v for k, v in connection.get_connection_params().items() if k in WHERE}) as other:
+        other.execute("SELECT pg_terminate_backend(%s, 10000)", (backend,))
+    engine_transaction._local.plans_until = 0.0
+    with pytest.raises(OperationalError):
+        rows("SELECT 1", hot=True)
+    connection.close()

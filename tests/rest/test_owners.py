@@ -1,0 +1,174 @@
+"""Another owner's things: whatever the address, the verb or the filter, they are as if they were not there."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from django.contrib.auth.models import User
+
+from leases.inline import settle
+from leases.operations.callers import caller
+from leases.rest import tokens
+from leases.rest.links import METHODS
+from leases.rest.urls import V1
+
+MISSING = 987_654_321
+SECRET = "zanzibar"
+BODIES = {
+    "jobs": {"command": ["true"]}, "extend": {"ttl": "1h"}, "server": {"act": "start"}, "power": {"wanted": "on"},
+    "quarantine": {"message": "x"}, "force_destroy": {"reason": "x"},
+}  # fmt: skip
+
+
+def operations():
+    """Every operation there is: address, method, what it declares."""
+    for address, view in V1.items():
+        for method in METHODS:
+            act = getattr(view, method, None)
+            if act is not None and method in view.http_method_names:
+                yield address, method.upper(), act.operation
+
+
+@pytest.fixture
+def theirs(api, owner, blueprint):
+    """What ada has: by the first word of an address, an id."""
+    blueprint("pool", config={"boot_polls": 0})
+    ada = api(owner)
+    given = {"type": "fake", "name": SECRET, "labels": {SECRET: SECRET}}
+    group = ada("POST", "groups", {"leases": [given, given]}, code=201)["results"]
+    settle()
+    job = ada("POST", f"leases/{group[0]['id']}/jobs", {"command": [SECRET]}, code=202)
+    asked = ada("POST", "authorizations", {"blueprint": "pool", "message": SECRET}, code=201)
+    made = ada("POST", "tokens", {"name": SECRET}, code=201)["about"]
+    lease = ada("GET", f"leases/{group[0]['id']}")
+    assert lease["state"] == "active"
+    return {
+        "leases": lease["id"], "groups": lease["group"], "jobs": job["id"], "resources": lease["resource"],
+        "authorizations": asked["id"], "tokens": made["id"],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def eve(api):
+    return User.objects.create_user("eve")
+
+
+def answer(program, method, address, number):
+    path = address.replace("<id:id>", str(number))
+    query = "?path=x" if re.search(r"/(file|files|tree|page|pages)$", path) else ""
+    body = BODIES.get(path.rsplit("/", 1)[-1], {}) if method in ("POST", "PATCH") else None
+    found = program.raw(method, path + query, body)
+    return found.status_code, re.sub(rf"\b{number}\b", "ID", found.content.decode())
+
+
+@pytest.mark.parametrize("scope", ["read", "lease", "operate"])
+def test_every_address_answers_as_if_they_were_not_there(api, eve, theirs, scope):
+    program = api(eve, scope)
+    tried = 0
+    for address, method, declared in operations():
+        if "<id:id>" not in address:
+            continue
+        got = answer(program, method, address, theirs[address.split("/")[0]])
+        assert got == answer(program, method, address, MISSING), (method, address)
+        assert SECRET not in got[1], (method, address)
+        assert got[0] in (403, 404), (method, address, got)
+        if declared.scope == "read" or scope == declared.scope == "lease":
+            assert got[0] == 404, (method, address, got)
+        tried += 1
+    assert tried > 40
+
+
+def test_no_list_filter_or_search_tells_of_them(api, eve, theirs):
+    program = api(eve)
+    values = {
+        "owner": "ada", "user": "ada", "group": theirs["groups"], "resource": theirs["resources"], "name": SECRET,
+        "lease": theirs["leases"], "label": f"{SECRET}={SECRET}", "blueprint": "pool", "type": "fake", "state": "",
+        "all": "true", "held": "true", "gone": "true", "newest": "true", "limit": 1000, "kind": "", "after": 0,
+        "cursor": "999999999",
+    }  # fmt: skip
+    tried = 0
+    for address, method, declared in operations():
+        if method != "GET" or "<" in address:
+            continue
+        asked = {name: values[name] for name in declared.query.model_fields}
+        every = [f"{name}={value}" for name, value in asked.items() if value != ""]
+        wide = "&".join(f"{name}=true" for name in ("all", "held", "gone") if name in asked)
+        for query in ["", wide, *every]:
+            found = program.raw("GET", f"{address}?{query}")
+            said = found.content.decode()
+            assert found.status_code in (200, 403), (address, query, said)
+            assert SECRET not in said, (address, query)
+            if found.status_code == 200:
+                assert '"ada"' not in said, (address, query)
+            tried += 1
+    assert tried > 30
+    for path in ("leases", "explain", "groups"):
+        body = {"leases": [{"type": "fake"}]} if path == "groups" else {"type": "fake"}
+        for name in ("ada", "nobody"):
+            assert "operator" in program("POST", f"{path}?owner={name}", body, code=403)["detail"]
+
+
+def test_a_scope_is_asked_for_before_anything_else(api, chief, owner, theirs):
+    """With every token that reaches too short, every address says only that."""
+    reads, leases = api(chief, "read"), api(chief, "lease")
+    tried = 0
+    for address, method, declared in operations():
+        path = address.replace("<id:id>", "1").replace("<word:name>", "pool")
+        for program, reached in ((reads, ("read",)), (leases, ("read", "lease"))):
+            if declared.scope in reached:
+                continue
+            said = program(method, path, {}, code=403)
+            assert (said["code"], "scope" in said["detail"]) == ("not_allowed", True), (method, path)
+            tried += 1
+    assert tried > 60
+
+
+def test_bad_tokens_get_nowhere(api, owner, theirs):
+    gone = api(owner)
+    tokens.revoke(caller(owner), tokens.list_(caller(owner))[0].id)
+    for address, method, _ in operations():
+        path = address.replace("<id:id>", str(theirs.get(address.split("/")[0], 1))).replace("<word:name>", "pool")
+        found = gone.raw(method, path, {})
+        assert found.status_code == 401, (method, path)
+        assert SECRET not in found.content.decode()
+        assert json.loads(found.content)["code"] == "not_authenticated"
+
+
+def test_a_key_of_idempotency_is_of_its_owner_and_its_request(api, owner, eve, blueprint):
+    blueprint()
+    ada, hers = api(owner), api(eve)
+    key = {"Idempotency-Key": "k 1"}
+    first = ada("POST", "leases", {"type": "fake", "ttl": "1h"}, code=201, headers=key)
+    assert ada("POST", "leases", {"type": "fake", "ttl": 3600}, code=201, headers=key)["id"] == first["id"]
+    assert ada("POST", "leases", {"type": "fake", "ttl": "2h"}, code=409, headers=key)["code"] == "conflict"
+    both = {"type": "fake", "ttl": "1h", "idempotency_key": "other"}
+    assert ada("POST", "leases", both, code=400, headers=key)["field"] == "idempotency_key"
+    assert hers("POST", "leases", {"type": "fake", "ttl": "1h"}, code=201, headers=key)["id"] != first["id"]
+    assert len(ada("GET", "leases?all=true")["results"]) == 1
+
+    ada("POST", f"leases/{first['id']}/release", {})
+    settle()
+    again = ada("POST", "leases", {"type": "fake", "ttl": "1h"}, code=201, headers=key)
+    assert (again["id"], again["state"]) == (first["id"], "destroyed")
+
+    members = {"leases": [{"type": "fake"}, {"type": "fake"}]}
+    group = ada("POST", "groups", members, code=201, headers={"Idempotency-Key": "g"})["results"]
+    again = ada("POST", "groups", members, code=201, headers={"Idempotency-Key": "g"})["results"]
+    assert [one["id"] for one in group] == [one["id"] for one in again]
+    ada("POST", "groups", {**members, "same": "resource"}, code=409, headers={"Idempotency-Key": "g"})
+
+
+def test_a_known_tag_is_not_answered_again(api, owner, blueprint):
+    blueprint(config={"boot_polls": 0})
+    ada = api(owner)
+    made = ada.raw("POST", "leases", {"type": "fake"})
+    place, tag = f"leases/{made.json()['id']}", made.headers["ETag"]
+    same = ada.raw("GET", place, headers={"If-None-Match": tag})
+    assert (same.status_code, same.content, same.headers["ETag"]) == (304, b"", tag)
+    settle()
+    moved = ada.raw("GET", f"{place}?wait=20", headers={"If-None-Match": tag})
+    assert (moved.status_code, moved.json()["state"]) == (200, "active")
+    assert moved.headers["ETag"] != tag
+    assert moved.headers["Cache-Control"] == "no-store"

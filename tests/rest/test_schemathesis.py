@@ -1,0 +1,114 @@
+"""Every operation, tried with what its schema allows and with what it does not, alone and one after another.
+
+DRYDOCK_SCHEMA_EXAMPLES has more of them tried.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import schemathesis
+from django.db import connection
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.config import SchemathesisConfig
+from schemathesis.pytest.lazy import get_all_tests
+
+from drydock.wsgi import application
+from leases.inline import settle
+from leases.operations.callers import caller
+from leases.rest import tokens
+from leases.rest.models import Token
+
+pytestmark = pytest.mark.timeout(300)
+EXAMPLES = int(os.environ.get("DRYDOCK_SCHEMA_EXAMPLES", "2"))
+MEASURED = settings(
+    max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck), derandomize=True,
+    phases=[Phase.explicit, Phase.generate],
+)  # fmt: skip
+LINKED = r"^/api/v1/(leases|groups|jobs|tokens)"
+CREATES = {
+    "/api/v1/leases": {"type": "fake"},
+    "/api/v1/groups": {"leases": [{"type": "fake"}, {"type": "fake"}]},
+    "/api/v1/leases/{id}/jobs": {"command": ["make"]},
+    "/api/v1/tokens": {"name": "x", "ttl": "1h"},
+}
+"""What no schema can say: which types, kinds and users there are."""
+CHECKS = {
+    # That a name is unknown, no schema says.
+    "positive_data_acceptance": {"expected-statuses": ["2xx", "304", "400", "401", "403", "404", "409"]},
+    # test_tokens.py asks every address without a token, and with bad ones, once and not at every example.
+    "ignored_auth": {"enabled": False},
+}
+COVERAGE = {"unexpected-methods": ["TRACE"]}
+
+
+@schemathesis.serializer("application/x-tar")
+def _tar(context, value):
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+@pytest.fixture
+def headers(chief):
+    _, secret = tokens.create(caller(chief), name="schemathesis", scope="operate")
+    return {"Authorization": f"Bearer {secret}"}
+
+
+@pytest.fixture
+def load(blueprint, settings, monkeypatch):
+    """`load(part=...)`: the schema, and how it is to be tried."""
+    blueprint("pool", config={"boot_polls": 0})
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"requests_per_minute": 10_000_000})
+    settings.ALLOWED_HOSTS = ["localhost"]
+    monkeypatch.setitem(connection.settings_dict, "CONN_MAX_AGE", None)
+
+    def made(checks=CHECKS, **how):
+        config = SchemathesisConfig.from_dict({"checks": checks, **how})
+        return schemathesis.openapi.from_wsgi("/api/schema/", application, config=config)
+
+    return made
+
+
+def test_every_operation_by_itself(load, headers):
+    schema = load(phases={"coverage": COVERAGE})
+
+    def tried(case):
+        case.call_and_validate(headers=headers)
+
+    problems = {}
+    for found in get_all_tests(schema=schema, test_func=tried, settings=MEASURED, given_kwargs=None):
+        operation, test = found.ok()
+        try:
+            test()
+        except Exception as error:
+            problems[operation.label] = error
+    assert not problems, "\n\n".join(f"{name}\n{_said(error)}" for name, error in problems.items())
+
+
+def _said(error):
+    return "\n".join([str(error), *(_said(one) for one in getattr(error, "exceptions", ()))])
+
+
+def test_one_operation_after_another(load, headers):
+    """What was made is looked at, used and ended in every order that the links of the schema allow."""
+    schema = load({**CHECKS, "negative_data_rejection": {"enabled": False}}, generation={"mode": "positive"})
+    reached = set()
+
+    class Flow(schema.include(path_regex=LINKED).as_state_machine()):
+        def get_call_kwargs(self, case):
+            # Where it has revoked the token that it shows, it goes on all the same.
+            Token.objects.filter(digest=tokens.digest(headers["Authorization"].split()[1])).update(revoked_at=None)
+            return {"headers": headers}
+
+        def before_call(self, case):
+            if case.method.upper() == "POST" and case.path in CREATES:
+                case.body = CREATES[case.path]
+
+        def after_call(self, response, case):
+            reached.add((case.method.upper(), case.path, response.status_code))
+            settle()
+
+    Flow.run(settings=settings(MEASURED, max_examples=EXAMPLES * 6, stateful_step_count=8))
+    made = {path for method, path, status in reached if method == "POST" and status in (201, 202)}
+    assert {"/api/v1/leases", "/api/v1/tokens"} <= made, reached
+    assert [path for _, path, status in reached if "leases/{id}" in path and status == 200], reached
