@@ -161,9 +161,13 @@ def _bounded(at_most: Amounts | None) -> Sql:
 
 
 def _room(question: Question, column: str, capacity: str) -> Sql:
+    """One is written out, as most ask for one slot: of a parameter the planner expects that few resources have so
+    much, and reads an index of all that do."""
     found = Sql("TRUE")
     for name in CLASSES:
-        if asked := getattr(question.amounts, name):
+        if (asked := getattr(question.amounts, name)) == 1:
+            found &= Sql(f"{column.format(name)} >= 1")
+        elif asked:
             found &= Sql(f"{column.format(name)} >= %s", (asked,))
     for name, asked in sorted(question.amounts.extra.items()):
         found &= Sql(

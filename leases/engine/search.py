@@ -95,6 +95,16 @@ def _plain(question: Question) -> bool:
     return question.amounts == _ONE_SLOT and not asks
 
 
+def _compares(question: Question) -> bool:
+    """It asks for so much or so many: which index knows most depends on the number."""
+    asks = (question, *question.also)
+    return any(one.amounts != _ONE_SLOT or any(map(_number, one.requirements.values())) for one in asks)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
 def _first(question: Question) -> Sql | None:
     """The ids of the first resources with room, of which the best is taken; None when there is none.
 
@@ -104,7 +114,7 @@ def _first(question: Question) -> Sql | None:
     ids = _ids(question)
     if _plain(question):
         return ids
-    ((found,),) = rows(f"SELECT {ids.text}", ids.params, hot=True)
+    ((found,),) = rows(f"SELECT {ids.text}", ids.params, hot=not _compares(question))
     return Sql("%s::bigint[]", (found,)) if found else None
 
 

@@ -122,7 +122,7 @@ def run(sql: str, params: Any = (), *, hot: bool = False) -> int:
 
 def _cursor(hot: bool) -> Any:
     """A cursor. What is `hot`, and sent again and again with the same text, the server plans once a connection:
-    planning it costs more than carrying it out.
+    planning it costs more than carrying it out. Where the best plan depends on the values it is not hot.
 
     Whoever writes a hot statement about one row says its state by a parameter: with a literal the planner takes a
     small partial index for the state, and reads all of that.
@@ -141,7 +141,8 @@ def _cursor(hot: bool) -> Any:
     if (now := clock.monotonic()) > _local.plans_until:
         _local.plans_until = now + _PLANS_KEPT
         with db.wrap_database_errors:
-            db.connection.execute("DISCARD PLANS")
+            # Left to itself the server compares costs, and plans those that look dear anew for every call.
+            db.connection.execute("DISCARD PLANS; SET plan_cache_mode = force_generic_plan")
     return db._prepare_cursor(ServerBindingCursor(db.connection))  # type: ignore[call-arg]
 
 

@@ -94,26 +94,27 @@ _SHAPES = f"""
 _AMOUNTS = ", ".join(CLASSES)
 
 
-def _head(before: str = "TRUE") -> str:
+def _head(before: str = "TRUE", name: str = "l") -> str:
     return f"""
     CROSS JOIN LATERAL (SELECT * FROM leases_lease w WHERE {_ALONE} AND w.shape = s.shape AND {before}
-        ORDER BY w.rank, w.id LIMIT 1) l"""
+        ORDER BY w.rank, w.id LIMIT 1) {name}"""
 
 
 def _heads(*, before: str = "TRUE", fits: str = "TRUE") -> str:
-    """The first waiters, as narrow rows `h` until it is known who is wanted. Each of its uses is a text of its own, as
-    the server plans one with parameters that may be NULL anew for every call."""
+    """The first waiters, as narrow rows `h` until it is known who is wanted. Those of one shape ask for the same, so
+    the heads among those that fit are the heads that fit."""
     return f"""
     {_SHAPES.format(limit=_FEW + 1)},
     head AS (
-        (SELECT l.id, l.rank, {_AMOUNTS} FROM (SELECT shape FROM few WHERE (SELECT count(*) FROM few) <= {_FEW}) s
-            {_head(before)})
+        (SELECT h.id, h.rank FROM (SELECT shape FROM few WHERE (SELECT count(*) FROM few) <= {_FEW}) s
+            {_head(before, "h")} WHERE {fits})
         UNION ALL
-        (SELECT DISTINCT ON (o.shape) o.id, o.rank, {_AMOUNTS} FROM (
+        (SELECT DISTINCT ON (h.shape) h.id, h.rank FROM (
             SELECT id, shape, rank, {_AMOUNTS} FROM leases_lease w WHERE (SELECT count(*) FROM few) > {_FEW}
-            AND {_ALONE} AND {before} ORDER BY w.rank, w.id LIMIT {_OLDEST}) o ORDER BY o.shape, o.rank, o.id))
+            AND {_ALONE} AND {before} ORDER BY w.rank, w.id LIMIT {_OLDEST}) h WHERE {fits}
+            ORDER BY h.shape, h.rank, h.id))
     SELECT {COLUMNS} FROM leases_lease l JOIN (
-        SELECT h.id FROM head h WHERE {fits} ORDER BY h.rank, h.id LIMIT %(limit)s) h ON h.id = l.id
+        SELECT h.id FROM head h ORDER BY h.rank, h.id LIMIT %(limit)s) h ON h.id = l.id
     ORDER BY l.rank, l.id"""
 
 
