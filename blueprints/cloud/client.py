@@ -1,0 +1,230 @@
+"""The provider contract: one account at one cloud, as the classes that its client implements.
+
+What a client can do is read off these classes (`capabilities`), never declared a second time. Every method is one
+short call (or one call per page), has a deadline, raises `faults.CloudError` and nothing else, and keeps to the
+provider's rate. None of them waits until something has happened: the frame asks again.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ClassVar
+
+from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota, Rule, Underway
+
+
+class Api(StrEnum):
+    """How a provider's inventory is read."""
+
+    GLOBAL = "global"
+    """One call tells of all locations."""
+    LOCATIONAL = "locational"
+    """One call (or one per page) for each location."""
+
+
+class Client(ABC):
+    """Base of every cloud's client: create, find, list, terminate, and what there is to be had.
+
+    Objects that an instance needs (disk, network card, address, firewall) are made by `prepare` and `create` under
+    names made of the order's key, bear its tags, and go with `terminate` and `sweep`.
+    """
+
+    provider: ClassVar[str]
+    """The kind's name: `ec2`."""
+    api: ClassVar[Api] = Api.LOCATIONAL
+    types_every: ClassVar[float] = 60.0
+    """Seconds between two readings of the inventory."""
+    status_every: ClassVar[float] = 5.0
+    """Seconds between two listings of the instances."""
+    creates_per_minute: ClassVar[float] = 60.0
+
+    @abstractmethod
+    def identity(self) -> str:
+        """Who we are there (account, project, subscription): the cheapest call that proves the credential."""
+
+    @abstractmethod
+    def locations(self) -> Sequence[Location]:
+        """The regions that this account may use, as far as the config allows them."""
+
+    @abstractmethod
+    def types(self, location: str) -> Sequence[InstanceType]:
+        """Everything to be had in a location, with prices where they are known; "" means all, where `api` is global."""
+
+    @abstractmethod
+    def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
+        """Every instance there that bears these tags, one call per page; the terminated ones may be left out."""
+
+    @abstractmethod
+    def prepare(self, order: Order) -> Mapping[str, str] | Underway:
+        """Make what the instance stands on (firewall, network card, address): idempotent; what it made, by name.
+        Underway: call it again."""
+
+    @abstractmethod
+    def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
+        """Ask for the instance once, under the order's token. An Underway is gone on with by `created`."""
+
+    def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
+        """What has become of a create that answered Underway. The default looks for the instance."""
+        return self.find(order) or Underway(handle=handle)
+
+    @abstractmethod
+    def find(self, order: Order) -> Instance | None:
+        """The instance that this order has made, by its token or name; None where the provider has none. Right after
+        a create that is no proof: reads may lag behind (`find_after`)."""
+
+    find_after: ClassVar[float] = 30.0
+    """Seconds after a lost answer until `find` proves an absence."""
+
+    @abstractmethod
+    def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
+        """Read one anew; None where it is provably gone."""
+
+    @abstractmethod
+    def terminate(self, instance: Instance) -> None:
+        """Ask for its end; already gone is success."""
+
+    @abstractmethod
+    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
+        """Delete what is left of what was made under a key besides the instance, in the right order, as far as it can
+        go now; the names of what is still there. Empty, read after the deletion: nothing is left."""
+
+    @abstractmethod
+    def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
+        """The newest image that the config's words choose. Raises CloudError NOT_FOUND with what was looked for."""
+
+
+class IdempotentCreate:
+    """A create repeated under the same token makes no second instance."""
+
+
+class UserData:
+    """The order's user data reach the guest."""
+
+
+class Spot:
+    """Orders of the market `spot`."""
+
+
+class ConfidentialGuests:
+    """Orders with a confidential technology."""
+
+
+class Expires:
+    """`ends_after` is carried out by the provider itself."""
+
+
+class StopsStarts(ABC):
+    """Instances can be stopped, and started again."""
+
+    @abstractmethod
+    def stop(self, instance: Instance) -> None:
+        """Ask for the stop; stopped already is success."""
+
+    @abstractmethod
+    def start(self, instance: Instance) -> None:
+        """Ask for the start; running already is success."""
+
+
+class Reboots(ABC):
+    """Instances can be rebooted."""
+
+    @abstractmethod
+    def reboot(self, instance: Instance) -> None:
+        """Ask for it."""
+
+
+class ResizesVolume(ABC):
+    """The boot disk can grow."""
+
+    @abstractmethod
+    def resize_volume(self, instance: Instance, disk_gib: int) -> None:
+        """Ask for a larger disk; as large already is success."""
+
+
+class ChangesType(ABC):
+    """A stopped instance can become another type."""
+
+    @abstractmethod
+    def change_type(self, instance: Instance, type_name: str) -> None:
+        """Ask for it; of that type already is success."""
+
+
+class Tags(ABC):
+    """Tags can be set on what is there."""
+
+    @abstractmethod
+    def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:
+        """Set these; others stay."""
+
+
+class Firewall(ABC):
+    """Ports can be opened and closed again while an instance runs."""
+
+    @abstractmethod
+    def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
+        """Let these in; open already is success."""
+
+    @abstractmethod
+    def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
+        """No longer; closed already is success."""
+
+
+class Console(ABC):
+    """What a guest writes on its console can be read."""
+
+    @abstractmethod
+    def console(self, instance: Instance) -> str:
+        """The newest part of it, at most 64 KiB; empty where there is none yet."""
+
+
+class Quotas(ABC):
+    """The account's limits, and how much of them is used by whomever, can be read."""
+
+    @abstractmethod
+    def quotas(self, location: str) -> Sequence[Quota]:
+        """Those of one location, or of all with ""."""
+
+
+class MachineImage(ABC):
+    """Images can be looked through."""
+
+    @abstractmethod
+    def images(self, location: str, name: str) -> Sequence[Image]:
+        """Those whose name fits the pattern, newest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capability:
+    """One thing that a cloud can do, and the class that says so."""
+
+    name: str
+    base: type
+
+
+CAPABILITIES = (
+    Capability(name="create", base=Client),
+    Capability(name="idempotent-create", base=IdempotentCreate),
+    Capability(name="terminate", base=Client),
+    Capability(name="stop-start", base=StopsStarts),
+    Capability(name="reboot", base=Reboots),
+    Capability(name="resize-volume", base=ResizesVolume),
+    Capability(name="change-type", base=ChangesType),
+    Capability(name="tags", base=Tags),
+    Capability(name="user-data", base=UserData),
+    Capability(name="machine-image", base=MachineImage),
+    Capability(name="firewall", base=Firewall),
+    Capability(name="spot", base=Spot),
+    Capability(name="confidential", base=ConfidentialGuests),
+    Capability(name="console-output", base=Console),
+    Capability(name="quota", base=Quotas),
+    Capability(name="server-side-expiry", base=Expires),
+)
+"""The names are those of Brev's Cloud SDK (v1/capabilities.go) where it has one."""
+
+
+def capabilities(client: type[Client]) -> frozenset[str]:
+    """What a cloud can do, read off the classes of its client."""
+    return frozenset(one.name for one in CAPABILITIES if issubclass(client, one.base))
