@@ -30,6 +30,7 @@ QUEUES = {
     "sweep": "periodic",
     "discover": "steps",
     "orphans": "steps",
+    "read": "steps",
 }
 """Hint -> the queue its task is in."""
 ALONE = {"serve", "sweep"}
@@ -42,7 +43,19 @@ _silent_until = 0.0
 
 def after_commit(hint: str, *args: object) -> None:
     """Send the hint when the transaction at hand has committed (at once when there is none)."""
-    transaction.on_commit(partial(send, hint, *args), robust=True)
+    once_committed(send, hint, *args)
+
+
+def once_committed(act: Callable[..., object], *args: object, **named: object) -> None:
+    """Call it when the transaction at hand has committed (at once when there is none); what it raises is logged.
+
+    Not by a `partial`, whose missing name Django asks for when it logs that.
+    """
+
+    def call() -> None:
+        act(*args, **named)
+
+    transaction.on_commit(call, robust=True)
 
 
 def send(hint: str, *args: object) -> bool:

@@ -108,15 +108,11 @@ def give_back(ending: Ending, *, reason: str = Reason.RETURNED) -> None:
 
 def finished(lease_id: int) -> None:
     """The lease's cleaning is done: give the share back. Inside a transaction; follow-up after commit."""
-    from functools import partial
-
-    from django.db import transaction
-
     ending = lock(lease_id)
     if ending is None:
         return
     if ending.state == LeaseState.RELEASED:
         give_back(ending)
-        transaction.on_commit(partial(follow_up, ending), robust=True)
+        hints.once_committed(follow_up, ending)
     else:
         note("lease.cleaned", "It was cleaned in an unexpected state.", lease_id=lease_id)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from django.db import transaction
-
+from leases import hints
 from leases.engine import claim, search, waiting
 from leases.engine.runs import start
 from leases.engine.transitions import announce
@@ -34,7 +31,7 @@ def finish_claim(waiter: waiting.Waiter, room: search.Room) -> bool:
 
 def hints_for_holder(lease_id: int) -> None:
     """Somebody's run may wait for this lease: look, after commit."""
-    transaction.on_commit(partial(_wake_holder, lease_id), robust=True)
+    hints.once_committed(_wake_holder, lease_id)
 
 
 def _wake_holder(lease_id: int) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from django.db import transaction
-
 from drydock.core.errors import Conflict
+from leases import hints
 from leases.engine.transaction import rows, run
 from leases.models import Event, Lease, Resource
 from leases.signals import lease_changed
@@ -79,8 +77,7 @@ def return_lease(lease_id: int, *, reason: str) -> None:
 def announce(lease_id: int, state: str, reason: str) -> None:
     """Tell the applications of this process after commit."""
     if lease_changed.has_listeners():
-        send = partial(lease_changed.send_robust, Lease, lease_id=lease_id, state=str(state), reason=str(reason))
-        transaction.on_commit(send, robust=True)
+        hints.once_committed(lease_changed.send_robust, Lease, lease_id=lease_id, state=str(state), reason=str(reason))
 
 
 def explain(lease_id: int, reason: str, message: str, **columns: Any) -> None:
