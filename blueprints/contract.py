@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from blueprints.answers import Answer, Json
 from blueprints.matching import Match
+from blueprints.offers import Account, Offer, Place, Sought
 from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem, ResourceView, Spec
 from interfaces.contract import Interface
 
@@ -107,6 +108,48 @@ class Builds(ABC):
         """Make what `spec.resource` drafts. Also checks a registered resource before it becomes active."""
 
 
+class Offers(ABC):
+    """The kind builds what its provider offers. Inventory and status are read for each account from time to time, by
+    one worker at a time, into the catalogue and into what is observed of the resources."""
+
+    Credential: ClassVar[type[Fields]]
+    """What an account's credential must hold."""
+    inventory_every: ClassVar[float] = 60.0
+    """Seconds between two readings of what there is to be had."""
+    status_every: ClassVar[float] = 5.0
+    """Seconds between two listings of what there is of ours."""
+
+    @abstractmethod
+    def places(self, account: Account) -> Sequence[Place]:
+        """The locations of the account; each is read for itself. One place named "" stands for all of them, where one
+        call tells of all."""
+
+    @abstractmethod
+    def inventory(self, account: Account, place: str) -> Sequence[Offer]:
+        """Everything that is offered in a place. Raise when it cannot be seen now."""
+
+    @abstractmethod
+    def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
+        """Everything there whose tag `drydock-installation` is `installation`, with its status; what is gone for good
+        may be left out. One call a page; raise when any of it cannot be seen now."""
+
+    @abstractmethod
+    def located(self, config: Any) -> Sequence[str]:
+        """The places in which a blueprint with this config builds; none: in all."""
+
+    @abstractmethod
+    def sought(self, config: Any, asked: Asked | None) -> Sought:
+        """What to look for in the catalogue for `asked` (None: to keep a minimum ready)."""
+
+    @abstractmethod
+    def draft(self, config: Any, asked: Asked | None, offer: Offer) -> Draft:
+        """The resource that would be built of an offer."""
+
+    @abstractmethod
+    def build(self) -> Plan:
+        """Make what `spec.resource` drafts."""
+
+
 class Registers(ABC):
     """Resources of this kind are registered by hand (or by a program) with the fields of Registration."""
 
@@ -194,12 +237,15 @@ class Capability:
     """One thing a kind can do, and the class that says so."""
 
     name: str
-    base: type
+    base: type | tuple[type, ...]
 
 
-CAPABILITIES = tuple(
-    Capability(name=base.__name__.lower(), base=base)
-    for base in (Builds, Registers, Discovers, Lists, Activates, Cleans, Checks, Powers, Updates)
+CAPABILITIES = (
+    Capability(name="builds", base=(Builds, Offers)),
+    *(
+        Capability(name=base.__name__.lower(), base=base)
+        for base in (Offers, Registers, Discovers, Lists, Activates, Cleans, Checks, Powers, Updates)
+    ),
 )
 
 
@@ -221,6 +267,7 @@ __all__ = [
     "Kind",
     "Lists",
     "Match",
+    "Offers",
     "Opener",
     "Plan",
     "Powers",

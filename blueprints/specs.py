@@ -35,7 +35,9 @@ class Draft:
     offer: str = ""
     zone: str = ""
     price: float | None = None
-    """Per hour, in the catalogue's currency; candidates of one blueprint are tried in the order they are given."""
+    """Per hour, in US dollars; candidates of one blueprint are tried in the order they are given."""
+    boot_seconds: float | None = None
+    """Until it could be used, where that is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +157,12 @@ class Owned:
     key: str
     tags: Mapping[str, str]
     facts: Json = field(default_factory=dict)
+    state: str = ""
+    """What the provider says of it, where that is known: pending, running, stopped, ..."""
+    power: str = ""
+    """on or off, where that is known."""
+    lost: str = ""
+    """Why it will never serve again (preempted, terminated by somebody), or empty."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
@@ -123,6 +123,9 @@ class Environment(BaseSettings):
     remember_blueprint_seconds: float = setting(600.0, "The same for all of a blueprint, when the blueprint failed.", ge=0)
     ageing_seconds: float = setting(300.0, "A waiting lease gains one step of priority for each such span.", gt=0)
     discovery_interval_seconds: float = setting(60.0, "How often a kind that discovers looks at what is there.", gt=0)
+    inventory_interval_seconds: float | None = setting(None, "How often the offers of an account are read; unset: as its provider says, mostly 60 s.", gt=0)
+    status_interval_seconds: float | None = setting(None, "How often our resources in an account are listed; unset: as its provider says, mostly 5 s.", gt=0)
+    choose: Literal["order", "price", "fastest"] = setting("order", "Which of the blueprints that could build is taken, unless the request says: the first in the operators' order, the cheapest, or the one that is soonest ready.")
     orphan_interval_seconds: float = setting(300.0, "How often things at a provider that bear our tag are compared with the rows.", gt=0)
     orphan_apart_seconds: float = setting(900.0, "An orphan is destroyed when it is seen again so long after the first time.", ge=0)
     event_retention_days: int = setting(90, "Events older than this are pruned.", ge=1)

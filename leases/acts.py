@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from leases import jobs
-from leases.engine import discovery, ending, orphans, runner, serving
+from leases.engine import discovery, ending, orphans, reading, runner, serving
 from leases.engine import sweep as looks
 from leases.engine.isolation import attempt
 
@@ -23,5 +23,6 @@ ACTS: dict[str, Callable[..., object]] = {
     "sweep": sweep,
     "discover": discovery.discover,
     "orphans": orphans.search,
+    "read": reading.read,
 }
 """Hint -> what carries it out. Any of them may be called twice or never."""

@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     AfterValidator,
@@ -72,6 +72,11 @@ class LeaseRequest(BaseModel):
     wait_limit: Span = Field(default=None, description="How long it may wait before it is given up.")
     heartbeat_limit: Span = Field(default=None, description="It ends when no heartbeat came for so long.")
     serve_again: Flag = Field(default=False, description="Ask again for the same when what it holds is lost.")
+    choose: Literal["", "order", "price", "fastest"] = Field(
+        default="",
+        description="Which of the blueprints that could build is taken: the first in the operators' order, the "
+        "cheapest, the one that is soonest ready; empty: as the installation says.",
+    )  # fmt: skip
     name: Text = ""
     labels: dict[Word, Text] = Field(default_factory=dict, max_length=100)
     public_keys: tuple[PublicKey, ...] = Field(default=(), max_length=100)

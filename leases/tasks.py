@@ -35,4 +35,4 @@ def _task(hint: str) -> Any:
 
 
 serve, end, step, job = _task("serve"), _task("end"), _task("step"), _task("job")
-sweep, discover, orphans = _task("sweep"), _task("discover"), _task("orphans")
+sweep, discover, orphans, read = _task("sweep"), _task("discover"), _task("orphans"), _task("read")

@@ -31,7 +31,7 @@ def lease(
     prefer_trait: o.Prefer = None, blueprint: o.Blueprints = None, exclude_blueprint: o.Exclude = None,
     ttl: o.Ttl = None, until: o.Until = None, wait_limit: o.WaitLimit = None, heartbeat_limit: o.Heartbeat = None,
     priority: o.Priority = 0, name: o.Name = "", label: o.Label = None, key: o.Key = None,
-    public_key: o.PublicKey = None, serve_again: o.ServeAgain = False, charge: o.Charge = None,
+    public_key: o.PublicKey = None, serve_again: o.ServeAgain = False, choose: o.Choose = "", charge: o.Charge = None,
     count: Annotated[
         int, typer.Option("--count", "--group-size", min=1, max=100, help="So many, all together or none.")
     ] = 1,
@@ -59,7 +59,7 @@ def lease(
         traits=trait, forbidden_traits=forbid_trait, preferred_traits=prefer_trait, allowed_blueprints=blueprint,
         excluded_blueprints=exclude_blueprint, ttl=ttl, until=until, wait_limit=wait_limit,
         heartbeat_limit=heartbeat_limit, priority=priority, name=name, label=label, key=key, public_key=public_key,
-        serve_again=serve_again, charge=charge,
+        serve_again=serve_again, choose=choose, charge=charge,
     )  # fmt: skip
     errand = Errand(
         command=command or [], keep=keep, limit=seconds(wait), quiet=as_json, cwd=cwd, env=o.variables(env),
@@ -85,15 +85,15 @@ def explain(
     vcpus: o.Vcpus = None, ram: o.Ram = None, disk: o.Disk = None, slots: o.Slots = None, extra: o.Extra = None,
     exclusive: o.Exclusive = False, require: o.Require = None, trait: o.Trait = None, forbid_trait: o.Forbid = None,
     prefer_trait: o.Prefer = None, blueprint: o.Blueprints = None, exclude_blueprint: o.Exclude = None,
-    ttl: o.Ttl = None, until: o.Until = None, priority: o.Priority = 0, charge: o.Charge = None,
+    ttl: o.Ttl = None, until: o.Until = None, priority: o.Priority = 0, choose: o.Choose = "", charge: o.Charge = None,
     owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """What would come of a request now, and what every blueprint says to it. Nothing is written."""
     given = o.request(
         type_, vcpus=vcpus, ram=ram, disk=disk, slots=slots, extra=extra, exclusive=exclusive, require=require,
         traits=trait, forbidden_traits=forbid_trait, preferred_traits=prefer_trait, allowed_blueprints=blueprint,
-        excluded_blueprints=exclude_blueprint, ttl=ttl, until=until, priority=priority, charge=charge, label=None,
-        public_key=None, key=None,
+        excluded_blueprints=exclude_blueprint, ttl=ttl, until=until, priority=priority, choose=choose, charge=charge,
+        label=None, public_key=None, key=None,
     )  # fmt: skip
     found = o.client(owner).explain(given)
     if as_json:

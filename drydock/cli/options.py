@@ -82,6 +82,14 @@ PublicKey = Annotated[
 ServeAgain = Annotated[
     bool, typer.Option("--serve-again", help="Ask again for the same when it is lost.", rich_help_panel=_REST)
 ]
+Choose = Annotated[
+    str,
+    typer.Option(
+        "--choose", metavar="order|price|fastest",
+        help="Which of those that could build it: the operators' first, the cheapest, the soonest ready.",
+        rich_help_panel=_REST,
+    ),
+]  # fmt: skip
 Charge = Annotated[
     str | None,
     typer.Option("--charge", metavar="GROUP", help="Your group whose quota also counts.", rich_help_panel=_REST),

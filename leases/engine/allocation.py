@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 from typing import Any
 
+from django.conf import settings
 from django.db.models.functions import Least, Now
 
 from blueprints.models import Blueprint
@@ -44,6 +45,7 @@ def opinion(waiter: waiting.Waiter) -> Decision:
     return _decide(
         snapshot.candidates(question, wanted), held_idle=snapshot.idle_holders(question),
         held_leaving=leaving.holders(question), wanted=sum(wanted),
+        choose=question.choose or settings.DRYDOCK.choose,
     )  # fmt: skip
 
 

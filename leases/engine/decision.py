@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -66,9 +66,11 @@ class _Opinion:
 
 
 def decide(
-    candidates: Sequence[Candidate], *, held_idle: Sequence[int] = (), held_leaving: int = 0, wanted: int = 1
-) -> Decision:
-    """Walk the candidates in order: the first that can build does; else the first that can reclaim; else wait.
+    candidates: Sequence[Candidate], *, held_idle: Sequence[int] = (), held_leaving: int = 0, wanted: int = 1,
+    choose: str = "order",
+) -> Decision:  # fmt: skip
+    """Walk the candidates in order: the first that can build does, or of those that can the one that is cheapest or
+    soonest ready (`choose`); else the first that can reclaim; else wait.
 
     `held_idle` are idle resources whose own leases hold room that this lease could use; `held_leaving` is how many
     such are being destroyed already, `wanted` how many leases wait for that. Where enough is leaving, nothing more
@@ -76,9 +78,10 @@ def decide(
     """
     opinions = [(candidate, _opinion(candidate)) for candidate in candidates]
     verdicts = tuple(opinion.verdict for _, opinion in opinions)
-    for candidate, opinion in opinions:
-        if opinion.draft is not None:
-            return Build(blueprint_id=candidate.id, draft=opinion.draft, verdicts=verdicts)
+    able = [(candidate, opinion.draft) for candidate, opinion in opinions if opinion.draft is not None]
+    if able:
+        candidate, draft = min(able, key=lambda one: _CHOICES[choose](one[1]))
+        return Build(blueprint_id=candidate.id, draft=draft, verdicts=verdicts)
     if held_leaving >= wanted:
         message = "An idle resource that holds what is asked is being given up."
         return Wait(reason=Reason.WAITING_RECLAIM, message=message, verdicts=verdicts)
@@ -98,6 +101,14 @@ def decide(
                 message=f"{candidate.name} is at its limit; an idle resource is given up.",
             )
     return _wait_or_refuse([opinion for _, opinion in opinions], verdicts)
+
+
+_CHOICES: dict[str, Callable[[Draft], float]] = {
+    "order": lambda draft: 0.0,
+    "price": lambda draft: draft.price or 0.0,
+    "fastest": lambda draft: float("inf") if draft.boot_seconds is None else draft.boot_seconds,
+}
+"""What has no price costs nothing more: it is the operator's own. Of equals the first in the operators' order."""
 
 
 def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> Decision:
@@ -163,6 +174,8 @@ def _with_building(candidate: Candidate) -> _Opinion:
             candidate, Reason.WAITING_LIMIT, f"it builds {candidate.building} at the moment, as many as it may"
         )
     what = f"can build {draft.offer}" if draft.offer else "can build one"
+    if draft.price is not None:
+        what += f" at ${draft.price:g} an hour"
     return _Opinion(verdict=_verdict(candidate, "build", what, draft.offer), draft=draft)
 
 

@@ -80,7 +80,7 @@ _COLUMNS = (
     "type, name, labels, owner_id, charged_group_id, group_id, state, reason, message, actor, requirements, traits,"
     " forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra, exclusive,"
     " allowed_blueprints, excluded_blueprints, public_keys, shape, priority, rank, root_id, for_resource_id,"
-    " for_lease_id, need, need_phase, ttl, until, give_up_at, heartbeat_limit, heartbeat_at, serve_again,"
+    " for_lease_id, need, need_phase, ttl, until, give_up_at, heartbeat_limit, heartbeat_at, serve_again, choose,"
     " idempotency_key, fingerprint, only_resources"
 )
 _INSERT = f"""
@@ -91,7 +91,7 @@ _INSERT = f"""
         coalesce(%(rank)s, extract(epoch FROM clock_timestamp()) - %(priority)s * %(ageing)s), %(root)s,
         %(for_resource)s, %(for_lease)s, %(need)s, %(need_phase)s, %(ttl)s, %(until)s,
         clock_timestamp() + %(wait_limit)s::interval, %(heartbeat)s,
-        CASE WHEN %(heartbeat)s::interval IS NOT NULL THEN clock_timestamp() END, %(serve_again)s, %(key)s, %(fingerprint)s, %(only)s)
+        CASE WHEN %(heartbeat)s::interval IS NOT NULL THEN clock_timestamp() END, %(serve_again)s, %(choose)s, %(key)s, %(fingerprint)s, %(only)s)
     ON CONFLICT DO NOTHING
     RETURNING {waiting.COLUMNS.replace("l.", "")}"""
 
@@ -145,7 +145,7 @@ def _values(
         "rank": cause.rank, "ageing": settings.DRYDOCK.ageing_seconds, "root": cause.root,
         "for_resource": cause.for_resource, "for_lease": cause.for_lease, "need": cause.need,
         "need_phase": cause.need_phase, "ttl": asked.ttl, "until": asked.until, "wait_limit": asked.wait_limit,
-        "heartbeat": asked.heartbeat_limit, "serve_again": asked.serve_again, "key": asked.idempotency_key,
+        "heartbeat": asked.heartbeat_limit, "serve_again": asked.serve_again, "choose": asked.choose, "key": asked.idempotency_key,
         "fingerprint": asked.fingerprint if asked.idempotency_key else "",
         "only": list(cause.only_resources) or None,
     }  # fmt: skip

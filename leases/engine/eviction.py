@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from functools import partial
 from typing import TypeAlias
 
 from django.conf import settings
-from django.db import transaction
 from django.db.models.functions import Now
 
 from leases import hints
@@ -36,26 +34,31 @@ def are_all(resource_id: int, holders: Holders) -> bool:
     return {lease_id for (lease_id,) in there} == {lease_id for lease_id, _ in holders}
 
 
-def evict_all(resource_id: int, holders: Holders, *, reason: str, message: str, stays: bool = False) -> None:
+def evict_all(
+    resource_id: int, holders: Holders, *, reason: str, message: str, stays: bool = False, counts: bool = True
+) -> None:
     """Evict every holder."""
     for lease_id, state in holders:
-        evict(lease_id, state, resource_id, reason=reason, message=message, stays=stays)
+        evict(lease_id, state, resource_id, reason=reason, message=message, stays=stays, counts=counts)
 
 
-def evict(lease_id: int, state: str, resource_id: int, *, reason: str, message: str, stays: bool = False) -> None:
+def evict(
+    lease_id: int, state: str, resource_id: int, *, reason: str, message: str, stays: bool = False, counts: bool = True
+) -> None:
     """Take the share of a locked lease away: it waits again, is broken, or has ended anyway.
 
-    `stays`: the resource is not destroyed, so what the lease may have left there is a debt.
+    `stays`: the resource is not destroyed, so what the lease may have left there is a debt. `counts`: whether a lease
+    that waits again has used up one of its tries.
     """
     if stays:
         debts.incur(lease_id, state, resource_id)
     run("DELETE FROM leases_run WHERE lease_id = %s", (lease_id,))
     run("DELETE FROM leases_slotlock WHERE lease_id = %s", (lease_id,))
     run("DELETE FROM leases_share WHERE lease_id = %s", (lease_id,))
-    transaction.on_commit(partial(quotas.unpark, lease_id), robust=True)
+    hints.once_committed(quotas.unpark, lease_id)
     if state == LeaseState.ACQUIRED:
         end_children(for_lease=lease_id)
-        bounce(lease_id, resource_id, reason=reason, message=message)
+        bounce(lease_id, resource_id, reason=reason, message=message, counts=counts)
     elif state == LeaseState.ACTIVE:
         move_lease(lease_id, LeaseState.BROKEN, reason=reason, message=message, ended_at=Now())
         end_children(for_lease=lease_id)
@@ -84,11 +87,11 @@ _AGAIN = """
     INSERT INTO leases_lease (type, name, labels, owner_id, charged_group_id, state, reason, message, actor, requirements,
         traits, forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra, exclusive,
         allowed_blueprints, excluded_blueprints, only_resources, public_keys, shape, priority, rank, root_id, ttl, until,
-        heartbeat_limit, serve_again, avoided_resources)
+        heartbeat_limit, serve_again, choose, avoided_resources)
     SELECT type, name, labels, owner_id, charged_group_id, 'pending', 'requested', 'In place of lease ' || id, 'drydock',
         requirements, traits, forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra,
         exclusive, allowed_blueprints, excluded_blueprints, only_resources, public_keys, shape, priority, rank, root_id,
-        ttl, until, heartbeat_limit, TRUE, ARRAY[resource_id]
+        ttl, until, heartbeat_limit, TRUE, choose, ARRAY[resource_id]
     FROM leases_lease WHERE id = %s AND serve_again AND (until IS NULL OR until > clock_timestamp())
     RETURNING id, type"""
 
@@ -100,20 +103,20 @@ def ask_again(lease_id: int) -> None:
         hints.after_commit("serve", resource_type)
 
 
-def bounce(lease_id: int, resource_id: int, *, reason: str, message: str) -> None:
+def bounce(lease_id: int, resource_id: int, *, reason: str, message: str, counts: bool = True) -> None:
     """Back to waiting, a bounded number of times; then broken. The share must be gone already."""
     bounces, wanted = rows("SELECT bounces, release_wanted FROM leases_lease WHERE id = %s", (lease_id,))[0]
     if wanted:
         move_lease(lease_id, LeaseState.RELEASED, reason=wanted)
         move_lease(lease_id, LeaseState.DESTROYED, reason=Reason.RETURNED, ended_at=Now())
         return
-    if bounces >= settings.DRYDOCK.bounce_limit:
+    if counts and bounces >= settings.DRYDOCK.bounce_limit:
         text = f"Given up after {bounces + 1} tries. The last: {message}"
         move_lease(lease_id, LeaseState.BROKEN, reason=reason, message=text, ended_at=Now())
         end_waiting_siblings(lease_id)
         return
     move_lease(
-        lease_id, LeaseState.PENDING, reason=Reason.WAITING_RETRY, message=message, bounces=bounces + 1,
+        lease_id, LeaseState.PENDING, reason=Reason.WAITING_RETRY, message=message, bounces=bounces + counts,
         resource=None, acquired_at=None, avoided_resources=_avoided(lease_id, resource_id),
         parked=True, due_at=Now() + dt.timedelta(seconds=min(2**bounces - 1, 60)),
     )  # fmt: skip

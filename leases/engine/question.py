@@ -42,6 +42,8 @@ class Question:
     not_resources: tuple[int, ...] = ()
     only_parents: tuple[int, ...] | None = None
     not_parents: tuple[int, ...] = ()
+    choose: str = ""
+    """Which of the blueprints that could build is taken; empty: as the installation says."""
     also: tuple[Question, ...] = ()
     """What others ask of the same resource."""
 

@@ -9,7 +9,7 @@ from django.conf import settings
 
 from blueprints.answers import Failed
 from leases import hints
-from leases.engine import debts, eviction, maintenance, power, retiring, setbacks
+from leases.engine import catalogue, debts, eviction, maintenance, power, retiring, setbacks
 from leases.engine.apart import set_apart
 from leases.engine.lease_ends import begin_activation
 from leases.engine.runs import start
@@ -49,6 +49,7 @@ def built(current: Run) -> None:
         (current.resource_id,),
     )
     setbacks.forget(current.resource)
+    catalogue.booted(current.resource_id)
     for (lease_id,) in rows(
         "SELECT l.id FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id WHERE s.resource_id = %s"
         " AND l.state = 'acquired' ORDER BY l.id",
@@ -62,12 +63,12 @@ def build_failed(current: Run, answer: Failed) -> None:
     """It comes to nothing: its holders wait again, and what there is of it is destroyed."""
     setbacks.remember(current.resource, answer)
     message = f"Build failed at {current.step or 'a step'}: {answer.message}"
-    _take_out(current, Reason.BUILD_FAILED, message)
+    _take_out(current, Reason.BUILD_FAILED, message, counts=not setbacks.leads_elsewhere(current.resource, answer))
 
 
-def _take_out(current: Run, reason: Reason, message: str) -> None:
+def _take_out(current: Run, reason: Reason, message: str, *, counts: bool = True) -> None:
     holders = eviction.lock_holders(current.resource_id)
-    retiring.take_out(current.resource_id, holders, reason=reason, message=message)
+    retiring.take_out(current.resource_id, holders, reason=reason, message=message, counts=counts)
 
 
 def checked(current: Run) -> None:

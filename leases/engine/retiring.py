@@ -120,9 +120,17 @@ def _lose(resource_id: int, reason: str, message: str, actor: str) -> bool | Non
     return True
 
 
-def take_out(resource_id: int, holders: eviction.Holders, *, reason: str, message: str, actor: str = "drydock") -> None:
+def take_out(
+    resource_id: int,
+    holders: eviction.Holders,
+    *,
+    reason: str,
+    message: str,
+    actor: str = "drydock",
+    counts: bool = True,
+) -> None:
     """Evict all holders and begin the destruction. Resource and holders are locked."""
-    eviction.evict_all(resource_id, holders, reason=reason, message=message)
+    eviction.evict_all(resource_id, holders, reason=reason, message=message, counts=counts)
     run("DELETE FROM leases_run WHERE resource_id = %s", (resource_id,))
     begin_destroy(resource_id, ResourceState.BROKEN, reason=reason, message=message, actor=actor)
 

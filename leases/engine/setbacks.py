@@ -32,6 +32,16 @@ def remember(resource: Resource, answer: Failed) -> None:
     )  # fmt: skip
 
 
+def leads_elsewhere(resource: Resource, answer: Failed) -> bool:
+    """The provider said no to this offer, and there may be others: going through them uses up none of a lease's
+    tries, as each is left aside once it has failed."""
+    definite = answer.scope in (Scope.OFFER, Scope.ZONE) and answer.code not in _UNCLEAR
+    return bool(resource.offer) and definite
+
+
+_UNCLEAR = ("retries", "deadline", "need")
+
+
 def forget(resource: Resource) -> None:
     """It could be built after all."""
     RememberedError.objects.filter(blueprint_id=resource.blueprint_id, key=resource.offer, scope="offer").delete()

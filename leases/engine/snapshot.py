@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Prefetch, Q
 from django.db.models.functions import Now
 from pydantic import ValidationError
 
 from blueprints import registry
-from blueprints.contract import Builds, CatalogueStale, Discovers
+from blueprints.contract import Builds, CatalogueStale, Discovers, Kind
 from blueprints.matching import misses
 from blueprints.models import Blueprint, RememberedError
 from blueprints.specs import Asked, Draft
 from drydock.core.errors import DrydockError
-from leases.engine import views
+from leases.engine import drafting, views
 from leases.engine.candidate import COUNTED, Candidate, Setback
 from leases.engine.leaving import ALONE, Wanted, places
 from leases.engine.question import Question, allowed, suits
@@ -102,10 +104,14 @@ def _what_it_could_build(blueprint: Blueprint, question: Question) -> dict[str, 
         wants = [_asked(blueprint.kind, one) for one in asked]
     except ValidationError as error:
         return {"impossible": f"its kind {blueprint.kind} does not take requirement {error.errors()[0]['loc'][0]!r}"}
-    if not isinstance(kind, Builds):
+    if not drafting.builds(kind):
         return {"builds": False}
+    failing = [(error.scope, error.key) for error in blueprint.errors.all()]
+    choose = question.choose or settings.DRYDOCK.choose
     try:
-        drafts = [draft for one in wants for draft in kind.drafts(config, one) or kind.drafts(config, None)]
+        drafts = [
+            draft for one in wants for draft in _drafts(blueprint, kind, config, one, choose=choose, failing=failing)
+        ]
     except CatalogueStale as error:
         return {"stale": str(error) or "its catalogue is not read yet"}
     except Exception as error:
@@ -114,7 +120,14 @@ def _what_it_could_build(blueprint: Blueprint, question: Question) -> dict[str, 
     problems = {id(d): problem for d in drafts for one in wants if (problem := draft_misfit(d, one, kind.matches))}
     if fitting := tuple(draft for draft in drafts if id(draft) not in problems):
         return {"drafts": fitting}
-    return {"impossible": next(iter(problems.values()), "it offers nothing")}
+    return {"impossible": next(iter(problems.values()), "it offers nothing that fits")}
+
+
+def _drafts(blueprint: Blueprint, kind: Kind, config: Any, one: Asked, **how: Any) -> Sequence[Draft]:
+    """What it would build for this; where that is nothing and the kind drafts by itself, what it would build at all,
+    which then tells why not."""
+    found = drafting.drafts(blueprint, kind, config, one, **how)
+    return found if found or not isinstance(kind, Builds) else kind.drafts(config, None)
 
 
 def _what_it_could_find(blueprint: Blueprint) -> dict[str, Any]:

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leases.engine import debts, discovery, lease_looks, power, pruning, queue_looks, run_looks, upkeep, yielding
+from leases.engine import (
+    debts,
+    discovery,
+    lease_looks,
+    power,
+    pruning,
+    queue_looks,
+    readings,
+    run_looks,
+    upkeep,
+    yielding,
+)
 from leases.engine.installation import current as standing
 from leases.engine.isolation import attempt
 from leases.engine.orphans import due as search_for_orphans
@@ -47,6 +58,7 @@ LOOKS: tuple[Callable[[], int], ...] = (
     upkeep.check_due,
     upkeep.forget_errors,
     discovery.due,
+    readings.due,
     search_for_orphans,
     forget_lost,
     pruning.prune_events,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from django.conf import settings
+
 from blueprints import registry
-from blueprints.contract import Builds, CatalogueStale, Checks, Updates
+from blueprints.contract import CatalogueStale, Checks, Updates
 from blueprints.models import Blueprint
 from drydock.core.errors import DrydockError
 from leases import hints
-from leases.engine import allocation, retiring, views
+from leases.engine import allocation, drafting, retiring, views
 from leases.engine.isolation import attempt, each
 from leases.engine.runs import start
 from leases.engine.transaction import rows, short
@@ -131,15 +133,14 @@ def _build_spare(blueprint_id: int) -> bool:
     ):
         return False
     kind = registry.kind(blueprint.kind)
-    if not isinstance(kind, Builds):
-        return False
-    try:
-        drafts = kind.drafts(views.config(blueprint.kind, blueprint.config), None)
-    except (CatalogueStale, DrydockError):
-        return False
     failing = set(
         blueprint.errors.extra(where=["until IS NULL OR until > statement_timestamp()"]).values_list("scope", "key")
     )
+    try:
+        config = views.config(blueprint.kind, blueprint.config)
+        drafts = drafting.drafts(blueprint, kind, config, None, choose=settings.DRYDOCK.choose, failing=sorted(failing))
+    except (CatalogueStale, DrydockError):
+        return False
     for draft in drafts:
         if not failing & {("offer", draft.offer), ("zone", draft.zone), ("blueprint", ""), ("operator", "")}:
             message = f"To keep {blueprint.min_ready} ready."

@@ -17,7 +17,7 @@ from leases.engine.transaction import rows
 _COLUMNS = (
     "id", "type", "requirements", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra", "exclusive", "traits",
     "forbidden_traits", "preferred_traits", "allowed_blueprints", "excluded_blueprints", "avoided_resources",
-    "owner_id", "until", "ttl", "shape", "rank", "group_id", "only_resources", "need",
+    "owner_id", "until", "ttl", "shape", "rank", "group_id", "only_resources", "need", "choose",
 )  # fmt: skip
 COLUMNS = ", ".join(f"l.{name}" for name in _COLUMNS)
 
@@ -57,6 +57,7 @@ class Waiter:
             until=field["until"],
             ttl=field["ttl"],
             lease_id=field["id"],
+            choose=field["choose"],
             only_resources=None if field["only_resources"] is None else tuple(field["only_resources"]),
         )  # fmt: skip
 

@@ -123,6 +123,8 @@ class Lease(models.Model):
     """What every candidate said the last time it was decided."""
     serve_again = models.BooleanField(default=False, db_default=False)
     """Ask again for the same when what it holds is lost; `replaced_by` is the new lease."""
+    choose = models.CharField(max_length=16, blank=True, default="", db_default="")
+    """Which of the blueprints that could build is taken; empty: as the installation says."""
     replaced_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="replaces", db_index=False
     )

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from blueprints import registry
-from blueprints.contract import Builds
+from blueprints.contract import CatalogueStale
 from blueprints.models import Blueprint
 from blueprints.specs import Draft, Problem
 from drydock.core.errors import DrydockError
-from leases.engine import views
+from leases.engine import drafting, views
 from leases.engine.transaction import refuse_inside_transaction
 from leases.given import checked
 from leases.operations.callers import Caller, operator_only
@@ -36,10 +36,10 @@ def trial(who: Caller, *, name: str, kind: str, config: Mapping[str, Any], id: i
     found = registry.kind(kind)
     view = views.blueprint_view(Blueprint(pk=id, name=name, kind=kind, config=dict(config)), secrets=True)
     problems = tuple(found.check_blueprint(view))
-    if not isinstance(found, Builds):
+    if not drafting.builds(found):
         return Trial(problems=problems, says="It builds nothing: its resources are registered or discovered.")
     try:
-        drafts = tuple(found.drafts(view.config, None))[:most]
-    except DrydockError as error:
+        drafts = tuple(drafting.drafts(Blueprint(kind=kind), found, view.config, None))[:most]
+    except (CatalogueStale, DrydockError) as error:
         return Trial(problems=problems, says=str(error))
     return Trial(problems=problems, drafts=drafts, says="" if drafts else "It would build nothing unless it is asked.")

@@ -1,0 +1,84 @@
+"""The catalogue: every offer that was last seen, and the readings that keep it and the status of resources fresh."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from blueprints.models.blueprint import Credential
+
+
+class Listing(models.Model):
+    """One offer of one account, as last read: `blueprints.offers.Offer` as a row."""
+
+    credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="listings")
+    kind = models.CharField(max_length=63)
+    location = models.CharField(max_length=63)
+    zone = models.CharField(max_length=63, blank=True, default="")
+    type = models.CharField(max_length=128)
+    market = models.CharField(max_length=16)
+    price = models.FloatField(null=True, blank=True, help_text="Per hour, in US dollars.")
+    price_source = models.CharField(max_length=128, blank=True, default="")
+    vcpus = models.PositiveIntegerField(default=0)
+    ram_mib = models.PositiveBigIntegerField(default=0)
+    arch = models.CharField(max_length=32, blank=True, default="")
+    gpu_maker = models.CharField(max_length=32, blank=True, default="")
+    gpu_model = models.CharField(max_length=64, blank=True, default="")
+    gpu_count = models.PositiveIntegerField(default=0)
+    gpu_memory_mib = models.PositiveBigIntegerField(default=0, help_text="Of each.")
+    local_disk_gib = models.PositiveBigIntegerField(default=0)
+    network = models.CharField(max_length=128, blank=True, default="")
+    confidential = ArrayField(models.CharField(max_length=16), default=list, blank=True)
+    family = models.CharField(max_length=128, blank=True, default="")
+    country = models.CharField(max_length=2, blank=True, default="")
+    boot_seconds = models.FloatField(null=True, blank=True, help_text="As seen, else as the provider says.")
+    available = models.BooleanField(default=True, help_text="False: not offered when last read.")
+    changed_at = models.DateTimeField(db_default=Now(), help_text="When this row last changed.")
+
+    class Meta:
+        ordering = ["price", "id"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["credential", "kind", "location", "zone", "type", "market"], name="listing_once"
+            )
+        ]
+        indexes = [
+            models.Index(fields=["price", "id"], condition=Q(available=True), name="listing_price"),
+            models.Index(
+                fields=["gpu_model", "price"], condition=Q(available=True) & ~Q(gpu_model=""), name="listing_gpu"
+            ),
+            models.Index(fields=["vcpus", "ram_mib"], condition=Q(available=True), name="listing_size"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.zone or self.location}/{self.type}/{self.market}"
+
+
+class Reading(models.Model):
+    """What is read of one place of one account: one at a time over all workers, under a token like a step's."""
+
+    class What(models.TextChoices):
+        PLACES = "places", "which locations there are"
+        INVENTORY = "inventory", "what is offered in a location"
+        STATUS = "status", "how our resources in a location are"
+
+    credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="readings")
+    kind = models.CharField(max_length=63)
+    what = models.CharField(max_length=16, choices=What.choices)
+    place = models.CharField(max_length=63, blank=True, default="")
+    country = models.CharField(max_length=2, blank=True, default="")
+    due_at = models.DateTimeField(db_default=Now())
+    token = models.UUIDField(null=True, blank=True)
+    token_until = models.DateTimeField(null=True, blank=True)
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When it last succeeded.")
+    found = models.PositiveIntegerField(default=0, db_default=0)
+    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last one failed.")
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["credential", "kind", "what", "place"], name="reading_once")]
+        indexes = [models.Index(fields=["due_at"], name="reading_due")]
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.credential} {self.place}".strip()

@@ -1,0 +1,85 @@
+"""Offers: what a provider would give, where and at what price; and what is looked for among them. Frozen values.
+
+Prices are per hour in US dollars, sizes in MiB or GiB as named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from blueprints.amounts import Amounts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A stored credential as the kind sees it that reads with it."""
+
+    name: str
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A location of a provider, such as a region: what is read in one go."""
+
+    name: str
+    zones: tuple[str, ...] = ()
+    country: str = ""
+    available: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offer:
+    """One type of instance in one zone and market."""
+
+    location: str
+    type: str
+    zone: str = ""
+    market: str = "on_demand"
+    price: float | None = None
+    price_source: str = ""
+    vcpus: int = 0
+    ram_mib: int = 0
+    arch: str = "x86_64"
+    gpu_maker: str = ""
+    gpu_model: str = ""
+    gpu_count: int = 0
+    gpu_memory_mib: int = 0
+    """Of each."""
+    local_disk_gib: int = 0
+    network: str = ""
+    confidential: tuple[str, ...] = ()
+    family: str = ""
+    country: str = ""
+    boot_seconds: float | None = None
+    """Until a machine of it could be used: as seen, else as the provider says."""
+    available: bool = True
+
+    @property
+    def name(self) -> str:
+        """Stable and unique over an account: what is remembered when it fails."""
+        return f"{self.zone or self.location}/{self.type}/{self.market}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sought:
+    """What is looked for among an account's offers. What is empty is not asked."""
+
+    account: str
+    locations: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
+    countries: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    """Names, or patterns with `*`."""
+    markets: tuple[str, ...] = ("on_demand",)
+    arch: str = ""
+    amounts: Amounts = field(default_factory=Amounts)
+    """Processors and memory at least."""
+    gpu_maker: str = ""
+    gpu_model: str = ""
+    gpu_count: int = 0
+    gpu_memory_mib: int = 0
+    confidential: tuple[str, ...] = ()
+    """All of these."""
+    max_price: float | None = None

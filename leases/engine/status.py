@@ -1,0 +1,108 @@
+"""Status: one listing of a place tells how all our resources there are, and what is no longer there.
+
+It writes what changed, wakes the builds that wait for it, and takes out what the provider has ended.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from blueprints.models import Reading
+from blueprints.specs import Owned
+from drydock.core.errors import DrydockError
+from leases import hints
+from leases.engine import retiring, views
+from leases.engine.installation import Standing
+from leases.engine.installation import current as standing
+from leases.engine.proof import proven
+from leases.engine.readings import keeps
+from leases.engine.transaction import rows, run, short
+from leases.reasons import Reason
+
+_OURS = """
+    SELECT r.id, r.state, coalesce(r.facts -> 'seen', '{}') FROM leases_resource r
+    JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE b.kind = %s AND b.config ->> 'credential' = (SELECT name FROM blueprints_credential WHERE id = %s)
+        AND (%s = '' OR r.attributes ->> 'region' = %s) AND r.gone_at IS NULL"""
+_WRITE = """
+    UPDATE leases_resource r SET facts = r.facts || jsonb_build_object('seen', g.seen), observed = g.state,
+        observed_at = clock_timestamp(), power = CASE WHEN g.power <> '' THEN g.power ELSE r.power END
+    FROM jsonb_to_recordset(%s::jsonb) AS g(id bigint, seen jsonb, state text, power text)
+    WHERE r.id = g.id AND r.gone_at IS NULL"""
+_WAKE = """
+    UPDATE leases_run SET due_at = clock_timestamp()
+    WHERE resource_id = ANY(%s) AND token IS NULL AND waits_for = '' AND due_at > clock_timestamp() RETURNING id"""
+_SEEN = "UPDATE leases_resource SET missed = 0 WHERE id = ANY(%s) AND missed > 0"
+_MISS = """
+    UPDATE leases_resource SET missed = missed + 1, observed = 'missing', observed_at = clock_timestamp()
+    WHERE id = ANY(%s) AND state = 'active' RETURNING id, missed"""
+LOST_AFTER = 2
+"""So many listings in a row must miss a resource before it counts as lost."""
+_MANY = 3
+
+
+class NothingListed(DrydockError):
+    """A listing misses every resource at once: sooner a wrong credential than as many accidents."""
+
+    code = "nothing_listed"
+
+
+def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> bool:
+    """Write what a listing of one place tells; False when another has taken the reading over."""
+    here = standing()
+    seen = {resource: one for one in found if (resource := _resource(one, here)) is not None}
+    lost = _write(reading, token, seen)
+    if lost is None:
+        return False
+    for resource_id, why in lost:
+        retiring.lose(resource_id, reason=Reason.LOST, message=why, actor="status")
+    return True
+
+
+def _resource(owned: Owned, here: Standing) -> int | None:
+    """The id of the resource that something there provably is."""
+    proof = proven(owned.tags, here.short)
+    if proof is None or owned.key != views.key_of(here, proof) or here.epoch_of("r", proof.resource) != proof.epoch:
+        return None
+    return proof.resource
+
+
+@short
+def _write(reading: Reading, token: uuid.UUID, seen: dict[int, Owned]) -> list[tuple[int, str]] | None:
+    """Write what changed; those that are lost for good, and why."""
+    if not keeps(reading.pk, token):
+        return None
+    name = rows(_OURS, (reading.kind, reading.credential_id, reading.place, reading.place))
+    known = {pk: (state, json.loads(before) if isinstance(before, str) else before) for pk, state, before in name}
+    changed = [pk for pk, (_, before) in known.items() if pk in seen and _facts(seen[pk]) != before]
+    if changed:
+        run(_WRITE, (json.dumps([_row(pk, seen[pk]) for pk in changed]),))
+        for (run_id,) in rows(_WAKE, (changed,)):
+            hints.after_commit("step", run_id)
+    active = [pk for pk, (state, before) in known.items() if state == "active" and before]
+    return _missed([pk for pk in active if pk not in seen], known, seen) + [
+        (pk, seen[pk].lost) for pk in active if pk in seen and seen[pk].lost
+    ]
+
+
+def _missed(missing: list[int], known: dict[int, Any], seen: dict[int, Owned]) -> list[tuple[int, str]]:
+    """Once is nothing; those that were missed twice are lost. Raises NothingListed."""
+    if len(missing) >= _MANY and not seen:
+        raise NothingListed(
+            f"None of {len(missing)} resources that should be there was listed; nothing is given up on that alone.",
+            hint="Is the credential that of the account they were made in?",
+        )
+    run(_SEEN, ([pk for pk in known if pk in seen],))
+    found = rows(_MISS, (missing,)) if missing else []
+    return [(pk, f"Not listed {missed} times in a row.") for pk, missed in found if missed >= LOST_AFTER]
+
+
+def _facts(owned: Owned) -> dict[str, object]:
+    return {**owned.facts, "state": owned.state}
+
+
+def _row(pk: int, owned: Owned) -> dict[str, object]:
+    return {"id": pk, "seen": _facts(owned), "state": owned.state[:32], "power": owned.power}
