@@ -86,6 +86,11 @@ def stated(attributes: HostAttributes) -> dict[str, Any]:
     return attributes.model_dump(mode="json", exclude_none=True)
 
 
+def observed(found: Json) -> Json:
+    """The attributes among the facts that were found on a host."""
+    return {name: value for name, value in found.items() if name in HostAttributes.model_fields}
+
+
 def lease_of(spec: Spec) -> LeaseView:
     """The lease of a phase that has one."""
     if spec.lease is None:

@@ -1,103 +1,26 @@
-"""What the steps of ssh_host do to the host itself: looking at it, and handing it back."""
+"""What the steps of ssh_host do to a registered host beside its accounts."""
 
 from __future__ import annotations
 
-from blueprints.answers import Answer, Failed, Json, Ready, Scope
-from blueprints.hostshell import HostShell, NeedsOperator, told, until_done
+from blueprints.accounts.acts import looked
+from blueprints.answers import Answer, Json, Ready
+from blueprints.hosts import observed
+from blueprints.hostshell import NeedsOperator, told
 from blueprints.specs import Spec
-from blueprints.sshhost import drafts, scripts
-from blueprints.sshhost.access import home_for, mark_of_host, prefix, shell
-from blueprints.sshhost.ending import SHARED_FOLDER, shared_close, shared_ended, shared_removed, vanished
-from interfaces.errors import CommandFailed
+from blueprints.sshhost import drafts
 
 
 @told
 def reach(spec: Spec, memo: Json) -> Answer:
     """Connect by the pinned key; see that it is the host that was registered."""
-    found = _looked(spec)
+    found = looked(spec)
     wrong = drafts.contradictions(spec.resource.attributes, found)
     if wrong:
         raise NeedsOperator(f"It is another host than was registered: {'; '.join(wrong)}.")
     given = spec.resource.facts.get("given", [])
     return Ready(
         facts=found,
-        attributes=drafts.observed(found),
+        attributes=observed(found),
         capacity=drafts.capacity(spec.resource.capacity, given, found),
         log=f"connected as {spec.resource.facts['user']}",
     )
-
-
-@told
-def prepare(spec: Spec, memo: Json) -> Answer:
-    """See that accounts can be made there: root or sudo, and the tools."""
-    if spec.config.accounts == "shared":
-        return Ready()
-    wanted = "sudo" if spec.config.lease_sudo else ""
-    missing = shell(spec).as_root(scripts.TOOLS, spec.config.homes, wanted).split()
-    if missing:
-        raise NeedsOperator(f"The host lacks: {', '.join(missing)}.", hint="Install it (Debian: passwd, sudo).")
-    return Ready()
-
-
-@told
-def look(spec: Spec, memo: Json) -> Answer:
-    """The health check: reachable, room on the disk, and whatever the operator asks besides."""
-    found = _looked(spec)
-    free = found.get("disk_free_mib", 0)
-    if free < spec.config.min_free_mib:
-        return Failed(scope=Scope.STEP, code="disk_full", message=f"{free} MiB of its disk are free.")
-    if spec.config.health_command:
-        try:
-            shell(spec).run(spec.config.health_command)
-        except CommandFailed as error:
-            return Failed(scope=Scope.STEP, code="health_command", message=error.message)
-    return Ready(facts=found)
-
-
-@until_done("Accounts of former leases are being removed.")
-def remove_accounts(spec: Spec) -> bool:
-    """Every account of ours on the host, and no other."""
-    if _never_reached(spec):
-        return True
-    there = shell(spec)
-    if spec.config.accounts == "shared":
-        return _remove_shared(spec, there)
-    users = there.run(scripts.ACCOUNTS, prefix(spec.resource)).split()
-    return all(not there.tired and vanished(there, user, home_for(spec.resource, user)) for user in users)
-
-
-@told
-def hand_back(spec: Spec, memo: Json) -> Answer:
-    """See that nothing of ours is there any more; the host itself is not ours."""
-    if _never_reached(spec):
-        return Ready()
-    if spec.config.accounts == "shared":
-        begins = prefix(spec.resource)
-        left = shell(spec).run(scripts.SHARED_LEFT, mark_of_host(spec.resource), SHARED_FOLDER, begins).split()
-    else:
-        left = shell(spec).run(scripts.ACCOUNTS, prefix(spec.resource)).split()
-    if left:
-        return Failed(scope=Scope.STEP, code="still_there", message=f"Still on the host: {', '.join(left)}.")
-    return Ready(log="handed back")
-
-
-def _never_reached(spec: Spec) -> bool:
-    """Nothing of ours can be on a host whose first step never succeeded; nobody need wait for it to appear."""
-    return "arch" not in spec.resource.facts
-
-
-def _looked(spec: Spec) -> Json:
-    folder = spec.config.homes if spec.config.accounts == "per_lease" else "."
-    return shell(spec).look(folder)
-
-
-def _remove_shared(spec: Spec, there: HostShell) -> bool:
-    marks = there.run(scripts.SHARED_LEFT, mark_of_host(spec.resource)).split()
-    users = {mark.removeprefix("drydock:") for mark in marks}
-    ours = sorted(user for user in users if user.startswith(prefix(spec.resource)))
-    return all(not there.tired and _shared_gone(spec, there, user) for user in ours)
-
-
-def _shared_gone(spec: Spec, there: HostShell, user: str) -> bool:
-    shared_close(there, user)
-    return shared_ended(there, user, user, whole=spec.config.end_account) and shared_removed(there, user)

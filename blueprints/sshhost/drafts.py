@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from blueprints.amounts import Amounts
 from blueprints.answers import Json
-from blueprints.hosts import HostAttributes, stated
+from blueprints.hosts import stated
 from blueprints.specs import Draft
 from blueprints.sshhost.config import Config, Registration
 from drydock.core.errors import InvalidRequest
@@ -21,18 +19,11 @@ def registered(config: Config, registration: Registration) -> Draft:
     return Draft(
         name=registration.name or registration.address,
         identity=f"{registration.address.lower()}:{registration.port}",
-        attributes=stated(registration.attributes) | {"isolation": isolation(config)},
+        attributes=stated(registration.attributes) | {"isolation": config.isolation},
         capacity=Amounts(slots=_slots(config, registration), **given),
         traits=frozenset(registration.traits),
         facts={**place, "given": sorted(given)},
     )
-
-
-def isolation(config: Config) -> str:
-    """What stands between two leases."""
-    if config.marks_host and config.accounts == "per_lease" and config.trusted:
-        return "none"
-    return "machine" if config.marks_host else "uid"
 
 
 def contradictions(attributes: Json, found: Json) -> list[str]:
@@ -42,11 +33,6 @@ def contradictions(attributes: Json, found: Json) -> list[str]:
         for name in ("arch", "os", "os_release", "hostname")
         if name in attributes and name in found and attributes[name] != found[name]
     ]
-
-
-def observed(found: Json) -> dict[str, Any]:
-    """The attributes among what was found."""
-    return {name: value for name, value in found.items() if name in HostAttributes.model_fields}
 
 
 def capacity(drafted: Amounts, given: list[str], found: Json) -> Amounts:
@@ -61,10 +47,9 @@ def capacity(drafted: Amounts, given: list[str], found: Json) -> Amounts:
 
 
 def _slots(config: Config, registration: Registration) -> int:
-    alone = config.accounts == "shared" or (config.lease_sudo and not config.trusted)
-    if alone and (registration.slots or 1) > 1:
+    if config.one_at_a_time and (registration.slots or 1) > 1:
         why = "use its one account" if config.accounts == "shared" else "can become root on it"
         raise InvalidRequest(
             f"Leases on this host {why}, so there can be one at a time.", field="slots", hint="Leave it out."
         )
-    return registration.slots or (1 if alone else SLOTS)
+    return registration.slots or (1 if config.one_at_a_time else SLOTS)

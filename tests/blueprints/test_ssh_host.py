@@ -9,11 +9,11 @@ from typing import ClassVar
 
 import pytest
 
+from blueprints.accounts import access
+from blueprints.accounts.ending import SHARED_FOLDER
 from blueprints.amounts import Amounts
 from blueprints.answers import Json
 from blueprints.specs import Draft, LeaseView, ResourceView
-from blueprints.sshhost import access
-from blueprints.sshhost.ending import SHARED_FOLDER
 from blueprints.sshhost.kind import SshHost
 from blueprints.testing.conformance import KindConformance, Outside
 from interfaces.command.contract import Command

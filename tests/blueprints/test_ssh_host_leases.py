@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 import pytest
 
+from blueprints.accounts import access
 from blueprints.answers import Failed, Json, Scope
 from blueprints.specs import LeaseView, ResourceView
-from blueprints.sshhost import access
 from blueprints.sshhost.kind import SshHost
 from blueprints.testing.outcome import Outcome
 from blueprints.testing.phases import Phases

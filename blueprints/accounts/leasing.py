@@ -1,14 +1,9 @@
-"""What the steps of ssh_host do for one lease: a key pair, an account or a folder, and their end."""
+"""What steps do for one lease on a host: a key pair, an account or a folder, and their end."""
 
 from __future__ import annotations
 
-from blueprints.answers import Answer, Failed, Json, Ready, Scope
-from blueprints.contract import Act
-from blueprints.hosts import endpoint_facts, lease_of
-from blueprints.hostshell import told, until_done
-from blueprints.specs import LeaseView, Spec
-from blueprints.sshhost import ending, scripts
-from blueprints.sshhost.access import (
+from blueprints.accounts import ending, scripts
+from blueprints.accounts.access import (
     connect_line,
     home_of,
     lease_endpoint,
@@ -18,6 +13,11 @@ from blueprints.sshhost.access import (
     transport_of,
     user_of,
 )
+from blueprints.answers import Answer, Failed, Json, Ready, Scope
+from blueprints.contract import Act
+from blueprints.hosts import endpoint_facts, lease_of
+from blueprints.hostshell import told, until_done
+from blueprints.specs import LeaseView, Spec
 from drydock.core.errors import InvalidRequest
 from interfaces.command.shell import ShellCommand
 from interfaces.contract import Deadline

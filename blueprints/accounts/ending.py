@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from blueprints.accounts import scripts
 from blueprints.hosts import LEASE_VARIABLE
 from blueprints.hostshell import HostShell
-from blueprints.sshhost import scripts
 
 SHARED_FOLDER = ".drydock-leases"
 

@@ -1,19 +1,21 @@
-"""Names, keys and ways: how the control side and a lease reach a registered host."""
+"""Names, keys and ways: how the control side and a lease reach a host."""
 
 from __future__ import annotations
 
 import hashlib
 
+from blueprints.accounts.config import Accounts
 from blueprints.hosts import LEASE_VARIABLE
 from blueprints.hostshell import HostShell, NeedsOperator
 from blueprints.specs import BlueprintView, LeaseView, ResourceView, Spec
-from blueprints.sshhost.config import Config
 from drydock.core.errors import InvalidRequest
 from interfaces.endpoints import SshEndpoint, endpoint_from_json
 from interfaces.errors import Unreachable
 from interfaces.keys import PublicKey
 from interfaces.transport import Transport
 from interfaces.transports import transport_to
+
+_PLACE = ("address", "port", "user", "host_keys")
 
 
 def prefix(resource: ResourceView) -> str:
@@ -47,19 +49,22 @@ def mark_of(lease: LeaseView) -> str:
 
 
 def control(resource: ResourceView) -> SshEndpoint:
-    """The control account."""
+    """The control account. Raises NeedsOperator where a registered host was given without what leads there,
+    Unreachable where another does not have it (now)."""
     facts, config = resource.facts, resource.blueprint.config
-    try:
-        return SshEndpoint(
-            host=facts["address"],
-            port=facts["port"],
-            user=facts["user"],
-            host_keys=tuple(facts["host_keys"]),
-            connect_timeout=config.connect_timeout,
-            bastion=config.bastion.endpoint(connect_timeout=config.connect_timeout) if config.bastion else None,
-        )
-    except KeyError as error:
-        raise NeedsOperator(f"The host was registered without {error}.", hint="Register it again.") from None
+    missing = ", ".join(name for name in _PLACE if not facts.get(name))
+    if missing and resource.origin == "registered":
+        raise NeedsOperator(f"The host was registered without {missing}.", hint="Register it again.")
+    if missing:
+        raise Unreachable(f"The host has no {missing}.")
+    return SshEndpoint(
+        host=facts["address"],
+        port=facts["port"],
+        user=facts["user"],
+        host_keys=tuple(facts["host_keys"]),
+        connect_timeout=config.connect_timeout,
+        bastion=config.bastion.endpoint(connect_timeout=config.connect_timeout) if config.bastion else None,
+    )
 
 
 def shell(spec: Spec) -> HostShell:
@@ -69,12 +74,19 @@ def shell(spec: Spec) -> HostShell:
 
 def control_transport(resource: ResourceView) -> Transport:
     """The way to the control account."""
-    blueprint = resource.blueprint
     return transport_to(
-        control(resource),
-        private_key=_key(blueprint, blueprint.config.credential),
-        bastion_key=_bastion_key(blueprint),
+        control(resource), private_key=control_key(resource), bastion_key=_bastion_key(resource.blueprint)
     )
+
+
+def control_key(resource: ResourceView) -> str:
+    """The private key of the control account: of the host's own pair, else of the credential that its config names
+    for that. Raises NeedsOperator where there is neither."""
+    own: str = resource.secrets.get("private_key", "")
+    config: Accounts = resource.blueprint.config
+    if not own and not config.control_credential:
+        raise NeedsOperator("The host has no key pair of its own, and its blueprint names no credential for it.")
+    return own or key_of(resource.blueprint, config.control_credential)
 
 
 def lease_endpoint(lease: LeaseView, *, user: str, home: str) -> SshEndpoint:
@@ -120,26 +132,21 @@ def owner_keys(lease: LeaseView) -> tuple[list[str], int]:
     return found, len(lease.public_keys) - len(found)
 
 
-def key_of(blueprint: BlueprintView, field: str) -> str:
-    """The private key of the credential that a field of the config names. Raises NeedsOperator."""
-    name = getattr(blueprint.config, field)
-    return _key(blueprint, name) if name else ""
-
-
-def _bastion_key(blueprint: BlueprintView) -> str:
-    config: Config = blueprint.config
-    if config.bastion is None:
-        return ""
-    return _key(blueprint, config.bastion_credential or config.credential)
-
-
-def _key(blueprint: BlueprintView, credential: str) -> str:
+def key_of(blueprint: BlueprintView, credential: str) -> str:
+    """The private key of a credential that the config names. Raises NeedsOperator."""
     secrets = blueprint.credentials.get(credential)
     if secrets is None:
         raise NeedsOperator(f"There is no credential {credential!r}.", hint="Add it, or name another in the blueprint.")
     if not secrets.get("private_key"):
         raise NeedsOperator(f"The credential {credential!r} has no private_key.", hint="Enter the OpenSSH key text.")
     return secrets["private_key"]
+
+
+def _bastion_key(blueprint: BlueprintView) -> str:
+    config: Accounts = blueprint.config
+    if config.bastion is None:
+        return ""
+    return key_of(blueprint, config.bastion_credential or config.control_credential)
 
 
 def _digest(text: str, length: int) -> str:

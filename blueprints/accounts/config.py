@@ -1,0 +1,77 @@
+"""What a blueprint may say of the accounts of leases, whatever the kind of its hosts."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, NonNegativeInt, model_validator
+
+from blueprints.accounts.control import Bastion
+from blueprints.contract import Fields
+from blueprints.hosts import Isolation
+
+
+class Accounts(Fields):
+    """The part of a config that says how leases use a host."""
+
+    accounts: Literal["per_lease", "shared"] = Field(
+        default="per_lease",
+        description="per_lease: an account is made for every lease. shared: leases use the control account itself, "
+        "one at a time.",
+    )
+    lease_sudo: bool = Field(default=False, description="Leases may become root; then only one lease at a time.")
+    trusted: bool = Field(
+        default=False,
+        description="Leases trust one another: hosts may be shared and reused after leases that could become root "
+        "or used the control account.",
+    )
+    end_account: bool = Field(
+        default=False,
+        description="shared: the control account is Drydock's alone, so at a lease's end everything that it runs is "
+        "ended. Without it only what bears the lease's mark or works in its folder.",
+    )
+    homes: str = Field(default="/home", pattern=r"^/[A-Za-z0-9._/-]+$", description="Where homes are made.")
+    bastion: Bastion | None = Field(default=None, description="The host to pass through.")
+    bastion_credential: str = Field(
+        default="", description='Name of the bastion\'s credential with {"private_key": OpenSSH text}.'
+    )
+    connect_timeout: float = Field(default=10, gt=0, le=60, description="Seconds for a connection to stand.")
+    min_free_mib: NonNegativeInt = Field(default=256, description="With less free disk a host is unhealthy.")
+    health_command: str = Field(
+        default="", description="A line for the host's shell, run by the control account; it fails: unhealthy."
+    )
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.lease_sudo and self.accounts == "shared":
+            raise ValueError("lease_sudo is for accounts per lease")
+        if self.end_account and self.accounts != "shared":
+            raise ValueError("end_account is for the shared account")
+        if ".." in self.homes.split("/"):
+            raise ValueError("homes must not hold '..'")
+        if self.bastion and not (self.bastion_credential or self.control_credential):
+            raise ValueError("bastion needs a bastion_credential")
+        return self
+
+    @property
+    def control_credential(self) -> str:
+        """Name of the credential whose private key opens the control accounts of hosts that have no pair of their
+        own; empty: every host has one."""
+        return ""
+
+    @property
+    def marks_host(self) -> bool:
+        """Whether a lease can change the host itself, or what the next lease's account is."""
+        return self.accounts == "shared" or self.lease_sudo
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether a host can have one lease only."""
+        return self.accounts == "shared" or (self.lease_sudo and not self.trusted)
+
+    @property
+    def isolation(self) -> Isolation:
+        """What stands between two leases."""
+        if self.marks_host and not self.one_at_a_time:
+            return "none"
+        return "machine" if self.marks_host else "uid"

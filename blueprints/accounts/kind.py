@@ -1,0 +1,73 @@
+"""What a kind of hosts gets that gives every lease an account there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from blueprints.accounts import access, acts, leasing
+from blueprints.accounts.config import Accounts
+from blueprints.contract import Activates, Checks, Fields, Kind, Opener, Plan, Step
+from blueprints.hosts import openers
+from blueprints.hostshell import NeedsOperator
+from blueprints.specs import BlueprintView, LeaseView, Problem
+
+LONG = 3600.0
+"""Deadline in seconds of a step that ends processes or removes files."""
+_SLOW = {"processes", "files"}
+
+
+class WithAccounts(Kind, Activates, Checks):
+    """Base of kinds whose hosts are reached over SSH, with a key pair for every lease, and an account of its own
+    (`per_lease`) or the control account for itself (`shared`).
+
+    The kind's Config is an `Accounts`. Its resources have the facts `address`, `port`, `user` and `host_keys`, and
+    their own `private_key` in their secrets unless the config names a `control_credential`.
+    """
+
+    Config: ClassVar[type[Fields]] = Accounts
+
+    def activate(self) -> Plan:
+        """A key pair, an account, access, and one try of it."""
+        return _plan("activate")
+
+    def deactivate(self) -> Plan:
+        """No access, no process, no file, no account."""
+        return _plan("deactivate")
+
+    def check(self) -> Plan:
+        """Reachable by the pinned key, room on the disk."""
+        return (Step(name="look", act=acts.look),)
+
+    def interfaces(self) -> Mapping[str, Opener]:
+        """Commands and files over SSH with the lease's own account and key."""
+        return openers(access.transport_of, "command", "filesystem")
+
+    def reusable_after(self, lease: LeaseView) -> bool:
+        """False after a lease that could change the host itself, unless the operator trusts the owners."""
+        used: Accounts = lease.resource.blueprint.config
+        return used.trusted or not used.marks_host
+
+    def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
+        """Whether the keys are there, and what the config gives away. Calls no host."""
+        config: Accounts = blueprint.config
+        named = {"credential": config.control_credential, "bastion_credential": config.bastion_credential}
+        problems = [found for field, name in named.items() if name and (found := _missing(blueprint, field, name))]
+        if config.trusted and config.marks_host:
+            text = "Hosts are reused without a re-image after leases that could change them."
+            problems.append(Problem(message=text, field="trusted", fatal=False))
+        return problems
+
+
+def _missing(blueprint: BlueprintView, field: str, name: str) -> Problem | None:
+    try:
+        access.key_of(blueprint, name)
+    except NeedsOperator as error:
+        return Problem(message=str(error), field=field)
+    return None
+
+
+def _plan(phase: str) -> Plan:
+    return tuple(
+        Step(name=name, act=act, deadline=LONG if name in _SLOW else 600.0) for name, act in leasing.PLANS[phase]
+    )
