@@ -1,0 +1,232 @@
+"""Google Compute Engine as a client of the provider contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from blueprints.cloud.client import (
+    Api,
+    ChangesType,
+    Client,
+    ConfidentialGuests,
+    Console,
+    Expires,
+    Firewall,
+    IdempotentCreate,
+    MachineImage,
+    Quotas,
+    Reboots,
+    ResizesVolume,
+    Spot,
+    StopsStarts,
+    Tags,
+    UserData,
+)
+from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.values import (
+    Image,
+    Instance,
+    InstanceType,
+    Location,
+    Order,
+    Quota,
+    Rule,
+    Underway,
+)
+from blueprints.gce import openings, reading
+from blueprints.gce.calls import Calls, Operation, found
+from blueprints.gce.config import Credential
+from blueprints.gce.inventory import Inventory
+from blueprints.gce.labels import same_owner
+from blueprints.gce.machines import TAKEN, Machines
+from blueprints.gce.openings import Openings
+from blueprints.gce.orders import refused
+from blueprints.gce.prices import table
+from blueprints.gce.series import split
+
+CONSOLE = 64 * 1024
+"""Bytes of the console's end."""
+
+
+class Gce(
+    Client,
+    IdempotentCreate,
+    UserData,
+    Spot,
+    ConfidentialGuests,
+    Expires,
+    StopsStarts,
+    Reboots,
+    ResizesVolume,
+    ChangesType,
+    Tags,
+    Firewall,
+    Console,
+    Quotas,
+    MachineImage,
+):
+    """One project. Locations are regions.
+
+    The API is read globally: `instances.aggregatedList` tells of all zones in one call per 500 instances, where
+    reading zone by zone needs one call for each of some 130 zones; `machineTypes.aggregatedList` needs about half as
+    many calls as there are zones. Both take a location too: then types are read zone by zone (three or four calls),
+    and instances are read as ever and sorted out here. Types change seldom and are many, so they are read every half
+    hour. A zone that Google could not look into is an error, never an absence.
+    """
+
+    provider = "gce"
+    api = Api.GLOBAL
+    types_every = 1800.0
+    status_every = 5.0
+    creates_per_minute = 120.0
+
+    def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
+        """`deadline`: seconds for each call. Raises InvalidRequest where the operator's prices cannot be read."""
+        self._calls = Calls(credential, deadline)
+        self._inventory = Inventory(self._calls, table(credential.prices))
+        self._machines = Machines(self._calls)
+        self._openings = Openings(self._calls)
+
+    def identity(self) -> str:
+        return f"projects/{self._inventory.project().name}"
+
+    def locations(self) -> Sequence[Location]:
+        return self._inventory.locations()
+
+    def types(self, location: str) -> Sequence[InstanceType]:
+        return self._inventory.types(location)
+
+    def quotas(self, location: str) -> Sequence[Quota]:
+        return self._inventory.quotas(location)
+
+    def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
+        return self._inventory.image(wanted, arch)
+
+    def images(self, location: str, name: str) -> Sequence[Image]:
+        """`name` is a pattern of our own project's images, or PROJECT/PATTERN."""
+        return self._inventory.images(name)
+
+    def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
+        return [it for it in self._machines.listed(tags) if not location or it.location == location]
+
+    def prepare(self, order: Order) -> Mapping[str, str] | Underway:
+        """The firewall rule for SSH, named as the instance. Without `ssh_from` there is none, and nothing gets in."""
+        if not order.ssh_from:
+            return {}
+        network = self._openings.network(order)
+        if self._openings.ensure(openings.for_ssh(order, network)):
+            return {"firewall": order.key, "network": network}
+        return Underway(handle={"firewall": order.key}, sentence="The firewall rule is being made.")
+
+    def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
+        try:
+            operation = self._machines.insert(order)
+        except CloudError as error:
+            if error.provider_code not in TAKEN:
+                raise
+            return self._standing(order)
+        return self._outcome(order, operation)
+
+    def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
+        """Reads the operation. Raises what it failed with."""
+        name, zone = handle["operation"], handle.get("zone", order.zone)
+        operation = found(lambda: self._calls.zone_operation(zone, name))
+        # Google forgets operations after some time.
+        return self._standing(order) if operation is None else self._outcome(order, operation)
+
+    def _outcome(self, order: Order, operation: Operation) -> Instance | Underway:
+        if self._calls.done(operation):
+            return self._standing(order)
+        return Underway(
+            handle={"operation": operation.name, "zone": order.zone},
+            percent=operation.progress or None,
+            sentence="Compute Engine is making the instance.",
+        )
+
+    def _standing(self, order: Order) -> Instance:
+        it = self._machines.ours(order)
+        if it is None:
+            text = f"The instance {order.key!r} was made and is gone again."
+            raise CloudError(Meaning.NOT_FOUND, text, provider_code="notFound")
+        return it
+
+    def find(self, order: Order) -> Instance | None:
+        """By name and tags. Raises INVALID where another's instance has the name."""
+        return self._machines.ours(order)
+
+    find_after = 30.0
+
+    def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
+        it = self._machines.raw(zone, instance_id or key)
+        return None if it is None else self._machines.taken_back(reading.instance(it))
+
+    def terminate(self, instance: Instance) -> None:
+        self._machines.delete(instance)
+
+    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
+        """Boot disks that outlived their instance, then firewall rules. No address is ever reserved for one."""
+        for where in self._left_disks(zone, key, tags):
+            _as_far_as_it_goes(self._machines.delete_disk, where, key)
+        for rule in self._openings.of(key, tags):
+            _as_far_as_it_goes(self._openings.close, rule)
+        disks = [f"disk {key} in {where}" for where in self._left_disks(zone, key, tags)]
+        return [*disks, *(f"firewall rule {rule}" for rule in self._openings.of(key, tags))]
+
+    def _left_disks(self, zone: str, key: str, tags: Mapping[str, str]) -> list[str]:
+        return [where for where, disk in self._machines.disks(zone, key) if same_owner(dict(disk.labels), tags)]
+
+    def stop(self, instance: Instance) -> None:
+        self._machines.ask(instance, "stop")
+
+    def start(self, instance: Instance) -> None:
+        self._machines.ask(instance, "start")
+
+    def reboot(self, instance: Instance) -> None:
+        self._machines.ask(instance, "reset")
+
+    def resize_volume(self, instance: Instance, disk_gib: int) -> None:
+        self._machines.grow(instance, disk_gib)
+
+    def change_type(self, instance: Instance, type_name: str) -> None:
+        """Raises INVALID where the attached GPUs would change with it."""
+        if type_name == instance.type:
+            return
+        machine, accelerator, count = _split(type_name)
+        if (accelerator, count) != _split(instance.type)[1:]:
+            raise refused("The GPUs of an instance cannot be changed with its type.")
+        self._machines.change_type(instance, machine)
+
+    def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:
+        self._machines.set_tags(instance, tags)
+
+    def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
+        it = self._machines.raw(instance.zone, instance.id or instance.key)
+        if it is None:
+            raise CloudError(Meaning.NOT_FOUND, f"There is no instance {instance.key!r}.", provider_code="notFound")
+        link = it.network_interfaces[0].network
+        for rule in rules:
+            network = link[link.find("projects/") :]
+            self._openings.ensure(openings.for_port(instance.key, network, rule, instance.tags))
+
+    def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
+        for rule in rules:
+            self._openings.close(openings.name_of(instance.key, rule))
+
+    def console(self, instance: Instance) -> str:
+        return self._machines.console(instance, CONSOLE)
+
+
+def _split(type_name: str) -> tuple[str, str, int]:
+    try:
+        return split(type_name)
+    except ValueError as error:
+        raise refused(str(error)) from None
+
+
+def _as_far_as_it_goes(act: Callable[..., None], *what: str) -> None:
+    """What something else still uses goes another time, and is named as still there."""
+    try:
+        act(*what)
+    except CloudError as error:
+        if error.meaning is not Meaning.CONFLICT:
+            raise

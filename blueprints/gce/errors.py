@@ -1,0 +1,170 @@
+"""What Compute Engine's errors mean.
+
+Sources: the API's error catalogue (docs.cloud.google.com/compute/docs/reference/rest/v1/errors), "Troubleshoot
+resource availability errors", "API rate quotas" and "Concurrent operation quotas" (403 rateLimitExceeded), and what
+SkyPilot and dstack met in practice (RESOURCE_NOT_READY and UNSUPPORTED_OPERATION after a create; preemption at start).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import requests
+from google.api_core.exceptions import GoogleAPICallError
+from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
+from urllib3.exceptions import NewConnectionError
+
+from blueprints.cloud.faults import CloudError, Meaning
+
+M = Meaning
+REASONS: dict[str, Meaning] = {
+    "zone_resource_pool_exhausted": M.NO_CAPACITY,
+    "zone_resource_pool_exhausted_with_details": M.NO_CAPACITY,
+    "insufficientcapacity": M.NO_CAPACITY,
+    "service_unavailable_for_location": M.NO_CAPACITY,
+    "resource_not_ready": M.NO_CAPACITY,
+    "preempted": M.NO_CAPACITY,
+    "quotaexceeded": M.QUOTA,
+    "quota_exceeded": M.QUOTA,
+    "unsupported_operation": M.NOT_OFFERED,
+    "machine_type_not_found": M.NOT_OFFERED,
+    "ratelimitexceeded": M.THROTTLED,
+    "userratelimitexceeded": M.THROTTLED,
+    "rate_limit_exceeded": M.THROTTLED,
+    "resource_operation_rate_exceeded": M.THROTTLED,
+    "operation_rate_exceeded": M.THROTTLED,
+    "concurrent_operations_quota_exceeded": M.THROTTLED,
+    "autherror": M.CREDENTIALS,
+    "iam_permission_denied": M.CREDENTIALS,
+    "permissions_error": M.CREDENTIALS,
+    "insufficientpermissions": M.CREDENTIALS,
+    "accessnotconfigured": M.CREDENTIALS,
+    "service_disabled": M.CREDENTIALS,
+    "billing_disabled": M.CREDENTIALS,
+    "project_not_found": M.CREDENTIALS,
+    "notfound": M.NOT_FOUND,
+    "resource_not_found": M.NOT_FOUND,
+    "invalid": M.INVALID,
+    "invalid_field_value": M.INVALID,
+    "missing_required_field": M.INVALID,
+    "field_size_too_large": M.INVALID,
+    "network_not_found": M.INVALID,
+    "vpc_not_found": M.INVALID,
+    "alreadyexists": M.INVALID,
+    "resource_already_exists": M.INVALID,
+    "resourceinusebyanotherresource": M.CONFLICT,
+    "resource_in_use_by_another_resource": M.CONFLICT,
+    "resourcenotready": M.CONFLICT,
+    "conditionnotmet": M.CONFLICT,
+}
+"""Reason of an HTTP error, or code of an operation's error, in small letters."""
+STATUSES: dict[int, Meaning] = {
+    400: M.INVALID,
+    401: M.CREDENTIALS,
+    403: M.CREDENTIALS,
+    404: M.NOT_FOUND,
+    409: M.CONFLICT,
+    412: M.CONFLICT,
+    429: M.THROTTLED,
+}
+"""Where the reason is none that we know. What is 500 and above: see `meaning`."""
+NOT_OFFERED = ("machine type with name", "machinetypes/", "acceleratortypes/", "is not available in zone")
+"""A 400 or 404 that says one of these is about what was ordered, not about how."""
+
+
+def meaning(reason: str, status: int, text: str, *, writes: bool) -> Meaning:
+    """Of one error of Google's. A write that ended in a 5xx may have happened."""
+    known = REASONS.get(reason.lower())
+    if known in (M.INVALID, M.NOT_FOUND, None) and status in (400, 404) and _about_offer(text):
+        return M.NOT_OFFERED
+    if known is not None:
+        return known
+    if status >= 500:
+        return M.AMBIGUOUS if writes else M.UNAVAILABLE
+    return STATUSES.get(status, M.OTHER)
+
+
+def _about_offer(text: str) -> bool:
+    small = text.lower()
+    return any(words in small for words in NOT_OFFERED) and ("not exist" in small or "not found" in small)
+
+
+def of_operation(code: str, text: str, status: int = 0) -> CloudError:
+    """The error that a finished operation bears."""
+    found = meaning(code, status if status < 500 else 0, text, writes=True)
+    if "due to preemption" in text:
+        found = M.NO_CAPACITY
+    return CloudError(found, text or code, provider_code=code, zone_wide=_zone_wide(code, text))
+
+
+def _zone_wide(code: str, text: str) -> bool:
+    """Google's words without a machine type in them speak of the zone; those with details of one type."""
+    says_so = text.startswith("The zone ") and "does not have enough resources available" in text
+    return code == "SERVICE_UNAVAILABLE_FOR_LOCATION" or says_so
+
+
+@contextmanager
+def translated(*, writes: bool = False) -> Iterator[None]:
+    """Around every call: whatever the SDK, the credentials or the connection raise becomes a CloudError."""
+    try:
+        yield
+    except GoogleAPICallError as error:
+        raise _of_call(error, writes=writes) from error
+    except GoogleAuthError as error:
+        raise _of_credentials(error) from error
+    except requests.RequestException as error:
+        raise _of_connection(error, writes=writes) from error
+
+
+def _of_call(error: GoogleAPICallError, *, writes: bool) -> CloudError:
+    status, reason = int(error.code or 0), _reason(error)
+    text = re.sub(r"^[A-Z]+ https?://\S+: ", "", str(error.message))
+    found = meaning(reason, status, text, writes=writes)
+    after = _after(getattr(error.response, "headers", None) or {})
+    return CloudError(found, text, provider_code=reason or str(status), zone_wide=_zone_wide(reason, text), after=after)
+
+
+def _reason(error: GoogleAPICallError) -> str:
+    """What stands in errors[0].reason says more than ErrorInfo, save where only the latter is there."""
+    for one in error.errors or ():
+        if isinstance(one, Mapping) and one.get("reason"):
+            return str(one["reason"])
+    return str(error.reason or "")
+
+
+def _after(headers: Mapping[str, Any]) -> float:
+    said = str(headers.get("Retry-After", ""))
+    return float(said) if said.isdigit() else 0.0
+
+
+def _of_credentials(error: GoogleAuthError) -> CloudError:
+    if isinstance(error, TransportError) or (isinstance(error, RefreshError) and error.retryable):
+        return CloudError(M.UNAVAILABLE, "Google's token service could not be reached.", provider_code="auth")
+    if isinstance(error, DefaultCredentialsError):
+        text = "There are no application default credentials where Drydock runs."
+        return CloudError(M.CREDENTIALS, text, provider_code="noCredentials")
+    return CloudError(M.CREDENTIALS, f"Google gave us no token: {str(error)[:300]}", provider_code="noToken")
+
+
+def _of_connection(error: requests.RequestException, *, writes: bool) -> CloudError:
+    if isinstance(error, requests.exceptions.SSLError):
+        text = "The endpoint's certificate is not one that we trust (see ca_bundle)."
+        return CloudError(M.CREDENTIALS, text, provider_code="certificate")
+    if isinstance(error, requests.exceptions.ConnectTimeout) or _never_sent(error):
+        return CloudError(M.UNAVAILABLE, "Compute Engine could not be reached.", provider_code="unreachable")
+    found = M.AMBIGUOUS if writes else M.UNAVAILABLE
+    return CloudError(found, "Compute Engine's answer did not arrive.", provider_code="noAnswer")
+
+
+def _never_sent(error: BaseException) -> bool:
+    """Whether no connection came about, by the causes that requests and urllib3 wrap."""
+    seen: list[BaseException] = [error]
+    while seen:
+        one = seen.pop()
+        if isinstance(one, NewConnectionError):
+            return True
+        seen += [cause for cause in (*one.args, getattr(one, "reason", None)) if isinstance(cause, BaseException)]
+    return False

@@ -1,0 +1,1 @@
+"""Compute Engine: our client and the double that it is tried against."""
