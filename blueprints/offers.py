@@ -72,6 +72,8 @@ class Sought:
     countries: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
     """Names, or patterns with `*`."""
+    names: tuple[str, ...] = ()
+    """One of these types, which must fit `types` too."""
     markets: tuple[str, ...] = ("on_demand",)
     arch: str = ""
     amounts: Amounts = field(default_factory=Amounts)

@@ -12,8 +12,12 @@ from drydock.core.errors import NotFound
 GROUP = "drydock.kinds"
 
 BUILT_IN = {
+    "azure": "blueprints.azure.kind:AzureHost",
+    "ec2": "blueprints.ec2.kind:Ec2Host",
     "fake": "blueprints.fake.kind:Fake",
     "fake_activated": "blueprints.fake.kind:FakeActivated",
+    "fake_cloud": "blueprints.fake.offering:FakeCloud",
+    "gce": "blueprints.gce.kind:GceHost",
     "local_host": "blueprints.local.kind:LocalHost",
     "ssh_host": "blueprints.sshhost.kind:SshHost",
     "storage": "blueprints.layered.storage.kind:Storage",

@@ -114,6 +114,17 @@ class Cloud(Provider):
         with self._store.transaction() as db:
             db.execute("DELETE FROM planted WHERE identity = ?", (identity,))
 
+    def sell(self, place: str, offer: str, **said: Any) -> None:
+        """Offer something in a place (`blueprints.offers.Offer`'s fields but location and type); again replaces it."""
+        with self._store.transaction() as db:
+            text = json.dumps({"location": place, "type": offer, **said})
+            db.execute("INSERT OR REPLACE INTO sold VALUES (?, ?, ?)", (place, offer, text))
+
+    def withdraw(self, place: str, offer: str) -> None:
+        """It is sold no more."""
+        with self._store.transaction() as db:
+            db.execute("DELETE FROM sold WHERE place = ? AND offer = ?", (place, offer))
+
     def holds(self) -> list[tuple[str, str]]:
         """The holds that nobody has resolved: (fault, key)."""
         with self._store.transaction() as db:

@@ -33,7 +33,8 @@ from blueprints.fake.strikes import faulty
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
 
 
-def _step(phase: str, name: str, act: Act, find: Act | None = None, *, interruptible: bool = True) -> Step:
+def step(phase: str, name: str, act: Act, find: Act | None = None, *, interruptible: bool = True) -> Step:
+    """A step that the fault plan may strike, under the name `PHASE.NAME`."""
     call = f"{phase}.{name}"
     return Step(
         name=name,
@@ -79,31 +80,31 @@ class Fake(Kind, Builds, Registers, Discovers, Lists, Checks, Powers, Updates):
     def build(self) -> Plan:
         """Reserve, create, flash (which cannot be interrupted), boot, verify."""
         return (
-            _step("build", "reserve", acts.reserve),
-            _step("build", "create", acts.create, acts.find_created),
-            _step("build", "flash", acts.flash, interruptible=False),
-            _step("build", "boot", acts.boot),
-            _step("build", "verify", acts.verify),
+            step("build", "reserve", acts.reserve),
+            step("build", "create", acts.create, acts.find_created),
+            step("build", "flash", acts.flash, interruptible=False),
+            step("build", "boot", acts.boot),
+            step("build", "verify", acts.verify),
         )
 
     def check(self) -> Plan:
         """Look whether it runs."""
-        return (_step("check", "look", acts.look),)
+        return (step("check", "look", acts.look),)
 
     def power(self) -> Plan:
         """Off, then on, as far as wanted."""
-        return (_step("power", "off", acts.switch_off), _step("power", "on", acts.switch_on))
+        return (step("power", "off", acts.switch_off), step("power", "on", acts.switch_on))
 
     def update(self) -> Plan:
         """Flash, restart."""
         return (
-            _step("update", "flash", acts.flash, interruptible=False),
-            _step("update", "restart", acts.restart),
+            step("update", "flash", acts.flash, interruptible=False),
+            step("update", "restart", acts.restart),
         )
 
     def destroy(self) -> Plan:
         """Delete, and wait until it is gone."""
-        return (_step("destroy", "delete", acts.delete), _step("destroy", "confirm", acts.confirm))
+        return (step("destroy", "delete", acts.delete), step("destroy", "confirm", acts.confirm))
 
     def interfaces(self) -> Mapping[str, Opener]:
         """The fake of every interface."""
@@ -144,17 +145,17 @@ class FakeActivated(Fake, Activates, Cleans):
     def activate(self) -> Plan:
         """Make the account, open access."""
         return (
-            _step("activate", "account", acts.make_account, acts.find_account),
-            _step("activate", "access", acts.open_access),
+            step("activate", "account", acts.make_account, acts.find_account),
+            step("activate", "access", acts.open_access),
         )
 
     def deactivate(self) -> Plan:
         """Close access, remove the account."""
         return (
-            _step("deactivate", "access", acts.close_access),
-            _step("deactivate", "account", acts.remove_account),
+            step("deactivate", "access", acts.close_access),
+            step("deactivate", "account", acts.remove_account),
         )
 
     def clean(self) -> Plan:
         """Remove whatever the lease left."""
-        return (_step("clean", "wipe", acts.wipe),)
+        return (step("clean", "wipe", acts.wipe),)

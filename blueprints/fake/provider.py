@@ -154,6 +154,22 @@ class Provider:
         with self._call("discover", "") as db:
             return [row["draft"] for row in db.execute("SELECT draft FROM planted ORDER BY identity")]
 
+    def places(self) -> list[str]:
+        """Where something is sold."""
+        with self._call("places", "") as db:
+            return [row["place"] for row in db.execute("SELECT DISTINCT place FROM sold ORDER BY place")]
+
+    def sold(self, place: str) -> list[str]:
+        """What is sold in a place, as JSON."""
+        with self._call("sold", place) as db:
+            return [row["said"] for row in db.execute("SELECT said FROM sold WHERE place = ? ORDER BY offer", (place,))]
+
+    def listed(self, place: str) -> list[Instance]:
+        """Every instance made of an offer in a place, in one call."""
+        with self._call("listed", place) as db:
+            sql = f"SELECT {_COLUMNS} FROM instances WHERE offer LIKE ? ORDER BY key"  # noqa: S608
+            return [read(row) for row in db.execute(sql, (f"{place}/%",))]
+
     @contextmanager
     def _call(self, name: str, key: str) -> Iterator[sqlite3.Connection]:
         with self._store.transaction() as db:

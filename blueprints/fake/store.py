@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = (
     """CREATE TABLE instances (
         key TEXT PRIMARY KEY, state TEXT NOT NULL, tags TEXT NOT NULL, token TEXT NOT NULL DEFAULT '',
@@ -26,8 +26,9 @@ _SCHEMA = (
         fault TEXT NOT NULL, key TEXT NOT NULL, resolved INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (fault, key))""",
     "CREATE TABLE planted (identity TEXT PRIMARY KEY, draft TEXT NOT NULL)",
+    "CREATE TABLE sold (place TEXT NOT NULL, offer TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (place, offer))",
 )
-TABLES = ("instances", "left_by", "calls", "fired", "holds", "planted")
+TABLES = ("instances", "left_by", "calls", "fired", "holds", "planted", "sold")
 
 
 def folder() -> Path:
@@ -70,5 +71,5 @@ def _make(db: sqlite3.Connection) -> None:
     if db.execute("PRAGMA user_version").fetchone()[0] == _VERSION:
         return
     for statement in _SCHEMA:
-        db.execute(statement)
+        db.execute(statement.replace("CREATE TABLE", "CREATE TABLE IF NOT EXISTS", 1))
     db.execute(f"PRAGMA user_version = {_VERSION}")

@@ -122,6 +122,7 @@ _CONDITIONS: tuple[tuple[str, Any], ...] = (
     ("o.zone = ANY(%s)", lambda s: list(s.zones)),
     ("o.country = ANY(%s)", lambda s: list(s.countries)),
     ("o.type LIKE ANY(%s)", _patterns),
+    ("o.type = ANY(%s)", lambda s: list(s.names)),
     ("o.market = ANY(%s)", lambda s: list(s.markets)),
     ("o.arch = %s", lambda s: s.arch),
     ("o.vcpus * 1000 >= %s", lambda s: s.amounts.cpu_millicores),

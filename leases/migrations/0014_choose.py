@@ -4,15 +4,14 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('leases', '0013_job_env'),
+        ("leases", "0013_job_env"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='lease',
-            name='choose',
-            field=models.CharField(blank=True, db_default='', default='', max_length=16),
+            model_name="lease",
+            name="choose",
+            field=models.CharField(blank=True, db_default="", default="", max_length=16),
         ),
     ]

@@ -1,0 +1,148 @@
+"""What every blueprint of cloud hosts may say, and what a lease may require of one."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, Field, PositiveInt, model_validator
+
+from blueprints.accounts.config import Accounts
+from blueprints.contract import Fields
+from blueprints.hosts import MATCHES as OF_HOSTS
+from blueprints.hosts import Architecture, HostAttributes, HostRequirements, Words
+from blueprints.matching import Match
+from drydock.core.errors import InvalidRequest
+from drydock.core.units import duration
+from interfaces.keys import new_key_pair
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text, strict=False))
+    except ValueError as error:
+        raise ValueError(f"{error}. A network looks like 203.0.113.0/24.") from None
+
+
+Network = Annotated[str, AfterValidator(_network)]
+Market = Literal["on_demand", "spot"]
+
+
+class ImageWords(Fields):
+    """Base of a kind's words for an image."""
+
+    def wanted(self) -> dict[str, str]:
+        """The words that say something, as `Client.image` takes them."""
+        return {name: str(value) for name, value in self.model_dump().items() if value}
+
+
+class CloudConfig(Accounts):
+    """Config of a blueprint of cloud hosts; a kind says which words its `image` has."""
+
+    image: ImageWords
+
+    credential: str = Field(min_length=1, description="Name of the credential: the account that pays.")
+    regions: tuple[str, ...] = Field(default=(), description="Only in these regions. Empty: in all of the account.")
+    zones: tuple[str, ...] = Field(default=(), description="Only in these zones.")
+    types: tuple[str, ...] = Field(default=(), description="Only these instance types; * stands for any text.")
+    arch: Architecture = Field(default="x86_64", description="Of machines, unless the lease requires another.")
+    markets: tuple[Market, ...] = Field(
+        default=("on_demand",), min_length=1, description="on_demand, spot, or both: the cheapest first."
+    )
+    max_price: float | None = Field(default=None, gt=0, description="At most so many US dollars an hour.")
+    slots: PositiveInt = Field(default=1, description="Leases on one machine at the same time.")
+    lease_sudo: bool = Field(default=True, description="Leases may become root: then one a machine, and no reuse.")
+    disk_gib: PositiveInt | None = Field(default=None, description="Size of the boot disk. Empty: as the image says.")
+    disk_type: str = Field(default="", description="The provider's type of disk. Empty: its general purpose SSD.")
+    network: str = Field(default="", description="The provider's subnet or network. Empty: its default, or ours.")
+    public_address: bool = Field(default=True, description="Machines are reached at a public address.")
+    ssh_port: int = Field(default=22, ge=1, le=65535)
+    ssh_from: tuple[Network, ...] = Field(
+        default=("0.0.0.0/0",), description="Networks that may reach the SSH port; everything else inbound is closed."
+    )
+    user: str = Field(
+        default="drydock", pattern=r"^[a-z_][a-z0-9_-]{0,30}$", description="The control account made at first boot."
+    )
+    ready_by: Literal["cloud-init", "ssh"] = Field(
+        default="cloud-init", description="ssh: for images without cloud-init, whose own agent makes the account."
+    )
+    user_data: dict[str, Any] = Field(default_factory=dict, description="Further cloud-config, laid over ours.")
+    tags: dict[str, str] = Field(default_factory=dict, description="Further tags on everything that is made.")
+    longest: str = Field(
+        default="",
+        description="The provider (or the machine itself) ends a machine after this, whatever becomes of us: 30d. "
+        "No lease reaches beyond it. Empty: as the blueprint's max_lifetime says.",
+    )
+
+    @model_validator(mode="after")
+    def _is_possible(self) -> Self:
+        if self.slots > 1 and self.one_at_a_time:
+            raise ValueError("several slots need leases without lease_sudo, in accounts of their own")
+        _check_user_data(self.user_data)
+        if self.longest and not 60 <= self.longest_seconds <= 120 * 86_400:
+            raise ValueError("longest is from one minute to 120 days")
+        return self
+
+    @property
+    def longest_seconds(self) -> float:
+        """`longest` in seconds; 0 where it is empty."""
+        try:
+            return duration(self.longest).total_seconds() if self.longest else 0.0
+        except InvalidRequest as error:
+            raise ValueError(f"longest: {error.message}") from None
+
+
+def _check_user_data(given: dict[str, Any]) -> None:
+    from blueprints.cloud.userdata import user_data
+
+    try:
+        pair = new_key_pair()
+        user_data(user="drydock", public_key=pair.public, host_key=pair, also=given)
+    except InvalidRequest as error:
+        raise ValueError(str(error)) from None
+
+
+class CloudAttributes(HostAttributes):
+    """What a cloud host is."""
+
+    instance_type: str | None = Field(default=None, description="The provider's name of its type.")
+    market: Market | None = Field(default=None, description="on_demand or spot.")
+    price: float | None = Field(default=None, description="US dollars an hour.")
+    continent: str | None = Field(default=None, description="AF, AS, EU, NA, OC or SA.")
+    gpu: str | None = Field(default=None, description="Model of its GPUs, such as a100.")
+    gpu_maker: str | None = Field(default=None, description="nvidia, amd, ...")
+    gpu_count: int | None = Field(default=None, ge=0)
+    gpu_memory_mib: int | None = Field(default=None, ge=0, description="Of each GPU.")
+    image: str | None = Field(default=None, description="The provider's name of its image.")
+
+
+class CloudRequirements(HostRequirements):
+    """What a lease may require of a cloud host, beside the amounts. TDX, SEV-SNP and SEV are traits (`tdx`,
+    `sev_snp`, `sev`): required, preferred or forbidden as any other."""
+
+    instance_type: Words | None = Field(default=None, description="One of these types.")
+    market: Words | None = Field(default=None, description="on_demand, spot, or both.")
+    max_price: float | None = Field(default=None, gt=0, description="At most so many US dollars an hour.")
+    continent: Words | None = Field(default=None, description="On one of: AF, AS, EU, NA, OC, SA.")
+    gpu: str | None = Field(default=None, description="Model of its GPUs, such as a100.")
+    gpu_maker: str | None = Field(default=None, description="nvidia, amd, ...")
+    min_gpus: int | None = Field(default=None, ge=1, description="At least so many GPUs.")
+    min_gpu_memory_mib: int | None = Field(default=None, ge=0, description="At least so much memory on each GPU.")
+    image: str | None = Field(default=None, description="Exactly this image of the provider's, by its id.")
+    ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] | None = Field(
+        default=None, max_length=20, description="TCP ports that are open from outside while the lease lasts."
+    )
+
+
+MATCHES = (
+    *OF_HOSTS,
+    Match("instance_type", "in", "instance_type"),
+    Match("market", "in", "market"),
+    Match("price", "<=", "max_price"),
+    Match("continent", "in", "continent"),
+    Match("gpu", "=", "gpu"),
+    Match("gpu_maker", "=", "gpu_maker"),
+    Match("gpu_count", ">=", "min_gpus"),
+    Match("gpu_memory_mib", ">=", "min_gpu_memory_mib"),
+    Match("image", "=", "image"),
+)

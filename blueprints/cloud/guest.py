@@ -1,0 +1,62 @@
+"""The guest as seen from inside: reached by the key it was born with, done with its first boot, what was asked."""
+
+from __future__ import annotations
+
+from blueprints.accounts import acts as accounts
+from blueprints.accounts.access import shell
+from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.cloud.userdata import READY_MARK
+from blueprints.hosts import observed
+from blueprints.hostshell import told
+from blueprints.specs import Spec
+from interfaces.errors import AuthenticationRefused, ConnectionLost, DeadlineExceeded, HostKeyMismatch, Unreachable
+
+_FIRST_BOOT = f"""
+command -v cloud-init > /dev/null || {{ echo absent; exit; }}
+said=$(cloud-init status 2> /dev/null)
+case $said in
+*error*) echo error; cloud-init status --long 2> /dev/null | tail -n 20;;
+*done*) [ -e {READY_MARK} ] && echo done || echo running;;
+*disabled*) echo absent;;
+*) echo running;;
+esac
+"""
+_BOOTING = (Unreachable, ConnectionLost, DeadlineExceeded, AuthenticationRefused)
+"""What a machine answers whose SSH server, or whose account, is not there yet. A wrong host key is none of these."""
+
+
+@told
+def reach(spec: Spec, memo: Json) -> Answer:
+    """Until it lets us in and its first boot is over."""
+    try:
+        if spec.config.ready_by == "ssh":
+            shell(spec).run("true")
+            return Ready(log="reached")
+        said, _, further = shell(spec).run(_FIRST_BOOT).strip().partition("\n")
+    except HostKeyMismatch:
+        raise
+    except _BOOTING as error:
+        return Wait(after=5.0, memo=memo, sentence=f"It does not let us in yet: {error.message}"[:500])
+    if said == "done":
+        return Ready(log="its first boot is over")
+    if said == "running":
+        return Wait(after=5.0, memo=memo, sentence="Its first boot is not over yet.")
+    return _not_to_be(said, further)
+
+
+def _not_to_be(said: str, further: str) -> Failed:
+    if said == "absent":
+        message = "Its image has no cloud-init. Let the blueprint say ready_by: ssh, or choose another image."
+        return Failed(scope=Scope.OPERATOR, code="no_cloud_init", message=message)
+    return Failed(scope=Scope.BLUEPRINT, code="cloud_init", message=f"cloud-init failed: {further}"[:2000], log=further)
+
+
+@told
+def compare(spec: Spec, memo: Json) -> Answer:
+    """See that it is what was asked, and what else it is."""
+    found = accounts.looked(spec)
+    wanted, there = spec.resource.attributes.get("arch"), found.get("arch")
+    if wanted and there and wanted != there:
+        message = f"The machine is {there}; {wanted} was ordered. Does the image fit the instance type?"
+        return Failed(scope=Scope.BLUEPRINT, code="another_machine", message=message)
+    return Ready(facts=found, attributes={**observed(found), "arch": there or wanted})

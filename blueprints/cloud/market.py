@@ -1,0 +1,151 @@
+"""From a provider's inventory to offers, from a request to what is sought, and from an offer to a draft."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from blueprints.amounts import Amounts
+from blueprints.answers import Json
+from blueprints.cloud.config import CloudAttributes, CloudConfig, CloudRequirements
+from blueprints.cloud.geography import CONTINENTS, countries_of
+from blueprints.cloud.values import Confidential, Gpu, InstanceType, Market, Price
+from blueprints.hosts import stated
+from blueprints.offers import Offer, Sought
+from blueprints.specs import Asked, Draft
+
+_TRAITS = {one.value for one in Confidential}
+
+
+def offers(found: InstanceType, *, spot: bool) -> Iterator[Offer]:
+    """An offer for each zone and market of a type."""
+    for zone in found.zones or ("",):
+        for market in Market if spot else (Market.ON_DEMAND,):
+            price = _price(found, zone, market)
+            if market is Market.ON_DEMAND or price is not None:
+                yield _offer(found, zone, market, price)
+
+
+def _price(found: InstanceType, zone: str, market: Market) -> Price | None:
+    """The zone's own, else the location's."""
+    known = {price.zone: price for price in found.prices if price.market is market}
+    return known.get(zone) or known.get("")
+
+
+def _offer(found: InstanceType, zone: str, market: Market, price: Price | None) -> Offer:
+    gpu = found.gpus[0] if found.gpus else Gpu(maker="", model="", count=0)
+    return Offer(
+        location=found.location,
+        type=found.name,
+        zone=zone,
+        market=market.value,
+        price=None if price is None else price.per_hour,
+        price_source="" if price is None else price.source,
+        vcpus=found.vcpus,
+        ram_mib=found.ram_mib,
+        arch=found.arch,
+        gpu_maker=gpu.maker,
+        gpu_model=gpu.model,
+        gpu_count=gpu.count,
+        gpu_memory_mib=gpu.memory_mib,
+        local_disk_gib=found.local_disk_gib,
+        network=found.network[:128],
+        confidential=tuple(sorted(found.confidential)),
+        family=found.family,
+        boot_seconds=found.boot_seconds,
+        available=found.available,
+    )
+
+
+def sought(config: CloudConfig, asked: Asked | None) -> Sought:
+    """What to look for: what the blueprint allows, narrowed by what is asked."""
+    allowed = Sought(
+        account=config.credential, locations=config.regions, zones=config.zones, types=config.types,
+        markets=config.markets, arch=config.arch, max_price=config.max_price,
+    )  # fmt: skip
+    if asked is None:
+        return allowed
+    wants: CloudRequirements = asked.requirements
+    return replace(
+        allowed,
+        locations=_both(config.regions, wants.region),
+        zones=_both(config.zones, wants.zone),
+        names=wants.instance_type or (),
+        countries=countries_of(wants.continent) if wants.continent else (),
+        markets=_both(config.markets, wants.market),
+        arch=wants.arch or config.arch,
+        amounts=_least(asked, wants),
+        gpu_maker=wants.gpu_maker or "",
+        gpu_model=wants.gpu or "",
+        gpu_count=wants.min_gpus or 0,
+        gpu_memory_mib=wants.min_gpu_memory_mib or 0,
+        confidential=tuple(sorted(asked.traits & _TRAITS)),
+        max_price=min(filter(None, (config.max_price, wants.max_price)), default=None),
+    )
+
+
+_NOWHERE = ("-",)
+
+
+def _both(allowed: tuple[str, ...], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
+    """What is in both; one that is in none of the catalogue where there is nothing."""
+    if not wanted:
+        return allowed
+    if not allowed:
+        return wanted
+    return tuple(name for name in wanted if name in allowed) or _NOWHERE
+
+
+def _least(asked: Asked, wants: CloudRequirements) -> Amounts:
+    """The smallest machine that could hold it."""
+    cpu = max(asked.amounts.cpu_millicores, 1000 * (wants.min_vcpus or 0))
+    return Amounts(cpu_millicores=cpu, ram_mib=max(asked.amounts.ram_mib, wants.min_ram_mib or 0))
+
+
+def draft(config: CloudConfig, asked: Asked | None, offer: Offer) -> Draft:
+    """The machine that would be made of an offer. A confidential technology is used where it is required or
+    preferred, never unasked."""
+    wanted = frozenset() if asked is None else asked.traits | (asked.preferred_traits - asked.forbidden_traits)
+    used = [one for one in offer.confidential if one in wanted][:1]
+    disk_gib = _disk(config, asked)
+    return Draft(
+        attributes=_attributes(config, asked, offer),
+        capacity=Amounts(
+            slots=config.slots, cpu_millicores=1000 * offer.vcpus, ram_mib=offer.ram_mib,
+            disk_mib=1024 * disk_gib, extra={"gpu": offer.gpu_count} if offer.gpu_count else {},
+        ),
+        traits=frozenset(used),
+        facts={"family": offer.family, "price_source": offer.price_source, "disk_gib": disk_gib},
+        offer=offer.name,
+        zone=offer.zone,
+        price=offer.price,
+        boot_seconds=offer.boot_seconds,
+    )  # fmt: skip
+
+
+def _disk(config: CloudConfig, asked: Asked | None) -> int:
+    """GiB of the boot disk; 0: as large as the image says."""
+    wanted = 0 if asked is None else -(-asked.amounts.disk_mib // 1024)
+    return max(config.disk_gib or 0, wanted)
+
+
+def _attributes(config: CloudConfig, asked: Asked | None, offer: Offer) -> Json:
+    said = CloudAttributes(
+        arch=offer.arch,
+        os="linux",
+        region=offer.location,
+        zone=offer.zone or None,
+        vcpus=offer.vcpus,
+        ram_mib=offer.ram_mib,
+        isolation=config.isolation,
+        instance_type=offer.type,
+        market="spot" if offer.market == Market.SPOT else "on_demand",
+        price=offer.price,
+        continent=CONTINENTS.get(offer.country),
+        gpu=offer.gpu_model or None,
+        gpu_maker=offer.gpu_maker or None,
+        gpu_count=offer.gpu_count or None,
+        gpu_memory_mib=offer.gpu_memory_mib or None,
+        image=None if asked is None else asked.requirements.image,
+    )
+    return stated(said)

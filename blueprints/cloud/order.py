@@ -1,0 +1,83 @@
+"""From a resource to the order that its instance is made by, and to the instance itself. The same order whenever it
+is made: what is left to chance or to the clock was decided once and stands in the resource's facts."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+
+from blueprints.cloud.config import CloudConfig
+from blueprints.cloud.userdata import user_data
+from blueprints.cloud.values import Confidential, Instance, Lifecycle, Market, Order
+from blueprints.specs import ResourceView, Spec
+from interfaces.keys import KeyPair
+
+_MADE = {one.value for one in Confidential}
+
+
+def order(spec: Spec) -> Order:
+    """The order of a build."""
+    resource, config = spec.resource, _config(spec.resource)
+    said, facts = resource.attributes, resource.facts
+    market = Market(said.get("market", Market.ON_DEMAND))
+    confidential = next((Confidential(name) for name in sorted(resource.traits & _MADE)), None)
+    return Order(
+        key=resource.key,
+        token=token(spec),
+        location=said.get("region", ""),
+        zone=said.get("zone", ""),
+        type=said["instance_type"],
+        market=market,
+        image=facts.get("image", ""),
+        arch=said.get("arch", "x86_64"),
+        disk_gib=facts.get("disk_gib") or None,
+        disk_type=config.disk_type,
+        network=config.network,
+        public_address=config.public_address,
+        ssh_port=config.ssh_port,
+        ssh_from=config.ssh_from,
+        user=config.user,
+        public_key=facts["public_key"],
+        user_data=_user_data(resource, config),
+        confidential=confidential,
+        ends_after=config.longest_seconds or None,
+        tags={**config.tags, **spec.tags},
+    )
+
+
+def token(spec: Spec) -> str:
+    """Of this attempt: another zone, type, market, image or network is another resource, or another try of it."""
+    said, facts = spec.resource.attributes, spec.resource.facts
+    what = [said.get(name, "") for name in ("region", "zone", "instance_type", "market")]
+    text = "/".join([spec.resource.key, facts["attempt"], *map(str, what), facts.get("image", "")])
+    return hashlib.sha256(text.encode()).hexdigest()[:48]
+
+
+def instance(resource: ResourceView) -> Instance:
+    """The resource's instance as far as it is known here, for calls that name it."""
+    said, facts = resource.attributes, resource.facts
+    return Instance(
+        id=facts.get("instance_id", ""),
+        key=resource.key,
+        state=Lifecycle(facts.get("seen", {}).get("state") or Lifecycle.PENDING),
+        location=said.get("region", ""),
+        zone=said.get("zone", ""),
+        type=said.get("instance_type", ""),
+        market=Market(said.get("market", Market.ON_DEMAND)),
+    )
+
+
+def _user_data(resource: ResourceView, config: CloudConfig) -> str:
+    facts, secrets = resource.facts, resource.secrets
+    return user_data(
+        user=config.user,
+        public_key=facts["public_key"],
+        host_key=KeyPair(private=secrets["host_private"], public=facts["host_keys"][0]),
+        ends_at=dt.datetime.fromisoformat(facts["ends_at"]) if facts.get("ends_at") else None,
+        also=config.user_data,
+    )
+
+
+def _config(resource: ResourceView) -> CloudConfig:
+    config: CloudConfig = resource.blueprint.config
+    return config

@@ -1,0 +1,37 @@
+"""Ports of a lease, open from outside as long as it lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blueprints.answers import Answer, Failed, Json, Ready, Scope
+from blueprints.cloud.client import Client, Firewall
+from blueprints.cloud.order import instance
+from blueprints.cloud.values import Rule
+from blueprints.hosts import lease_of
+from blueprints.specs import Spec
+
+
+def open_ports(client: Client, spec: Spec, memo: Json) -> Answer:
+    """Open what the lease asked for."""
+    wanted = _rules(spec)
+    if not wanted:
+        return Ready()
+    if not isinstance(client, Firewall):
+        message = f"{client.provider} cannot open ports; ask without `ports`."
+        return Failed(scope=Scope.BLUEPRINT, code="not_supported", message=message)
+    client.open_ports(instance(spec.resource), wanted)
+    return Ready(log=f"open: {', '.join(str(rule.port) for rule in wanted)}")
+
+
+def close_ports(client: Client, spec: Spec, memo: Json) -> Answer:
+    """Close them again."""
+    wanted = _rules(spec)
+    if wanted and isinstance(client, Firewall):
+        client.close_ports(instance(spec.resource), wanted)
+    return Ready()
+
+
+def _rules(spec: Spec) -> Sequence[Rule]:
+    asked = lease_of(spec).asked.requirements.ports or ()
+    return [Rule(port=port) for port in sorted(set(asked))]

@@ -1,0 +1,135 @@
+"""The kind `fake_cloud`: what the fake provider sells in its places, by way of the catalogue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from blueprints.amounts import Amounts
+from blueprints.contract import Fields, Kind, Lists, Offers, Opener, Plan
+from blueprints.fake import acts, config, openers
+from blueprints.fake.kind import step
+from blueprints.fake.provider import Instance, Provider
+from blueprints.matching import Match
+from blueprints.offers import Account, Offer, Place, Sought
+from blueprints.specs import Asked, BlueprintView, Draft, Owned
+
+
+class Credential(Fields):
+    """What an account at the fake provider must hold."""
+
+    provider: str = Field(default="default", description="The provider's name.")
+    password: str = Field(default="", description="Anything but `wrong`.")
+
+
+class Config(config.Config):
+    """Config of a blueprint of kind fake_cloud."""
+
+    credential: str = Field(min_length=1, description="Name of the credential.")
+    regions: tuple[str, ...] = Field(default=(), description="Only in these places. Empty: in all.")
+
+
+class Attributes(config.Attributes):
+    """What it is."""
+
+    region: str | None = None
+    price: float | None = None
+
+
+class Requirements(config.Requirements):
+    """What a lease may ask of it."""
+
+    region: tuple[str, ...] | None = Field(default=None, description="In one of these places.")
+    max_price: float | None = Field(default=None, description="At most so much an hour.")
+
+
+class FakeCloud(Kind, Offers, Lists):
+    """A fake machine that a provider sells."""
+
+    name: ClassVar[str] = "fake_cloud"
+    resource_type: ClassVar[str] = "fake_cloud"
+    Config = Config
+    Credential = Credential
+    Attributes = Attributes
+    Requirements = Requirements
+    matches = (*config.MATCHES, Match("region", "in", "region"), Match("price", "<=", "max_price"))
+    inventory_every: ClassVar[float] = 60.0
+    status_every: ClassVar[float] = 5.0
+
+    def places(self, account: Account) -> Sequence[Place]:
+        """Where something is sold."""
+        return [Place(name=name) for name in _provider(account).places()]
+
+    def inventory(self, account: Account, place: str) -> Sequence[Offer]:
+        """What is sold there."""
+        return [Offer(**json.loads(said)) for said in _provider(account).sold(place)]
+
+    def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
+        """Every instance of ours there."""
+        found = _provider(account).listed(place)
+        return [_owned(one) for one in found if one.tags.get("drydock-installation") == installation]
+
+    def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
+        """The same over all places."""
+        found = Provider(blueprint.config.provider).everything()
+        return [_owned(one) for one in found if one.tags.get("drydock-installation") == installation]
+
+    def located(self, config: Any) -> Sequence[str]:
+        """The config's places."""
+        return tuple(config.regions)
+
+    def sought(self, config: Any, asked: Asked | None) -> Sought:
+        """What the config allows, for what is asked."""
+        if asked is None:
+            return Sought(account=config.credential, locations=config.regions)
+        wants = asked.requirements
+        return Sought(
+            account=config.credential,
+            locations=wants.region or config.regions,
+            amounts=asked.amounts,
+            max_price=wants.max_price,
+        )
+
+    def draft(self, config: Any, asked: Asked | None, offer: Offer) -> Draft:
+        """One of an offer."""
+        said = {"region": offer.location, "zone": offer.zone or None, "price": offer.price}
+        return Draft(
+            attributes={name: value for name, value in said.items() if value is not None},
+            capacity=Amounts(slots=config.capacity.slots, cpu_millicores=1000 * offer.vcpus, ram_mib=offer.ram_mib),
+            offer=offer.name,
+            zone=offer.zone,
+            price=offer.price,
+            boot_seconds=offer.boot_seconds,
+        )
+
+    def build(self) -> Plan:
+        """Reserve, create, boot."""
+        return (
+            step("build", "reserve", acts.reserve),
+            step("build", "create", acts.create, acts.find_created),
+            step("build", "boot", acts.boot),
+        )
+
+    def destroy(self) -> Plan:
+        """Delete, and wait until it is gone."""
+        return (step("destroy", "delete", acts.delete), step("destroy", "confirm", acts.confirm))
+
+    def interfaces(self) -> Mapping[str, Opener]:
+        """The fake of every interface."""
+        return openers.OPENERS
+
+
+def _provider(account: Account) -> Provider:
+    said = Credential.model_validate(dict(account.secrets))
+    if said.password == "wrong":  # noqa: S105
+        raise PermissionError("The provider does not know this account.")
+    return Provider(said.provider)
+
+
+def _owned(found: Instance) -> Owned:
+    lost = "It died." if found.state == "dead" else ""
+    facts = {"cycles": found.cycles}
+    return Owned(key=found.key, tags=found.tags, state=found.state, power=found.power, lost=lost, facts=facts)

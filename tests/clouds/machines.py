@@ -1,0 +1,128 @@
+"""The machines of emulated clouds: for every instance a real sshd on a loopback address of its own, with the host key
+and the control account's key that its user data say."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from threading import Lock
+from typing import Any, Protocol
+
+import psutil
+
+from tests.interfaces.sshd import free_port
+from tests.peers import find
+
+USER = getpass.getuser()
+"""The control account: there is no other that we could be everywhere."""
+
+
+class Machine(Protocol):
+    """What a double tells of an instance that it starts."""
+
+    key: str
+    user_data: str
+
+
+class Machines:
+    """Starts and ends them. All listen on one port, which a blueprint names; each address is one machine's."""
+
+    def __init__(self) -> None:
+        pid = os.getpid()
+        self._network = f"127.{50 + pid // 250 % 50}.{pid % 250}"
+        self._numbers = itertools.count(1)
+        self._running: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
+        self._lock = Lock()
+        self.port = free_port(f"{self._network}.1")
+        self.broken: set[str] = set()
+        """Keys of machines that never let anybody in."""
+        if os.geteuid() == 0:
+            Path("/run/sshd").mkdir(exist_ok=True)
+
+    def start(self, machine: Machine) -> str:
+        """The address at which it answers; the same again for one that was stopped."""
+        with self._lock:
+            address = f"{self._network}.{next(self._numbers)}"
+        if machine.key not in self.broken:
+            popen, folder = _sshd(address, self.port, cloud_config(machine.user_data))
+            with self._lock:
+                self._running[machine.key] = (popen, folder)
+        return address
+
+    def end(self, machine: Machine) -> None:
+        """It answers no more, and nothing of it is left."""
+        with self._lock:
+            found = self._running.pop(machine.key, None)
+        if found is not None:
+            _end(*found)
+
+    def kill(self, key: str) -> None:
+        """It hangs: its cloud says that it runs, and nobody answers."""
+        with self._lock:
+            popen, folder = self._running.pop(key)
+        _end(popen, folder)
+
+    @property
+    def running(self) -> list[str]:
+        """Keys of those that answer."""
+        return sorted(self._running)
+
+    def close(self) -> None:
+        """End all."""
+        for popen, folder in list(self._running.values()):
+            _end(popen, folder)
+        self._running.clear()
+
+
+def cloud_config(user_data: str) -> dict[str, Any]:
+    """What cloud-init would read. Ours is JSON, which YAML is."""
+    head, _, body = user_data.partition("\n")
+    assert head == "#cloud-config", head
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Popen[bytes], Path]:
+    folder = Path(tempfile.mkdtemp(prefix="drydock-vm-"))
+    (folder / "host").write_text(said["ssh_keys"]["ed25519_private"])
+    (folder / "host").chmod(0o600)
+    keys = [line for user in said["users"] for line in user["ssh_authorized_keys"]]
+    (folder / "authorized_keys").write_text("\n".join(keys) + "\n")
+    (folder / "config").write_text(
+        f"Port {port}\nListenAddress {address}\nHostKey {folder}/host\nPidFile {folder}/pid\nStrictModes no\n"
+        f"UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\n"
+        "PermitRootLogin prohibit-password\nMaxStartups 100:30:200\nSubsystem sftp internal-sftp\n"
+        f"AuthorizedKeysFile .ssh/authorized_keys\nMatch User {USER}\n  AuthorizedKeysFile {folder}/authorized_keys\n"
+    )
+    popen = subprocess.Popen(
+        [find("sshd") or "sshd", "-D", "-e", "-f", str(folder / "config")],
+        stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        with socket.socket() as probe:
+            if probe.connect_ex((address, port)) == 0:
+                return popen, folder
+        time.sleep(0.05)
+    _end(popen, folder)
+    raise TimeoutError(f"sshd on {address}:{port} did not start")
+
+
+def _end(popen: subprocess.Popen[bytes], folder: Path) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(popen.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.send_signal(signal.SIGKILL)
+    popen.kill()
+    popen.wait()
+    shutil.rmtree(folder, ignore_errors=True)
