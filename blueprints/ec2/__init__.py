@@ -1,0 +1,1 @@
+"""Machines at Amazon EC2, and at private clouds that speak its API."""

@@ -1,0 +1,140 @@
+"""One account at EC2 in the provider contract's words, on a connection that `client` makes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from blueprints.cloud import client as cloud
+from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota
+from blueprints.ec2 import images, network, offers, prices, quotas, readings, regions, remains
+from blueprints.ec2.acts import Acts
+from blueprints.ec2.calls import filters, tagged
+from blueprints.ec2.config import Credential
+from blueprints.ec2.launches import launch
+from blueprints.ec2.tokens import client_token
+
+RATES = {"read": (20.0, 100.0), "write": (5.0, 50.0), "launch": (2.0, 5.0)}
+"""Calls per second and at once, the lowest of each sort in "Request throttling for the Amazon EC2 API"
+(https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html); other services are counted as reads."""
+
+
+class Account(
+    Acts,
+    cloud.Client,
+    cloud.IdempotentCreate,
+    cloud.UserData,
+    cloud.Spot,
+    cloud.ConfidentialGuests,
+    cloud.Quotas,
+    cloud.MachineImage,
+):
+    """Everything that `client.Ec2` can. Accounts in guests are made by cloud-init from the user data: `order.user` and
+    `order.public_key` have no place of their own here."""
+
+    provider: ClassVar[str] = "ec2"
+    types_every: ClassVar[float] = 600.0
+    """A reading is about twenty calls; types and prices hardly change."""
+    creates_per_minute: ClassVar[float] = 60.0 * RATES["launch"][0]
+
+    credential: Credential
+
+    def identity(self) -> str:
+        """The account's number."""
+        return str(self.connection.call("get_caller_identity", self.credential.region, service="sts")["Account"])
+
+    def locations(self) -> Sequence[Location]:
+        """The regions enabled for the account, with their zones: one call, and one for each region."""
+        given = self.credential
+        return regions.locations_of(self.connection, given.region, given.regions, self.connection.descriptions())
+
+    def types(self, location: str) -> Sequence[InstanceType]:
+        """All types of a region with their zones, on-demand and spot prices (`prices` says where those are from)."""
+        given = self.credential
+        asked = (given.endpoint or "aws") if given.price_list else ""
+        on_demand = prices.on_demand(self.connection, location, path=given.prices, cloud=asked)
+        spot = prices.spot(self.connection, location)
+        both = {name: [*spot.get(name, ())] for name in {*on_demand, *spot}}
+        for name, price in on_demand.items():
+            both[name].insert(0, price)
+        return offers.types_of(self.connection, location, both)
+
+    def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
+        """With those that ended within the last hour, as long as EC2 shows them: their reasons are told."""
+        answers = self.connection.pages("describe_instances", location, Filters=tagged(dict(tags)), MaxResults=1000)
+        return [readings.instance_of(one, location) for page in answers for one in readings.instances_in(page)]
+
+    def prepare(self, order: Order) -> Mapping[str, str]:
+        """A security group of its own; where it stands, and what its image needs, is looked up and returned."""
+        found = images.described(self.connection, order.location, order.image)
+        vpc, subnet = network.place(self.connection, order)
+        return {
+            "group": network.group(self.connection, order, vpc),
+            "vpc": vpc,
+            "subnet": subnet,
+            "root_device": found["RootDeviceName"],
+            "disk_gib": str(readings.image_of(found).disk_gib or 1),
+        }
+
+    def create(self, order: Order, prepared: Mapping[str, str]) -> Instance:
+        """One RunInstances. Where the token's instance has ended already, that one is returned, terminated: another
+        attempt needs another token."""
+        try:
+            answer = self.connection.call("run_instances", order.location, **launch(order, prepared))
+        except CloudError as error:
+            ended = self.find(order) if error.provider_code == "IdempotentInstanceTerminated" else None
+            if ended is None:
+                raise
+            return ended
+        return readings.instance_of(answer["Instances"][0], order.location)
+
+    def find(self, order: Order) -> Instance | None:
+        """By client token; where EC2's filter has nothing (yet), by name, of which the token must be this order's."""
+        token = client_token(order)
+        by_name = [*tagged({network.NAME: order.key})]
+        for wanted in (filters(client_token=token), by_name):
+            answer = self.connection.call("describe_instances", order.location, Filters=wanted)
+            found = [one for one in readings.instances_in(answer) if one.get("ClientToken") == token]
+            if found:
+                return readings.best_of(readings.instance_of(one, order.location) for one in found)
+        return None
+
+    def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
+        """None only where it is found neither by its id nor by its name: reads may lag behind."""
+        try:
+            answer = self.connection.call("describe_instances", location, InstanceIds=[instance_id])
+        except CloudError as error:
+            if error.meaning is not Meaning.NOT_FOUND:
+                raise
+            by_name = tagged({network.NAME: key}) if key else filters(instance_id=instance_id)
+            answer = self.connection.call("describe_instances", location, Filters=by_name)
+        found = (readings.instance_of(one, location) for one in readings.instances_in(answer))
+        return next((one for one in found if one.id == instance_id), None)
+
+    def terminate(self, instance: Instance) -> None:
+        """Its disks and network card go with it. That EC2 does not know it is success here and no proof:
+        `instance` tells."""
+        try:
+            self.connection.call("terminate_instances", instance.location, InstanceIds=[instance.id])
+        except CloudError as error:
+            if error.provider_code != "InvalidInstanceID.NotFound":
+                raise
+
+    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
+        """Spot requests, disks, network cards and the security group under a key."""
+        return remains.sweep(self.connection, location, key, tags)
+
+    def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
+        """`wanted` has the fields of `config.Image`."""
+        return images.newest(self.connection, location, wanted, arch)
+
+    def images(self, location: str, name: str) -> Sequence[Image]:
+        """Ours, Amazon's, Debian's and Ubuntu's."""
+        return images.fitting(self.connection, location, name)
+
+    def quotas(self, location: str) -> Sequence[Quota]:
+        """Needs the permission servicequotas:ListServiceQuotas."""
+        if location:
+            return quotas.quotas_of(self.connection, location)
+        return [one for there in self.locations() if there.available for one in self.quotas(there.name)]

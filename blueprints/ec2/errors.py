@@ -1,0 +1,159 @@
+"""What EC2's error codes mean to us.
+
+Sources: "Error codes for the Amazon EC2 API" (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-error-codes.html)
+for the codes, the same page's table "Server error codes" for those that come with HTTP 5xx, and the docs/kinds pages
+for what follows from each meaning. STS, Service Quotas and the Price List have the common codes at the end.
+"""
+
+from __future__ import annotations
+
+import re
+
+from blueprints.cloud.faults import CloudError, Meaning
+
+CODES: dict[Meaning, tuple[str, ...]] = {
+    Meaning.NO_CAPACITY: (
+        # These come with HTTP 500: they are looked up before the status is.
+        "InsufficientInstanceCapacity",
+        "InsufficientCapacity",
+        "InsufficientHostCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "InsufficientVolumeCapacity",
+        "InsufficientAddressCapacity",
+        "ReservationCapacityExceeded",
+        "UnfulfillableCapacity",
+        "SpotMaxPriceTooLow",
+    ),
+    Meaning.QUOTA: (
+        "VcpuLimitExceeded",
+        "InstanceLimitExceeded",
+        "MaxSpotInstanceCountExceeded",
+        "HostLimitExceeded",
+        "VolumeLimitExceeded",
+        "MaxIOPSLimitExceeded",
+        "AddressLimitExceeded",
+        "PrivateIpAddressLimitExceeded",
+        "NetworkInterfaceLimitExceeded",
+        "SecurityGroupLimitExceeded",
+        "RulesPerSecurityGroupLimitExceeded",
+        "SecurityGroupsPerInstanceLimitExceeded",
+        "VolumeModificationSizeLimitExceeded",
+        "ResourceLimitExceeded",
+        "InsufficientFreeAddressesInSubnet",
+    ),
+    Meaning.NOT_OFFERED: (
+        "Unsupported",
+        "UnsupportedOperation",
+        "UnsupportedInstanceAttribute",
+        "UnsupportedHostConfiguration",
+        "UnsupportedTenancy",
+        "EncryptedVolumesNotSupported",
+        "InvalidInstanceType",
+        "InvalidInstanceType.NotFound",
+        "InvalidAvailabilityZone",
+        "InvalidParameterCombination",
+    ),
+    Meaning.THROTTLED: (
+        "RequestLimitExceeded",
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "PriorRequestNotComplete",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "TooManyRequestsException",
+    ),
+    Meaning.CREDENTIALS: (
+        "AuthFailure",
+        "UnauthorizedOperation",
+        "OptInRequired",
+        "PendingVerification",
+        "Blocked",
+        "AccessDenied",
+        "AccessDeniedException",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidSecurity",
+        "InvalidSecurityToken",
+        "MissingAuthenticationToken",
+        "RegionDisabledException",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    ),
+    Meaning.NOT_FOUND: ("InvalidAMIID.Unavailable",),
+    Meaning.CONFLICT: (
+        "ConcurrentTagAccess",
+        "DependencyViolation",
+        "IdempotentInstanceTerminated",
+        "IncorrectInstanceState",
+        "IncorrectModificationState",
+        "IncorrectSpotRequestState",
+        "IncorrectState",
+        "InvalidGroup.Duplicate",
+        "InvalidGroup.InUse",
+        "InvalidNetworkInterface.InUse",
+        "InvalidPermission.Duplicate",
+        "ResourceInUse",
+        "VolumeInUse",
+        "VolumeModificationRateExceeded",
+    ),
+    Meaning.INVALID: (
+        "DefaultVpcDoesNotExist",
+        "FilterLimitExceeded",
+        "IdempotentParameterMismatch",
+        "OperationNotPermitted",
+        "TagLimitExceeded",
+        "UnknownParameter",
+        "ValidationError",
+        "ValidationException",
+        "VPCIdNotSpecified",
+    ),
+    Meaning.UNAVAILABLE: (
+        # Of a call that changes something nobody knows what became: AMBIGUOUS there.
+        "InternalError",
+        "InternalFailure",
+        "InternalServerError",
+        "RequestTimeout",
+        "ServiceException",
+        "ServiceUnavailable",
+        "Unavailable",
+    ),
+}
+ZONE_WIDE = frozenset({"InsufficientFreeAddressesInSubnet"})
+"""They rule out the whole zone, whatever the type."""
+
+_MEANINGS = {code: meaning for meaning, codes in CODES.items() for code in codes}
+_LONGEST = 500
+_ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
+
+
+def meaning_of(code: str, status: int = 400, *, changes: bool = False) -> Meaning:
+    """The meaning of a code that came with an HTTP status; `changes`: the call was not one that only reads."""
+    known = _MEANINGS.get(code) or _by_form(code)
+    if known is None and status >= 500:
+        known = Meaning.UNAVAILABLE
+    if known is Meaning.UNAVAILABLE and changes:
+        return Meaning.AMBIGUOUS
+    return known or Meaning.OTHER
+
+
+def _by_form(code: str) -> Meaning | None:
+    """EC2 forms codes as Invalid<Thing>.NotFound and Invalid<Thing>.Malformed."""
+    if code.endswith((".NotFound", ".Unknown")):
+        return Meaning.NOT_FOUND
+    if code.startswith(("Invalid", "Malformed", "Missing")) or code.endswith(".Malformed"):
+        return Meaning.INVALID
+    return None
+
+
+def refused(code: str, message: str, status: int = 400, *, changes: bool = False) -> CloudError:
+    """The error for an answer of EC2's that is none: in its own words, without the blob that only it can read."""
+    words = _ENCODED.sub("", message).strip()[:_LONGEST] or f"EC2 answered {status}."
+    return CloudError(meaning_of(code, status, changes=changes), words, provider_code=code, zone_wide=code in ZONE_WIDE)

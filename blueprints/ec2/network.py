@@ -1,0 +1,159 @@
+"""What an instance stands on: a subnet, and a security group of its own under the order's name."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+
+from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.values import Order, Rule
+from blueprints.ec2.calls import Answer, Calls, filters, tag_list, tagged, tags_of
+
+NAME = "Name"
+"""The tag that EC2's console shows as the name."""
+
+
+def object_tags(order: Order) -> dict[str, str]:
+    """The tags of everything that is made for an order."""
+    return {**order.tags, NAME: order.key}
+
+
+def place(calls: Calls, order: Order) -> tuple[str, str]:
+    """(VPC, subnet) that the order names, or of the region's default VPC; the subnet is empty where EC2 shall choose
+    the zone. Raises CloudError INVALID or NOT_OFFERED where there is none."""
+    if order.network:
+        subnet = calls.call("describe_subnets", order.location, SubnetIds=[order.network])["Subnets"][0]
+        _same_zone(order, subnet)
+        return subnet["VpcId"], order.network
+    vpc = _default_vpc(calls, order.location)
+    if order.zone:
+        return vpc, _default_subnet(calls, order, vpc)
+    if not order.public_address:
+        raise CloudError(Meaning.INVALID, "A machine without a public address needs a zone or a subnet to be named.")
+    return vpc, ""
+
+
+def _same_zone(order: Order, subnet: Answer) -> None:
+    if order.zone and subnet["AvailabilityZone"] != order.zone:
+        raise CloudError(
+            Meaning.NOT_OFFERED,
+            f"The subnet {order.network} is in {subnet['AvailabilityZone']}, not in {order.zone}.",
+            zone_wide=True,
+        )
+
+
+def _default_vpc(calls: Calls, region: str) -> str:
+    found = calls.call("describe_vpcs", region, Filters=filters(is_default="true"))["Vpcs"]
+    if not found:
+        raise CloudError(Meaning.INVALID, f"{region} has no default VPC: name a subnet to use in the blueprint.")
+    return str(found[0]["VpcId"])
+
+
+def _default_subnet(calls: Calls, order: Order, vpc: str) -> str:
+    wanted = filters(vpc_id=vpc, default_for_az="true", availability_zone=order.zone)
+    found = calls.call("describe_subnets", order.location, Filters=wanted)["Subnets"]
+    if not found:
+        raise CloudError(Meaning.NOT_OFFERED, f"The default VPC has no subnet in {order.zone}.", zone_wide=True)
+    return str(found[0]["SubnetId"])
+
+
+def group(calls: Calls, order: Order, vpc: str) -> str:
+    """The security group under the order's name, made if need be, with exactly the order's way in; idempotent.
+    Raises CloudError INVALID where that name is taken by a group that does not bear our tags."""
+    found = _group(calls, order, vpc) or _made(calls, order, vpc)
+    wanted = {(order.ssh_port, "tcp", str(ipaddress.ip_network(source, strict=False))) for source in order.ssh_from}
+    there = set(_rules(found))
+    region, name = order.location, found["GroupId"]
+    for port, protocol, source in sorted(wanted - there):
+        allow(calls, region, name, Rule(port=port, protocol=protocol, source=source))
+    surplus = [one for one in found.get("IpPermissions") or () if set(_sources(one)) - wanted]
+    if surplus:
+        calls.call("revoke_security_group_ingress", region, GroupId=name, IpPermissions=[_bare(o) for o in surplus])
+        for port, protocol, source in sorted(wanted & there):
+            allow(calls, region, name, Rule(port=port, protocol=protocol, source=source))
+    return str(name)
+
+
+def _group(calls: Calls, order: Order, vpc: str) -> Answer | None:
+    wanted = filters(group_name=order.key, vpc_id=vpc)
+    found: list[Answer] = calls.call("describe_security_groups", order.location, Filters=wanted)["SecurityGroups"]
+    if found and not order.tags.items() <= tags_of(found[0]).items():
+        raise CloudError(Meaning.INVALID, f"A security group {order.key} that is not ours exists in {vpc}.")
+    return found[0] if found else None
+
+
+def _made(calls: Calls, order: Order, vpc: str) -> Answer:
+    try:
+        made = calls.call(
+            "create_security_group",
+            order.location,
+            GroupName=order.key,
+            Description=f"Way in to {order.key}",
+            VpcId=vpc,
+            TagSpecifications=[{"ResourceType": "security-group", "Tags": tag_list(object_tags(order))}],
+        )
+    except CloudError as error:
+        if error.provider_code != "InvalidGroup.Duplicate":
+            raise
+        found = _group(calls, order, vpc)
+        if found is None:  # made a moment ago, and not yet seen everywhere
+            raise
+        return found
+    return {"GroupId": made["GroupId"]}
+
+
+def allow(calls: Calls, region: str, name: str, rule: Rule) -> None:
+    """Let a rule in; in already is success."""
+    try:
+        calls.call("authorize_security_group_ingress", region, GroupId=name, IpPermissions=[_permission(rule)])
+    except CloudError as error:
+        if error.provider_code != "InvalidPermission.Duplicate":
+            raise
+
+
+def deny(calls: Calls, region: str, name: str, rule: Rule) -> None:
+    """No longer let it in; out already is success."""
+    try:
+        calls.call("revoke_security_group_ingress", region, GroupId=name, IpPermissions=[_permission(rule)])
+    except CloudError as error:
+        if error.provider_code not in ("InvalidPermission.NotFound", "InvalidGroup.NotFound"):
+            raise
+
+
+def own_group(instance: Answer, key: str) -> str:
+    """The group of a described instance that was made under its name. Raises CloudError NOT_FOUND."""
+    for one in instance.get("SecurityGroups") or ():
+        if one["GroupName"] == key:
+            return str(one["GroupId"])
+    raise CloudError(Meaning.NOT_FOUND, f"{instance['InstanceId']} has no security group {key}.")
+
+
+def own(key: str, tags: Mapping[str, str]) -> list[dict[str, object]]:
+    """The filter for what was made under a key and bears these tags."""
+    return tagged({**tags, NAME: key})
+
+
+def _permission(rule: Rule) -> Answer:
+    network = ipaddress.ip_network(rule.source, strict=False)
+    ranges = {"IpRanges": [{"CidrIp": str(network)}]}
+    if network.version == 6:
+        ranges = {"Ipv6Ranges": [{"CidrIpv6": str(network)}]}
+    return {"IpProtocol": rule.protocol, "FromPort": rule.port, "ToPort": rule.port, **ranges}
+
+
+def _rules(found: Answer) -> Iterable[tuple[int, str, str]]:
+    for permission in found.get("IpPermissions") or ():
+        yield from _sources(permission)
+
+
+def _sources(permission: Answer) -> Sequence[tuple[int, str, str]]:
+    ranges = [one["CidrIp"] for one in permission.get("IpRanges") or ()]
+    ranges += [one["CidrIpv6"] for one in permission.get("Ipv6Ranges") or ()]
+    port = permission.get("FromPort") if permission.get("FromPort") == permission.get("ToPort") else None
+    return [(-1 if port is None else port, permission["IpProtocol"], source) for source in ranges]
+
+
+def _bare(permission: Answer) -> Answer:
+    """Without the empty lists and descriptions that a description of it has."""
+    kept = ("IpProtocol", "FromPort", "ToPort", "IpRanges", "Ipv6Ranges", "UserIdGroupPairs", "PrefixListIds")
+    return {name: permission[name] for name in kept if permission.get(name) not in (None, [])}

@@ -1,0 +1,88 @@
+"""What may be left of an order when its instance is gone, and its deletion in the order that EC2 demands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.ec2.calls import Answer, Calls, filters
+from blueprints.ec2.network import own
+
+_LATER = (Meaning.CONFLICT, Meaning.NOT_FOUND)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sort:
+    """One sort of thing: how it is listed, and how one is deleted."""
+
+    name: str
+    list: str
+    field: str
+    id: str
+    delete: str
+    argument: str
+    many: bool = False
+
+
+SORTS = (
+    Sort(
+        name="spot request",
+        list="describe_spot_instance_requests",
+        field="SpotInstanceRequests",
+        id="SpotInstanceRequestId",
+        delete="cancel_spot_instance_requests",
+        argument="SpotInstanceRequestIds",
+        many=True,
+    ),
+    Sort(name="volume", list="describe_volumes", field="Volumes", id="VolumeId", delete="delete_volume",
+         argument="VolumeId"),
+    Sort(
+        name="network interface",
+        list="describe_network_interfaces",
+        field="NetworkInterfaces",
+        id="NetworkInterfaceId",
+        delete="delete_network_interface",
+        argument="NetworkInterfaceId",
+    ),
+    Sort(
+        name="security group",
+        list="describe_security_groups",
+        field="SecurityGroups",
+        id="GroupId",
+        delete="delete_security_group",
+        argument="GroupId",
+    ),
+)  # fmt: skip
+"""In the order of deletion: a group is in use while a network interface has it."""
+
+
+def sweep(calls: Calls, region: str, key: str, tags: Mapping[str, str]) -> list[str]:
+    """Delete what can be deleted now; the names of what is still there, read after the deletion."""
+    left = []
+    for sort in SORTS:
+        found = _found(calls, region, sort, key, tags)
+        for one in found:
+            _delete(calls, region, sort, one)
+        if found:
+            left += [f"{sort.name} {one}" for one in _found(calls, region, sort, key, tags)]
+    return left
+
+
+def _found(calls: Calls, region: str, sort: Sort, key: str, tags: Mapping[str, str]) -> list[str]:
+    wanted = own(key, tags)
+    if sort.many:
+        wanted += filters(state=["open", "active"])
+    answer: Answer = calls.call(sort.list, region, Filters=wanted)
+    return sorted(one[sort.id] for one in answer[sort.field])
+
+
+def _delete(calls: Calls, region: str, sort: Sort, one: str) -> None:
+    """In use still, or gone by now, is no error: the list that follows tells."""
+    try:
+        which: dict[str, Any] = {sort.argument: [one] if sort.many else one}
+        calls.call(sort.delete, region, **which)
+    except CloudError as error:
+        if error.meaning not in _LATER:
+            raise
