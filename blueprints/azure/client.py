@@ -1,0 +1,319 @@
+"""Azure's client of the provider contract: one subscription, and one resource group in it.
+
+What stands under a key: the machine KEY, its network card KEY-nic, address KEY-ip, firewall KEY-nsg and disk KEY-disk.
+A PUT makes or changes, so a repeated one makes nothing twice; the machine's is conditional besides (If-None-Match),
+so that none is changed by it. No call waits for an operation's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from blueprints.azure import machines, names
+from blueprints.azure.config import Credential
+from blueprints.azure.connection import Connection, guarded, seconds
+from blueprints.azure.console import newest
+from blueprints.azure.errors import told
+from blueprints.azure.inventory import Inventory
+from blueprints.azure.network import Network
+from blueprints.azure.parts import Parts
+from blueprints.cloud.client import (
+    Api,
+    ChangesType,
+    Client,
+    ConfidentialGuests,
+    Console,
+    Firewall,
+    IdempotentCreate,
+    MachineImage,
+    Quotas,
+    Reboots,
+    ResizesVolume,
+    Spot,
+    StopsStarts,
+    Tags,
+    UserData,
+)
+from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.values import (
+    Image,
+    Instance,
+    InstanceType,
+    Lifecycle,
+    Location,
+    Order,
+    Quota,
+    Rule,
+    Underway,
+)
+
+GROUP_VERSION = "2022-12-01"
+TRIED_AGAIN = 3.0
+"""Seconds until an operation is looked at again where Azure does not say."""
+
+
+class Azure(
+    Client,
+    IdempotentCreate,
+    UserData,
+    Spot,
+    ConfidentialGuests,
+    StopsStarts,
+    Reboots,
+    ResizesVolume,
+    ChangesType,
+    Tags,
+    Firewall,
+    Console,
+    Quotas,
+    MachineImage,
+):
+    """`api` is global: the machines of a resource group, the statuses of a subscription's and Resource SKUs are each
+    one listing over all locations. A location given besides narrows what is answered, for the sizes the call too."""
+
+    provider: ClassVar[str] = "azure"
+    api: ClassVar[Api] = Api.GLOBAL
+    types_every: ClassVar[float] = 300.0
+    """Resource SKUs is a listing of many megabytes that changes with releases, not with what is free."""
+    status_every: ClassVar[float] = 10.0
+    """Four listings each time, out of 25 reads per second."""
+    creates_per_minute: ClassVar[float] = 100.0
+    """Four writes each, out of 10 per second, with room for what else is written."""
+
+    def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
+        self._connection = Connection(credential, deadline)
+        self._parts = Parts(self._connection)
+        self._network = Network(self._connection, self._parts)
+        self._inventory = Inventory(self._connection, credential.prices)
+
+    def close(self) -> None:
+        """Close the connections that are kept open between calls."""
+        self._connection.close()
+
+    def identity(self) -> str:
+        """Subscription and resource group, which proves both: the group must exist."""
+        path = f"/subscriptions/{self._connection.subscription}/resourcegroups/{self._connection.group}"
+        answer, _ = self._connection.ask("GET", path, version=GROUP_VERSION, doing="read the resource group")
+        return f"{self._connection.subscription}/{answer.get('name') or self._connection.group}"
+
+    def locations(self) -> Sequence[Location]:
+        return self._inventory.locations()
+
+    def types(self, location: str) -> Sequence[InstanceType]:
+        return [size.type for size in self._inventory.sizes(location)]
+
+    def quotas(self, location: str) -> Sequence[Quota]:
+        """One call for each location."""
+        wanted = [location] if location else [one.name for one in self.locations()]
+        return [quota for one in wanted for quota in self._inventory.quotas(one)]
+
+    def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
+        return self._inventory.image(location, wanted, arch)
+
+    def images(self, location: str, name: str) -> Sequence[Image]:
+        """`PUBLISHER:OFFER:SKU` looks through the marketplace, which needs a location; any other pattern through the
+        resource group's own images."""
+        return self._inventory.images(location, name)
+
+    def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
+        """The machines and their statuses are two listings: the one with the statuses (statusOnly) leaves out what
+        else there is to tell, and the other the power state. A network card or address without a machine is found by
+        `sweep` alone."""
+        group, compute, network = self._connection.group, self._connection.compute, self._connection.network
+        with guarded("list the machines"):
+            listed = _listed(compute.virtual_machines.list(group))
+            wanted = [
+                one
+                for one in listed
+                if names.bears(one, tags) and location in ("", str(one.get("location") or "").lower())
+            ]
+            if not wanted:
+                return []
+            statuses = _by_id(_listed(compute.virtual_machines.list_all(status_only="true")))
+            cards = _by_id(_listed(network.network_interfaces.list(group)))
+            addresses = _by_id(_listed(network.public_ip_addresses.list(group)))
+        return [machines.instance(one, _view(statuses.get(str(one["id"]).lower())), cards, addresses) for one in wanted]
+
+    def prepare(self, order: Order) -> Mapping[str, str] | Underway:
+        """Firewall, address and network card. Without order.network (a subnet's resource id) the card stands in the
+        subnet `hosts` of `drydock-LOCATION`, made once per location, shared, and left there by every sweep."""
+        names.check(order)
+        size = self._inventory.size(order.location, order.type)
+        return self._network.prepare(order, accelerated=size.accelerated_network)
+
+    def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
+        """PUT the machine. One that this attempt has made already is gone on with; one of another attempt is a
+        CONFLICT (terminate and sweep it first), one with other tags is somebody else's: INVALID."""
+        names.check(order)
+        body = machines.body(order, prepared["nic"], security=self._security(order))
+        try:
+            _, headers = self._parts.put("machine", order.key, body, only_new=True)
+        except CloudError as error:
+            if error.provider_code != "PreconditionFailed":
+                raise
+            return self._there(order)
+        return _underway(headers.get("Azure-AsyncOperation", ""), seconds(headers, TRIED_AGAIN))
+
+    def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
+        """Raises CloudError with the operation's own code where it failed; the machine may be there all the same."""
+        if operation := handle.get("operation", ""):
+            try:
+                answer, headers = self._connection.ask("GET", operation, doing="read the operation")
+            except CloudError as error:
+                # Azure forgets operations after a while; the machine itself knows too.
+                if error.meaning is not Meaning.NOT_FOUND:
+                    raise
+                return self._there(order)
+            if answer.get("status") in ("Failed", "Canceled"):
+                raise told(answer.get("error") or {}, f"make {order.key}")
+            if answer.get("status") != "Succeeded":
+                return _underway(operation, seconds(headers, TRIED_AGAIN), answer.get("percentComplete"))
+        return self._there(order)
+
+    def find(self, order: Order) -> Instance | None:
+        """The machine of the key, when this attempt (the order's token) has made it."""
+        there = self._machine(order.key)
+        return self._instance(there) if there and names.bears(there, machines.tags(order)) else None
+
+    def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
+        there = self._machine(key)
+        if there is None or (instance_id and there["properties"].get("vmId") != instance_id):
+            return None
+        return self._instance(there)
+
+    def terminate(self, instance: Instance) -> None:
+        self._parts.delete("machine", instance.key)
+
+    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
+        """The machine too, where there is one. Not the network that locations share."""
+        read = {part: self._parts.get(part, key) for part in names.SUFFIXES}
+        # Azure makes the disk itself and gives it no tags until we do.
+        ours = {
+            part: there
+            for part, there in read.items()
+            if there is not None and names.bears(there, tags, untagged_too=part == "disk")
+        }
+        return self._parts.sweep(key, ours)
+
+    def stop(self, instance: Instance) -> None:
+        """Deallocates: a machine that is only switched off is still paid for."""
+        with guarded(f"stop {instance.key}", write=True):
+            self._connection.compute.virtual_machines.begin_deallocate(
+                self._connection.group, instance.key, polling=False
+            )
+
+    def start(self, instance: Instance) -> None:
+        with guarded(f"start {instance.key}", write=True):
+            self._connection.compute.virtual_machines.begin_start(self._connection.group, instance.key, polling=False)
+
+    def reboot(self, instance: Instance) -> None:
+        with guarded(f"restart {instance.key}", write=True):
+            self._connection.compute.virtual_machines.begin_restart(self._connection.group, instance.key, polling=False)
+
+    def resize_volume(self, instance: Instance, disk_gib: int) -> None:
+        """Some disks grow only while the machine is stopped: CONFLICT then. None ever shrinks: INVALID."""
+        disk = self._parts.get("disk", instance.key)
+        if disk is None:
+            raise CloudError(Meaning.NOT_FOUND, f"{instance.key} has no disk of ours.")
+        size = int(disk["properties"].get("diskSizeGB") or 0)
+        if disk_gib < size:
+            raise CloudError(Meaning.INVALID, f"The disk has {size} GiB and cannot shrink to {disk_gib}.")
+        if disk_gib > size:
+            grown = {"properties": {"diskSizeGB": disk_gib}}
+            self._parts.patch("disk", instance.key, grown, f"grow the disk of {instance.key}")
+
+    def change_type(self, instance: Instance, type_name: str) -> None:
+        if type_name != instance.type:
+            body = {"properties": {"hardwareProfile": {"vmSize": type_name}}}
+            self._parts.patch("machine", instance.key, body, f"make {instance.key} a {type_name}")
+
+    def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:
+        """On the machine and on what stands under its key."""
+        names.check_tags(tags)
+        for part in names.SUFFIXES:
+            there = self._parts.get(part, instance.key)
+            if there is not None:
+                self._parts.merge_tags(there["id"], tags)
+            elif part == "machine":
+                raise CloudError(Meaning.NOT_FOUND, f"There is no machine {instance.key}.")
+
+    def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
+        self._network.open(instance.key, rules)
+
+    def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
+        self._network.close(instance.key, rules)
+
+    def console(self, instance: Instance) -> str:
+        with guarded(f"read the console of {instance.key}"):
+            data = self._connection.compute.virtual_machines.retrieve_boot_diagnostics_data(
+                self._connection.group, instance.key, sas_uri_expiration_time_in_minutes=5
+            ).as_dict()
+        url = data.get("serialConsoleLogBlobUri") or ""
+        if not url:
+            return ""
+        return newest(url, deadline=self._connection.deadline, ca_bundle=self._connection.ca_bundle)
+
+    def _security(self, order: Order) -> dict[str, Any] | None:
+        """Raises CloudError NOT_OFFERED for a confidential order with a size that cannot."""
+        size = self._inventory.size(order.location, order.type)
+        if order.confidential and order.confidential not in size.type.confidential:
+            raise CloudError(Meaning.NOT_OFFERED, f"{order.type} has no {order.confidential} in {order.location}.")
+        features = self._inventory.features(order.location, order.image)
+        return machines.security(order, features, trusted_launch=size.trusted_launch)
+
+    def _there(self, order: Order) -> Instance | Underway:
+        """The machine under the key, once it is provisioned."""
+        there = self._machine(order.key)
+        if there is None:
+            raise CloudError(Meaning.NOT_FOUND, f"The machine {order.key} is gone again.")
+        if not names.bears(there, order.tags):
+            raise CloudError(Meaning.INVALID, f"There is a machine {order.key} already: its tags are not ours.")
+        if not names.bears(there, machines.tags(order)):
+            raise CloudError(Meaning.CONFLICT, f"The machine of an earlier attempt still stands as {order.key}.")
+        instance = self._instance(there)
+        if instance.state is Lifecycle.FAILED:
+            raise told(machines.failure(_view(there)) or {"message": instance.reason}, f"make {order.key}")
+        if instance.state is Lifecycle.PENDING:
+            return _underway("", TRIED_AGAIN)
+        self._tag_disk(order)
+        return instance
+
+    def _tag_disk(self, order: Order) -> None:
+        try:
+            disk = self._parts.get("disk", order.key)
+            if disk is not None and not names.bears(disk, order.tags):
+                self._parts.merge_tags(disk["id"], machines.tags(order))
+        except CloudError as error:
+            # The machine is there and runs; a disk without tags still goes with it and with a sweep.
+            if error.meaning in (Meaning.CREDENTIALS, Meaning.INVALID):
+                raise
+
+    def _machine(self, key: str) -> Mapping[str, Any] | None:
+        return self._parts.get("machine", key, expand="instanceView")
+
+    def _instance(self, there: Mapping[str, Any]) -> Instance:
+        card, address = (self._parts.get(part, there["name"]) for part in ("nic", "ip"))
+        cards, addresses = ({one["id"].lower(): one} if one else {} for one in (card, address))
+        return machines.instance(there, _view(there), cards, addresses)
+
+
+def _view(machine: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return ((machine or {}).get("properties") or {}).get("instanceView") or {}
+
+
+def _listed(pages: Any) -> list[Mapping[str, Any]]:
+    return [one.as_dict() for one in pages]
+
+
+def _by_id(found: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {str(one["id"]).lower(): one for one in found}
+
+
+def _underway(operation: str, after: float, percent: Any = None) -> Underway:
+    return Underway(
+        handle={"operation": operation},
+        after=max(after, 0.05),
+        percent=int(percent) if isinstance(percent, int | float) else None,
+        sentence="Azure makes the machine.",
+    )

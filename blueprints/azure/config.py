@@ -1,0 +1,96 @@
+"""How to reach one subscription at Azure, and which image to boot there."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from blueprints.cloud.config import ImageWords
+from blueprints.contract import Fields
+
+ENDPOINT = "https://management.azure.com"
+WAYS = "a token, a service principal (tenant_id, client_id, client_secret), managed_identity or environment"
+
+
+class Credential(Fields):
+    """One subscription and resource group, and one way to prove who we are.
+
+    It needs the role Contributor on the resource group, and Reader on the subscription: sizes, usage and the status
+    of all machines are read there.
+    """
+
+    subscription_id: str = Field(min_length=1, description="The subscription's id (a GUID).")
+    resource_group: str = Field(
+        min_length=1,
+        max_length=90,
+        pattern=r"^[\w.()-]*[\w()-]$",
+        description="It must exist. Everything is made in it, and nothing else should be.",
+    )
+    tenant_id: str = Field(default="", description="The directory of the service principal.")
+    client_id: str = Field(default="", description="The service principal.")
+    client_secret: SecretStr = Field(default=SecretStr(""), description="Its secret.")
+    managed_identity: bool | str = Field(
+        default=False, description="true: the identity of the machine that we run on; or the client id of one."
+    )
+    environment: bool = Field(default=False, description="Whatever azure-identity's DefaultAzureCredential finds.")
+    token: SecretStr = Field(
+        default=SecretStr(""), description="A bearer token that does not expire: for private clouds and tests."
+    )
+    endpoint: str = Field(default=ENDPOINT, description="URL of Azure Resource Manager.")
+    authority: str = Field(default="", description="URL of the login; empty: that of Azure's public cloud.")
+    ca_bundle: str = Field(default="", description="File with the authorities to trust instead of the usual ones.")
+    prices: str = Field(default="", description="File with prices instead of the table that ships with us.")
+
+    @field_validator("managed_identity", mode="before")
+    @classmethod
+    def _words(cls, given: Any) -> Any:
+        """A form and the environment give texts."""
+        words = {"": False, "false": False, "no": False, "true": True, "yes": True}
+        return words.get(given.strip().lower(), given.strip()) if isinstance(given, str) else given
+
+    @field_validator("endpoint", "authority")
+    @classmethod
+    def _is_url(cls, given: str) -> str:
+        if given and not given.startswith("https://"):
+            raise ValueError("It must begin with https://: a bearer token is sent there.")
+        return given.rstrip("/")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        principal = (self.tenant_id, self.client_id, self.client_secret.get_secret_value())
+        if any(principal) and not all(principal):
+            raise ValueError("A service principal needs tenant_id, client_id and client_secret.")
+        ways = [bool(self.token.get_secret_value()), all(principal), bool(self.managed_identity), self.environment]
+        if sum(ways) == 0:
+            raise ValueError(f"It says no way to log in: give {WAYS}.")
+        if sum(ways) > 1:
+            raise ValueError(f"It says more than one way to log in: give one of {WAYS}.")
+        return self
+
+
+class Image(ImageWords):
+    """What to boot: a marketplace image, or one of your own by id."""
+
+    publisher: str = "Debian"
+    offer: str = "debian-12"
+    sku: str = Field(default="", description="Empty: 12-gen2, or 12-arm64 for ARM.")
+    version: str = Field(default="latest", description="latest is looked up once for each machine.")
+    id: str = Field(
+        default="",
+        description="Resource id of a managed image, a gallery image or one of its versions; then the rest is unused.",
+    )
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.id and not self.id.lower().startswith(("/subscriptions/", "/communitygalleries/", "/sharedgalleries/")):
+            raise ValueError("id is a resource id such as /subscriptions/.../images/NAME.")
+        if not self.id and not (self.publisher and self.offer and self.version):
+            raise ValueError("An image is publisher, offer, sku and version, or an id.")
+        if not self.id and not self.sku and (self.publisher, self.offer) != ("Debian", "debian-12"):
+            raise ValueError("An image of another offer than Debian's needs its sku.")
+        return self
+
+    def sku_for(self, arch: str) -> str:
+        """The sku, or Debian's for an architecture (Debian publishes 12-gen2 and 12-arm64)."""
+        return self.sku or ("12-arm64" if arch == "arm64" else "12-gen2")
