@@ -101,7 +101,10 @@ class Account(
         return None
 
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
-        """None only where it is found neither by its id nor by its name: reads may lag behind."""
+        """By its id; without one, as after a create whose answer was lost, by its key. None only where it is found
+        neither by its id nor by its name: reads may lag behind."""
+        if not instance_id:
+            return readings.best_of(remains.instances_of(self.connection, location, key))
         try:
             answer = self.connection.call("describe_instances", location, InstanceIds=[instance_id])
         except CloudError as error:
@@ -122,7 +125,7 @@ class Account(
                 raise
 
     def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
-        """Spot requests, disks, network cards and the security group under a key."""
+        """Instances of lost attempts, spot requests, disks, network cards and the security group under a key."""
         return remains.sweep(self.connection, location, key, tags)
 
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:

@@ -3,6 +3,7 @@ The SDK is imported here and nowhere else."""
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -52,6 +53,8 @@ _NOBODY = (
 )
 _MODELS = botocore.loaders.create_loader()
 """What every service can be asked: read once for all clients, as it is megabytes."""
+# At DEBUG it writes requests with all that is in them.
+logging.getLogger("botocore").setLevel(logging.INFO)
 _VALUES = re.compile(r"value: .*?(?=, type:|, valid|\n|$)", re.DOTALL)
 
 

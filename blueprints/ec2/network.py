@@ -66,7 +66,7 @@ def group(calls: Calls, order: Order, vpc: str) -> str:
     region, name = order.location, found["GroupId"]
     for port, protocol, source in sorted(wanted - there):
         allow(calls, region, name, Rule(port=port, protocol=protocol, source=source))
-    surplus = [one for one in found.get("IpPermissions") or () if set(_sources(one)) - wanted]
+    surplus = [one for one in found.get("IpPermissions") or () if not set(_sources(one)) <= wanted or _others(one)]
     if surplus:
         calls.call("revoke_security_group_ingress", region, GroupId=name, IpPermissions=[_bare(o) for o in surplus])
         for port, protocol, source in sorted(wanted & there):
@@ -151,6 +151,11 @@ def _sources(permission: Answer) -> Sequence[tuple[int, str, str]]:
     ranges += [one["CidrIpv6"] for one in permission.get("Ipv6Ranges") or ()]
     port = permission.get("FromPort") if permission.get("FromPort") == permission.get("ToPort") else None
     return [(-1 if port is None else port, permission["IpProtocol"], source) for source in ranges]
+
+
+def _others(permission: Answer) -> bool:
+    """Whether it lets in other groups or lists of networks, which we never do."""
+    return bool(permission.get("UserIdGroupPairs") or permission.get("PrefixListIds"))
 
 
 def _bare(permission: Answer) -> Answer:

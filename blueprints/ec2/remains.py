@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.values import Instance, Lifecycle
 from blueprints.ec2.calls import Answer, Calls, filters
 from blueprints.ec2.network import own
+from blueprints.ec2.readings import instance_of, instances_in
 
 _LATER = (Meaning.CONFLICT, Meaning.NOT_FOUND)
 
@@ -58,9 +60,25 @@ SORTS = (
 """In the order of deletion: a group is in use while a network interface has it."""
 
 
+def instances_of(calls: Calls, region: str, key: str, tags: Mapping[str, str] | None = None) -> list[Instance]:
+    """Every instance whose client token bears the key, the ended ones too."""
+    answer = calls.call("describe_instances", region, Filters=own(key, tags or {}))
+    found = [instance_of(one, region) for one in instances_in(answer)]
+    return [one for one in found if one.key == key]
+
+
 def sweep(calls: Calls, region: str, key: str, tags: Mapping[str, str]) -> list[str]:
-    """Delete what can be deleted now; the names of what is still there, read after the deletion."""
+    """Delete what can be deleted now; the names of what is still there, read after the deletion.
+
+    An instance that is still there is one of an attempt whose answer was lost and that was given up too early: every
+    attempt has a token of its own, so a key may have two.
+    """
     left = []
+    for stray in instances_of(calls, region, key, tags):
+        if stray.state not in (Lifecycle.TERMINATED, Lifecycle.TERMINATING):
+            calls.call("terminate_instances", region, InstanceIds=[stray.id])
+        if stray.state is not Lifecycle.TERMINATED:
+            left.append(f"instance {stray.id}")
     for sort in SORTS:
         found = _found(calls, region, sort, key, tags)
         for one in found:

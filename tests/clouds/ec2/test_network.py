@@ -37,6 +37,16 @@ def test_a_group_left_from_before_gets_the_ways_of_now(ec2: Ec2) -> None:
     assert _rules(ec2, group) == {(22, "tcp", "192.0.2.0/24"), (22, "tcp", "203.0.113.0/24")}
 
 
+def test_another_group_is_not_let_in(ec2: Ec2) -> None:
+    given = order(ssh_from=())
+    group, other = ec2.prepare(given)["group"], ec2.prepare(order())["group"]
+    pairs = [{"IpProtocol": "tcp", "FromPort": 22, "ToPort": 22, "UserIdGroupPairs": [{"GroupId": other}]}]
+    ec2.connection.call("authorize_security_group_ingress", "us-east-1", GroupId=group, IpPermissions=pairs)
+    ec2.prepare(given)
+    answer = ec2.connection.call("describe_security_groups", "us-east-1", GroupIds=[group])
+    assert answer["SecurityGroups"][0]["IpPermissions"] == []
+
+
 def test_no_way_in_where_none_is_named(ec2: Ec2) -> None:
     assert _rules(ec2, ec2.prepare(order(ssh_from=()))["group"]) == set()
 

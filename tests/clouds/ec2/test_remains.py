@@ -32,20 +32,43 @@ def test_the_group_stays_while_the_instance_is_on_its_way_out(double: Double, ec
     group = ec2.prepare(given)["group"]
     ec2.terminate(instance)
     assert again(ec2, instance).state is Lifecycle.TERMINATING
-    assert ec2.sweep("us-east-1", "", given.key, TAGS) == [f"security group {group}"]
+    assert ec2.sweep("us-east-1", "", given.key, TAGS) == [f"instance {instance.id}", f"security group {group}"]
+    assert len(double.asked("TerminateInstances")) == 1
     for name, (_, into, one) in double._due.items():
         double._due[name] = (0.0, into, one)
     assert ec2.sweep("us-east-1", "", given.key, TAGS) == []
     assert double.objects() == {}
 
 
-def test_a_running_instance_loses_nothing_to_a_sweep(double: Double, ec2: Ec2) -> None:
+def test_the_instance_of_an_attempt_that_was_lost_is_swept_too(double: Double, ec2: Ec2) -> None:
     given = order(market=Market.SPOT)
-    made(ec2, given)
-    before = {sort: names for sort, names in double.objects().items() if sort != "spot_requests"}
+    lost, instance = made(ec2, dataclasses.replace(given, token="given up")), made(ec2, given)
+    ec2.terminate(instance)
     left = ec2.sweep("us-east-1", "", given.key, TAGS)
-    assert {name.rsplit(" ", 1)[0] for name in left} == {"volume", "network interface", "security group"}
-    assert double.objects() == before
+    assert f"instance {lost.id}" in left
+    assert ec2.sweep("us-east-1", "", given.key, TAGS) == []
+    assert double.objects() == {}
+
+
+def test_a_copy_of_a_machine_survives_its_sweep(double: Double, ec2: Ec2) -> None:
+    instance = made(ec2, order())
+    tags = [{"Key": k, "Value": v} for k, v in instance.tags.items()]
+    answer = ec2.connection.call(
+        "run_instances", "us-east-1", ImageId=instance.image, InstanceType="t3.micro", MinCount=1, MaxCount=1,
+        TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+    )  # fmt: skip
+    ec2.terminate(instance)
+    ec2.sweep("us-east-1", "", instance.key, TAGS)
+    assert double.objects()["instances"] == [answer["Instances"][0]["InstanceId"]]
+
+
+def test_without_an_id_it_is_found_by_its_key(ec2: Ec2) -> None:
+    given = order()
+    assert ec2.instance("us-east-1", "", given.key, "") is None
+    instance = made(ec2, given)
+    found = ec2.instance("us-east-1", "", given.key, "")
+    assert found is not None
+    assert found.id == instance.id
 
 
 def test_disks_and_cards_that_were_left_are_swept(double: Double, ec2: Ec2) -> None:
