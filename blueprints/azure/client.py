@@ -11,10 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from blueprints.azure import machines, names
+from blueprints.azure.attempts import Attempts, view
+from blueprints.azure.calls import guarded
 from blueprints.azure.config import Credential
-from blueprints.azure.connection import Connection, guarded, seconds
+from blueprints.azure.connection import Connection
 from blueprints.azure.console import newest
-from blueprints.azure.errors import told
 from blueprints.azure.inventory import Inventory
 from blueprints.azure.network import Network
 from blueprints.azure.parts import Parts
@@ -40,7 +41,6 @@ from blueprints.cloud.values import (
     Image,
     Instance,
     InstanceType,
-    Lifecycle,
     Location,
     Order,
     Quota,
@@ -49,8 +49,6 @@ from blueprints.cloud.values import (
 )
 
 GROUP_VERSION = "2022-12-01"
-TRIED_AGAIN = 3.0
-"""Seconds until an operation is looked at again where Azure does not say."""
 
 
 class Azure(
@@ -86,6 +84,7 @@ class Azure(
         self._parts = Parts(self._connection)
         self._network = Network(self._connection, self._parts)
         self._inventory = Inventory(self._connection, credential.prices)
+        self._attempts = Attempts(self._connection, self._parts, self._inventory)
 
     def close(self) -> None:
         """Close the connections that are kept open between calls."""
@@ -133,7 +132,7 @@ class Azure(
             statuses = _by_id(_listed(compute.virtual_machines.list_all(status_only="true")))
             cards = _by_id(_listed(network.network_interfaces.list(group)))
             addresses = _by_id(_listed(network.public_ip_addresses.list(group)))
-        return [machines.instance(one, _view(statuses.get(str(one["id"]).lower())), cards, addresses) for one in wanted]
+        return [machines.instance(one, view(statuses.get(str(one["id"]).lower())), cards, addresses) for one in wanted]
 
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
         """Firewall, address and network card. Without order.network (a subnet's resource id) the card stands in the
@@ -145,42 +144,22 @@ class Azure(
     def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
         """PUT the machine. One that this attempt has made already is gone on with; one of another attempt is a
         CONFLICT (terminate and sweep it first), one with other tags is somebody else's: INVALID."""
-        names.check(order)
-        body = machines.body(order, prepared["nic"], security=self._security(order))
-        try:
-            _, headers = self._parts.put("machine", order.key, body, only_new=True)
-        except CloudError as error:
-            if error.provider_code != "PreconditionFailed":
-                raise
-            return self._there(order)
-        return _underway(headers.get("Azure-AsyncOperation", ""), seconds(headers, TRIED_AGAIN))
+        return self._attempts.create(order, prepared["nic"])
 
     def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
         """Raises CloudError with the operation's own code where it failed; the machine may be there all the same."""
-        if operation := handle.get("operation", ""):
-            try:
-                answer, headers = self._connection.ask("GET", operation, doing="read the operation")
-            except CloudError as error:
-                # Azure forgets operations after a while; the machine itself knows too.
-                if error.meaning is not Meaning.NOT_FOUND:
-                    raise
-                return self._there(order)
-            if answer.get("status") in ("Failed", "Canceled"):
-                raise told(answer.get("error") or {}, f"make {order.key}")
-            if answer.get("status") != "Succeeded":
-                return _underway(operation, seconds(headers, TRIED_AGAIN), answer.get("percentComplete"))
-        return self._there(order)
+        return self._attempts.created(order, handle.get("operation", ""))
 
     def find(self, order: Order) -> Instance | None:
         """The machine of the key, when this attempt (the order's token) has made it."""
-        there = self._machine(order.key)
-        return self._instance(there) if there and names.bears(there, machines.tags(order)) else None
+        there = self._attempts.machine(order.key)
+        return self._attempts.instance(there) if there and names.bears(there, machines.tags(order)) else None
 
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
-        there = self._machine(key)
+        there = self._attempts.machine(key)
         if there is None or (instance_id and there["properties"].get("vmId") != instance_id):
             return None
-        return self._instance(there)
+        return self._attempts.instance(there)
 
     def terminate(self, instance: Instance) -> None:
         self._parts.delete("machine", instance.key)
@@ -254,53 +233,6 @@ class Azure(
             return ""
         return newest(url, deadline=self._connection.deadline, ca_bundle=self._connection.ca_bundle)
 
-    def _security(self, order: Order) -> dict[str, Any] | None:
-        """Raises CloudError NOT_OFFERED for a confidential order with a size that cannot."""
-        size = self._inventory.size(order.location, order.type)
-        if order.confidential and order.confidential not in size.type.confidential:
-            raise CloudError(Meaning.NOT_OFFERED, f"{order.type} has no {order.confidential} in {order.location}.")
-        features = self._inventory.features(order.location, order.image)
-        return machines.security(order, features, trusted_launch=size.trusted_launch)
-
-    def _there(self, order: Order) -> Instance | Underway:
-        """The machine under the key, once it is provisioned."""
-        there = self._machine(order.key)
-        if there is None:
-            raise CloudError(Meaning.NOT_FOUND, f"The machine {order.key} is gone again.")
-        if not names.bears(there, order.tags):
-            raise CloudError(Meaning.INVALID, f"There is a machine {order.key} already: its tags are not ours.")
-        if not names.bears(there, machines.tags(order)):
-            raise CloudError(Meaning.CONFLICT, f"The machine of an earlier attempt still stands as {order.key}.")
-        instance = self._instance(there)
-        if instance.state is Lifecycle.FAILED:
-            raise told(machines.failure(_view(there)) or {"message": instance.reason}, f"make {order.key}")
-        if instance.state is Lifecycle.PENDING:
-            return _underway("", TRIED_AGAIN)
-        self._tag_disk(order)
-        return instance
-
-    def _tag_disk(self, order: Order) -> None:
-        try:
-            disk = self._parts.get("disk", order.key)
-            if disk is not None and not names.bears(disk, order.tags):
-                self._parts.merge_tags(disk["id"], machines.tags(order))
-        except CloudError as error:
-            # The machine is there and runs; a disk without tags still goes with it and with a sweep.
-            if error.meaning in (Meaning.CREDENTIALS, Meaning.INVALID):
-                raise
-
-    def _machine(self, key: str) -> Mapping[str, Any] | None:
-        return self._parts.get("machine", key, expand="instanceView")
-
-    def _instance(self, there: Mapping[str, Any]) -> Instance:
-        card, address = (self._parts.get(part, there["name"]) for part in ("nic", "ip"))
-        cards, addresses = ({one["id"].lower(): one} if one else {} for one in (card, address))
-        return machines.instance(there, _view(there), cards, addresses)
-
-
-def _view(machine: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return ((machine or {}).get("properties") or {}).get("instanceView") or {}
-
 
 def _listed(pages: Any) -> list[Mapping[str, Any]]:
     return [one.as_dict() for one in pages]
@@ -308,12 +240,3 @@ def _listed(pages: Any) -> list[Mapping[str, Any]]:
 
 def _by_id(found: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     return {str(one["id"]).lower(): one for one in found}
-
-
-def _underway(operation: str, after: float, percent: Any = None) -> Underway:
-    return Underway(
-        handle={"operation": operation},
-        after=max(after, 0.05),
-        percent=int(percent) if isinstance(percent, int | float) else None,
-        sentence="Azure makes the machine.",
-    )

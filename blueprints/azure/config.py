@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
@@ -78,13 +79,17 @@ class Image(ImageWords):
     version: str = Field(default="latest", description="latest is looked up once for each machine.")
     id: str = Field(
         default="",
-        description="Resource id of a managed image, a gallery image or one of its versions; then the rest is unused.",
+        description="Resource id of a managed image, a gallery image or one of its versions, or "
+        "PUBLISHER:OFFER:SKU:VERSION; then the rest is unused.",
     )
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if self.id and not self.id.lower().startswith(("/subscriptions/", "/communitygalleries/", "/sharedgalleries/")):
-            raise ValueError("id is a resource id such as /subscriptions/.../images/NAME.")
+        own = self.id.lower().startswith(("/subscriptions/", "/communitygalleries/", "/sharedgalleries/"))
+        if self.id and not own and not re.fullmatch(r"[^:/]+(:[^:/]+){3}", self.id):
+            raise ValueError(
+                "id is a resource id such as /subscriptions/.../images/NAME, or PUBLISHER:OFFER:SKU:VERSION."
+            )
         if not self.id and not (self.publisher and self.offer and self.version):
             raise ValueError("An image is publisher, offer, sku and version, or an id.")
         if not self.id and not self.sku and (self.publisher, self.offer) != ("Debian", "debian-12"):

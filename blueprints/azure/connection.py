@@ -1,44 +1,28 @@
-"""The way to Azure Resource Manager: who we are, how long a call may take, and what its failures mean."""
+"""The way to Azure Resource Manager: who we are, how long a call may take, how many there may be."""
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-import urllib3
 from azure.core.credentials import AccessToken, AccessTokenInfo
-from azure.core.exceptions import (
-    AzureError,
-    ClientAuthenticationError,
-    HttpResponseError,
-    ServiceRequestError,
-)
 from azure.core.pipeline import PipelineRequest, PipelineResponse, policies
 from azure.core.rest import HttpRequest
 from azure.identity import ClientSecretCredential, DefaultAzureCredential, ManagedIdentityCredential
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 from azure.mgmt.network import NetworkManagementClient
-from requests import exceptions as requests_errors
 
+from blueprints.azure.calls import guarded
 from blueprints.azure.config import Credential
-from blueprints.azure.errors import told
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.rates import Rate, shared
 
 NEVER = 2**33
 """A point in time far away."""
-_NOT_SENT = (
-    urllib3.exceptions.NewConnectionError,
-    urllib3.exceptions.ConnectTimeoutError,
-    urllib3.exceptions.ProxyError,
-    requests_errors.ConnectTimeout,
-    requests_errors.ProxyError,
-    ssl.SSLCertVerificationError,
-)
+LONGEST_TURN = 2.0
+"""Seconds that a call waits for its turn; a longer wait is for the frame (THROTTLED)."""
 
 
 class Connection:
@@ -57,7 +41,7 @@ class Connection:
             "connection_timeout": min(deadline, 10.0),
             "read_timeout": deadline,
         }
-        chain = _policies(self._who, credential, most=deadline)
+        chain = _policies(self._who, credential)
         self.compute = ComputeManagementClient(self._who, self.subscription, policies=chain, **settings)
         self.network = NetworkManagementClient(self._who, self.subscription, policies=chain, **settings)
 
@@ -80,43 +64,6 @@ class Connection:
             response = self.compute.send_request(HttpRequest(method, url, params=params, json=body))
             response.raise_for_status()
             return (response.json() if response.content else {}), response.headers
-
-
-@contextmanager
-def guarded(doing: str, *, write: bool = False) -> Iterator[None]:
-    """What goes wrong in a call becomes a CloudError. `doing` completes "Azure refused to ..."; `write`: the call
-    changes something, so that a lost answer leaves open whether it has."""
-    try:
-        yield
-    except ClientAuthenticationError as error:
-        raise _unauthenticated(error, doing) from None
-    except HttpResponseError as error:
-        raise _answered(error, doing, write) from None
-    except AzureError as error:
-        raise _unanswered(error, doing, write) from None
-    except OSError as error:
-        # The authorities' file, which is read before anything is sent.
-        raise CloudError(Meaning.INVALID, f"Azure could not be asked to {doing}: {error}") from None
-
-
-def found(doing: str, call: Callable[[], Any]) -> Any:
-    """The answer of a reading call; None where there is no such thing."""
-    try:
-        with guarded(doing):
-            return call()
-    except CloudError as error:
-        if error.meaning is Meaning.NOT_FOUND:
-            return None
-        raise
-
-
-def seconds(headers: Mapping[str, str], usual: float = 0.0) -> float:
-    """What an answer says about when to ask again."""
-    for name, unit in (("retry-after-ms", 0.001), ("x-ms-retry-after-ms", 0.001), ("Retry-After", 1.0)):
-        given = headers.get(name) or ""
-        if given.replace(".", "", 1).isdigit():
-            return float(given) * unit
-    return usual
 
 
 class _Fixed:
@@ -166,15 +113,14 @@ class _Paced(policies.SansIOHTTPPolicy[Any, Any]):
     """Keeps to the rate of ARM per subscription: 25 reads per second with a burst of 250, 10 writes and 10 deletes
     with 200 (learn.microsoft.com, "Understand how Azure Resource Manager throttles requests")."""
 
-    def __init__(self, endpoint: str, subscription: str, most: float) -> None:
-        self._most = most
+    def __init__(self, endpoint: str, subscription: str) -> None:
         self._rates = {
             sort: shared(("azure", endpoint, subscription, sort), per_second, burst)
             for sort, per_second, burst in (("read", 25, 250), ("write", 10, 200), ("delete", 10, 200))
         }
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        self._of(request).take(self._most)
+        self._of(request).take(LONGEST_TURN)
 
     def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
         if response.http_response.status_code == 429:
@@ -185,7 +131,7 @@ class _Paced(policies.SansIOHTTPPolicy[Any, Any]):
         return self._rates["read" if method == "GET" else "delete" if method == "DELETE" else "write"]
 
 
-def _policies(who: Any, credential: Credential, *, most: float) -> list[Any]:
+def _policies(who: Any, credential: Credential) -> list[Any]:
     """The SDK's usual ones without two that wait: registering providers by itself, and repeating writes."""
     return [
         policies.RequestIdPolicy(),
@@ -193,65 +139,6 @@ def _policies(who: Any, credential: Credential, *, most: float) -> list[Any]:
         policies.UserAgentPolicy(base_user_agent="drydock"),
         policies.ContentDecodePolicy(),
         _OneMoreRead(retry_total=1, retry_status=0, retry_backoff_factor=0.2),
-        _Paced(credential.endpoint, credential.subscription_id, most),
+        _Paced(credential.endpoint, credential.subscription_id),
         ARMChallengeAuthenticationPolicy(who, f"{credential.endpoint}/.default"),
     ]
-
-
-def _unauthenticated(error: ClientAuthenticationError, doing: str) -> CloudError:
-    if error.response is not None:
-        return _answered(error, doing, write=False)
-    return CloudError(Meaning.CREDENTIALS, f"No token to {doing}: {error.message}"[:1000])
-
-
-def _answered(error: HttpResponseError, doing: str, write: bool) -> CloudError:
-    status = error.status_code or 0
-    answer: Any = error.response
-    known = told(_body(error), doing, status=status, after=seconds(answer.headers if answer is not None else {}))
-    if (
-        write
-        and known.meaning is Meaning.UNAVAILABLE
-        and known.provider_code not in ("ServerBusy", "ServiceUnavailable")
-    ):
-        return CloudError(
-            Meaning.AMBIGUOUS, f"{known.message} (it may have happened)", provider_code=known.provider_code
-        )
-    return known
-
-
-def _body(error: HttpResponseError) -> Mapping[str, Any]:
-    answer: Any = error.response
-    try:
-        body = answer.json() if answer is not None else {}
-    except ValueError:
-        body = {}
-    inner = body.get("error", body) if isinstance(body, Mapping) else {}
-    return inner if isinstance(inner, Mapping) and inner.get("code") else {"message": error.reason or error.message}
-
-
-def _unanswered(error: AzureError, doing: str, write: bool) -> CloudError:
-    causes = list(_causes(error))
-    untrusted = next((one for one in causes if isinstance(one, ssl.SSLCertVerificationError)), None)
-    if untrusted:
-        return CloudError(
-            Meaning.INVALID,
-            f"Azure's certificate is not trusted ({untrusted.verify_message}): see endpoint and ca_bundle.",
-        )
-    sent = not isinstance(error, ServiceRequestError) or not any(isinstance(one, _NOT_SENT) for one in causes)
-    if write and sent:
-        return CloudError(Meaning.AMBIGUOUS, f"The answer to {doing} was lost: {error.message}"[:1000])
-    return CloudError(Meaning.UNAVAILABLE, f"Azure could not be asked to {doing}: {error.message}"[:1000])
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception and everything that it wraps: requests and urllib3 keep the inner one in their arguments."""
-    waiting: list[Any] = [error]
-    seen: set[int] = set()
-    while waiting:
-        one = waiting.pop()
-        if not isinstance(one, BaseException) or id(one) in seen:
-            continue
-        seen.add(id(one))
-        yield one
-        waiting += [*one.args, one.__cause__, one.__context__]
-        waiting += [getattr(one, name, None) for name in ("reason", "inner_exception")]

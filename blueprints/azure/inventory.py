@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blueprints.azure import places, sizes
+from blueprints.azure.calls import found, guarded
 from blueprints.azure.config import Image as Wanted
-from blueprints.azure.connection import Connection, found, guarded
+from blueprints.azure.connection import Connection
 from blueprints.azure.machines import reference
 from blueprints.azure.prices import table
 from blueprints.azure.sizes import Size
@@ -72,15 +73,13 @@ class Inventory:
             words = Wanted.model_validate(dict(wanted))
         except ValueError as error:
             raise CloudError(Meaning.INVALID, f"The image's words do not fit: {error}") from None
-        if words.id:
+        if words.id.startswith("/"):
             return Image(id=words.id, name=words.id.rsplit("/", 1)[-1], arch=arch)
-        sku = words.sku_for(arch)
-        version = words.version
+        chosen = words.id or ":".join((words.publisher, words.offer, words.sku_for(arch), words.version))
+        publisher, offer, sku, version = chosen.split(":")
         if version == "latest":
-            version = self._newest(location, words.publisher, words.offer, sku)
-        return Image(
-            id=f"{words.publisher}:{words.offer}:{sku}:{version}", name=f"{words.offer} {sku} {version}", arch=arch
-        )
+            version = self._newest(location, publisher, offer, sku)
+        return Image(id=f"{publisher}:{offer}:{sku}:{version}", name=f"{offer} {sku} {version}", arch=arch)
 
     def images(self, location: str, pattern: str) -> list[Image]:
         """Newest first: for PUBLISHER:OFFER:SKU (SKU may have * and ?) the marketplace's versions, else the

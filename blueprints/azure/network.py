@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blueprints.azure import names
-from blueprints.azure.connection import Connection, found, guarded
+from blueprints.azure.calls import found, guarded
+from blueprints.azure.connection import Connection
 from blueprints.azure.machines import tags
 from blueprints.azure.parts import Parts
+from blueprints.azure.rules import firewall, free, opening, rule_name
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Order, Rule, Underway
 
 SPACE, SUBNET = "10.77.0.0/16", "hosts"
-FIRST_SSH, FIRST_OPENED, LAST_OPENED, DENY = 100, 200, 4000, 4096
-"""Priorities: 100 to 4096, the lowest first."""
-_PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "icmp": "Icmp", "any": "*"}
 
 
 class Network:
@@ -44,7 +41,7 @@ class Network:
         taken = {int(one.get("priority") or 0) for one in there.values()}
         for rule in rules:
             if rule_name(rule) not in there:
-                priority = _free(taken)
+                priority = free(taken)
                 taken.add(priority)
                 self._put_rule(key, rule, priority)
 
@@ -86,7 +83,7 @@ class Network:
         """The id of a part, made where it is not there or has failed; None while Azure works on it."""
         there = self._parts.get(part, order.key)
         if there is not None:
-            _ours(part, there, order)
+            _ours(part, there, order, body)
             if not _failed(there):
                 return str(there["id"]) if _ready(there) else None
         try:
@@ -109,19 +106,6 @@ class Network:
             self._connection.network.security_rules.begin_create_or_update(
                 self._connection.group, names.name("nsg", key), rule_name(rule), body, polling=False
             )
-
-
-def firewall(order: Order) -> dict[str, Any]:
-    """The network security group: SSH from where the order says. All else inbound is closed, other machines of the
-    same network included, which Azure would let in; outbound is open, as Azure has it."""
-    rules = []
-    for version, prefixes in _by_version(order.ssh_from).items():
-        rules.append(
-            {"name": f"ssh-v{version}", "properties": _inbound(FIRST_SSH + version, order.ssh_port, prefixes=prefixes)}
-        )
-    closed = _inbound(DENY, "*", protocol="*", access="Deny", prefixes=["*"])
-    rules.append({"name": "closed", "properties": closed})
-    return {"location": order.location, "tags": tags(order), "properties": {"securityRules": rules}}
 
 
 def address(order: Order) -> dict[str, Any]:
@@ -168,61 +152,15 @@ def shared_network(order: Order) -> dict[str, Any]:
     }
 
 
-def rule_name(rule: Rule) -> str:
-    """The same for the same opening."""
-    return f"open-{rule.protocol.lower()}-{rule.port}-{hashlib.sha256(rule.source.encode()).hexdigest()[:8]}"
-
-
-def opening(rule: Rule, priority: int) -> dict[str, Any]:
-    """One opening as a security rule. Raises CloudError INVALID for a protocol that Azure does not know."""
-    protocol = _PROTOCOLS.get(rule.protocol.lower())
-    if protocol is None:
-        raise CloudError(Meaning.INVALID, f"{rule.protocol!r} is no protocol: {', '.join(_PROTOCOLS)}.")
-    port = rule.port if protocol in ("Tcp", "Udp") else "*"
-    return _inbound(priority, port, protocol=protocol, prefixes=[rule.source])
-
-
-def _inbound(
-    priority: int, port: int | str, *, prefixes: list[str], protocol: str = "Tcp", access: str = "Allow"
-) -> dict[str, Any]:
-    one = {"sourceAddressPrefix": prefixes[0]} if len(prefixes) == 1 else {"sourceAddressPrefixes": prefixes}
-    return {
-        "priority": priority,
-        "direction": "Inbound",
-        "access": access,
-        "protocol": protocol,
-        "sourcePortRange": "*",
-        "destinationAddressPrefix": "*",
-        "destinationPortRange": str(port),
-        **one,
-    }
-
-
-def _by_version(prefixes: Sequence[str]) -> dict[int, list[str]]:
-    """IPv4 and IPv6 apart: a rule takes one of them."""
-    sorted_out: dict[int, list[str]] = {}
-    for prefix in prefixes:
-        try:
-            sorted_out.setdefault(ipaddress.ip_network(prefix, strict=False).version, []).append(prefix)
-        except ValueError:
-            raise CloudError(Meaning.INVALID, f"ssh_from: {prefix!r} is no network such as 192.0.2.0/24.") from None
-    return sorted_out
-
-
-def _ours(part: str, there: Mapping[str, Any], order: Order) -> None:
+def _ours(part: str, there: Mapping[str, Any], order: Order, body: Mapping[str, Any]) -> None:
     """Raises CloudError: INVALID where it is somebody else's, CONFLICT where it is of an earlier attempt elsewhere."""
     named = names.name(part, order.key)
     if not names.bears(there, order.tags):
         raise CloudError(Meaning.INVALID, f"There is a {named} already, and it is not ours: its tags differ.")
     if str(there.get("location") or "").lower() != order.location:
         raise CloudError(Meaning.CONFLICT, f"{named} of an earlier attempt is still in {there.get('location')}.")
-
-
-def _free(taken: set[int]) -> int:
-    free = next((one for one in range(FIRST_OPENED, LAST_OPENED) if one not in taken), None)
-    if free is None:
-        raise CloudError(Meaning.QUOTA, "The firewall has no room for another rule.")
-    return free
+    if body.get("zones") and list(there.get("zones") or ()) != body["zones"]:
+        raise CloudError(Meaning.CONFLICT, f"{named} of an earlier attempt is in zone {there.get('zones')}.")
 
 
 def _state(there: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 
 from azure.core import MatchConditions
 
-from blueprints.azure.connection import Connection, found, guarded
+from blueprints.azure.calls import found, guarded
+from blueprints.azure.connection import Connection
 from blueprints.azure.names import SUFFIXES, name
 from blueprints.cloud.faults import CloudError, Meaning
 

@@ -139,6 +139,13 @@ class AzureDouble:
             self.ground.settle()
             self.ground.operations = {id: one for id, one in self.ground.operations.items() if not one.done}
 
+    def finish_operations(self) -> None:
+        """What is under way ends now."""
+        with self.ground.lock:
+            for operation in self.ground.operations.values():
+                operation.ends = 0
+            self.ground.settle()
+
     def struck(self, sort: str, call: Call) -> Fault | None:
         """The fault that a call meets, used up by one."""
         with self.ground.lock:

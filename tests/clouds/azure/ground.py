@@ -364,6 +364,7 @@ class Ground:
             return
         thing.power, thing.busy = power, False
         if power == "running" and self.on_start and thing.machine:
+            thing.started = True
             self._placed(thing, self.on_start(thing.machine))
 
     def _placed(self, thing: Thing, address: str) -> None:
@@ -375,7 +376,8 @@ class Ground:
                 self.things.get(public["id"]).properties["ipAddress"] = address
 
     def _end(self, thing: Thing) -> None:
-        if self.on_end and thing.machine:
+        if self.on_end and thing.machine and thing.started:
+            thing.started = False
             self.on_end(thing.machine)
 
     def _gone(self, thing: Thing) -> None:

@@ -228,6 +228,9 @@ def test_what_an_earlier_attempt_left_elsewhere_is_in_the_way(bench: Bench) -> N
         bench.azure.prepare(elsewhere)
     assert caught.value.meaning is Meaning.CONFLICT
     assert "still in eastus" in caught.value.message
+    with pytest.raises(CloudError, match="is in zone") as caught:
+        bench.azure.prepare(order(zone="2", token="attempt-3"))
+    assert caught.value.meaning is Meaning.CONFLICT
     bench.swept()
     assert bench.made(elsewhere).location == "westeurope"
 
@@ -244,8 +247,10 @@ def test_a_sweep_alone_ends_what_was_prepared_and_the_machine_too(bench: Bench) 
     bench.swept()
     assert bench.double.objects() == {}
     bench.made()
-    left = bench.azure.sweep("eastus", "1", "dd-one", TAGS)
-    assert "dd-one" in left
+    bench.double.ground.duration = 30
+    assert "dd-one" in bench.azure.sweep("eastus", "1", "dd-one", TAGS)
+    bench.double.ground.duration = 0.05
+    bench.double.finish_operations()
     bench.swept()
     assert bench.double.objects() == {}
 

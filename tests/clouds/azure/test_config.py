@@ -69,6 +69,7 @@ def test_words_of_a_form() -> None:
     ("fields", "said"),
     [
         ({"id": "golden"}, "resource id"),
+        ({"id": "a:b:c"}, "resource id"),
         ({"publisher": "Canonical", "offer": "ubuntu"}, "needs its sku"),
         ({"publisher": ""}, "publisher, offer, sku and version"),
     ],

@@ -230,9 +230,8 @@ def test_parts_in_use_wait_for_the_next_sweep(bench: Bench) -> None:
     state = bench.read(made)
     assert state is not None
     assert state.state is Lifecycle.TERMINATING
-    for operation in bench.double.ground.operations.values():
-        operation.ends = 0
-    bench.double.ground.duration = 0.02
+    bench.double.ground.duration = 0.05
+    bench.double.finish_operations()
     bench.swept()
     assert bench.double.objects() == {}
 

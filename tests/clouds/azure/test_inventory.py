@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blueprints.azure.client import Azure
-from blueprints.azure.config import Credential
+from blueprints.azure.config import Credential, Image
 from blueprints.azure.gpus import gpus
 from blueprints.azure.prices import BUNDLED, table
 from blueprints.azure.sizes import confidential
@@ -174,6 +174,9 @@ def test_the_newest_image(bench: Bench) -> None:
     assert fixed.id == "Debian:debian-12:12:0.20251112.2300"
     own = "/subscriptions/x/resourceGroups/y/providers/Microsoft.Compute/images/golden"
     assert bench.azure.image("eastus", {"id": own}, "x86_64").id == own
+    named = bench.azure.image("eastus", {"id": "Debian:debian-12:12:latest"}, "x86_64")
+    assert named.id == "Debian:debian-12:12:0.20260601.2600"
+    assert Image().wanted() == {"publisher": "Debian", "offer": "debian-12", "version": "latest"}
 
 
 def test_an_image_that_is_not_there(bench: Bench) -> None:

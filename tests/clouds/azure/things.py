@@ -46,6 +46,7 @@ class Thing:
     power: str = ""
     failure: tuple[str, str] | None = None
     machine: Machine | None = None
+    started: bool = False
     busy: bool = False
 
     @property
