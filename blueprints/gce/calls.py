@@ -11,24 +11,34 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any, TypeVar
 
-import google.auth
 from google.api_core.client_options import ClientOptions
 from google.cloud import compute_v1
-from google.oauth2 import service_account
+from requests.adapters import HTTPAdapter
 
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.rates import shared
 from blueprints.gce.config import Credential
 from blueprints.gce.errors import of_operation, translated
+from blueprints.gce.tokens import token
 
 T = TypeVar("T")
-SCOPES = ("https://www.googleapis.com/auth/compute",)
 PER_SECOND, BURST = 20.0, 60.0
 """Google's default is 1,500 queries per minute, project and region for most groups of methods
 (docs.cloud.google.com/compute/api-quota); this leaves room for others."""
 QUIET = frozenset({"", "NO_RESULTS_ON_PAGE", "NOT_CRITICAL_ERROR", "DEPRECATED_RESOURCE_USED", "DEPRECATED_TYPE_USED"})
 """Warnings of a list that do not mean that something is missing from it."""
 Operation = compute_v1.Operation
+
+
+class _Trusting(HTTPAdapter):
+    """Trusts one file of authorities."""
+
+    def __init__(self, bundle: str) -> None:
+        super().__init__()
+        self._bundle = bundle
+
+    def send(self, request: Any, *args: Any, **options: Any) -> Any:
+        return super().send(request, *args, **{**options, "verify": self._bundle})
 
 
 class Calls:
@@ -55,26 +65,15 @@ class Calls:
         with translated():
             made = kind(credentials=self._token(), client_options=options, transport="rest")
         if self._credential.ca_bundle:
-            # The SDK has no option for it, and REQUESTS_CA_BUNDLE would be for the whole process.
-            made.transport._session.verify = self._credential.ca_bundle
+            # The SDK has no option for it, and its session would let REQUESTS_CA_BUNDLE, which is the whole process's,
+            # go before what the session says itself.
+            made.transport._session.mount("https://", _Trusting(self._credential.ca_bundle))
         return made
 
     def _token(self) -> Any:
         if self._google is None:
-            if self._credential.environment:
-                self._google, _ = google.auth.default(scopes=SCOPES)
-            else:
-                self._google = self._account()
+            self._google = token(self._credential)
         return self._google
-
-    def _account(self) -> Any:
-        try:
-            return service_account.Credentials.from_service_account_info(  # type: ignore[no-untyped-call]
-                self._credential.key(), scopes=SCOPES
-            )
-        except ValueError:
-            text = "The service account's private key cannot be read."
-            raise CloudError(Meaning.CREDENTIALS, text, provider_code="badKey") from None
 
     def read(self, method: Callable[..., T], request: Any) -> T:
         """A call that changes nothing."""
@@ -86,8 +85,13 @@ class Calls:
 
     def _call(self, method: Callable[..., T], request: Any, *, writes: bool) -> T:
         self._rate.take(self._deadline)
-        with translated(writes=writes):
-            return method(request=request, retry=None, timeout=self._deadline)
+        try:
+            with translated(writes=writes):
+                return method(request=request, retry=None, timeout=self._deadline)
+        except CloudError as error:
+            if error.meaning is Meaning.THROTTLED:
+                self._rate.drain()
+            raise
 
     def pages(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
         """The pages of a list, one call each. Raises UNAVAILABLE where Google says that something could not be seen:

@@ -110,8 +110,9 @@ class Gce(
         return [it for it in self._machines.listed(tags) if not location or it.location == location]
 
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
-        """The firewall rule for SSH, named as the instance. Without `ssh_from` there is none, and nothing gets in."""
-        if not order.ssh_from:
+        """The firewall rule for SSH, named as the instance. Without an IPv4 network in `ssh_from` there is none, and
+        nothing gets in."""
+        if not openings.ipv4(order.ssh_from):
             return {}
         network = self._openings.network(order)
         if self._openings.ensure(openings.for_ssh(order, network)):

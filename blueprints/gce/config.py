@@ -8,6 +8,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
+from blueprints.cloud.config import ImageWords
 from blueprints.contract import Fields
 
 KEY_FIELDS = ("client_email", "private_key", "token_uri")
@@ -70,7 +71,7 @@ def _check_key(key: Mapping[str, Any]) -> None:
         raise ValueError(f"service_account lacks {', '.join(missing)}; give the whole key file")
 
 
-class Image(Fields):
+class Image(ImageWords):
     """What an instance boots: the newest image of a family, an image by name, or one by its full link."""
 
     project: str = Field(default="", description="The image's project, such as debian-cloud.")
@@ -94,5 +95,4 @@ class Image(Fields):
 
     def wanted(self) -> dict[str, str]:
         """As `Gce.image` takes it. Nothing said: debian-12 of debian-cloud."""
-        said = {name: value for name, value in self.model_dump().items() if value}
-        return said or {"project": "debian-cloud", "family": "debian-12"}
+        return super().wanted() or {"project": "debian-cloud", "family": "debian-12"}

@@ -29,13 +29,18 @@ def name_of(key: str, rule: Rule) -> str:
     return f"{key[:LONGEST].rstrip('-')}-{rule.protocol}-{rule.port}-{mark}"
 
 
+def ipv4(sources: Sequence[str]) -> tuple[str, ...]:
+    """One rule cannot hold both sorts, and our instances have IPv4 alone."""
+    return tuple(source for source in sources if ":" not in source)
+
+
 def for_ssh(order: Order, network: str) -> dict[str, Any]:
     """The rule that an order stands on."""
     if not NAME.fullmatch(order.key):
         raise refused(
             f"{order.key!r} cannot be a firewall rule's name: 1-63 of a-z, 0-9 and -, beginning with a letter."
         )
-    return _rule(order.key, order.key, network, "tcp", order.ssh_port, order.ssh_from, order.tags)
+    return _rule(order.key, order.key, network, "tcp", order.ssh_port, ipv4(order.ssh_from), order.tags)
 
 
 def for_port(key: str, network: str, rule: Rule, tags: Mapping[str, str]) -> dict[str, Any]:

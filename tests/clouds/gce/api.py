@@ -48,6 +48,8 @@ def _firewall_insert(world: World, call: Call) -> Resource:
     if name in world.firewalls:
         text = f"The resource 'projects/{world.project}/global/firewalls/{name}' already exists"
         raise Refused(409, "alreadyExists", text)
+    if len({":" in source for source in call.body.get("sourceRanges", ())}) > 1:
+        raise Refused(400, "invalid", "Invalid value for field 'resource.sourceRanges': IPv4 and IPv6 cannot be mixed.")
     made: Resource = {
         "network": f"{world.link}/global/networks/default",
         "direction": "INGRESS",
