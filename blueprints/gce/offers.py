@@ -16,7 +16,7 @@ from blueprints.gce.reading import ARCHITECTURES, last, region_of
 from blueprints.gce.series import ARM, ATTACHED, SHARED, confidential, family, gpu, series_of
 
 LOCAL_SSD_GIB = 375
-"""Of each partition (docs.cloud.google.com/compute/docs/disks/local-ssd); Z3 and C4D have larger ones."""
+"""Of each partition. The API tells how many, not how large: newer series such as Z3 may have larger ones."""
 
 
 def offers(machines: Iterable[Any], accelerators: Iterable[Any], table: Table) -> list[InstanceType]:

@@ -10,7 +10,8 @@ ARM = frozenset({"t2a", "c4a", "n4a", "a4x"})
 """Series with ARM processors, for entries where the API's `architecture` is empty."""
 SHARED = frozenset({"e2-micro", "e2-small", "e2-medium", "f1-micro", "g1-small"})
 HYPERDISK_ONLY = frozenset({"a4", "a4x", "c4", "c4a", "c4d", "c4n", "g4", "h4d", "m4", "m4n", "n4", "n4a", "n4d", "x4"})
-"""Series that boot from Hyperdisk alone. Source: the page of each series ("Supported disk types")."""
+"""Series that boot from Hyperdisk alone. Not checked yet against the series' pages ("Supported disk types"); an
+order's `disk_type` goes before it."""
 QUOTA = {
     "a2": "A2_CPUS",
     "c2": "C2_CPUS",
@@ -24,7 +25,8 @@ QUOTA = {
     "t2a": "T2A_CPUS",
     "t2d": "T2D_CPUS",
 }
-"""Series -> the metric of `regions.get` that counts its vCPUs."""
+"""Series -> the metric of `regions.get` that counts its vCPUs. The metrics are those of the discovery document; which
+series each counts is taken from their names."""
 IN_CPUS = frozenset({"e2", "n1", "f1", "g1"})
 """Counted by the metric CPUS. All others are in the quota CPUS_PER_VM_FAMILY, which `regions.get` does not show."""
 
@@ -51,6 +53,7 @@ _GPU_MEMORY_GIB = {
     "nvidia-b200": 180,
     "nvidia-rtx-pro-6000": 96,
 }
+"""From the cards' names and makers' sheets; the API does not tell."""
 ATTACHED: dict[str, dict[int, int]] = {
     "nvidia-tesla-t4": {1: 48, 2: 48, 4: 96},
     "nvidia-tesla-p4": {1: 24, 2: 48, 4: 96},
@@ -58,7 +61,7 @@ ATTACHED: dict[str, dict[int, int]] = {
     "nvidia-tesla-v100": {1: 12, 2: 24, 4: 48, 8: 96},
 }
 """Accelerators that are attached to N1: how many at once -> the most vCPUs with them.
-Source: cloud.google.com/compute/docs/gpus, "N1 machine types with GPUs"."""
+Not checked yet against cloud.google.com/compute/docs/gpus; Google refuses what does not fit."""
 
 COUNTRIES = {
     "africa-south1": "ZA",
