@@ -225,11 +225,17 @@ def _wind_down(run: Run, port: int) -> None:
     from leases.operations import blueprints, callers, holding
 
     who = callers.caller(site.OPERATOR)
-    for pk in Lease.objects.filter(state__in=["pending", "acquired", "active"], need="").values_list("pk", flat=True):
-        holding.release(who, pk)
+    standing = Lease.objects.filter(state__in=["pending", "acquired", "active"], need="")
+
+    def emptied() -> Any:
+        # One that is lost meanwhile is asked for again.
+        for pk in standing.values_list("pk", flat=True):
+            holding.release(who, pk)
+        return proof.emptied()
+
     for name in Blueprint.objects.values_list("name", flat=True):
         blueprints.drain(who, name)
-    _wait_for(run, port, proof.emptied)
+    _wait_for(run, port, emptied)
     run.findings += proof.history(run.plan.orders)
     run.facts = facts()
 

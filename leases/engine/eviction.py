@@ -92,7 +92,7 @@ _AGAIN = """
         requirements, traits, forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra,
         exclusive, allowed_blueprints, excluded_blueprints, only_resources, public_keys, shape, priority, rank, root_id,
         ttl, until, heartbeat_limit, TRUE, choose, ARRAY[resource_id]
-    FROM leases_lease WHERE id = %s AND serve_again AND (until IS NULL OR until > clock_timestamp())
+    FROM leases_lease WHERE id = %s AND serve_again AND release_wanted = '' AND (until IS NULL OR until > clock_timestamp())
     RETURNING id, type"""
 
 

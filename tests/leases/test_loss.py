@@ -240,3 +240,14 @@ def test_what_an_activation_that_failed_may_have_used_is_cleaned_before_its_shar
     done = Event.objects.filter(lease=lease, kind="step.done", message="clean: wipe").values_list("id", flat=True)
     back = Event.objects.get(lease=lease, to_state="pending", from_state="acquired")
     assert [one < back.pk for one in done] == [True]
+
+
+def test_what_its_owner_gave_back_in_the_same_instant_is_not_asked_for_again(blueprint, ask, until):
+    blueprint()
+    lease = until(ask(serve_again=True), state="active")
+    Lease.objects.filter(pk=lease.pk).update(release_wanted="released")
+    retiring.lose(lease.resource_id, reason=Reason.LOST, message="Gone.")
+    settle()
+    lease.refresh_from_db()
+    assert (lease.state, lease.replaced_by) == ("broken", None)
+    assert Lease.objects.count() == 1
