@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 from blueprints.accounts.config import Accounts
 from blueprints.hosts import LEASE_VARIABLE
@@ -105,11 +106,14 @@ def lease_endpoint(lease: LeaseView, *, user: str, home: str) -> SshEndpoint:
 
 
 def transport_of(lease: LeaseView) -> Transport:
-    """The way to the lease's own account, with its own key. Raises Unreachable before it is activated."""
+    """The way to the lease's own account, with its own key, at the address where the host is now: one that was
+    stopped and started may have another. Raises Unreachable before it is activated."""
     if "endpoint" not in lease.facts or "private_key" not in lease.secrets:
         raise Unreachable("The lease has no account on its host.")
+    known = endpoint_from_json(lease.facts["endpoint"])
+    address = lease.resource.facts.get("address")
     return transport_to(
-        endpoint_from_json(lease.facts["endpoint"]),
+        replace(known, host=address) if isinstance(known, SshEndpoint) and address else known,
         private_key=lease.secrets["private_key"],
         bastion_key=_bastion_key(lease.resource.blueprint),
     )

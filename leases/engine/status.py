@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from blueprints.models import Reading
 from blueprints.specs import Owned
@@ -20,10 +20,13 @@ from leases.engine.installation import current as standing
 from leases.engine.proof import proven
 from leases.engine.readings import keeps
 from leases.engine.transaction import rows, run, short
+from leases.engine.waiting import read_json
 from leases.reasons import Reason
 
 _OURS = """
-    SELECT r.id, r.state, coalesce(r.facts -> 'seen', '{}') FROM leases_resource r
+    SELECT r.id, r.state, coalesce(r.facts -> 'seen', '{}'), r.power_wanted = '' AND NOT r.in_maintenance
+        AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)
+    FROM leases_resource r
     JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE b.kind = %s AND b.config ->> 'credential' = (SELECT name FROM blueprints_credential WHERE id = %s)
         AND (%s = '' OR r.attributes ->> 'region' = %s) AND r.gone_at IS NULL"""
@@ -42,6 +45,16 @@ _MISS = """
 LOST_AFTER = 2
 """So many listings in a row must miss a resource before it counts as lost."""
 _MANY = 3
+
+
+class _Known(NamedTuple):
+    """One of our resources, as it was before this listing."""
+
+    id: int
+    state: str
+    before: dict[str, Any]
+    expected: bool
+    """It should be running: nobody wants it off, and nothing is being done to it."""
 
 
 class NothingListed(DrydockError):
@@ -75,27 +88,33 @@ def _write(reading: Reading, token: uuid.UUID, seen: dict[int, Owned]) -> list[t
     """Write what changed; those that are lost for good, and why."""
     if not keeps(reading.pk, token):
         return None
-    name = rows(_OURS, (reading.kind, reading.credential_id, reading.place, reading.place))
-    known = {pk: (state, json.loads(before) if isinstance(before, str) else before) for pk, state, before in name}
-    changed = [pk for pk, (_, before) in known.items() if pk in seen and _facts(seen[pk]) != before]
+    ours = rows(_OURS, (reading.kind, reading.credential_id, reading.place, reading.place))
+    known = [_Known(pk, state, read_json(before), expected) for pk, state, before, expected in ours]
+    changed = [one.id for one in known if one.id in seen and _facts(seen[one.id]) != one.before]
     if changed:
         run(_WRITE, (json.dumps([_row(pk, seen[pk]) for pk in changed]),))
         for (run_id,) in rows(_WAKE, (changed,)):
             hints.after_commit("step", run_id)
-    active = [pk for pk, (state, before) in known.items() if state == "active" and before]
-    return _missed([pk for pk in active if pk not in seen], known, seen) + [
-        (pk, seen[pk].lost) for pk in active if pk in seen and seen[pk].lost
-    ]
+    served = [one for one in known if one.state == "active" and one.before]
+    ended = [(one.id, why) for one in served if one.id in seen and (why := _ended(one, seen[one.id]))]
+    return ended + _missed([one.id for one in served if one.id not in seen], seen)
 
 
-def _missed(missing: list[int], known: dict[int, Any], seen: dict[int, Owned]) -> list[tuple[int, str]]:
+def _ended(known: _Known, seen: Owned) -> str:
+    """Why it serves nobody any more, or an empty string."""
+    if seen.lost or not known.expected or seen.power != "off":
+        return seen.lost
+    return f"It was stopped, and not by us. {seen.facts.get('reason') or ''}".strip()
+
+
+def _missed(missing: list[int], seen: dict[int, Owned]) -> list[tuple[int, str]]:
     """Once is nothing; those that were missed twice are lost. Raises NothingListed."""
     if len(missing) >= _MANY and not seen:
         raise NothingListed(
             f"None of {len(missing)} resources that should be there was listed; nothing is given up on that alone.",
             hint="Is the credential that of the account they were made in?",
         )
-    run(_SEEN, ([pk for pk in known if pk in seen],))
+    run(_SEEN, (list(seen),))
     found = rows(_MISS, (missing,)) if missing else []
     return [(pk, f"Not listed {missed} times in a row.") for pk, missed in found if missed >= LOST_AFTER]
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
+import json
 from collections.abc import Iterator
 
 import pytest
 
-from blueprints.models import Credential, Reading
-from leases.engine import reading, readings
+from blueprints.models import Credential, Reading, RememberedError
+from drydock.core import clock
+from drydock.core.errors import Conflict
+from leases.engine import power, reading, readings
 from leases.inline import settle
-from leases.models import Lease, Resource
+from leases.models import Event, Lease, Resource
+from leases.operations import callers, holding, using
 from tests.clouds.ec2.double import Double as Ec2Double
+from tests.clouds.ec2.plan import Fault
 from tests.clouds.machines import USER, Machines
 from tests.peers import require
 
@@ -56,16 +63,165 @@ def look(what: str = "") -> None:
     settle()
 
 
-def test_a_host_is_built_used_and_gone_without_a_trace(aws, ec2, ask, until):
-    aws()
-    look()
-    lease = ask("host", cpu_millicores=2000)
+def ready(lease, until):
+    """Until it is active; a listing tells that its machine runs."""
     settle()
     look("status")
-    until(lease, state="active", seconds=60)
-    assert lease.resource.attributes["instance_type"].startswith("t3.")
-    Lease.objects.update(release_wanted="released")
+    return until(lease, state="active", seconds=60)
+
+
+@pytest.fixture
+def served(aws, ask, until):
+    """A lease on a machine of EC2."""
+    aws()
+    look()
+    return ready(ask("host", cpu_millicores=2000, serve_again=True), until)
+
+
+def interface(lease, name: str):
+    return using.interface(callers.caller("ada"), lease.pk, name)
+
+
+def gone() -> None:
+    """Release everything, and keep no machine; until none of ours is left."""
+    Lease.objects.filter(state__in=["pending", "acquired", "active"]).update(release_wanted="released")
     Resource.objects.update(drained=True)
-    until(lease, state="destroyed", seconds=60)
-    until(lease.resource, state="destroyed", seconds=60)
+    end = clock.monotonic() + 60
+    while Resource.objects.filter(gone_at=None).exists():
+        settle()
+        assert clock.monotonic() < end, [(r.state, r.message) for r in Resource.objects.filter(gone_at=None)]
+        clock.sleep(0.05)
+
+
+def test_a_host_is_built_used_and_gone_without_a_trace(served, ec2, machines, until):
+    resource = served.resource
+    assert resource.attributes["instance_type"].startswith("t3.")
+    assert resource.price == resource.attributes["price"] > 0
+    command = interface(served, "command")
+    assert command.check(["sh", "-c", "id -un; echo $HOME"]).text.split()[0].startswith("dd")
+    files = interface(served, "filesystem")
+    files.write_text("note", "here")
+    assert files.read_text("note") == "here"
+    gone()
     assert ec2.objects() == {}
+    assert machines.running == []
+
+
+def test_everything_made_bears_the_proof_that_it_is_ours(served, ec2):
+    there = ec2.objects()
+    assert {"instances", "volumes"} <= there.keys()
+    for name in (*there["instances"], *there["volumes"]):
+        found = ec2.tags(name)
+        assert found["drydock-resource"] == str(served.resource_id)
+        assert {"drydock-installation", "drydock-epoch", "drydock-proof", "drydock-blueprint"} <= found.keys()
+
+
+def test_a_lost_answer_makes_no_second_machine(aws, ec2, ask, until):
+    aws()
+    look()
+    ec2.plan.lose("RunInstances")
+    ready(ask("host"), until)
+    assert len(ec2.objects()["instances"]) == 1
+    gone()
+    assert ec2.objects() == {}
+
+
+def test_sold_out_types_zones_and_regions_are_gone_through_and_remembered(aws, ec2, ask, until):
+    aws(types=["t3.micro", "t3.medium"], regions=["us-east-1"])
+    look()
+    for zone in ("a", "b", "c", "d", "e", "f"):
+        ec2.plan.no_capacity("t3.micro", f"us-east-1{zone}")
+    try:
+        first = ready(ask("host", exclusive=True), until)
+    except BaseException:
+        print("ERRS", list(RememberedError.objects.values_list("scope", "key", "code", "message")))
+        raise
+    assert first.resource.attributes["instance_type"] == "t3.medium"
+    assert first.bounces == 0
+    refused = len(ec2.asked("RunInstances"))
+    second = ready(ask("host", exclusive=True), until)
+    assert second.resource.attributes["instance_type"] == "t3.medium"
+    assert len(ec2.asked("RunInstances")) == refused + 1
+    said = " ".join(verdict["sentence"] for verdict in first.verdicts)
+    assert "can build" in said
+    words = set(RememberedError.objects.values_list("message", flat=True))
+    assert any("do not have sufficient t3.micro capacity" in one for one in words)
+    gone()
+    assert ec2.objects() == {}
+
+
+def test_what_the_account_refuses_waits_for_the_operator(aws, ec2, ask):
+    aws()
+    look()
+    ec2.plan.add(
+        Fault(action="RunInstances", code="UnauthorizedOperation", message="You are not authorized.", times=None)
+    )
+    lease = ask("host")
+    settle()
+    lease.refresh_from_db()
+    assert (lease.state, lease.reason) == ("pending", "needs_operator")
+    assert "not authorized" in lease.message
+
+
+def test_a_machine_that_was_taken_back_is_noticed_by_one_listing_and_served_again(served, ec2, until):
+    ec2.preempt(served.resource.facts["instance_id"])
+    look("status")
+    served.refresh_from_db()
+    assert served.state == "broken"
+    assert "taken back" in served.message
+    ready(served.replaced_by, until)
+    gone()
+    assert ec2.objects() == {}
+
+
+def test_a_machine_that_was_stopped_by_others_is_lost_and_one_that_we_stopped_is_not(served, ec2, until):
+    power.want(served.resource_id, "off")
+    until(served.resource, power="off", seconds=60)
+    look("status")
+    served.refresh_from_db()
+    assert served.state == "active"
+    power.want(served.resource_id, "on")
+    until(served.resource, power="on", seconds=60)
+    assert interface(served, "command").check(["echo", "back"]).text == "back\n"
+    Resource.objects.update(power_wanted="")
+    ec2.power_off(served.resource.facts["instance_id"])
+    look("status")
+    served.refresh_from_db()
+    assert served.state == "broken"
+    assert "not by us" in served.message
+    gone()
+
+
+def test_ports_are_open_as_long_as_the_lease(aws, ec2, ask, until):
+    aws()
+    look()
+    lease = ready(ask("host", requirements={"ports": [8080]}), until)
+    assert [one.parameters["IpPermissions.1.FromPort"] for one in ec2.asked("AuthorizeSecurityGroupIngress")][
+        -1
+    ] == "8080"
+    gone()
+    assert ec2.asked("RevokeSecurityGroupIngress")
+    lease.refresh_from_db()
+    assert lease.state == "destroyed"
+
+
+def test_the_longest_life_of_a_machine_bounds_the_leases_on_it(aws, ec2, ask, until):
+    aws(longest="2h")
+    look()
+    lease = ready(ask("host", ttl="1h"), until)
+    left = lease.resource.dies_at - clock.now()
+    assert dt.timedelta(hours=1, minutes=50) < left <= dt.timedelta(hours=2)
+    with pytest.raises(Conflict, match="itself lasts until"):
+        holding.extend(callers.caller("ada"), lease.pk, until=clock.now() + dt.timedelta(hours=3))
+    asked = ec2.asked("RunInstances")[-1].parameters
+    assert asked["InstanceInitiatedShutdownBehavior"] == "terminate"
+    assert "drydock-end" in base64.b64decode(asked["UserData"]).decode()
+
+
+def test_secrets_of_a_machine_are_on_no_face_and_in_no_event(served):
+    private = served.resource.secrets["private_key"].splitlines()[2]
+    told = json.dumps(
+        [served.resource.facts, served.facts, served.verdicts, list(Event.objects.values("message", "details"))]
+    )
+    assert private not in told
+    assert "OPENSSH PRIVATE KEY" not in told
