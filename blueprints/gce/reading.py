@@ -105,7 +105,7 @@ def quotas(it: Any, region: str) -> Iterator[Quota]:
     """What counts instances, vCPUs and GPUs in `compute_v1.Region.quotas`, or in a project's where region is "".
 
     A quota for spot of 0 is left out: as long as Google has granted none, spot counts as on demand does
-    (docs.cloud.google.com/compute/resource-usage, "Preemptible quotas")."""
+    (not checked yet against Google's page on preemptible quotas)."""
     for one in it.quotas:
         metric = str(one.metric)
         spot = metric.startswith("PREEMPTIBLE_")
