@@ -57,9 +57,16 @@ class Offer:
     available: bool = True
 
     @property
+    def place(self) -> str:
+        """Zone or location, unique over an account: some providers number the zones of each location."""
+        if not self.zone:
+            return self.location
+        return self.zone if self.zone.startswith(self.location) else f"{self.location}-{self.zone}"
+
+    @property
     def name(self) -> str:
         """Stable and unique over an account: what is remembered when it fails."""
-        return f"{self.zone or self.location}/{self.type}/{self.market}"
+        return f"{self.place}/{self.type}/{self.market}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,9 @@ class Client(ABC):
     """Seconds between two listings of the instances."""
     creates_per_minute: ClassVar[float] = 60.0
 
+    def close(self) -> None:  # noqa: B027 - most hold nothing
+        """Nobody calls it any more: connections that it holds may go."""
+
     @abstractmethod
     def identity(self) -> str:
         """Who we are there (account, project, subscription): the cheapest call that proves the credential."""
@@ -80,7 +83,7 @@ class Client(ABC):
 
     @abstractmethod
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
-        """Read one anew; None where it is provably gone."""
+        """Read one anew; None where it is provably gone. Without an id (its create was never answered) by its key."""
 
     @abstractmethod
     def terminate(self, instance: Instance) -> None:
@@ -89,7 +92,8 @@ class Client(ABC):
     @abstractmethod
     def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
         """Delete what is left of what was made under a key besides the instance, in the right order, as far as it can
-        go now; the names of what is still there. Empty, read after the deletion: nothing is left."""
+        go now; further instances of lost attempts too. The names of what is still there; empty, read after the
+        deletion: nothing is left."""
 
     @abstractmethod
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:

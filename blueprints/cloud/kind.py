@@ -6,6 +6,7 @@ import hashlib
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any, ClassVar
 
@@ -55,7 +56,7 @@ class CloudHost(WithAccounts, Offers, Lists, Powers):
         with self._guard:
             if digest not in self._clients:
                 while len(self._clients) >= _KEPT:
-                    self._clients.pop(next(iter(self._clients)))
+                    self._clients.pop(next(iter(self._clients))).close()
                 self._clients[digest] = self.new_client(secrets)
             return self._clients[digest]
 
@@ -84,7 +85,11 @@ class CloudHost(WithAccounts, Offers, Lists, Powers):
         """An offer for every type, zone and market."""
         client = self.client(account.secrets)
         spot = isinstance(client, Spot)
-        return [offer for one in client.types(place) for offer in market.offers(one, spot=spot)]
+        found = [offer for one in client.types(place) for offer in market.offers(one, spot=spot)]
+        if place:
+            return found
+        countries = {one.name: one.country for one in client.locations()}
+        return [replace(offer, country=countries.get(offer.location, "")) for offer in found]
 
     def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
         """Every instance that bears the installation's tag."""

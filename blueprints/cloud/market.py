@@ -117,7 +117,7 @@ def draft(config: CloudConfig, asked: Asked | None, offer: Offer) -> Draft:
         traits=frozenset(used),
         facts={"family": offer.family, "price_source": offer.price_source, "disk_gib": disk_gib},
         offer=offer.name,
-        zone=offer.zone,
+        zone=offer.place,
         price=offer.price,
         boot_seconds=offer.boot_seconds,
     )  # fmt: skip

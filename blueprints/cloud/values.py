@@ -119,7 +119,7 @@ class Quota:
     limit: float
     used: float
     unit: str = "vcpus"
-    """`vcpus` or `instances`."""
+    """`vcpus`, `gpus` or `instances`."""
     family: str = ""
     """Of instance types; empty: of all."""
     market: Market | None = None
@@ -179,7 +179,8 @@ class Instance:
 
     id: str
     key: str
-    """The name it was made under, from where a copy of it would not have it (its name, its client token)."""
+    """The name it was made under, from where a copy of it would not have it (its name, its client token). Empty: it
+    bears our tags, but is not provably ours."""
     state: Lifecycle
     location: str
     zone: str = ""

@@ -100,7 +100,7 @@ class FakeCloud(Kind, Offers, Lists):
             attributes={name: value for name, value in said.items() if value is not None},
             capacity=Amounts(slots=config.capacity.slots, cpu_millicores=1000 * offer.vcpus, ram_mib=offer.ram_mib),
             offer=offer.name,
-            zone=offer.zone,
+            zone=offer.place,
             price=offer.price,
             boot_seconds=offer.boot_seconds,
         )

@@ -53,7 +53,7 @@ class Listing(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.zone or self.location}/{self.type}/{self.market}"
+        return f"{self.location} {self.zone} {self.type} {self.market}".replace("  ", " ")
 
 
 class Reading(models.Model):

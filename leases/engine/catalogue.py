@@ -40,6 +40,10 @@ _MISSED = f"""
     WHERE o.credential_id = %s AND o.kind = %s AND (%s = '' OR o.location = %s) AND o.available
         AND NOT EXISTS (SELECT FROM {_GIVEN}
             WHERE {" AND ".join(f"g.{name} = o.{name}" for name in _KEY)})"""
+_PLACE = """CASE WHEN o.zone = '' THEN o.location WHEN starts_with(o.zone, o.location) THEN o.zone
+    ELSE o.location || '-' || o.zone END"""
+_NAME = f"({_PLACE}) || '/' || o.type || '/' || o.market"
+"""As `blueprints.offers.Offer` has them."""
 _FOUND = ", ".join(f"o.{name}" for name in _COLUMNS)
 _ORDER = {"fastest": "o.boot_seconds NULLS LAST, o.price NULLS LAST, o.id"}
 _BY_PRICE = "o.price NULLS LAST, o.id"
@@ -87,11 +91,10 @@ def find(
     """The best offers for what is sought: the cheapest first, or those that are soonest ready. `but` leaves out
     offers by name, `not_in` zones."""
     what = condition(sought)
-    name = "coalesce(nullif(o.zone, ''), o.location) || '/' || o.type || '/' || o.market"
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
         WHERE c.name = %s AND o.kind = %s AND o.available AND {what.text}
-            AND {name} <> ALL(%s) AND o.zone <> ALL(%s)
+            AND {_NAME} <> ALL(%s) AND {_PLACE} <> ALL(%s)
         ORDER BY {_ORDER.get(choose, _BY_PRICE)} LIMIT %s"""
     params = (sought.account, kind, *what.params, list(but), list(not_in), limit)
     return [_offer(row) for row in rows(sql, params)]
@@ -136,13 +139,13 @@ _CONDITIONS: tuple[tuple[str, Any], ...] = (
 )  # fmt: skip
 
 
-_SEEN = """
+_SEEN = f"""
     UPDATE blueprints_listing o SET boot_seconds = coalesce(0.7 * o.boot_seconds + 0.3 * seen.took, seen.took)
     FROM (SELECT r.offer, b.kind, b.config ->> 'credential' AS account,
             extract(epoch FROM clock_timestamp() - r.created_at)::float8 AS took
         FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
         WHERE r.id = %s AND r.offer <> '') seen
-    WHERE o.kind = seen.kind AND coalesce(nullif(o.zone, ''), o.location) || '/' || o.type || '/' || o.market = seen.offer
+    WHERE o.kind = seen.kind AND {_NAME} = seen.offer
         AND o.credential_id = (SELECT c.id FROM blueprints_credential c WHERE c.name = seen.account)"""
 
 

@@ -99,8 +99,14 @@ def _used() -> dict[tuple[int, str], _Used]:
         if account := known.get(kind.sought(config, None).account):
             used, places = found[account, blueprint.kind], kind.located(config)
             used.everywhere |= not places
-            used.places.update(places)
+            used.places.update(places, _stood_in(blueprint))
     return found
+
+
+def _stood_in(blueprint: Blueprint) -> set[str]:
+    """Where it has resources, though its config may no longer name the place."""
+    there = blueprint.resources.filter(gone_at=None).values_list("attributes__region", flat=True).distinct()
+    return {place for place in there if place}
 
 
 def _offering() -> list[str]:
