@@ -237,15 +237,12 @@ class Capability:
     """One thing a kind can do, and the class that says so."""
 
     name: str
-    base: type | tuple[type, ...]
+    base: type
 
 
-CAPABILITIES = (
-    Capability(name="builds", base=(Builds, Offers)),
-    *(
-        Capability(name=base.__name__.lower(), base=base)
-        for base in (Offers, Registers, Discovers, Lists, Activates, Cleans, Checks, Powers, Updates)
-    ),
+CAPABILITIES = tuple(
+    Capability(name=base.__name__.lower(), base=base)
+    for base in (Builds, Offers, Registers, Discovers, Lists, Activates, Cleans, Checks, Powers, Updates)
 )
 
 

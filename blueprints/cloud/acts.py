@@ -129,8 +129,9 @@ def boot(client: Client, spec: Spec, memo: Json) -> Answer:
 def seen_of(found: Instance) -> Json:
     """What a listing tells of an instance, as the resource keeps it."""
     return {
-        "instance_id": found.id, "state": found.state.value, "public_address": found.public_address,
-        "private_address": found.private_address, "type": found.type, "reason": found.reason,
+        "instance_id": found.id, "location": found.location, "zone": found.zone, "state": found.state.value,
+        "public_address": found.public_address, "private_address": found.private_address, "type": found.type,
+        "reason": found.reason,
     }  # fmt: skip
 
 

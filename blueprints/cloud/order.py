@@ -54,14 +54,15 @@ def token(spec: Spec) -> str:
 
 
 def instance(resource: ResourceView) -> Instance:
-    """The resource's instance as far as it is known here, for calls that name it."""
+    """The resource's instance as far as it is known here, for calls that name it. An orphan has only the facts that
+    it was listed with."""
     said, facts = resource.attributes, resource.facts
     return Instance(
         id=facts.get("instance_id", ""),
         key=resource.key,
         state=Lifecycle(facts.get("seen", {}).get("state") or Lifecycle.PENDING),
-        location=said.get("region", ""),
-        zone=said.get("zone", ""),
+        location=said.get("region") or facts.get("location", ""),
+        zone=said.get("zone") or facts.get("zone", ""),
         type=said.get("instance_type", ""),
         market=Market(said.get("market", Market.ON_DEMAND)),
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from blueprints.answers import Json
-from blueprints.contract import Builds, Registers
+from blueprints.contract import Builds, Offers, Registers
+from blueprints.offers import Account, Offer, Sought
 from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, ResourceView, Spec
 from blueprints.testing.driver import Driver
 from blueprints.testing.hooks import Hooks
@@ -58,11 +60,30 @@ class Bench(Hooks):
         kind: Any = self.kind
         if isinstance(kind, Builds):
             return kind.drafts(self.blueprint().config, self.asked())[0]
+        if isinstance(kind, Offers):
+            return kind.draft(self.blueprint().config, self.asked(), self.offers()[0])
         if isinstance(kind, Registers):
             return self.registered()
         self.plant()
         found: Sequence[Draft] = kind.discover(self.blueprint())
         return found[0]
+
+    def offering(self) -> Offers:
+        """The kind, where it builds what a provider offers."""
+        assert isinstance(self.kind, Offers)
+        return self.kind
+
+    def account(self) -> Account:
+        """The account that the config names."""
+        name = self.offering().sought(self.blueprint().config, None).account
+        return Account(name=name, secrets=self.credentials()[name])
+
+    def offers(self) -> Sequence[Offer]:
+        """What is offered that could hold what is asked."""
+        kind, account = self.offering(), self.account()
+        found = [offer for place in kind.places(account) for offer in kind.inventory(account, place.name)]
+        wanted = kind.sought(self.blueprint().config, self.asked())
+        return [one for one in found if _could_be(one, wanted)]
 
     def registered(self) -> Draft:
         """The draft of the bench's registration."""
@@ -132,3 +153,18 @@ class Bench(Hooks):
             locks=resource.locks,
             wanted=wanted,
         )
+
+
+def _could_be(offer: Offer, wanted: Sought) -> bool:
+    """Whether an offer is large enough, in a place and of an architecture that is sought."""
+    amounts = wanted.amounts
+    return (
+        offer.available
+        and (not wanted.locations or offer.location in wanted.locations)
+        and (not wanted.names or offer.type in wanted.names)
+        and (not wanted.types or any(fnmatchcase(offer.type, one) for one in wanted.types))
+        and offer.market in wanted.markets
+        and wanted.arch in ("", offer.arch)
+        and 1000 * offer.vcpus >= amounts.cpu_millicores
+        and offer.ram_mib >= amounts.ram_mib
+    )

@@ -56,6 +56,10 @@ class Hooks:
         """Look, not through the kind, for everything that the kind makes outside and that exists now."""
         raise NotImplementedError
 
+    def wrong_secrets(self) -> Sequence[Mapping[str, str]]:
+        """Offers: secrets of credentials that the provider does not let in."""
+        return ()
+
     def registration(self) -> Json:
         """Registers: a valid registration."""
         raise NotImplementedError

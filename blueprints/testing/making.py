@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from blueprints.contract import Builds, Discovers, Lists, Registers
+from blueprints.contract import Builds, Discovers, Lists, Offers, Registers
 from blueprints.testing.bench import TAGS
 from blueprints.testing.needs import needs
 from blueprints.testing.outcome import Outcome
@@ -15,7 +15,7 @@ from blueprints.testing.rules import frozen, json_safe
 class Making(Phases):
     """One thing per key, whatever dies; and nothing left at the end."""
 
-    @needs(Builds, Registers)
+    @needs(Builds, Offers, Registers)
     def test_building_makes_something_that_bears_our_tags(self) -> None:
         before = list(self.outside())
         resource = self.built()
@@ -26,7 +26,7 @@ class Making(Phases):
         json_safe("facts of the resource", resource.facts)
         self.destroyed(resource)
 
-    @needs(Builds, Registers)
+    @needs(Builds, Offers, Registers)
     def test_building_twice_under_one_key_makes_one_thing(self) -> None:
         resource = self.resource()
         built = self.built(resource)
@@ -35,7 +35,7 @@ class Making(Phases):
         assert sorted(thing.name for thing in self.outside()) == sorted(thing.name for thing in once)
         self.destroyed(built)
 
-    @needs(Builds, Registers)
+    @needs(Builds, Offers, Registers)
     def test_a_process_that_dies_at_any_call_of_build_is_followed_by_one_that_finishes(self) -> None:
         clean, expected = self._clean_run()
         for mishap in self.mishaps("crash", clean):
@@ -44,7 +44,7 @@ class Making(Phases):
             assert self.names(resource) == expected, f"after {mishap}"
             self.destroyed(after.spec.resource)
 
-    @needs(Builds, Registers)
+    @needs(Builds, Offers, Registers)
     def test_an_answer_that_is_lost_at_any_call_of_build_makes_no_second_thing(self) -> None:
         clean, expected = self._clean_run()
         for mishap in self.mishaps("lose", clean):
@@ -53,7 +53,7 @@ class Making(Phases):
             assert self.names(resource) == expected, f"after {mishap}"
             self.destroyed(after.spec.resource)
 
-    @needs(Builds, Registers)
+    @needs(Builds, Offers, Registers)
     def test_destroy_after_a_crash_at_any_call_of_build_leaves_nothing(self) -> None:
         before = list(self.outside())
         clean, _ = self._clean_run()
@@ -61,7 +61,7 @@ class Making(Phases):
             self.destroyed(self.run("build", self.resource(), mishap=mishap).spec.resource)
             assert list(self.outside()) == before, f"after {mishap}"
 
-    @needs(Builds, Registers)
+    @needs(Builds, Offers, Registers)
     def test_destroy_after_any_part_of_build_leaves_nothing(self) -> None:
         before = list(self.outside())
         clean, _ = self._clean_run()
@@ -69,13 +69,13 @@ class Making(Phases):
             self.destroyed(self.run("build", self.resource(), mishap=mishap).spec.resource)
             assert list(self.outside()) == before, f"after {mishap}"
 
-    @needs(Builds, Registers, Discovers)
+    @needs(Builds, Offers, Registers, Discovers)
     def test_destroying_nothing_succeeds(self) -> None:
         before = list(self.outside())
         self.destroyed(self.resource())
         assert list(self.outside()) == before
 
-    @needs(Builds, Registers)
+    @needs(Builds, Offers, Registers)
     def test_destroying_twice_succeeds_and_leaves_nothing(self) -> None:
         before = list(self.outside())
         resource = self.built()
@@ -84,7 +84,7 @@ class Making(Phases):
         self.destroyed(resource)
         assert list(self.outside()) == before
 
-    @needs(Builds, Registers)
+    @needs(Builds, Offers, Registers)
     def test_a_process_that_dies_at_any_call_of_destroy_is_followed_by_one_that_finishes(self) -> None:
         before = list(self.outside())
         clean = self.ready("destroy", self.built())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ from blueprints.amounts import Amounts
 from blueprints.answers import Json
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake, FakeActivated
+from blueprints.fake.offering import FakeCloud
 from blueprints.specs import LeaseView, Part, ResourceView
 from blueprints.testing.conformance import KindConformance, Outside
 
@@ -108,3 +109,38 @@ class TestFakeWithWaits(FakeHooks):
 
     kind = FakeActivated()
     more = {"flash_polls": 2, "boot_polls": 3, "destroy_polls": 2}
+
+
+class TestFakeCloud(FakeHooks):
+    """What the fake provider sells, by way of the catalogue."""
+
+    kind = FakeCloud()
+
+    @pytest.fixture(autouse=True)
+    def _sold(self, _cloud: None) -> None:
+        self.cloud.sell("east", "small", vcpus=1, ram_mib=1024, price=0.1)
+        self.cloud.sell("east", "big", vcpus=4, ram_mib=4096, price=0.4)
+        self.cloud.sell("west", "big", vcpus=4, ram_mib=4096, price=0.5)
+
+    def config(self) -> Json:
+        return {"provider": "conformance", "credential": "account", "poll_seconds": 0}
+
+    def credentials(self) -> Mapping[str, Mapping[str, str]]:
+        return {"account": {"provider": "conformance"}}
+
+    def wrong_secrets(self) -> Sequence[Mapping[str, str]]:
+        return [{"provider": "conformance", "password": "wrong"}, {"nonsense": "1"}]
+
+    def requirements(self) -> Json:
+        return {"region": ["east", "west"]}
+
+    def impossible(self) -> Json | None:
+        return None
+
+    def amounts(self) -> Amounts:
+        return Amounts(cpu_millicores=2000, ram_mib=2048)
+
+    def test_drafts_call_nothing_outside(self) -> None:
+        offers, before = self.offers(), self.cloud.count()
+        self.kind.draft(self.blueprint().config, self.asked(), offers[0])
+        assert self.cloud.count() == before
