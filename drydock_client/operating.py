@@ -87,11 +87,15 @@ class Operating(Protocol):
     def remove_quota(self, *, user: str = "", group: str = "") -> None:
         """Lift all limits of a user or a group."""
 
-    def credentials(self) -> list[CredentialInfo]:
-        """The secrets that blueprints may name, without them."""
+    def credentials(self, *, capabilities: bool = False) -> list[CredentialInfo]:
+        """The secrets that blueprints may name, without them, and how the readings with them go. `capabilities`:
+        also what their clouds can do."""
 
     def credential(self, name: str) -> CredentialInfo:
-        """One credential, without its secrets."""
+        """One credential, without its secrets, with what its clouds can do."""
+
+    def read_credential(self, name: str) -> CredentialInfo:
+        """Have everything that is read with it read at once, by a worker; Conflict where nothing is."""
 
     def add_credential(self, name: str, secrets: Mapping[str, Any], *, note: str = "") -> CredentialInfo:
         """Store secrets under a name."""

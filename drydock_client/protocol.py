@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from drydock_client.catalogue import Catalogue, Wanted
 from drydock_client.leasing import Leases, Request
 from drydock_client.operating import Operating
 from drydock_client.values import EventInfo
 from drydock_client.working import Serving, Stream, Words, Work
 
-__all__ = ["Attendance", "Client", "Leases", "Operating", "Request", "Serving", "Stream", "Words", "Work"]
+__all__ = [
+    "Attendance", "Catalogue", "Client", "Leases", "Operating", "Request", "Serving", "Stream", "Wanted", "Words",
+    "Work",
+]  # fmt: skip
 
 
 class Attendance(Protocol):
@@ -29,7 +33,7 @@ class Attendance(Protocol):
         """Whether the worker is this program's own, so that it should wait for the end of what it began."""
 
 
-class Client(Leases, Work, Serving, Operating, Protocol):
+class Client(Leases, Work, Serving, Operating, Catalogue, Protocol):
     """Everything. `name` is who asks, `owner` for whom."""
 
     name: str

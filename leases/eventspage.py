@@ -22,6 +22,7 @@ EVENTS: Mapping[str, str] = {
     "blueprint.removed": "It was removed; its history stays.",
     "credential.added": "Secrets were stored under a name. Which ones is never told.",
     "credential.changed": "Other secrets were stored under it, or its note was changed.",
+    "credential.read": "An operator had everything read that is read with it.",
     "credential.removed": "It was removed.",
     "credential.deleted": "The same, in the console.",
     "installation.suspended": "Nothing outside is touched until an operator confirms; the message says why.",

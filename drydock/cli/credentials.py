@@ -28,8 +28,10 @@ Note = Annotated[str | None, typer.Option("--note", help="For whoever wonders wh
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = o.group(list_, "Secrets that blueprints name: list, show (without them), add, replace, remove.")
-    for name, command in (("list", list_), ("show", show), ("add", add), ("replace", replace), ("remove", remove)):
+    group = o.group(list_, "Secrets that blueprints name: list, show (without them), add, replace, read, remove.")
+    for name, command in (
+        ("list", list_), ("show", show), ("add", add), ("replace", replace), ("read", read), ("remove", remove)
+    ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="credentials", rich_help_panel="Operators")
 
@@ -40,13 +42,22 @@ def list_(*, as_json: o.AsJson = False) -> None:
     found = o.client().credentials()
     if as_json:
         return output.emit(found)
-    rows = [(c.name, list(c.fields), list(c.used_by), output.ago(c.created_at), c.note) for c in found]
-    return output.table(("name", "fields", "used by", "added", "note"), rows, empty="No credentials.")
+    rows = [(c.name, list(c.fields), list(c.used_by), output.ago(c.created_at), _health(c), c.note) for c in found]
+    return output.table(("name", "fields", "used by", "added", "read", "note"), rows, empty="No credentials.")
+
+
+def _health(info: CredentialInfo) -> str:
+    """How the readings with it go, in a word or two."""
+    failed = [one for one in info.readings if one.message]
+    if failed:
+        return f"{len(failed)} of {len(info.readings)} fail"
+    seen = sorted(one.seen_at for one in info.readings if one.seen_at is not None)
+    return output.ago(seen[0]) if seen else "not yet" if info.readers else ""
 
 
 @guarded
 def show(credential: Name, *, as_json: o.AsJson = False) -> None:
-    """A credential, without its secrets: those are never shown."""
+    """A credential, without its secrets, what its clouds can do, and how the readings with it go."""
     _tell(o.client().credential(credential), as_json)
 
 
@@ -56,7 +67,16 @@ def _tell(info: CredentialInfo, as_json: bool) -> None:
     facts = [
         ("fields", list(info.fields)), ("used by", list(info.used_by)), ("added", info.created_at), ("note", info.note)
     ]  # fmt: skip
-    return output.pairs(info.name, facts)
+    abilities = [(f"{one.kind} can", list(one.capabilities or ()) or one.problem) for one in info.readers]
+    output.pairs(info.name, [*facts, *abilities])
+    if info.readings:
+        rows = [
+            (r.what, r.place, output.ago(r.seen_at) or "never", r.found, output.ago(r.due_at), r.message)
+            for r in info.readings
+        ]
+        print()
+        output.table(("read", "place", "last", "found", "next", "why it failed"), rows)
+    return None
 
 
 @guarded
@@ -81,6 +101,16 @@ def replace(
     if given is None and note is None:
         raise InvalidRequest("Give its fields as FIELD=@FILE, FIELD=- or FIELD, or a --note.", field="secrets")
     _tell(o.client().change_credential(credential, secrets=given, note=note), as_json)
+
+
+@guarded
+def read(credential: Name, *, as_json: o.AsJson = False) -> None:
+    """Have everything that is read with it read at once, by a worker: places, offers, status."""
+    info = o.client().read_credential(credential)
+    if as_json:
+        return output.emit(info)
+    print(f"{len(info.readings)} readings of {info.name} are due now")
+    return output.say("Workers make them. Where none runs: drydock sweep")
 
 
 @guarded

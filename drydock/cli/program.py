@@ -15,6 +15,7 @@ from drydock.cli import (
     installation,
     jobs,
     leasing,
+    offers,
     operating,
     quotas,
     remote,
@@ -37,8 +38,8 @@ app = typer.Typer(
     "7 not allowed, 8 no worker; `lease` and `run` end with the exit code of the command they ran.",
 )
 for module in (
-    leasing, holding, work, files, httpd, jobs, resources, blueprints, credentials, access, quotas, events, upkeep,
-    tokens, remote, installation, operating,
+    leasing, offers, holding, work, files, httpd, jobs, resources, blueprints, credentials, access, quotas, events,
+    upkeep, tokens, remote, installation, operating,
 ):  # fmt: skip
     module.add_to(app)
 

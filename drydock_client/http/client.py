@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from drydock_client import following
+from drydock_client.http.catalogue import HttpCatalogue
 from drydock_client.http.connection import Connection
 from drydock_client.http.files import HttpFiles
 from drydock_client.http.jobs import HttpJobs
@@ -43,7 +44,7 @@ class Onlooker:
         return self._alive
 
 
-class HttpClient(HttpLeases, HttpJobs, HttpFiles, HttpResources, HttpBlueprints, HttpAccess, HttpTokens):
+class HttpClient(HttpLeases, HttpJobs, HttpFiles, HttpResources, HttpBlueprints, HttpAccess, HttpCatalogue, HttpTokens):
     """A client of the server at `url`, for whom the token speaks; operators may ask for another `owner`. `ca`: a file
     of certificates to trust instead of the system's (else DRYDOCK_CA).
 

@@ -136,11 +136,15 @@ class HttpAccess:
     def remove_quota(self, *, user: str = "", group: str = "") -> None:
         self.http.send("DELETE", "quotas", query={"user": user, "group": group})
 
-    def credentials(self) -> list[CredentialInfo]:
-        return [from_json(CredentialInfo, one) for one in self.http.get("credentials")["results"]]
+    def credentials(self, *, capabilities: bool = False) -> list[CredentialInfo]:
+        found = self.http.get("credentials", {"capabilities": capabilities})
+        return [from_json(CredentialInfo, one) for one in found["results"]]
 
     def credential(self, name: str) -> CredentialInfo:
         return from_json(CredentialInfo, self.http.get(f"credentials/{name}"))
+
+    def read_credential(self, name: str) -> CredentialInfo:
+        return from_json(CredentialInfo, self.http.send("POST", f"credentials/{name}/read"))
 
     def add_credential(self, name: str, secrets: Mapping[str, Any], *, note: str = "") -> CredentialInfo:
         given = {"name": name, "secrets": dict(secrets), "note": note}

@@ -5,6 +5,14 @@ from drydock_client.values.blueprints import BlueprintChange, BlueprintInfo, Kin
 from drydock_client.values.events import Attention, EventInfo
 from drydock_client.values.json import to_json
 from drydock_client.values.leases import Explanation, LeaseInfo, Progress, Verdict
+from drydock_client.values.offers import (
+    InstanceTypeInfo,
+    LocationInfo,
+    OfferInfo,
+    PriceInfo,
+    ReaderInfo,
+    ReadingInfo,
+)
 from drydock_client.values.resources import ResourceInfo, Usage
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import Ended, FileInfo, JobInfo, JobPart, LogPart, ServerInfo
@@ -19,13 +27,19 @@ __all__ = [
     "EventInfo",
     "Explanation",
     "FileInfo",
+    "InstanceTypeInfo",
     "JobInfo",
     "JobPart",
     "KindInfo",
     "LeaseInfo",
+    "LocationInfo",
     "LogPart",
+    "OfferInfo",
+    "PriceInfo",
     "Progress",
     "QuotaInfo",
+    "ReaderInfo",
+    "ReadingInfo",
     "ResourceInfo",
     "ServerInfo",
     "TokenInfo",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
+from drydock_client.values.offers import ReaderInfo, ReadingInfo
+
 
 @dataclass(frozen=True, kw_only=True)
 class AuthorizationInfo:
@@ -52,7 +54,8 @@ class TokenInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CredentialInfo:
-    """A credential: its secrets are named and never shown. `used_by`: the blueprints whose config names it."""
+    """A credential: its secrets are named and never shown. `used_by`: the blueprints whose config names it; `readers`
+    and `readings`: the kinds that read offers and status with it, and how that goes."""
 
     id: int
     name: str
@@ -60,3 +63,5 @@ class CredentialInfo:
     note: str
     created_at: dt.datetime
     used_by: tuple[str, ...] = ()
+    readers: tuple[ReaderInfo, ...] = ()
+    readings: tuple[ReadingInfo, ...] = ()

@@ -32,7 +32,7 @@ class Attention:
 
     what: str
     kind: str
-    """`lease`, `resource`, `blueprint` or `installation`."""
+    """`lease`, `resource`, `blueprint`, `credential` or `installation`."""
     id: int | None
     name: str
     since: dt.datetime | None

@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
-from drydock_client.protocol import Attendance, Client, Leases, Operating, Request, Serving, Stream, Words, Work
+from drydock_client.protocol import (
+    Attendance,
+    Catalogue,
+    Client,
+    Leases,
+    Operating,
+    Request,
+    Serving,
+    Stream,
+    Wanted,
+    Words,
+    Work,
+)
 
-__all__ = ["Attendance", "Client", "Leases", "Operating", "Request", "Serving", "Stream", "Words", "Work"]
+__all__ = [
+    "Attendance",
+    "Catalogue",
+    "Client",
+    "Leases",
+    "Operating",
+    "Request",
+    "Serving",
+    "Stream",
+    "Wanted",
+    "Words",
+    "Work",
+]

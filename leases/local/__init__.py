@@ -10,6 +10,7 @@ from django.db import connections
 
 from leases.client import values
 from leases.client.protocol import Attendance
+from leases.local.catalogue import LocalCatalogue
 from leases.local.leases import LocalLeases
 from leases.local.operating import LocalAccess, LocalBlueprints, LocalResources
 from leases.local.work import LocalJobs, LocalServing, LocalWork
@@ -30,7 +31,9 @@ class Onlooker(contextlib.AbstractContextManager["Onlooker"]):
         return workers.alive()
 
 
-class LocalClient(LocalLeases, LocalWork, LocalServing, LocalJobs, LocalResources, LocalBlueprints, LocalAccess):
+class LocalClient(
+    LocalLeases, LocalWork, LocalServing, LocalJobs, LocalResources, LocalBlueprints, LocalAccess, LocalCatalogue
+):
     """`leases.client.Client` over `leases.operations`. `attend` makes what keeps workers alive while one waits."""
 
     def __init__(self, who: Caller, *, owner: Any = None, attend: Callable[[], Attendance] = Onlooker) -> None:

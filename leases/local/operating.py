@@ -124,11 +124,14 @@ class LocalAccess:
     def remove_quota(self, *, user: str = "", group: str = "") -> None:
         access.remove_quota(self.who, user=user, group=group)
 
-    def credentials(self) -> list[values.CredentialInfo]:
-        return credentials.list_(self.who)
+    def credentials(self, *, capabilities: bool = False) -> list[values.CredentialInfo]:
+        return credentials.list_(self.who, capabilities=capabilities)
 
     def credential(self, name: str) -> values.CredentialInfo:
         return credentials.get(self.who, name)
+
+    def read_credential(self, name: str) -> values.CredentialInfo:
+        return credentials.read(self.who, name)
 
     def add_credential(self, name: str, secrets: Mapping[str, Any], *, note: str = "") -> values.CredentialInfo:
         return credentials.add(self.who, name, secrets, remark=note)

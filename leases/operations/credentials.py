@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError as ModelError
@@ -14,8 +14,9 @@ from blueprints.models import Blueprint, Credential
 from drydock.core.crypto import Undecryptable
 from drydock.core.errors import Conflict, InvalidRequest, NotFound
 from leases import given, hints
-from leases.client.values import CredentialInfo
+from leases.client.values import CredentialInfo, ReadingInfo
 from leases.engine.transitions import note
+from leases.operations import readings
 from leases.operations.callers import Caller, operator_only
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
@@ -23,18 +24,28 @@ _LARGEST = 64 << 10
 """Bytes of all secrets of a credential together, as JSON."""
 
 
-def list_(who: Caller) -> list[CredentialInfo]:
-    """All credentials by name, without their secrets. Raises NotAllowed."""
+def list_(who: Caller, *, capabilities: bool = False) -> list[CredentialInfo]:
+    """All credentials by name, without their secrets, and how the readings with them go. `capabilities`: also what
+    their clouds can do. Raises NotAllowed."""
     operator_only(who, "see credentials")
-    users = _users()
-    return [_info(row, users) for row in Credential.objects.order_by("name")]
+    return _infos(list(Credential.objects.order_by("name")), able=capabilities)
 
 
 @given.checked
 def get(who: Caller, name: str) -> CredentialInfo:
-    """One credential, without its secrets. Raises NotFound, NotAllowed."""
+    """One credential, without its secrets, with what its clouds can do. Raises NotFound, NotAllowed."""
     operator_only(who, "see credentials")
-    return _info(_row(name), _users())
+    return _infos([_row(name)], able=True)[0]
+
+
+@given.checked
+def read(who: Caller, name: str) -> CredentialInfo:
+    """Have everything that is read with it read at once, by a worker. Raises Conflict where nothing is, NotFound,
+    NotAllowed."""
+    operator_only(who, "have an account read")
+    found = _row(name)
+    readings.make_due(who, found, [row.kind for row in users_of(name)])
+    return get(who, name)
 
 
 def _row(name: str) -> Credential:
@@ -49,12 +60,12 @@ def users_of(name: str) -> list[Blueprint]:
     return [row for row in Blueprint.objects.order_by("name") if name in _named(row)]
 
 
-def _users() -> dict[str, list[str]]:
+def _users() -> dict[str, list[Blueprint]]:
     """Credential -> the blueprints whose config names it."""
-    found: dict[str, list[str]] = {}
-    for row in Blueprint.objects.order_by("name").only("name", "config"):
+    found: dict[str, list[Blueprint]] = {}
+    for row in Blueprint.objects.order_by("name").only("name", "config", "kind"):
         for name in _named(row):
-            found.setdefault(name, []).append(row.name)
+            found.setdefault(name, []).append(row)
     return found
 
 
@@ -63,10 +74,18 @@ def _named(row: Blueprint) -> set[str]:
     return {value for key, value in config.items() if key.endswith("credential") and isinstance(value, str) and value}
 
 
-def _info(row: Credential, users: Mapping[str, list[str]]) -> CredentialInfo:
+def _infos(found: Sequence[Credential], *, able: bool) -> list[CredentialInfo]:
+    users, read_with = _users(), readings.of(found)
+    return [_info(row, users.get(row.name, ()), read_with.get(row.pk, ()), able) for row in found]
+
+
+def _info(
+    row: Credential, users: Sequence[Blueprint], read_with: tuple[ReadingInfo, ...], able: bool
+) -> CredentialInfo:
+    kinds = [*(one.kind for one in users), *(one.kind for one in read_with)]
     return CredentialInfo(
         id=row.pk, name=row.name, fields=_fields(row), note=row.note, created_at=row.created_at,
-        used_by=tuple(users.get(row.name, ())),
+        used_by=tuple(one.name for one in users), readers=readings.readers(kinds, able=able), readings=read_with,
     )  # fmt: skip
 
 

@@ -2,35 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from leases.scalars import Flag, Number, Whole
+from leases.sought import PLACE, OfferFilter, OfferSearch
 
-def _whole(given: Any) -> Any:
-    """A number as JSON writes it; nothing else that Python would read as one."""
-    if isinstance(given, str) and not re.fullmatch(r"-?(0|[1-9][0-9]{0,20})", given):
-        raise ValueError("it is no whole number")
-    return given
-
-
-def _number(given: Any) -> Any:
-    if isinstance(given, str) and not re.fullmatch(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?", given):
-        raise ValueError("it is no number")
-    return given
-
-
-def _flag(given: Any) -> Any:
-    if isinstance(given, str):
-        if given not in ("true", "false"):
-            raise ValueError("it is neither `true` nor `false`")
-        return given == "true"
-    return given
-
-
-Whole = Annotated[int, BeforeValidator(_whole)]
-Flag = Annotated[bool, BeforeValidator(_flag)]
 Id = Annotated[Whole, Field(ge=1, lt=1 << 63)]
 Word = Annotated[str, Field(max_length=255)]
 Limit = Annotated[Whole, Field(ge=1, le=1000, description="So many at most.")]
@@ -72,8 +50,7 @@ class Wait(Query):
     """How long to wait for a lease."""
 
     wait: Annotated[
-        float,
-        BeforeValidator(_number),
+        Number,
         Field(
             ge=0, le=3600,
             description="Answer as soon as it is active or has ended (with `If-None-Match`: has changed), or after so"
@@ -139,10 +116,32 @@ class ResourceFilter(Query):
     cursor: Cursor | None = None
 
 
+class Offers(OfferSearch):
+    """Which offers, and in which order."""
+
+    limit: Limit = 200
+    cursor: Annotated[str | None, Field(pattern=PLACE, max_length=120, description="`next` of the page before.")] = None
+
+
+class InstanceTypes(OfferFilter):
+    """Which offers the types are made of."""
+
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
 class OfType(Query):
     """Only of this type."""
 
     type: Word = ""
+
+
+class Reading(Query):
+    """How much is told of credentials."""
+
+    capabilities: Annotated[Flag, Field(description="Also what their clouds can do; loads the clouds' clients.")] = (
+        False
+    )
 
 
 class AuthorizationFilter(Query):

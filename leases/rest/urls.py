@@ -10,7 +10,7 @@ from drf_spectacular.views import SpectacularSwaggerSplitView
 
 from leases.rest import problems
 from leases.rest.document import Document
-from leases.rest.views import access, blueprints, files, leases, resources, serving, tokens, upkeep, work
+from leases.rest.views import access, blueprints, files, leases, offers, resources, serving, tokens, upkeep, work
 
 
 class IdConverter:
@@ -86,6 +86,10 @@ V1 = {
     "quotas": access.Quotas,
     "credentials": access.Credentials,
     "credentials/<word:name>": access.Credential,
+    "credentials/<word:name>/read": access.Read,
+    "offers": offers.Offers,
+    "locations": offers.Locations,
+    "instance-types": offers.InstanceTypes,
     "events": upkeep.Events,
     "attention": upkeep.NeedsAttention,
     "workers": upkeep.Working,

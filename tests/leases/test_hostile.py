@@ -57,7 +57,7 @@ CHANGES = tuple(BlueprintChange(**{column: value}) for column, found in _COLUMNS
 VALUES: dict[str, tuple[Any, ...]] = {
     "str": TEXTS, "int": NUMBERS, "float": SECONDS, "Mapping[str, Any]": MAPPINGS, "Mapping[str, str]": MAPPINGS,
     "dict[str, int | None]": tuple({"max_slots": number} for number in NUMBERS) + MAPPINGS, "dt.datetime": MOMENTS,
-    "Words": WORDS, "Request": MAPPINGS, "Sequence[Request]": tuple([one] for one in MAPPINGS),
+    "Words": WORDS, "Request": MAPPINGS, "Wanted": MAPPINGS, "Sequence[Request]": tuple([one] for one in MAPPINGS),
     "values.BlueprintChange": CHANGES, "Stream": TEXTS, "Collection[str]": tuple([text] for text in TEXTS),
 }  # fmt: skip
 """Annotation -> what is tried for it; `| None` is left out."""
@@ -80,7 +80,8 @@ SOUND: dict[str, dict[str, Any]] = {
     "settle_authorization": {"allow": True},
     "remove_quota": {"user": "eve"}, "credential": {"name": "cloud"}, "remove_credential": {"name": "nothing"},
     "add_credential": {"name": "other", "secrets": {"key": "hush-hush"}},
-    "change_credential": {"name": "cloud", "secrets": {"key": "hush-hush"}},
+    "change_credential": {"name": "cloud", "secrets": {"key": "hush-hush"}}, "read_credential": {"name": "cloud"},
+    "offers": {"wanted": {}}, "instance_types": {"wanted": {}},
 }  # fmt: skip
 """Method -> arguments with which it works, beside `id`."""
 LEASES = {"extend": {"ttl": "10m"}, "heartbeat": {"heartbeat_limit": "10m"}}
@@ -97,6 +98,7 @@ OTHERWISE = {
     "attention",
     "credentials",
     "quotas",
+    "locations",
 }
 METHODS = [
     name for name, _ in inspect.getmembers(LocalClient, inspect.isfunction)
@@ -178,6 +180,8 @@ def known(blueprint, ask, until):
     first = until(ask(), state="active")
     User.objects.create_user("eve")
     Credential.objects.create(name="cloud", secrets={"key": "hush-hush"})
+    shop = {"provider": "cloud", "credential": "cloud"}
+    blueprint("shop", kind="fake_cloud", config=shop, resource_type="fake_cloud", enabled=False)
     client = LocalClient(caller(root))
     ids = dict.fromkeys(("job", "job_output", "cancel_job"), client.start_job(first.pk, ["true"]).id)
     ids |= dict.fromkeys(("authorization", "settle_authorization"), access.ask(caller("eve"), "pool").id)

@@ -8,6 +8,9 @@ import re
 import pytest
 from django.contrib.auth.models import User
 
+from blueprints.fake.cloud import Cloud
+from blueprints.models import Credential, Reading
+from leases.engine import reading, readings
 from leases.inline import settle
 from leases.operations.callers import caller
 from leases.rest import tokens
@@ -35,6 +38,7 @@ def operations():
 def theirs(api, owner, blueprint):
     """What ada has: by the first word of an address, an id."""
     blueprint("pool", config={"boot_polls": 0})
+    sold(blueprint)
     ada = api(owner)
     given = {"type": "fake", "name": SECRET, "labels": {SECRET: SECRET}}
     group = ada("POST", "groups", {"leases": [given, given]}, code=201)["results"]
@@ -48,6 +52,17 @@ def theirs(api, owner, blueprint):
         "leases": lease["id"], "groups": lease["group"], "jobs": job["id"], "resources": lease["resource"],
         "authorizations": asked["id"], "tokens": made["id"],
     }  # fmt: skip
+
+
+def sold(blueprint):
+    """What is offered in an account of a blueprint that serves only whom it authorizes."""
+    account = Credential.objects.create(name=SECRET, secrets={"provider": SECRET})
+    config = {"provider": SECRET, "credential": SECRET}
+    blueprint("private", kind="fake_cloud", config=config, audience="authorized", note=SECRET)
+    Cloud(SECRET).sell(SECRET, SECRET, zone=SECRET, vcpus=1, price=0.1)
+    readings.due()
+    for what in ("places", "inventory"):
+        assert [reading.read(one.pk) for one in Reading.objects.filter(what=what, credential=account)] == [True]
 
 
 @pytest.fixture
@@ -85,8 +100,11 @@ def test_no_list_filter_or_search_tells_of_them(api, eve, theirs):
     values = {
         "owner": "ada", "user": "ada", "group": theirs["groups"], "resource": theirs["resources"], "name": SECRET,
         "lease": theirs["leases"], "label": f"{SECRET}={SECRET}", "blueprint": "pool", "type": "fake", "state": "",
-        "all": "true", "held": "true", "gone": "true", "newest": "true", "limit": 1000, "kind": "", "after": 0,
-        "cursor": "999999999",
+        "all": "true", "held": "true", "gone": "true", "newest": "true", "limit": 1000, "after": 0,
+        "cursor": "999999999", "kind": "fake_cloud", "credential": SECRET, "region": SECRET, "continent": "EU",
+        "zone": SECRET, "market": "spot", "arch": "x86_64", "vcpus": 1, "ram_mib": 1, "gpu": "a100", "gpu_maker": "x",
+        "gpus": 1, "gpu_memory_mib": 1, "confidential": "tdx", "max_price": 100, "max_boot": 100, "sort": "fastest",
+        "capabilities": "true",
     }  # fmt: skip
     tried = 0
     for address, method, declared in operations():

@@ -95,10 +95,10 @@ class Quotas(Endpoint):
 class Credentials(Endpoint):
     """Secrets that blueprints name; they go in and never come out."""
 
-    @operation("List credentials", gives=list[CredentialInfo], scope=Scope.OPERATE)
+    @operation("List credentials", gives=list[CredentialInfo], scope=Scope.OPERATE, query=queries.Reading)
     def get(self, asked: Asked) -> Page:
-        """Their names, without their secrets."""
-        return Page(results=asked.client.credentials())
+        """Their names, without their secrets, and how the readings with them go."""
+        return Page(results=asked.client.credentials(capabilities=asked.query.capabilities))
 
     @operation(
         "Store a credential", gives=CredentialInfo, status=201, scope=Scope.OPERATE, body=operating.NewCredential,
@@ -116,7 +116,7 @@ class Credential(Endpoint):
 
     @operation("Look at a credential", gives=CredentialInfo, scope=Scope.OPERATE)
     def get(self, asked: Asked, name: str) -> CredentialInfo:
-        """Without its secrets."""
+        """Without its secrets, with what its clouds can do."""
         return asked.client.credential(name)
 
     @operation("Change a credential", gives=CredentialInfo, scope=Scope.OPERATE, body=operating.CredentialChange)
@@ -128,6 +128,15 @@ class Credential(Endpoint):
     def delete(self, asked: Asked, name: str) -> None:
         """409 while a blueprint names it."""
         asked.client.remove_credential(name)
+
+
+class Read(Endpoint):
+    """Reading an account."""
+
+    @operation("Have an account read", gives=CredentialInfo, status=202, scope=Scope.OPERATE, body=bodies.Empty)
+    def post(self, asked: Asked, name: str) -> CredentialInfo:
+        """Everything that is read with it is due at once; a worker reads. 409 where nothing is."""
+        return asked.client.read_credential(name)
 
 
 class Myself(Endpoint):

@@ -1,0 +1,129 @@
+"""`drydock offers`: what providers offer, as last read."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drydock.cli import options as o
+from drydock.cli import output
+from drydock.cli.exits import guarded
+
+if TYPE_CHECKING:
+    from leases.client import Client, OfferInfo
+
+_WHAT, _WHERE, _COST = "Machine", "Where", "Price and time"
+Gpu = Annotated[str, typer.Option("--gpu", metavar="MODEL", help="With GPUs such as a100.", rich_help_panel=_WHAT)]
+Gpus = Annotated[int, typer.Option("--gpus", metavar="N", help="At least so many GPUs.", rich_help_panel=_WHAT)]
+Maker = Annotated[str, typer.Option("--gpu-maker", help="nvidia, amd, ...", rich_help_panel=_WHAT)]
+GpuMemory = Annotated[
+    str, typer.Option("--gpu-memory", metavar="SIZE", help="At least so much on each GPU.", rich_help_panel=_WHAT)
+]
+Vcpus = Annotated[int, typer.Option("--vcpus", help="At least so many processors.", rich_help_panel=_WHAT)]
+Ram = Annotated[str, typer.Option("--ram", metavar="SIZE", help='At least so much: "64GiB".', rich_help_panel=_WHAT)]
+Arch = Annotated[str, typer.Option("--arch", help="x86_64 or arm64.", rich_help_panel=_WHAT)]
+Confidential = Annotated[
+    list[str] | None,
+    typer.Option("--confidential", metavar="tdx|sev_snp|sev", help="With this technology.", rich_help_panel=_WHAT),
+]
+Type = Annotated[
+    list[str] | None,
+    typer.Option("--type", metavar="PATTERN", help="Of this type; * is any text. Repeatable.", rich_help_panel=_WHAT),
+]
+Region = Annotated[list[str] | None, typer.Option("--region", help="In this one; repeatable.", rich_help_panel=_WHERE)]
+Zone = Annotated[list[str] | None, typer.Option("--zone", help="In this one; repeatable.", rich_help_panel=_WHERE)]
+Continent = Annotated[
+    list[str] | None,
+    typer.Option("--continent", metavar="AF|AS|EU|NA|OC|SA", help="Repeatable.", rich_help_panel=_WHERE),
+]
+Credential = Annotated[str, typer.Option("--credential", help="In this account.", rich_help_panel=_WHERE)]
+Kind = Annotated[str, typer.Option("--kind", help="Of this kind: ec2, gce, azure.", rich_help_panel=_WHERE)]
+Market = Annotated[str, typer.Option("--market", metavar="on_demand|spot", rich_help_panel=_COST)]
+MaxPrice = Annotated[
+    float | None, typer.Option("--max-price", metavar="DOLLARS", help="An hour at most.", rich_help_panel=_COST)
+]
+MaxBoot = Annotated[
+    float | None, typer.Option("--max-boot", metavar="SECONDS", help="Usable within.", rich_help_panel=_COST)
+]
+Sort = Annotated[str, typer.Option("--sort", metavar="price|fastest|vcpus|ram", help="What comes first.")]
+All = Annotated[bool, typer.Option("--all", help="Also what was not offered when last read.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    app.command("offers", rich_help_panel="Leases")(offers)
+
+
+@guarded
+def offers(
+    *, gpu: Gpu = "", gpus: Gpus = 0, gpu_maker: Maker = "", gpu_memory: GpuMemory = "", vcpus: Vcpus = 0,
+    ram: Ram = "", arch: Arch = "", confidential: Confidential = None, type_: Type = None, region: Region = None,
+    zone: Zone = None, continent: Continent = None, credential: Credential = "", kind: Kind = "", market: Market = "",
+    max_price: MaxPrice = None, max_boot: MaxBoot = None, sort: Sort = "price", all_: All = False, limit: Limit = 50,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """What the clouds offer, as last read: instance types by zone and market, the cheapest first.
+
+    [dim]drydock offers --gpu a100 --max-price 5[/dim]
+    """
+    asked: dict[str, Any] = {
+        "gpu": gpu, "gpus": gpus, "gpu_maker": gpu_maker, "gpu_memory_mib": gpu_memory, "vcpus": vcpus, "ram_mib": ram,
+        "arch": arch, "confidential": confidential, "type": type_, "region": region, "zone": zone,
+        "continent": continent, "credential": credential, "kind": kind, "market": market, "max_price": max_price,
+        "max_boot": max_boot, "sort": sort, "all": all_,
+    }  # fmt: skip
+    client = o.client()
+    given = {name: one for name, one in asked.items() if one is not None and one != ""}
+    found = client.offers(given, limit=limit)
+    if as_json:
+        return output.emit(found)
+    if not found:
+        return output.say(_nothing(client))
+    output.table(_COLUMNS, [_row(one) for one in found])
+    output.say(_age(found) + (f" The first {limit}: --limit shows more." if len(found) == limit else ""))
+    return None
+
+
+_COLUMNS = (
+    "kind", "account", "where", "type", "market", "$/hour", "from", "vcpus", "ram", "gpu", "confidential", "boot",
+    "available",
+)  # fmt: skip
+_TOGETHER = dt.timedelta(seconds=30)
+"""Readings that are no further apart are told as one."""
+
+
+def _row(one: OfferInfo) -> tuple[Any, ...]:
+    price = "unknown" if one.price is None else f"{one.price:.4f}"
+    gpu = [str(one.gpu_count), one.gpu_maker, one.gpu_model] if one.gpu_count else []
+    boot = "" if one.boot_seconds is None else f"{one.boot_seconds:.0f} s"
+    return (
+        one.kind, one.account, one.zone or one.location, one.type, one.market, price, one.price_source, one.vcpus,
+        f"{one.ram_mib / 1024:g} GiB" if one.ram_mib else "", " ".join(filter(None, gpu)), list(one.confidential), boot,
+        "yes" if one.available else "no",
+    )  # fmt: skip
+
+
+def _age(found: list[OfferInfo]) -> str:
+    """How old the readings are that this rests on."""
+    seen = sorted(one.seen_at for one in found if one.seen_at is not None)
+    if not seen:
+        return "When that was read is not known."
+    if seen[-1] - seen[0] < _TOGETHER:
+        return f"Read {output.ago(seen[0])}."
+    return f"Read {output.ago(seen[-1])}, the oldest of it {output.ago(seen[0])}."
+
+
+def _nothing(client: Client) -> str:
+    """Why nothing is shown."""
+    places = client.locations()
+    seen = sorted(one.seen_at for one in places if one.seen_at is not None)
+    if seen:
+        return f"Nothing that is offered fits. Last read {output.ago(seen[-1])}; --all also shows what is not offered."
+    failed = next((f" {one.account} {one.name}: {one.message}" for one in places if one.message), "")
+    return (
+        "No offers were ever read in an account that you may use. Workers read those that a blueprint of a cloud"
+        f" names; `drydock credentials` tells operators how it goes.{failed}"
+    )

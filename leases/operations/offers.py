@@ -1,0 +1,130 @@
+"""What providers offer, for callers who may use the accounts: operators all, others those of blueprints that serve
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from blueprints.amounts import Amounts
+from blueprints.cloud.geography import countries_of
+from blueprints.offers import Sought
+from drydock.core.errors import InvalidRequest
+from leases import given
+from leases.client.values import InstanceTypeInfo, LocationInfo, OfferInfo, PriceInfo
+from leases.engine import offers_search
+from leases.engine.offers_search import Place, Search
+from leases.operations.callers import Caller
+from leases.requests import invalid
+from leases.sought import OfferFilter, OfferSearch
+
+MOST = 1000
+"""In one answer."""
+Filter = TypeVar("Filter", bound=OfferFilter)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Offers in the order asked for; `next` says where they go on."""
+
+    offers: list[OfferInfo]
+    next: str | None
+
+
+def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int = 50, after: str = "") -> Found:
+    """The first offers that are what is wanted, or those `after` a place that an answer has named.
+
+    Raises InvalidRequest with the field.
+    """
+    asked = _read(OfferSearch, wanted)
+    _check(limit)
+    place = _place(after, asked.sort) if after else None
+    rows = offers_search.offers(_search(who, asked), sort=asked.sort, after=place, limit=limit)
+    found = [OfferInfo(**{**row, "confidential": tuple(row["confidential"])}) for row, _ in rows]
+    return Found(offers=found, next=_written(rows[-1][1]) if len(rows) == limit else None)
+
+
+def types(
+    who: Caller, wanted: Mapping[str, Any] | OfferFilter, *, limit: int = 50, after: int = 0
+) -> list[InstanceTypeInfo]:
+    """Offers by type and location, by id from the one after `after`. Raises InvalidRequest with the field."""
+    asked = _read(OfferFilter, wanted)
+    _check(limit)
+    given.look("after", after)
+    return [_type(row) for row in offers_search.types(_search(who, asked), after=after, limit=limit)]
+
+
+def _type(row: dict[str, Any]) -> InstanceTypeInfo:
+    prices = tuple(PriceInfo(**one) for one in row["prices"])
+    return InstanceTypeInfo(**{**row, "confidential": tuple(row["confidential"]), "prices": prices})
+
+
+def places(who: Caller) -> list[LocationInfo]:
+    """Where accounts are read, and when each was. Why a reading failed is told to operators."""
+    found = [
+        LocationInfo(**{**row, "zones": tuple(row["zones"])})
+        for row in offers_search.places(None if who.operator else who.id)
+    ]
+    return found if who.operator else [replace(one, message="") for one in found]
+
+
+def _read(model: type[Filter], wanted: Mapping[str, Any] | OfferFilter) -> Filter:
+    if isinstance(wanted, model):
+        return wanted
+    if not isinstance(wanted, Mapping):
+        raise InvalidRequest("What is looked for is a mapping of names to values.")
+    try:
+        return model.model_validate(dict(wanted))
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def _check(limit: int) -> None:
+    if not 1 <= limit <= MOST:
+        raise InvalidRequest(f"It is from 1 to {MOST}.", field="limit")
+
+
+def _search(who: Caller, asked: OfferFilter) -> Search:
+    return Search(
+        sought=_sought(asked), kind=asked.kind, max_boot=asked.max_boot, gone=asked.all,
+        owner_id=None if who.operator else who.id,
+    )  # fmt: skip
+
+
+def _sought(asked: OfferFilter) -> Sought:
+    return Sought(
+        account=asked.credential,
+        locations=tuple(asked.region or ()),
+        zones=tuple(asked.zone or ()),
+        countries=countries_of(tuple(asked.continent)) if asked.continent else (),
+        types=tuple(asked.type or ()),
+        markets=(asked.market,) if asked.market else (),
+        arch=asked.arch,
+        amounts=Amounts(cpu_millicores=1000 * asked.vcpus, ram_mib=asked.ram_mib),
+        gpu_maker=asked.gpu_maker.lower(),
+        gpu_model=asked.gpu.lower(),
+        gpu_count=asked.gpus,
+        gpu_memory_mib=asked.gpu_memory_mib,
+        confidential=tuple(asked.confidential or ()),
+        max_price=asked.max_price,
+    )
+
+
+def _written(place: Place) -> str:
+    """A place as one word: what is not known is empty."""
+    return "_".join(["" if one is None else repr(one) for one in place.by] + [str(place.id)])
+
+
+def _place(written: str, sort: str) -> Place:
+    """Raises InvalidRequest for one of another order."""
+    *by, number = written.split("_")
+    try:
+        place = Place(by=tuple(float(one) if one else None for one in by), id=int(number))
+    except ValueError:
+        raise InvalidRequest("It is no `next` of an answer.", field="cursor") from None
+    if by and len(by) != offers_search.orders()[sort]:
+        raise InvalidRequest(f"It is of a list in another order than {sort!r}.", field="cursor")
+    return place
