@@ -69,7 +69,7 @@ def measure(extent: Extent, folder: Path, results: Path) -> None:
 
 
 def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
-    from bench import cycle, latency, peers, scale, web
+    from bench import cycle, fleet, latency, peers, scale, web
     from bench.installation import prepare
 
     owner, blueprint = prepare(max_resources=None, min_ready=0)
@@ -80,6 +80,7 @@ def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
         yield from peers.figures(owner, extent.cycles, folder)
     scale.clear()
     yield from scale.figures(owner, blueprint, history=extent.history, sizes=extent.sizes, waiters=extent.waiters)
+    yield from fleet.figures(offers=extent.history // 50 or 20, machines=extent.history // 200 or 20)
 
 
 def main() -> None:

@@ -7,65 +7,116 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('blueprints', '0002_removal'),
+        ("blueprints", "0002_removal"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Listing',
+            name="Listing",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(max_length=63)),
-                ('location', models.CharField(max_length=63)),
-                ('zone', models.CharField(blank=True, default='', max_length=63)),
-                ('type', models.CharField(max_length=128)),
-                ('market', models.CharField(max_length=16)),
-                ('price', models.FloatField(blank=True, help_text='Per hour, in US dollars.', null=True)),
-                ('price_source', models.CharField(blank=True, default='', max_length=128)),
-                ('vcpus', models.PositiveIntegerField(default=0)),
-                ('ram_mib', models.PositiveBigIntegerField(default=0)),
-                ('arch', models.CharField(blank=True, default='', max_length=32)),
-                ('gpu_maker', models.CharField(blank=True, default='', max_length=32)),
-                ('gpu_model', models.CharField(blank=True, default='', max_length=64)),
-                ('gpu_count', models.PositiveIntegerField(default=0)),
-                ('gpu_memory_mib', models.PositiveBigIntegerField(default=0, help_text='Of each.')),
-                ('local_disk_gib', models.PositiveBigIntegerField(default=0)),
-                ('network', models.CharField(blank=True, default='', max_length=128)),
-                ('confidential', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=16), blank=True, default=list, size=None)),
-                ('family', models.CharField(blank=True, default='', max_length=128)),
-                ('country', models.CharField(blank=True, default='', max_length=2)),
-                ('boot_seconds', models.FloatField(blank=True, help_text='As seen, else as the provider says.', null=True)),
-                ('available', models.BooleanField(default=True, help_text='False: not offered when last read.')),
-                ('changed_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='When this row last changed.')),
-                ('credential', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='listings', to='blueprints.credential')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(max_length=63)),
+                ("location", models.CharField(max_length=63)),
+                ("zone", models.CharField(blank=True, default="", max_length=63)),
+                ("type", models.CharField(max_length=128)),
+                ("market", models.CharField(max_length=16)),
+                ("price", models.FloatField(blank=True, help_text="Per hour, in US dollars.", null=True)),
+                ("price_source", models.CharField(blank=True, default="", max_length=128)),
+                ("vcpus", models.PositiveIntegerField(default=0)),
+                ("ram_mib", models.PositiveBigIntegerField(default=0)),
+                ("arch", models.CharField(blank=True, default="", max_length=32)),
+                ("gpu_maker", models.CharField(blank=True, default="", max_length=32)),
+                ("gpu_model", models.CharField(blank=True, default="", max_length=64)),
+                ("gpu_count", models.PositiveIntegerField(default=0)),
+                ("gpu_memory_mib", models.PositiveBigIntegerField(default=0, help_text="Of each.")),
+                ("local_disk_gib", models.PositiveBigIntegerField(default=0)),
+                ("network", models.CharField(blank=True, default="", max_length=128)),
+                (
+                    "confidential",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=16), blank=True, default=list, size=None
+                    ),
+                ),
+                ("family", models.CharField(blank=True, default="", max_length=128)),
+                ("country", models.CharField(blank=True, default="", max_length=2)),
+                (
+                    "boot_seconds",
+                    models.FloatField(blank=True, help_text="As seen, else as the provider says.", null=True),
+                ),
+                ("available", models.BooleanField(default=True, help_text="False: not offered when last read.")),
+                (
+                    "changed_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(), help_text="When this row last changed."
+                    ),
+                ),
+                (
+                    "credential",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="listings", to="blueprints.credential"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['price', 'id'],
-                'indexes': [models.Index(condition=models.Q(('available', True)), fields=['price', 'id'], name='listing_price'), models.Index(condition=models.Q(('available', True), models.Q(('gpu_model', ''), _negated=True)), fields=['gpu_model', 'price'], name='listing_gpu'), models.Index(condition=models.Q(('available', True)), fields=['vcpus', 'ram_mib'], name='listing_size')],
-                'constraints': [models.UniqueConstraint(fields=('credential', 'kind', 'location', 'zone', 'type', 'market'), name='listing_once')],
+                "ordering": ["price", "id"],
+                "indexes": [
+                    models.Index(condition=models.Q(("available", True)), fields=["price", "id"], name="listing_price"),
+                    models.Index(
+                        condition=models.Q(("available", True), models.Q(("gpu_model", ""), _negated=True)),
+                        fields=["gpu_model", "price"],
+                        name="listing_gpu",
+                    ),
+                    models.Index(
+                        condition=models.Q(("available", True)), fields=["vcpus", "ram_mib"], name="listing_size"
+                    ),
+                ],
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("credential", "kind", "location", "zone", "type", "market"), name="listing_once"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Reading',
+            name="Reading",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(max_length=63)),
-                ('what', models.CharField(choices=[('places', 'which locations there are'), ('inventory', 'what is offered in a location'), ('status', 'how our resources in a location are')], max_length=16)),
-                ('place', models.CharField(blank=True, default='', max_length=63)),
-                ('country', models.CharField(blank=True, default='', max_length=2)),
-                ('due_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('token', models.UUIDField(blank=True, null=True)),
-                ('token_until', models.DateTimeField(blank=True, null=True)),
-                ('seen_at', models.DateTimeField(blank=True, help_text='When it last succeeded.', null=True)),
-                ('found', models.PositiveIntegerField(db_default=0, default=0)),
-                ('message', models.TextField(blank=True, db_default='', default='', help_text='Why the last one failed.')),
-                ('credential', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='readings', to='blueprints.credential')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(max_length=63)),
+                (
+                    "what",
+                    models.CharField(
+                        choices=[
+                            ("places", "which locations there are"),
+                            ("inventory", "what is offered in a location"),
+                            ("status", "how our resources in a location are"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("place", models.CharField(blank=True, default="", max_length=63)),
+                ("country", models.CharField(blank=True, default="", max_length=2)),
+                ("due_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("token", models.UUIDField(blank=True, null=True)),
+                ("token_until", models.DateTimeField(blank=True, null=True)),
+                ("seen_at", models.DateTimeField(blank=True, help_text="When it last succeeded.", null=True)),
+                ("found", models.PositiveIntegerField(db_default=0, default=0)),
+                (
+                    "message",
+                    models.TextField(blank=True, db_default="", default="", help_text="Why the last one failed."),
+                ),
+                (
+                    "credential",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="readings", to="blueprints.credential"
+                    ),
+                ),
             ],
             options={
-                'indexes': [models.Index(fields=['due_at'], name='reading_due')],
-                'constraints': [models.UniqueConstraint(fields=('credential', 'kind', 'what', 'place'), name='reading_once')],
+                "indexes": [models.Index(fields=["due_at"], name="reading_due")],
+                "constraints": [
+                    models.UniqueConstraint(fields=("credential", "kind", "what", "place"), name="reading_once")
+                ],
             },
         ),
     ]

@@ -16,6 +16,7 @@ SECTIONS = {
     "release to the waiter active, p50", "POST lease, 8 clients", "memory of a worker process, largest",
     "cloud SDKs imported by a worker", "warm cycle, 10 resources, 100 ended leases", "search: all full",
     "search: no match, by trait", "search: a preferred trait", "sweep, 10 resources",
+    "of 20 offers: nothing that fits", "statements of a listing of 2 machines that all changed",
 }  # fmt: skip
 
 
@@ -34,4 +35,5 @@ def test_every_section_gives_its_figures(tmp_path):
     assert found["statements of a warm cycle"]["value"] <= 14
     assert found["leases of these cycles that were never active"]["value"] == 0
     assert found["cloud SDKs imported by a worker"]["value"] == 0
+    assert found["statements of a listing of 2 machines that all changed"]["value"] <= 20
     assert not list(Path("/tmp").glob(f"dd-bench-{done.pid}-*"))

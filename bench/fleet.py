@@ -1,0 +1,131 @@
+"""A fleet of clouds: a look through the catalogue against a read by primary key, and the status of many machines.
+
+`python -m bench.fleet` on an empty database of its own (DRYDOCK_STATE); prints a table.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from bench.figures import Figure, against, figure, show, timed
+from bench.installation import prepare
+
+OFFERS = 20_000
+MACHINES = 5_000
+PLACES = 10
+KIND = "fake_cloud"
+_FILL = """
+    INSERT INTO blueprints_listing (credential_id, kind, location, zone, type, market, price, price_source, vcpus,
+        ram_mib, arch, gpu_maker, gpu_model, gpu_count, gpu_memory_mib, local_disk_gib, network, confidential, family,
+        country, available)
+    SELECT %(account)s, %(kind)s, 'r' || n %% %(places)s, 'r' || n %% %(places)s || 'abc'[n %% 3 + 1], 't' || n,
+        CASE WHEN n %% 2 = 0 THEN 'on_demand' ELSE 'spot' END, (n * 7919 %% 10007) / 100.0, '', 2 ^ (n %% 8),
+        2 ^ (n %% 8) * 4096, CASE WHEN n %% 5 = 0 THEN 'arm64' ELSE 'x86_64' END, '',
+        CASE WHEN n %% 97 = 0 THEN 'a100' ELSE '' END, CASE WHEN n %% 97 = 0 THEN 1 ELSE 0 END, 0, 0, '',
+        CASE WHEN n %% 31 = 0 THEN ARRAY['tdx'] ELSE '{}' END::varchar[], '', 'US', TRUE
+    FROM generate_series(1, %(count)s) n"""
+_MACHINES = """
+    INSERT INTO leases_resource (blueprint_id, type, name, origin, generation, state, attributes, facts, traits,
+        total_slots, missed, check_failures)
+    SELECT %(blueprint)s, %(kind)s, 'vm-' || n, 'built', 1, 'active',
+        jsonb_build_object('region', 'r' || n %% %(places)s), '{"seen": {"state": "starting"}}', '{}', 1, 0, 0
+    FROM generate_series(1, %(count)s) n RETURNING id, attributes ->> 'region'"""
+
+
+def figures(*, offers: int = OFFERS, machines: int = MACHINES, times: int = 40) -> Iterator[Figure]:
+    """All figures, on rows of their own."""
+    from blueprints.models import Blueprint, Credential
+    from leases.engine.transaction import run
+
+    account = Credential(name="bench")
+    account.secrets = {"provider": "bench"}
+    account.save()
+    config = {"provider": "bench", "credential": "bench"}
+    blueprint = Blueprint.objects.create(name="bench-cloud", kind=KIND, resource_type=KIND, config=config)
+    run(_FILL.replace("'abc'[n %% 3 + 1]", "(ARRAY['a','b','c'])[n %% 3 + 1]"), {
+        "account": account.pk, "kind": KIND, "places": PLACES, "count": offers,
+    })  # fmt: skip
+    run("VACUUM ANALYZE blueprints_listing")
+    yield from _searches(offers, times)
+    yield from _status(account.pk, blueprint.pk, machines)
+
+
+def _searches(offers: int, times: int) -> Iterator[Figure]:
+    from blueprints.amounts import Amounts
+    from blueprints.offers import Sought
+    from leases.engine import catalogue
+    from leases.engine.transaction import rows
+
+    some = rows("SELECT min(id) FROM blueprints_listing")[0][0]
+
+    def by_key() -> object:
+        return rows("SELECT * FROM blueprints_listing WHERE id = %s", (some,))
+
+    cases: dict[str, dict[str, Any]] = {
+        "8 processors, the cheapest": {"amounts": Amounts(cpu_millicores=8000)},
+        "a GPU in two regions": {"gpu_model": "a100", "locations": ("r1", "r2"), "markets": ("on_demand", "spot")},
+        "TDX below a price": {"confidential": ("tdx",), "max_price": 20.0, "markets": ("on_demand", "spot")},
+        "nothing that fits": {"gpu_model": "h900"},
+    }
+    for name, asked in cases.items():
+        sought = Sought(account="bench", **asked)
+        spent, ratio = against(lambda s=sought: catalogue.find(KIND, s, limit=1), by_key, times)  # type: ignore[misc]
+        yield figure(f"of {offers} offers: {name}", spent * 1000, "ms", "a read by primary key", ratio)
+
+
+def _status(account: int, blueprint: int, machines: int) -> Iterator[Figure]:
+    """All machines change from one listing to the next: the dearest there can be; then none does."""
+    from django.db import connection
+
+    from bench.cycle import Statements
+    from blueprints.models import Reading
+    from leases.engine import status
+    from leases.engine.transaction import rows
+
+    there = rows(_MACHINES, {"blueprint": blueprint, "kind": KIND, "places": PLACES, "count": machines})
+    place, token = "r1", uuid.uuid4()
+    reading = Reading.objects.create(
+        credential_id=account, kind=KIND, what="status", place=place, token=token, due_at="2020-01-01T00:00Z"
+    )
+    here = [pk for pk, region in there if region == place]
+    counted = Statements()
+    with connection.execute_wrapper(counted):
+        first = timed(lambda: status.apply(reading, token, _listed(here, "starting")), 1)
+        counted.seen.clear()
+        status.apply(reading, token, _listed(here, "running"))
+    sent = counted.seen.total()
+    yield figure(
+        f"statements of a listing of {len(here)} machines that all changed", sent, "statements", "20", sent / 20
+    )
+    listed = _listed(here, "running")
+    none = timed(lambda: status.apply(reading, token, listed), 10)
+    yield figure(f"listing of {len(here)} machines, first", first * 1000, "ms")
+    yield figure(f"listing of {len(here)} machines, none changed", none * 1000, "ms")
+
+
+def _listed(ids: list[int], state: str) -> list[Any]:
+    from blueprints.specs import Owned
+    from leases.engine import installation, proof, views
+
+    here = installation.current()
+    return [
+        Owned(
+            key=views.key("r", pk), tags=proof.tags(here.short, here.epoch_of("r", pk), pk), state=state,
+            facts={"public_address": "203.0.113.7", "instance_id": f"i-{pk:017x}"},
+        )
+        for pk in ids
+    ]  # fmt: skip
+
+
+def main() -> None:
+    prepare(max_resources=None, min_ready=0)
+    show(figures())
+
+
+if __name__ == "__main__":
+    import django
+
+    django.setup()
+    main()
