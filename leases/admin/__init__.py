@@ -6,6 +6,7 @@ Blueprints' rows are registered here too, because what is done with them goes th
 from leases.admin import (
     access,
     blueprint,
+    catalogue,
     credential,
     holdings,
     installation,
@@ -19,6 +20,7 @@ from leases.admin import (
 __all__ = [
     "access",
     "blueprint",
+    "catalogue",
     "credential",
     "holdings",
     "installation",

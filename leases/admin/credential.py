@@ -9,7 +9,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from blueprints.models import Credential
-from leases.admin import cells, columns
+from leases.admin import catalogue, cells, columns
 from leases.admin.base import OperatedAdmin
 from leases.admin.fields import SecretsField
 from leases.admin.panels import Panel
@@ -46,6 +46,7 @@ class CredentialForm(forms.ModelForm):  # type: ignore[type-arg]
 class CredentialAdmin(OperatedAdmin):
     """All credentials."""
 
+    acts = (catalogue.READ,)
     form = CredentialForm
     list_display = ("name", "note_", "made")
     search_fields = ("name", "note")
@@ -86,6 +87,7 @@ class CredentialAdmin(OperatedAdmin):
         super().delete_model(request, obj)
 
     def panels(self, row: Credential, request: HttpRequest) -> list[Panel]:
-        """Who uses it."""
+        """Who uses it, and how the readings with it go."""
         rows = [(cells.link(found), found.kind) for found in users_of(row.name)]
-        return [Panel(title="Blueprints that name it", columns=("Blueprint", "Kind"), rows=rows, empty="None does.")]
+        users = Panel(title="Blueprints that name it", columns=("Blueprint", "Kind"), rows=rows, empty="None does.")
+        return [users, catalogue.readings_of(row)]

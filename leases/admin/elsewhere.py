@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from django.http import HttpRequest
 from django.urls import Resolver404, get_script_prefix, resolve
@@ -68,13 +69,16 @@ def names_of(row: Any) -> dict[str, Any]:
         found["side"], found["side_id"] = ("lease", row.lease_id) if row.lease_id else ("resource", row.resource_id)
     if row._meta.model_name == "rememberederror":
         found["blueprint"] = row.blueprint.name
+    if row._meta.model_name in ("listing", "reading"):
+        found["name"], found["type"] = row.credential.name, getattr(row, "type", "")
     return found
 
 
 def _call(request: HttpRequest, found: Equivalent, names: Mapping[str, Any]) -> str:
     if not found.path:
         return ""
-    at = f"{get_script_prefix()}{API}{found.path.format(**names)}"
+    quoted = {name: quote(str(value), safe="") for name, value in names.items()}
+    at = f"{get_script_prefix()}{API}{found.path.format(**quoted)}"
     if not there(at.partition("?")[0]):
         return ""
     return " ".join(

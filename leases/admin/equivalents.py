@@ -41,6 +41,9 @@ LISTS: dict[str, Equivalent] = {
     "authorizations": _row("Authorizations", "drydock authorizations list", "GET", "authorizations"),
     "quotas": _row("Quotas", "drydock quotas list", "GET", "quotas"),
     "credentials": _row("Credentials", "drydock credentials list", "GET", "credentials"),
+    "offers": _row("Offers", "drydock offers --gpu MODEL --max-price 5", "GET", "offers?gpu=MODEL&max_price=5"),
+    "locations": _row("Where accounts are read", "", "GET", "locations"),
+    "instance-types": _row("Offers by type", "", "GET", "instance-types"),
     "jobs": _row("Jobs", "drydock job list", "GET", "jobs"),
     "workers": _row("Workers", "drydock workers", "GET", "workers"),
     "orphans": _row("Orphans", "drydock orphans"),
@@ -123,6 +126,13 @@ ACCESS = {
         "Change it", "drydock credentials replace {name} --note NOTE", "PATCH", "credentials/{name}", note="NOTE"
     ),
     "credential.delete": _row("Remove", "drydock credentials remove {name}", "DELETE", "credentials/{name}"),
+    "credential.read": _row("Read now", "drydock credentials read {name}", "POST", "credentials/{name}/read"),
+    "reading.read": _row("Read now", "drydock credentials read {name}", "POST", "credentials/{name}/read"),
+    "reading": _row("Its account", "drydock credentials show {name}", "GET", "credentials/{name}"),
+    "listing": _row(
+        "This type", "drydock offers --type {type} --credential {name} --all", "GET",
+        "offers?type={type}&credential={name}&all=true",
+    ),
     "token.add": _row("Make one", "drydock tokens create NAME --scope read"),
     "token.revoke": _row("Revoke", "drydock tokens revoke {id}"),
     "installation.confirm": _row("Confirm", "drydock confirm-installation"),
@@ -137,12 +147,14 @@ OF_LIST = {
     "run": ("attention",), "worker": ("workers", "doctor"), "installation": ("installation", "doctor"),
     "leasegroup": ("leases",), "share": ("leases", "resources"), "slotlock": ("leases",), "debt": ("resources",),
     "capacity": ("resources",), "part": ("resources",), "sync": ("blueprints",), "stray": ("orphans",),
+    "listing": ("offers", "instance-types"), "reading": ("credentials", "locations"),
     "search": ("orphans",), "token": ("tokens", "token.add"),
 }  # fmt: skip
 """Model -> what does the same as its list."""
 OF_ROW = {
     "lease": ("lease", "lease.history", "lease.release"), "resource": ("resource", "resource.history"),
     "blueprint": ("blueprint", "blueprint.change"), "job": ("job", "job.output"), "leasegroup": ("leasegroup",),
-    "credential": ("credential", "credential.change"),
+    "credential": ("credential", "credential.change", "credential.read"), "reading": ("reading", "reading.read"),
+    "listing": ("listing", "offers"),
 }  # fmt: skip
 """Model -> what does the same as a row's page; others say what lists their like."""

@@ -10,7 +10,7 @@ from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest
 
 from blueprints import registry
-from leases.operations import attention, workers
+from leases.operations import attention, readings, workers
 from leases.operations.attention import HELD_STEP as HELD_STEP
 from leases.operations.attention import OVERDUE as OVERDUE
 from leases.reasons import Reason
@@ -98,3 +98,40 @@ class StillRemembered(AttentionFilter):
     title = "standing"
     parameter_name = "standing"
     conditions = {"still remembered": attention.REMEMBERED}
+
+
+class OfferingKind(admin.SimpleListFilter):
+    """By the kind, of those installed that read offers."""
+
+    title = "kind"
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Every such kind."""
+        return [(name, name) for name in registry.names() if readings.reads(name)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Those of the kind."""
+        return queryset.filter(kind=self.value()) if self.value() else queryset
+
+
+class OfferSort(AttentionFilter):
+    """Offers of one sort."""
+
+    title = "sort"
+    parameter_name = "sort"
+    conditions = {
+        "on demand": Q(market="on_demand"),
+        "spot": Q(market="spot"),
+        "with GPUs": Q(gpu_count__gt=0),
+        "TDX": Q(confidential__contains=["tdx"]),
+        "SEV-SNP": Q(confidential__contains=["sev_snp"]),
+        "ARM": Q(arch="arm64"),
+        "without a price": Q(price=None),
+    }
+
+
+class ReadingAttention(AttentionFilter):
+    """Readings that somebody should look at."""
+
+    conditions = {"failing": attention.FAILING, "never succeeded": Q(seen_at=None)}

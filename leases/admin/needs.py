@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from blueprints.models import RememberedError
+from blueprints.models import Reading, RememberedError
 from drydock.core import clock
 from leases.admin.figures import Figure, counted, listed
 from leases.models import Authorization, Installation, Lease, Run, Worker
@@ -30,6 +30,8 @@ _NEEDS: tuple[tuple[str, Callable[[], QuerySet[Any]], Callable[[], str]], ...] =
      lambda: listed("lease", attention="held")),
     ("requests for authorization", lambda: Authorization.objects.filter(attention.ASKED),
      lambda: listed("authorization", state__exact="requested")),
+    ("readings of accounts that fail", lambda: Reading.objects.filter(attention.FAILING),
+     lambda: f"{reverse('admin:blueprints_reading_changelist')}?{urlencode({'attention': 'failing'})}"),
     ("remembered errors", lambda: RememberedError.objects.filter(attention.REMEMBERED),
      lambda: f"{reverse('admin:blueprints_rememberederror_changelist')}?{urlencode({'standing': 'still remembered'})}"),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from blueprints.models import RememberedError
+from blueprints.models import Reading, RememberedError
 from leases.client.values import Attention
 from leases.engine.installation import current
 from leases.models import Authorization, Lease, Resource, Run
@@ -28,6 +28,7 @@ HELD_STEP = Q(waits_for="operator")
 BROKEN = Q(state="broken", gone_at=None)
 QUARANTINED = Q(quarantined=True, gone_at=None)
 SICK = Q(check_failures__gt=0, gone_at=None)
+FAILING = ~Q(message="")
 REMEMBERED = Q(until=None) | Q(until__gt=Now())
 ASKED = Q(state=Authorization.State.REQUESTED)
 
@@ -42,7 +43,7 @@ def stuck() -> Q:
 def needed(who: Caller) -> list[Attention]:
     """Everything that needs attention, the most pressing sort first. Owners are told of their own leases."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
-        _suspended, _without_workers, _held_steps, _resources, _leases, _remembered, _asked,
+        _suspended, _without_workers, _held_steps, _resources, _leases, _readings, _remembered, _asked,
     )  # fmt: skip
     return [one for sort in sorts for one in sort(who)]
 
@@ -113,6 +114,19 @@ def _leases(who: Caller) -> Iterator[Attention]:
     ):
         for row in own_leases(who).filter(condition).order_by("since", "id")[:AT_MOST]:
             yield _about(what, "lease", row, row.since, row.message or otherwise, mend.format(id=row.pk))
+
+
+def _readings(who: Caller) -> Iterator[Attention]:
+    """One of each account and sort of reading: all places of an account mostly fail for one reason."""
+    if not who.operator:
+        return
+    found = Reading.objects.filter(FAILING).select_related("credential").defer("credential__secrets")
+    for row in found.order_by("credential", "kind", "what", "place").distinct("credential", "kind", "what")[:AT_MOST]:
+        where = f"{row.what} of {row.place}" if row.place else row.what
+        yield _about(
+            "reading_failed", "credential", row.credential, row.seen_at, f"{row.kind}, {where}: {row.message}",
+            f"drydock credentials show {row.credential.name}",
+        )  # fmt: skip
 
 
 def _remembered(who: Caller) -> Iterator[Attention]:

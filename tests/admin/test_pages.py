@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from blueprints.fake.openers import fakes
-from blueprints.models import Blueprint, Credential, RememberedError
+from blueprints.models import Blueprint, Credential, Listing, Reading, RememberedError
 from leases import jobs as mechanism
 from leases.engine import views
 from leases.engine.transitions import note
@@ -84,7 +84,9 @@ def many(lease, count):
         Authorization.objects.create(blueprint=pool, group=group)
         Quota.objects.create(group=group, max_leases=n)
         RememberedError.objects.create(blueprint=pool, scope="offer", key=f"o{n}", message="no room")
-        Credential.objects.create(name=f"k{n}", secrets={"key": SECRET})
+        account = Credential.objects.create(name=f"k{n}", secrets={"key": SECRET})
+        Listing.objects.create(credential=account, kind="ec2", location="east", type=f"m{n}", market="spot", price=n)
+        Reading.objects.create(credential=account, kind="ec2", what="inventory", place=f"p{n}", message="it throttles")
         Worker.objects.create(name=f"w{n}")
         Token.objects.create(user=lease.owner, name=f"t{n}", digest=f"{SECRET}{n}", tail="abcd", expires_at=Now())
         Sync.objects.create(blueprint=blueprints[n])

@@ -7,6 +7,7 @@ from django.apps import apps
 from django.contrib import admin
 from django.urls import reverse
 
+from blueprints.models import Listing, Reading
 from leases.admin.base import RecordAdmin
 from leases.inline import settle
 from leases.models import (
@@ -27,7 +28,10 @@ from leases.models import (
 from tests.admin.conftest import rows_of
 
 MODELS = [model for label in ("blueprints", "leases", "rest") for model in apps.get_app_config(label).get_models()]
-BY_ENGINE = (Capacity, Debt, Event, Installation, Job, Lease, Part, Resource, Run, Share, SlotLock, Sync, Worker)
+BY_ENGINE = (
+    Capacity, Debt, Event, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share, SlotLock, Sync,
+    Worker,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

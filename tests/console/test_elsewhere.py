@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import shlex
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import pytest
 import typer.main
 from django.contrib import admin
 from django.contrib.auth.models import User
+from django.http import QueryDict
 from django.test import RequestFactory
 from django.urls import resolve, reverse
 
 from drydock.cli.program import app
 from leases.admin import elsewhere
 from leases.admin.equivalents import EQUIVALENTS, OF_LIST, OF_ROW
+from leases.rest import parsing
 from tests.admin.conftest import act, page, rows_of
 from tests.admin.test_pages import many
 from tests.admin.test_registered import MODELS
 
-NAMES = {"id": 7, "name": "pool", "blueprint": "pool", "side": "lease", "side_id": 7}
+NAMES = {"id": 7, "name": "pool", "blueprint": "pool", "side": "lease", "side_id": 7, "type": "m1&x=1"}
 OURS = {str(model._meta.model_name): admin.site._registry[model] for model in MODELS}
 
 
@@ -47,7 +49,7 @@ def called(line: str) -> bool:
     method = words[words.index("-X") + 1] if "-X" in words else "GET"
     address = urlsplit(words[-1])
     view = getattr(resolve(address.path).func.cls, method.lower())
-    view.operation.query.model_validate(dict(parse_qsl(address.query, strict_parsing=bool(address.query))))
+    parsing.query(view.operation.query, QueryDict(address.query))
     if view.operation.body is not None:
         body = words[words.index("--json") + 1] if "--json" in words else "{}"
         view.operation.body.model_validate(json.loads(body))

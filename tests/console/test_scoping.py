@@ -8,7 +8,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Group, User
 from django.test import Client
 
-from blueprints.models import Blueprint
+from blueprints.models import Blueprint, Listing, Reading
 from leases.models import Event, Job, Lease, Resource
 from leases.operations import jobs
 from leases.operations.callers import caller
@@ -27,6 +27,8 @@ def zebra(lease, chief):
     Resource.objects.update(name=WORDS, message=WORDS, note=WORDS, facts={WORDS: WORDS})
     Job.objects.update(message=WORDS, command=[WORDS])
     Event.objects.update(message=WORDS)
+    Listing.objects.update(type=WORDS, location=WORDS)
+    Reading.objects.filter(place="p0").update(place=WORDS, message=WORDS)
     Blueprint.objects.filter(pk=lease.resource.blueprint_id).update(name=WORDS, note=WORDS)
     Group.objects.create(name=WORDS)
     User.objects.filter(pk=lease.owner_id).update(username=WORDS)

@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from blueprints.models import RememberedError
+from blueprints.models import Credential, Reading, RememberedError
 from drydock.core import clock
 from leases.engine.transaction import run
 from leases.inline import settle
@@ -120,3 +120,16 @@ def test_remembered_errors_until_they_expire_and_requests_for_authorization(blue
     assert found[1].mend == f"drydock authorizations allow {asked.id}"
     access.settle(root, asked.id, allow=True)
     assert [one.what for one in attention.needed(root)] == ["remembered_error"]
+
+
+def test_an_account_that_cannot_be_read(root, owner):
+    account = Credential.objects.create(name="vendor", secrets={"key": "x"})
+    for place in ("east", "west"):
+        Reading.objects.create(
+            credential=account, kind="ec2", what="inventory", place=place, message=f"{place} throttles"
+        )
+    Reading.objects.create(credential=account, kind="ec2", what="places", seen_at=clock.now())
+    (one,) = attention.needed(root)
+    assert (one.what, one.kind, one.id, one.name) == ("reading_failed", "credential", account.pk, "vendor")
+    assert (one.message, one.mend) == ("ec2, inventory of east: east throttles", "drydock credentials show vendor")
+    assert sorts(caller(owner)) == []
