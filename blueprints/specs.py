@@ -38,6 +38,8 @@ class Draft:
     """Per hour, in US dollars; candidates of one blueprint are tried in the order they are given."""
     boot_seconds: float | None = None
     """Until it could be used, where that is known."""
+    lives: float | None = None
+    """Seconds after which it ends by itself: no lease may last longer."""
 
 
 @dataclass(frozen=True, kw_only=True)

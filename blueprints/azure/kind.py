@@ -25,6 +25,8 @@ class AzureHost(CloudHost):
     name: ClassVar[str] = "azure"
     Config = Config
     Credential = Credential
+    inventory_every: ClassVar[float] = 300.0
+    status_every: ClassVar[float] = 10.0
 
     def client_class(self) -> type[Client]:
         """The vendor's client behind our contract."""

@@ -36,7 +36,7 @@ class Client(ABC):
     """The kind's name: `ec2`."""
     api: ClassVar[Api] = Api.LOCATIONAL
     types_every: ClassVar[float] = 60.0
-    """Seconds between two readings of the inventory."""
+    """Seconds between two readings of the inventory. The kind says the same, without loading the client."""
     status_every: ClassVar[float] = 5.0
     """Seconds between two listings of the instances."""
     creates_per_minute: ClassVar[float] = 60.0

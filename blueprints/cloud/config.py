@@ -71,7 +71,7 @@ class CloudConfig(Accounts):
     longest: str = Field(
         default="",
         description="The provider (or the machine itself) ends a machine after this, whatever becomes of us: 30d. "
-        "No lease reaches beyond it. Empty: as the blueprint's max_lifetime says.",
+        "No lease reaches beyond it. Empty: nothing ends it but Drydock.",
     )
 
     @model_validator(mode="after")

@@ -120,6 +120,7 @@ def draft(config: CloudConfig, asked: Asked | None, offer: Offer) -> Draft:
         zone=offer.place,
         price=offer.price,
         boot_seconds=offer.boot_seconds,
+        lives=config.longest_seconds or None,
     )  # fmt: skip
 
 

@@ -49,7 +49,9 @@ def token(spec: Spec) -> str:
     """Of this attempt: another zone, type, market, image or network is another resource, or another try of it."""
     said, facts = spec.resource.attributes, spec.resource.facts
     what = [said.get(name, "") for name in ("region", "zone", "instance_type", "market")]
-    text = "/".join([spec.resource.key, facts["attempt"], *map(str, what), facts.get("image", "")])
+    text = "/".join(
+        [spec.resource.key, facts["attempt"], *map(str, what), facts.get("image", ""), _config(spec.resource).network]
+    )
     return hashlib.sha256(text.encode()).hexdigest()[:48]
 
 

@@ -33,5 +33,6 @@ def close_ports(client: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def _rules(spec: Spec) -> Sequence[Rule]:
+    """The SSH port is not among them: who may reach that is the blueprint's to say, and we need it ourselves."""
     asked = lease_of(spec).asked.requirements.ports or ()
-    return [Rule(port=port) for port in sorted(set(asked))]
+    return [Rule(port=port) for port in sorted(set(asked)) if port != spec.config.ssh_port]

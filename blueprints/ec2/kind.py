@@ -25,6 +25,8 @@ class Ec2Host(CloudHost):
     name: ClassVar[str] = "ec2"
     Config = Config
     Credential = Credential
+    inventory_every: ClassVar[float] = 600.0
+    status_every: ClassVar[float] = 5.0
 
     def client_class(self) -> type[Client]:
         """The vendor's client behind our contract."""

@@ -94,5 +94,5 @@ class Image(ImageWords):
         return self
 
     def wanted(self) -> dict[str, str]:
-        """As `Gce.image` takes it. Nothing said: debian-12 of debian-cloud."""
-        return super().wanted() or {"project": "debian-cloud", "family": "debian-12"}
+        """As `Gce.image` takes it. Nothing said: Ubuntu 24.04, which has cloud-init; Google's Debian has not."""
+        return super().wanted() or {"project": "ubuntu-os-cloud", "family": "ubuntu-2404-lts-amd64"}

@@ -25,6 +25,8 @@ class GceHost(CloudHost):
     name: ClassVar[str] = "gce"
     Config = Config
     Credential = Credential
+    inventory_every: ClassVar[float] = 1800.0
+    status_every: ClassVar[float] = 5.0
 
     def client_class(self) -> type[Client]:
         """The vendor's client behind our contract."""

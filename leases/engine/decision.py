@@ -105,10 +105,11 @@ def decide(
 
 _CHOICES: dict[str, Callable[[Draft], float]] = {
     "order": lambda draft: 0.0,
-    "price": lambda draft: draft.price or 0.0,
+    "price": lambda draft: (float("inf") if draft.offer else 0.0) if draft.price is None else draft.price,
     "fastest": lambda draft: float("inf") if draft.boot_seconds is None else draft.boot_seconds,
 }
-"""What has no price costs nothing more: it is the operator's own. Of equals the first in the operators' order."""
+"""What is no offer costs nothing more: it is the operator's own. An offer of unknown price comes last. Of equals the
+first in the operators' order."""
 
 
 def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> Decision:

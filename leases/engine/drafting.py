@@ -33,7 +33,16 @@ def drafts(
     found = catalogue.find(blueprint.kind, sought, choose=choose, but=offers, not_in=zones)
     if not found and failing:
         found = catalogue.find(blueprint.kind, sought, choose=choose)
-    if not found and not catalogue.was_read(sought.account, blueprint.kind):
-        trouble = catalogue.trouble(sought.account, blueprint.kind)
-        raise CatalogueStale(f"its catalogue is not read yet{f': {trouble}' if trouble else ''}")
+    if not found:
+        _refuse_stale(sought.account, blueprint.kind)
     return [kind.draft(config, asked, offer) for offer in found]
+
+
+def _refuse_stale(account: str, kind: str) -> None:
+    """That nothing was found tells nothing as long as the catalogue was not read, or cannot be read now. Raises
+    CatalogueStale."""
+    trouble = catalogue.trouble(account, kind)
+    if not catalogue.was_read(account, kind):
+        raise CatalogueStale(f"its catalogue is not read yet{f': {trouble}' if trouble else ''}")
+    if trouble:
+        raise CatalogueStale(f"its catalogue offers nothing that fits, and cannot be read now: {trouble}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -98,7 +99,7 @@ def _what_it_could_build(blueprint: Blueprint, question: Question) -> dict[str, 
     except DrydockError as error:
         return {"impossible": f"it cannot be used: {error}"}
     asked = question.also or (question,)
-    if too_long := next(filter(None, (_too_long(blueprint, one) for one in asked)), ""):
+    if too_long := next(filter(None, (_too_long(blueprint.max_lifetime, one) for one in asked)), ""):
         return {"impossible": too_long}
     try:
         wants = [_asked(blueprint.kind, one) for one in asked]
@@ -117,7 +118,12 @@ def _what_it_could_build(blueprint: Blueprint, question: Question) -> dict[str, 
     except Exception as error:
         log.exception("%s could not say what it could build.", blueprint)
         return {"stale": f"it could not say what it could build: {type(error).__name__}: {error}"}
-    problems = {id(d): problem for d in drafts for one in wants if (problem := draft_misfit(d, one, kind.matches))}
+    problems = {
+        id(draft): problem
+        for draft in drafts
+        for want, one in zip(wants, asked, strict=True)
+        if (problem := draft_misfit(draft, want, kind.matches) or _outlived(draft, one))
+    }
     if fitting := tuple(draft for draft in drafts if id(draft) not in problems):
         return {"drafts": fitting}
     return {"impossible": next(iter(problems.values()), "it offers nothing that fits")}
@@ -162,8 +168,12 @@ def draft_misfit(draft: Draft, wants: Asked, matches: Any) -> str:
     return missed[0] if missed else ""
 
 
-def _too_long(blueprint: Blueprint, question: Question) -> str:
-    longest, wanted = blueprint.max_lifetime, question.ttl
+def _outlived(draft: Draft, question: Question) -> str:
+    return _too_long(None if draft.lives is None else dt.timedelta(seconds=draft.lives), question)
+
+
+def _too_long(longest: dt.timedelta | None, question: Question) -> str:
+    wanted = question.ttl
     if longest is None:
         return ""
     if question.until is not None:

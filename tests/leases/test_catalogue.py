@@ -254,3 +254,25 @@ def test_what_is_released_goes_with_nothing_left(served, cloud, until):
     Resource.objects.update(drained=True)
     settle()
     assert cloud.is_empty()
+
+
+def test_an_offer_of_unknown_price_is_never_the_cheapest(cloud, shop, ask):
+    shop("first", regions=["east"], order=1)
+    shop("second", regions=["west"], order=2)
+    cloud.sell("east", "unpriced", vcpus=1)
+    cloud.sell("west", "priced", vcpus=1, price=0.1)
+    look()
+    assert served_by(ask("fake_cloud", exclusive=True, choose="price")).blueprint.name == "second"
+
+
+def test_what_is_not_found_while_the_catalogue_cannot_be_read_waits(account, cloud, shop, ask):
+    shop()
+    cloud.sell("east", "small", vcpus=1, price=0.1)
+    look()
+    account.secrets = {"provider": "vendor", "password": "wrong"}
+    account.save()
+    look("inventory")
+    lease = ask("fake_cloud", cpu_millicores=9000)
+    settle()
+    lease.refresh_from_db()
+    assert (lease.state, lease.reason) == ("pending", "waiting_catalogue")

@@ -152,10 +152,10 @@ def test_a_machine_that_was_stopped_by_others_is_lost_and_one_that_we_stopped_is
     gone()
 
 
-def test_ports_are_open_as_long_as_the_lease(aws, ec2, ask, until):
+def test_ports_are_open_as_long_as_the_lease(aws, ec2, machines, ask, until):
     aws()
     look()
-    lease = ready(ask("host", requirements={"ports": [8080]}), until)
+    lease = ready(ask("host", requirements={"ports": [8080, machines.port]}), until)
     assert [one.parameters["IpPermissions.1.FromPort"] for one in ec2.asked("AuthorizeSecurityGroupIngress")][
         -1
     ] == "8080"
@@ -171,6 +171,11 @@ def test_the_longest_life_of_a_machine_bounds_the_leases_on_it(aws, ec2, ask, un
     lease = ready(ask("host", ttl="1h"), until)
     left = lease.resource.dies_at - clock.now()
     assert dt.timedelta(hours=1, minutes=50) < left <= dt.timedelta(hours=2)
+    longer = ask("host", ttl="3h", exclusive=True)
+    settle()
+    longer.refresh_from_db()
+    assert longer.state == "broken"
+    assert "the lease would last 3:00:00" in longer.message
     with pytest.raises(Conflict, match="itself lasts until"):
         holding.extend(callers.caller("ada"), lease.pk, until=clock.now() + dt.timedelta(hours=3))
     asked = ec2.asked("RunInstances")[-1].parameters

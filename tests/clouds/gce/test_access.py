@@ -55,7 +55,7 @@ def test_a_credential_that_is_none(said: dict[str, Any], sentence: str) -> None:
 
 
 def test_images_are_said_in_three_ways() -> None:
-    assert Image().wanted() == {"project": "debian-cloud", "family": "debian-12"}
+    assert Image().wanted() == {"project": "ubuntu-os-cloud", "family": "ubuntu-2404-lts-amd64"}
     assert Image(project="p", name="n").wanted() == {"project": "p", "name": "n"}
     link = "projects/p/global/images/n"
     assert Image(link=link).wanted() == {"link": link}

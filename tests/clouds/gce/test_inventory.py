@@ -115,10 +115,13 @@ def test_the_bundled_table_is_small_and_whole() -> None:
 
 
 def test_images(gce: Gce) -> None:
-    usual = gce.image("us-central1", {}, "x86_64")
+    assert gce.image("us-central1", {}, "x86_64").name == "ubuntu-2404-noble-amd64-v20261020"
+    assert gce.image("", {}, "arm64").name == "ubuntu-2404-noble-arm64-v20261020"
+    debian = {"project": "debian-cloud", "family": "debian-12"}
+    usual = gce.image("us-central1", debian, "x86_64")
     assert usual.id == "projects/debian-cloud/global/images/debian-12-bookworm-v20261014"
     assert (usual.arch, usual.disk_gib) == ("x86_64", 10)
-    assert gce.image("", {}, "arm64").name == "debian-12-bookworm-arm64-v20261014"
+    assert gce.image("", debian, "arm64").name == "debian-12-bookworm-arm64-v20261014"
     ubuntu = {"project": "ubuntu-os-cloud", "family": "ubuntu-2404-lts-amd64"}
     assert gce.image("", ubuntu, "arm64").name == "ubuntu-2404-noble-arm64-v20261020"
     assert gce.image("", {"link": usual.id}, "x86_64") == usual
