@@ -59,6 +59,7 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "verbose_name": "offer",
                 "ordering": ["price", "id"],
                 "indexes": [
                     models.Index(condition=models.Q(("available", True)), fields=["price", "id"], name="listing_price"),
@@ -113,6 +114,8 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={
+                "verbose_name": "reading of an account",
+                "verbose_name_plural": "readings of accounts",
                 "indexes": [models.Index(fields=["due_at"], name="reading_due")],
                 "constraints": [
                     models.UniqueConstraint(fields=("credential", "kind", "what", "place"), name="reading_once")

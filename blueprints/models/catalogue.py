@@ -38,6 +38,7 @@ class Listing(models.Model):
     changed_at = models.DateTimeField(db_default=Now(), help_text="When this row last changed.")
 
     class Meta:
+        verbose_name = "offer"
         ordering = ["price", "id"]
         constraints = [
             models.UniqueConstraint(
@@ -77,6 +78,8 @@ class Reading(models.Model):
     message = models.TextField(blank=True, default="", db_default="", help_text="Why the last one failed.")
 
     class Meta:
+        verbose_name = "reading of an account"
+        verbose_name_plural = "readings of accounts"
         constraints = [models.UniqueConstraint(fields=["credential", "kind", "what", "place"], name="reading_once")]
         indexes = [models.Index(fields=["due_at"], name="reading_due")]
 
