@@ -9,13 +9,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TESTS ?=
 NUMPROCESSES ?= 3
 
-.PHONY: help demo up test chaos bench lint audit format lock docs clean install install-dev peers
+.PHONY: help demo demo-cloud up test chaos bench lint audit format lock docs clean install install-dev peers
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
 
 demo: install ## lease a host, a directory and a web site on this machine, and give all back
 	@$(BIN)/drydock demo
+
+demo-cloud: install-dev peers ## five hosts on three emulated clouds, with their shortages, and all given back
+	@$(BIN)/python -m tests.clouds.demo
 
 up: install ## engines, web, workers and beat in the foreground; Ctrl-C stops all
 	@$(BIN)/python -m drydock.up

@@ -21,7 +21,7 @@ from drydock.story import Demo
 def main() -> int:
     """Run the demo; the exit status."""
     stage = Stage()
-    state = _own_state()
+    state = own_state()
     code = 0
     try:
         with stoppable():
@@ -34,7 +34,7 @@ def main() -> int:
         message, _, hint = described(error)
         stage.promise("the demo runs to its end", False, f"{message} {hint}".strip())
     with undisturbed():
-        _clear(stage, state)
+        clear(stage, state)
     if stage.broken:
         print(f"\nThe demo failed: {'; '.join(stage.broken)}", file=sys.stderr)
         return FAILURE
@@ -43,7 +43,7 @@ def main() -> int:
     return code
 
 
-def _own_state() -> Path:
+def own_state() -> Path:
     """A state folder of this run, and an environment in which nothing leads elsewhere."""
     for name in [*os.environ]:
         if name in ("DATABASE_URL", "BROKER_URL") or (name.startswith("DRYDOCK_") and name != "DRYDOCK_DEBUG"):
@@ -58,7 +58,7 @@ def _own_state() -> Path:
     return state
 
 
-def _clear(stage: Stage, state: Path) -> None:
+def clear(stage: Stage, state: Path) -> None:
     """The engines down, the folder gone, no process left that has to do with it."""
     from drydock.engines import Config, leave, wait_until_stopped
 

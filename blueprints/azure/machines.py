@@ -64,7 +64,7 @@ def security(order: Order, features: str | None, *, trusted_launch: bool) -> dic
     if order.confidential:
         if features is not None and "confidential" not in said:
             raise CloudError(
-                Meaning.INVALID,
+                Meaning.NOT_OFFERED,
                 f"The image {order.image} is not made for confidential machines: choose one whose sku is, such as "
                 "Canonical:ubuntu-24_04-lts:cvm.",
             )

@@ -32,7 +32,8 @@ _OURS = """
         AND (%s = '' OR r.attributes ->> 'region' = %s) AND r.gone_at IS NULL"""
 _WRITE = """
     UPDATE leases_resource r SET facts = r.facts || jsonb_build_object('seen', g.seen), observed = g.state,
-        observed_at = clock_timestamp(), power = CASE WHEN g.power <> '' THEN g.power ELSE r.power END
+        observed_at = clock_timestamp(), power = CASE WHEN g.power <> '' AND NOT EXISTS (
+            SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL) THEN g.power ELSE r.power END
     FROM jsonb_to_recordset(%s::jsonb) AS g(id bigint, seen jsonb, state text, power text)
     WHERE r.id = g.id AND r.gone_at IS NULL"""
 _WAKE = """

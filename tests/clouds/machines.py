@@ -8,6 +8,7 @@ import getpass
 import itertools
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -43,6 +44,9 @@ class Machines:
         self._numbers = itertools.count(1)
         self._running: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
         self._lock = Lock()
+        self.homes = Path(tempfile.mkdtemp(prefix="drydock-homes-"))
+        """Where the accounts of leases live. A cloud's machine would take them with it; here they are taken away."""
+        self.homes.chmod(0o711)
         self.port = free_port(f"{self._network}.1")
         self.broken: set[str] = set()
         """Keys of machines that never let anybody in."""
@@ -78,10 +82,14 @@ class Machines:
         return sorted(self._running)
 
     def close(self) -> None:
-        """End all."""
+        """End all, and what leases have left: the machine is this one."""
         for popen, folder in list(self._running.values()):
             _end(popen, folder)
         self._running.clear()
+        for account in pwd.getpwall():
+            if Path(account.pw_dir).parent == self.homes:
+                _remove(account.pw_name, account.pw_uid)
+        shutil.rmtree(self.homes, ignore_errors=True)
 
 
 def cloud_config(user_data: str) -> dict[str, Any]:
@@ -116,6 +124,14 @@ def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Pop
         time.sleep(0.05)
     _end(popen, folder)
     raise TimeoutError(f"sshd on {address}:{port} did not start")
+
+
+def _remove(name: str, uid: int) -> None:
+    for process in psutil.process_iter(["uids"]):
+        if process.info["uids"] and process.info["uids"].real == uid:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+    subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
 
 
 def _end(popen: subprocess.Popen[bytes], folder: Path) -> None:

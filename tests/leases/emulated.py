@@ -35,8 +35,8 @@ class Emulated:
         name = name or self.kind
         Credential.objects.get_or_create(name=self.kind, defaults={"secrets": self.secrets})
         said = {
-            "credential": self.kind, "ready_by": "ssh", "user": USER, "ssh_port": self.machines.port, "homes": "/tmp",
-            "min_free_mib": 0, **self.config, **config,
+            "credential": self.kind, "ready_by": "ssh", "user": USER, "ssh_port": self.machines.port,
+            "homes": str(self.machines.homes), "min_free_mib": 0, **self.config, **config,
         }  # fmt: skip
         return Blueprint.objects.create(
             name=name, kind=self.kind, config=said, audience="everyone", resource_type="host"
