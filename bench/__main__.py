@@ -80,7 +80,7 @@ def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
         yield from peers.figures(owner, extent.cycles, folder)
     scale.clear()
     yield from scale.figures(owner, blueprint, history=extent.history, sizes=extent.sizes, waiters=extent.waiters)
-    yield from fleet.figures(offers=extent.history // 50 or 20, machines=extent.history // 200 or 20)
+    yield from fleet.figures(offers=max(20, extent.history // 50), machines=max(20, extent.history // 200))
 
 
 def main() -> None:

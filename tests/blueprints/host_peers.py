@@ -228,8 +228,9 @@ def sudoer(account: str, rule: str = "NOPASSWD: ALL") -> Iterator[None]:
 
 
 def accounts(beginning: str = "dd") -> list[str]:
-    """The accounts of this machine whose names begin so, the control accounts of the tests left out."""
-    names = [entry.pw_name for entry in pwd.getpwall()]
+    """The accounts of this machine whose names begin so, without the control accounts of the tests and those of leases
+    on the machines of emulated clouds (tests/clouds/machines.py), which run at the same time."""
+    names = [entry.pw_name for entry in pwd.getpwall() if "/drydock-homes-" not in entry.pw_dir]
     return [name for name in names if name.startswith(beginning) and not name.startswith("ddpeer")]
 
 

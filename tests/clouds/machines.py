@@ -132,6 +132,7 @@ def _remove(name: str, uid: int) -> None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
     subprocess.run(["userdel", "--force", name], check=False, capture_output=True)
+    Path("/etc/sudoers.d", name).unlink(missing_ok=True)
 
 
 def _end(popen: subprocess.Popen[bytes], folder: Path) -> None:

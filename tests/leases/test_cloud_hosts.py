@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,8 @@ from tests.clouds.machines import Machines
 from tests.leases import emulated
 from tests.leases.emulated import Emulated, gone, interface, look, ready
 from tests.peers import require
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases")
 
 
 @pytest.fixture

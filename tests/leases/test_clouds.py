@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -13,6 +14,8 @@ from leases.models import Event
 from tests.clouds.machines import Machines
 from tests.leases.emulated import CLOUDS, Emulated, gone, interface, look, ready
 from tests.peers import require
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases")
 
 
 @pytest.fixture

@@ -110,8 +110,9 @@ def test_as_a_program(tmp_path: Path) -> None:
 
 def test_a_wrong_answer_of_the_doubles_is_noticed() -> None:
     with Double() as double:
+        debian = {"project": "debian-cloud", "family": "debian-12"}
         double.world.catalogue["images"][0]["architecture"] = "Z80"
-        error = refused(Meaning.UNAVAILABLE, Gce(Credential(**double.credential)).image, "", {}, "x86_64")
+        error = refused(Meaning.UNAVAILABLE, Gce(Credential(**double.credential)).image, "", debian, "x86_64")
         assert "Z80" in str(error)
     assert any("Z80" in one for one in double.violations)
 
