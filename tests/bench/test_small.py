@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 SECTIONS = {
     "statements of a warm cycle", "warm cycle, 4 processes", "floor: psycopg, the same rows, as many commits",
@@ -20,13 +22,14 @@ SECTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.timeout(300)
 def test_every_section_gives_its_figures(tmp_path):
     results = tmp_path / "latest.json"
     engines = {"DATABASE_URL": "", "BROKER_URL": "", "DRYDOCK_BROKER_PREFIX": "bench:", "DRYDOCK_ENGINE_DURABLE": "0"}
     command = [sys.executable, "-m", "bench", "--cycles", "1", "--history", "100", "--no-peers", "--results", results]
     surroundings = {**os.environ, **engines, "DJANGO_SETTINGS_MODULE": "drydock.settings"}
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings) as done:
-        _, said = done.communicate(timeout=110)
+        _, said = done.communicate(timeout=280)
     assert done.returncode == 0, said
     found = {one["name"]: one for one in json.loads(results.read_text())}
     assert found.keys() >= SECTIONS

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases")
 def test_all_of_it_comes_true():
     require("sshd")
+    require("sudo")
     command = [sys.executable, "-m", "tests.clouds.demo"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=480)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]

@@ -93,7 +93,7 @@ def ready(lease: Lease, until: Callable[..., Any]) -> Lease:
     """Until it is active; a listing tells that its machine runs."""
     settle()
     look("status")
-    until(lease, state="active", seconds=60)
+    until(lease, state="active", seconds=120)
     return lease
 
 
@@ -106,7 +106,7 @@ def gone() -> None:
     """Release everything, and keep no machine; until none of ours is left."""
     Lease.objects.filter(state__in=["pending", "acquired", "active"]).update(release_wanted="released")
     Resource.objects.update(drained=True)
-    end = clock.monotonic() + 60
+    end = clock.monotonic() + 120
     while Resource.objects.filter(gone_at=None).exists():
         settle()
         assert clock.monotonic() < end, [(r.state, r.message) for r in Resource.objects.filter(gone_at=None)]

@@ -23,12 +23,16 @@ from tests.leases import emulated
 from tests.leases.emulated import Emulated, gone, interface, look, ready
 from tests.peers import require
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases"),
+    pytest.mark.timeout(400),
+]
 
 
 @pytest.fixture
 def machines() -> Iterator[Machines]:
     require("sshd")
+    require("sudo")
     found = Machines()
     yield found
     found.close()
@@ -139,12 +143,12 @@ def test_a_machine_that_was_taken_back_is_noticed_by_one_listing_and_served_agai
 
 def test_a_machine_that_was_stopped_by_others_is_lost_and_one_that_we_stopped_is_not(served, ec2, until):
     power.want(served.resource_id, "off")
-    until(served.resource, power="off", seconds=60)
+    until(served.resource, power="off", seconds=120)
     look("status")
     served.refresh_from_db()
     assert served.state == "active"
     power.want(served.resource_id, "on")
-    until(served.resource, power="on", seconds=60)
+    until(served.resource, power="on", seconds=120)
     assert interface(served, "command").check(["echo", "back"]).text == "back\n"
     Resource.objects.update(power_wanted="")
     ec2.power_off(served.resource.facts["instance_id"])

@@ -15,12 +15,16 @@ from tests.clouds.machines import Machines
 from tests.leases.emulated import CLOUDS, Emulated, gone, interface, look, ready
 from tests.peers import require
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases"),
+    pytest.mark.timeout(400),
+]
 
 
 @pytest.fixture
 def machines() -> Iterator[Machines]:
     require("sshd")
+    require("sudo")
     found = Machines()
     yield found
     found.close()
