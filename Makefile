@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TESTS ?=
 NUMPROCESSES ?= 3
 
-.PHONY: help demo demo-cloud up test chaos bench lint audit format lock docs clean install install-dev peers
+.PHONY: help demo demo-cloud up test test-vm chaos storm bench lint audit format lock docs clean install install-dev peers
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -26,8 +26,14 @@ up: install ## engines, web, workers and beat in the foreground; Ctrl-C stops al
 test: install-dev peers ## all tests (TESTS=path to choose)
 	@$(BIN)/python -m pytest -n $(NUMPROCESSES) $(TESTS)
 
+test-vm: install-dev ## our user data set up a Debian in QEMU, which we then enter (minutes; needs root)
+	@$(BIN)/python -m tests.clouds.vm
+
 chaos: install-dev ## 1,000 leases under faults, and the proof that nothing was lost (SEED=7 again, SHORT=1: 60 leases)
 	@$(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short)
+
+storm: install-dev peers ## leases on three emulated clouds that fail while workers die, and nothing left (SEED=7 LEASES=60)
+	@$(BIN)/python -m tests.clouds.storm $(if $(SEED),--seed $(SEED)) $(if $(LEASES),--leases $(LEASES))
 
 bench: install ## speed and scale, every figure with a ratio of its own run (CYCLES=200 HISTORY=1000000)
 	@$(BIN)/python -m bench $(if $(CYCLES),--cycles $(CYCLES)) $(if $(HISTORY),--history $(HISTORY))

@@ -33,6 +33,11 @@ class Round:
     def rate(self) -> float:
         return self.done / self.seconds
 
+    @property
+    def cpu_ms(self) -> float:
+        """Milliseconds of CPU for one."""
+        return self.cpu / self.done * 1000
+
     def between(self, begin: float, end: float) -> float:
         """How many a second in a part of the time, given as parts of 1."""
         there = sum(1 for stamp in self.stamps if begin <= stamp / self.seconds < end)

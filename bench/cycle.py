@@ -43,7 +43,7 @@ def _rates(clients: Clients, cycles: int) -> Iterator[Figure]:
     names = ("floor", "tight", "ours")
     rounds = [{name: clients.together(name, times=cycles) for name in names} for _ in range(ROUNDS)]
     rate = {name: statistics.median(one[name].rate for one in rounds) for name in names}
-    cpu = {name: min(_cpu_ms(one[name]) for one in rounds) for name in names}
+    cpu = {name: min(one[name].cpu_ms for one in rounds) for name in names}
     yield figure(f"warm cycle, {PROCESSES} processes", rate["ours"], "cycles/s", "floor", _ratio(rounds, "floor"))
     yield figure(
         "the same, against the fewest statements", rate["ours"], "cycles/s", "tight floor", _ratio(rounds, "tight")
@@ -58,10 +58,6 @@ def _rates(clients: Clients, cycles: int) -> Iterator[Figure]:
 
 def _ratio(rounds: list[dict[str, Round]], floor_name: str) -> float:
     return statistics.median(one["ours"].rate / one[floor_name].rate for one in rounds)
-
-
-def _cpu_ms(one: Round) -> float:
-    return one.cpu / one.done * 1000
 
 
 def _steady(clients: Clients, seconds: float) -> Iterator[Figure]:

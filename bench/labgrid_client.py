@@ -1,29 +1,38 @@
-"""Cycles by one labgrid client; runs in labgrid's own environment. ADDRESS PLACES COUNT; prints rates as JSON."""
+"""Cycles by one labgrid client; runs in labgrid's own environment. ADDRESS PLACES COUNT PID; prints rates and the
+milliseconds of CPU of a cycle, of this client and the coordinator PID, as JSON."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc  # type: ignore[import-not-found,unused-ignore]
 from labgrid.remote.generated import labgrid_coordinator_pb2 as pb  # type: ignore[import-not-found,unused-ignore]
 from labgrid.remote.generated import labgrid_coordinator_pb2_grpc as pb_grpc  # type: ignore[import-not-found,unused-ignore]
 
-ADDRESS, PLACES, COUNT = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+ADDRESS, PLACES, COUNT, COORDINATOR = sys.argv[1], *(int(word) for word in sys.argv[2:5])
 
 
-async def rate(cycle: Callable[[int], Awaitable[None]]) -> float:
-    """So many cycles a second, after three that do not count."""
+def cpu() -> float:
+    """CPU seconds of the coordinator and of this process so far."""
+    fields = Path(f"/proc/{COORDINATOR}/stat").read_text().rpartition(")")[2].split()
+    return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+async def measure(cycle: Callable[[int], Awaitable[None]]) -> tuple[float, float]:
+    """Cycles a second, and milliseconds of CPU for one, after three that do not count."""
     for n in range(3):
         await cycle(n)
-    began = time.perf_counter()
+    began, used = time.perf_counter(), cpu()
     for n in range(COUNT):
         await cycle(n)
-    return COUNT / (time.perf_counter() - began)
+    return COUNT / (time.perf_counter() - began), (cpu() - used) / COUNT * 1000
 
 
 async def main() -> None:
@@ -47,8 +56,8 @@ async def hello(leaving: asyncio.Event) -> Any:
     await leaving.wait()
 
 
-async def measured(stub: Any) -> dict[str, float]:
-    """The rates of both ways to get a place."""
+async def measured(stub: Any) -> dict[str, tuple[float, float]]:
+    """Rate and CPU of both ways to get a place."""
 
     async def acquire(n: int) -> None:
         name = f"place-{n % PLACES}"
@@ -65,7 +74,7 @@ async def measured(stub: Any) -> dict[str, float]:
         await stub.ReleasePlace(pb.ReleasePlaceRequest(placename=name))
         await stub.CancelReservation(pb.CancelReservationRequest(token=made.token))
 
-    return {"acquire and release": await rate(acquire), "reserve, acquire, release, cancel": await rate(reserve)}
+    return {"acquire and release": await measure(acquire), "reserve, acquire, release, cancel": await measure(reserve)}
 
 
 asyncio.run(main())

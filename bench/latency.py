@@ -31,9 +31,9 @@ def figures(owner: int, count: int) -> Iterator[Figure]:
     yield figure("release to the waiter active, p50", handed, "ms", "25 ms", handed / 25)
     run("DROP TABLE IF EXISTS bench_noop; CREATE TABLE bench_noop (number bigint PRIMARY KEY)")
     try:
-        with _worker() as worker:
+        with worker(2, "bench.noop") as process:
             yield from _queue(owner, count)
-            yield from _memory(worker)
+            yield from _memory(process)
     finally:
         run("DROP TABLE bench_noop")
 
@@ -41,17 +41,20 @@ def figures(owner: int, count: int) -> Iterator[Figure]:
 def _queue(owner: int, count: int) -> Iterator[Figure]:
     prepare("fake_activated")
     _until_it_answers()
-    pairs = [(_noop(), _to_active(owner, "fake_activated")) for _ in range(count)]
-    noop, active = (statistics.median(column) * 1000 for column in zip(*pairs, strict=True))
-    yield figure("request to active, through the queue, p50", active, "ms", "a Celery no-op", active / noop)
-    yield figure("round trip of a Celery no-op, p50", noop, "ms")
+    pairs = [(noop(), _to_active(owner, "fake_activated")) for _ in range(count)]
+    back, active = (statistics.median(column) * 1000 for column in zip(*pairs, strict=True))
+    yield figure("request to active, through the queue, p50", active, "ms", "a Celery no-op", active / back)
+    yield figure("round trip of a Celery no-op, p50", back, "ms")
 
 
 @contextmanager
-def _worker() -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "celery", "-A", "drydock.celery", "--quiet", "worker", "-c", "2"]
+def worker(processes: int, *modules: str, beat: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker with so many processes, which loads these modules too, for as long as the block. Without the `beat`
+    nobody sweeps: what waits for a time is not gone on with."""
+    command = [sys.executable, "-m", "celery", "-A", "drydock.celery", "--quiet", "worker", "-c", str(processes)]
     command += ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    command += ["-I", "bench.noop", "-Q", "claims,steps,periodic", "-n", f"bench-{os.getpid()}@%h"]
+    command += ["-I", ",".join(modules), "-Q", "claims,steps,periodic", "-n", f"bench-{os.getpid()}@%h"]
+    command += ["--beat", "--scheduler", "leases.schedule:Scheduler"] if beat else []
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield process
@@ -60,7 +63,8 @@ def _worker() -> Iterator[subprocess.Popen[bytes]]:
         process.wait(30)
 
 
-def _user(owner: int) -> Any:
+def user(owner: int) -> Any:
+    """The owner's account."""
     from django.contrib.auth import get_user_model
 
     return get_user_model()._default_manager.get(pk=owner)
@@ -75,13 +79,13 @@ def _until_it_answers() -> None:
             raise TimeoutError("No resource was built within two minutes: does the worker start?")
         time.sleep(0.2)
     for _ in range(5):
-        _noop()
+        noop()
 
 
 _numbers = itertools.count(1)
 
 
-def _noop() -> float:
+def noop() -> float:
     """A task that writes one row this process polls for: the same way back as a lease has."""
     from celery import current_app
 
@@ -91,7 +95,7 @@ def _noop() -> float:
 
     def round_trip() -> None:
         current_app.send_task("bench.noop", args=(number,), queue="claims", ignore_result=True)
-        _until(lambda: rows("SELECT 1 FROM bench_noop WHERE number = %s", (number,)))
+        until(lambda: rows("SELECT 1 FROM bench_noop WHERE number = %s", (number,)))
 
     return seconds(round_trip)
 
@@ -100,13 +104,13 @@ def _to_active(owner: int, resource_type: str) -> float:
     """Seconds from asking until the lease is seen active; it is released and gone before the next."""
     from leases.allocator import Allocator
 
-    asked = Allocator(resource_type, owner=_user(owner))
+    asked = Allocator(resource_type, owner=user(owner))
     began = time.perf_counter()
     lease = asked.allocate()
-    _until(lambda: _is(lease.id, "active"))
+    until(lambda: _is(lease.id, "active"))
     spent = time.perf_counter() - began
     lease.release()
-    _until(lambda: _is(lease.id, "destroyed"))
+    until(lambda: _is(lease.id, "destroyed"))
     return spent
 
 
@@ -114,13 +118,13 @@ def _handed_over(owner: int) -> float:
     """Seconds from the release of a resource that is held alone until whoever waits for it is seen active."""
     from leases.allocator import Allocator
 
-    asked = Allocator("fake", owner=_user(owner), exclusive=True, allowed_blueprints=("bench-single",))
+    asked = Allocator("fake", owner=user(owner), exclusive=True, allowed_blueprints=("bench-single",))
     holder, waiter = asked.allocate(), asked.allocate()
     if not _is(holder.id, "active") or not _is(waiter.id, "pending"):
         raise RuntimeError("One was to hold and one to wait.")
     began = time.perf_counter()
     holder.release()
-    _until(lambda: _is(waiter.id, "active"))
+    until(lambda: _is(waiter.id, "active"))
     spent = time.perf_counter() - began
     waiter.release()
     return spent
@@ -132,12 +136,13 @@ def _is(lease_id: int, state: str) -> bool:
     return bool(rows("SELECT 1 FROM leases_lease WHERE id = %s AND state = %s", (lease_id, state), hot=True))
 
 
-def _until(holds: Callable[[], object], limit: float = 60.0) -> None:
+def until(holds: Callable[[], object], limit: float = 60.0, every: float = 0.0005) -> None:
+    """Look until it holds. Raises TimeoutError after `limit` seconds."""
     end = time.monotonic() + limit
     while not holds():
         if time.monotonic() > end:
             raise TimeoutError(f"Nothing came of it within {limit:.0f} s.")
-        time.sleep(0.0005)
+        time.sleep(every)
 
 
 def _memory(worker: subprocess.Popen[bytes]) -> Iterator[Figure]:

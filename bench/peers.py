@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import web
+from bench.clients import Clients
 from bench.figures import Figure, figure
 
 CLIENTS = 4
@@ -187,12 +188,9 @@ def _placement_cycle(port: int, providers: list[str]) -> Callable[[], object]:
 
 
 def _labgrid(folder: Path, owner: int, count: int) -> Iterator[Figure]:
-    from bench.figures import seconds
-    from bench.installation import cycle
-
-    python, warm = _environment(folder, LABGRID), cycle(owner)
-    warm()
-    ours = count / seconds(lambda: [warm() for _ in range(count)])
+    python = _environment(folder, LABGRID)
+    with Clients(owner, 1) as clients:
+        ours = clients.together("ours", times=count)
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{found.getsockname()[1]}"
@@ -201,10 +199,12 @@ def _labgrid(folder: Path, owner: int, count: int) -> Iterator[Figure]:
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        client = [python, Path(__file__).with_name("labgrid_client.py"), address, str(PLACES), str(count)]
+        numbers = (str(PLACES), str(count), str(coordinator.pid))
+        client = [python, Path(__file__).with_name("labgrid_client.py"), address, *numbers]
         done = subprocess.run(client, check=True, capture_output=True, text=True, timeout=120, env={**os.environ})
     finally:
         coordinator.terminate()
         coordinator.wait(30)
-    for name, rate in json.loads(done.stdout).items():
-        yield figure(f"labgrid: {name}, 1 client", rate, "cycles/s", "ours from Python", ours / rate)
+    for name, (rate, cpu) in json.loads(done.stdout).items():
+        yield figure(f"labgrid: {name}, 1 client", rate, "cycles/s", "ours from Python", ours.rate / rate)
+        yield figure("the same, CPU of client and coordinator", cpu, "ms", "ours from Python", ours.cpu_ms / cpu)

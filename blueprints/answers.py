@@ -69,6 +69,8 @@ class Failed:
     remember: float | None = None
     """Seconds for which the offer, zone or blueprint is not tried again; None is the engine's default."""
     log: str = ""
+    facts: Json = field(default_factory=dict)
+    """Kept with the resource (or lease) when the phase ends with this failure, for what undoes it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from blueprints.answers import Answer, Json
 from blueprints.matching import Match
-from blueprints.offers import Account, Offer, Place, Sought
+from blueprints.offers import Account, Allowance, Offer, Place, Sought
 from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem, ResourceView, Spec
 from interfaces.contract import Interface
 
@@ -94,6 +94,11 @@ class Kind(ABC):
         """True when the cleaned resource may go to another owner after this lease."""
         return self.reusable
 
+    def lacking(self, config: Any) -> frozenset[type]:
+        """Classes of this module that it implements, and that what stands behind a blueprint with this config cannot
+        do: of a cloud, what its client's class does not implement. Without any call outside."""
+        return frozenset()
+
 
 class Builds(ABC):
     """The kind can build a resource when one is asked for."""
@@ -148,6 +153,19 @@ class Offers(ABC):
     @abstractmethod
     def build(self) -> Plan:
         """Make what `spec.resource` drafts."""
+
+
+class Allows(ABC):
+    """What an account may have at once, and how much of that anybody has, can be read: an offer without room is not
+    tried. With `Offers` only."""
+
+    allowances_every: ClassVar[float] = 60.0
+    """Seconds between two readings."""
+
+    @abstractmethod
+    def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
+        """Those that hold in a place, the ones of all places among them; all there are with "". What has no limit is
+        left out. Raise when they cannot be seen now."""
 
 
 class Registers(ABC):
@@ -220,6 +238,52 @@ class Powers(ABC):
         """Bring the power to `spec.wanted["power"]`: on, off or cycle."""
 
 
+class Reboots(ABC):
+    """The resource can be rebooted."""
+
+    @abstractmethod
+    def reboot(self) -> Plan:
+        """Reboot it, and wait until it works again."""
+
+
+class Resizes(ABC):
+    """The disk of the resource can grow."""
+
+    @abstractmethod
+    def resize(self) -> Plan:
+        """Let the disk have `spec.wanted["disk_gib"]` GiB; as large already is success, and none ever shrinks."""
+
+
+class Retypes(ABC):
+    """The resource can become another type of those that its provider offers: its kind implements Offers too."""
+
+    @abstractmethod
+    def retype(self) -> Plan:
+        """Make it `spec.wanted["type"]`, which it can become only while it is off; afterwards it is as
+        `spec.wanted["power"]` says, on or off. Where it cannot be on as the new type it becomes `spec.wanted["from"]`
+        again, and the plan fails."""
+
+
+class Tags(ABC):
+    """Tags can be set on the resource."""
+
+    @abstractmethod
+    def tag(self) -> Plan:
+        """Set `spec.wanted["tags"]`, name -> value; others stay."""
+
+    def refused_tags(self, config: Any, tags: Mapping[str, str]) -> str:
+        """Why the provider would not take these, in a sentence; empty: it would."""
+        return ""
+
+
+class Consoles(ABC):
+    """What the resource writes on its console can be read."""
+
+    @abstractmethod
+    def console(self, resource: ResourceView) -> str:
+        """The newest part of it, by one call outside; empty where there is none yet. Raises DrydockError."""
+
+
 class Updates(ABC):
     """An outdated resource can be brought to the blueprint's present generation in place."""
 
@@ -242,8 +306,11 @@ class Capability:
 
 CAPABILITIES = tuple(
     Capability(name=base.__name__.lower(), base=base)
-    for base in (Builds, Offers, Registers, Discovers, Lists, Activates, Cleans, Checks, Powers, Updates)
-)
+    for base in (
+        Builds, Offers, Allows, Registers, Discovers, Lists, Activates, Cleans, Checks, Powers, Reboots, Resizes,
+        Retypes, Tags, Consoles, Updates,
+    )
+)  # fmt: skip
 
 
 def capabilities(kind: Kind) -> frozenset[str]:
@@ -255,10 +322,12 @@ __all__ = [
     "CAPABILITIES",
     "Act",
     "Activates",
+    "Allows",
     "Builds",
     "CatalogueStale",
     "Checks",
     "Cleans",
+    "Consoles",
     "Discovers",
     "Fields",
     "Kind",
@@ -268,9 +337,13 @@ __all__ = [
     "Opener",
     "Plan",
     "Powers",
+    "Reboots",
     "Registers",
+    "Resizes",
     "ResourceView",
+    "Retypes",
     "Step",
+    "Tags",
     "Updates",
     "capabilities",
 ]

@@ -51,6 +51,7 @@ class Offer:
     network: str = ""
     confidential: tuple[str, ...] = ()
     family: str = ""
+    """What allowances it is counted by, besides those of all offers; several are separated by spaces."""
     country: str = ""
     boot_seconds: float | None = None
     """Until a machine of it could be used: as seen, else as the provider says."""
@@ -67,6 +68,27 @@ class Offer:
     def name(self) -> str:
         """Stable and unique over an account: what is remembered when it fails."""
         return f"{self.place}/{self.type}/{self.market}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """What an account may have of something at once, and has, whoever made it: a provider's quota."""
+
+    name: str
+    """As the provider calls it."""
+    limit: float
+    used: float
+    location: str = ""
+    """Empty: over all locations."""
+    family: str = ""
+    """Of offers (`Offer.family`); empty: of all."""
+    market: str = ""
+    """Empty: of all markets."""
+    unit: str = "vcpus"
+    """What is counted: one of `UNITS`."""
+
+
+UNITS = ("vcpus", "gpus", "instances", "addresses")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,4 +113,6 @@ class Sought:
     gpu_memory_mib: int = 0
     confidential: tuple[str, ...] = ()
     """All of these."""
+    addresses: int = 0
+    """Public addresses that a machine of it will have; nothing is looked for by them, but allowances count them."""
     max_price: float | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ class Draft:
     """Until it could be used, where that is known."""
     lives: float | None = None
     """Seconds after which it ends by itself: no lease may last longer."""
+    refused: str = ""
+    """Why the provider would refuse it now, where that is known beforehand; it is not tried then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,9 @@ class LeaseView:
     locks: Mapping[str, str] = field(default_factory=dict)
     """The slot locks this lease holds."""
     until: dt.datetime | None = None
+    others: Callable[[], Sequence[Asked]] = field(default=lambda: (), repr=False, compare=False)
+    """What the other leases ask that have the resource now, read anew by each call; not those whose right has
+    ended."""
     opener: Callable[[LeaseView, str], Interface] | None = field(default=None, repr=False, compare=False)
 
     def interface(self, name: str) -> Interface:
@@ -165,6 +170,12 @@ class Owned:
     """on or off, where that is known."""
     lost: str = ""
     """Why it will never serve again (preempted, terminated by somebody), or empty."""
+    what: str = ""
+    """What it is: `machine`, `volume`, `firewall rule`; empty: a resource as its kind makes it."""
+    since: dt.datetime | None = None
+    """When it was made, as the provider says."""
+    named: bool = True
+    """False: its key stands in a tag alone, which a copy of it would bear too."""
 
 
 @dataclass(frozen=True, kw_only=True)

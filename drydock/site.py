@@ -20,8 +20,12 @@ class Site(AdminSite):
     index_template = "admin/drydock/index.html"
 
     def get_urls(self) -> list[Any]:
-        """With the search."""
-        return [path("search/", self.admin_view(self.search), name="search"), *super().get_urls()]
+        """With the search and the fleet."""
+        return [
+            path("search/", self.admin_view(self.search), name="search"),
+            path("fleet/", self.admin_view(self.fleet), name="fleet"),
+            *super().get_urls(),
+        ]
 
     def index(  # type: ignore[override]
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
@@ -31,6 +35,12 @@ class Site(AdminSite):
 
         found = overview.of(request)
         return found if isinstance(found, HttpResponse) else super().index(request, {**found, **(extra_context or {})})
+
+    def fleet(self, request: HttpRequest) -> HttpResponse:
+        """Every backend, what it can and costs, and orphans."""
+        from leases.admin.fleet import page
+
+        return page(self, request)
 
     def search(self, request: HttpRequest) -> HttpResponse:
         """Leases, resources and blueprints by number, name, owner or label."""

@@ -91,6 +91,11 @@ class NotSupported(DrydockError):
 
     code = "not_supported"
 
+    def __init__(self, message: str = "", *, field: str = "", hint: str = "", capability: str = "") -> None:
+        super().__init__(message, field=field, hint=hint)
+        self.capability = capability
+        """What it lacks, such as `reboot`; empty where that has no name."""
+
 
 class Busy(DrydockError):
     """It is busy with something else now; nothing was changed. Try again in a moment."""

@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from drydock_client.catalogue import Catalogue, Wanted
+from drydock_client.costing import Costs
+from drydock_client.fleet import Fleet
 from drydock_client.leasing import Leases, Request
+from drydock_client.machines import Machines
 from drydock_client.operating import Operating
 from drydock_client.values import EventInfo
 from drydock_client.working import Serving, Stream, Words, Work
 
 __all__ = [
-    "Attendance", "Catalogue", "Client", "Leases", "Operating", "Request", "Serving", "Stream", "Wanted", "Words",
-    "Work",
+    "Attendance", "Catalogue", "Client", "Costs", "Fleet", "Leases", "Machines", "Operating", "Request", "Serving",
+    "Stream", "Wanted", "Words", "Work",
 ]  # fmt: skip
 
 
@@ -33,7 +36,7 @@ class Attendance(Protocol):
         """Whether the worker is this program's own, so that it should wait for the end of what it began."""
 
 
-class Client(Leases, Work, Serving, Operating, Catalogue, Protocol):
+class Client(Leases, Machines, Work, Serving, Operating, Catalogue, Costs, Fleet, Protocol):
     """Everything. `name` is who asks, `owner` for whom."""
 
     name: str

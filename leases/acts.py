@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from leases import jobs
-from leases.engine import discovery, ending, orphans, reading, runner, serving
+from leases import jobs, watching
+from leases.engine import discovery, ending, orphans, reading, runner, serving, watches
 from leases.engine import sweep as looks
 from leases.engine.isolation import attempt
 
 
 def sweep() -> int:
-    """Look once over everything, open jobs too; the number of things found due."""
-    return looks.sweep() + (attempt(jobs.follow) or 0)
+    """Look once over everything, open jobs and watched leases too; the number of things found due."""
+    return looks.sweep() + sum(attempt(look) or 0 for look in (jobs.follow, watches.due))
 
 
 ACTS: dict[str, Callable[..., object]] = {
@@ -20,6 +20,7 @@ ACTS: dict[str, Callable[..., object]] = {
     "end": ending.end,
     "step": runner.carry_on,
     "job": jobs.watch,
+    "watch": watching.look,
     "sweep": sweep,
     "discover": discovery.discover,
     "orphans": orphans.search,

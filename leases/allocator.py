@@ -37,12 +37,15 @@ _QUICKEST, _SLOWEST = 0.01, 0.25
 
 
 class Allocator:
-    """A request for one lease: `type`, its requirements, for whom, and any field of `LeaseRequest`.
+    """A request for one lease: `type`, its requirements, for whom, and any field of `LeaseRequest`. A `workload` may be
+    no more than its command: exact arguments, or one line for a shell.
 
     Raises InvalidRequest with the field at fault; nothing is written before `allocate`.
     """
 
     def __init__(self, type: str, *, requirements: Mapping[str, Any] | None = None, owner: Any, **fields: Any) -> None:
+        if isinstance(fields.get("workload"), str | list | tuple):
+            fields["workload"] = {"command": fields["workload"]}
         self.request: LeaseRequest = read_request({"type": type, "requirements": dict(requirements or {}), **fields})
         self.owner = owner
 

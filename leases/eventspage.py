@@ -11,6 +11,8 @@ EVENTS: Mapping[str, str] = {
     "authorization.requested": "Somebody asks to use a blueprint.",
     "authorization.authorized": "A user or group may use it.",
     "authorization.declined": "A request was declined, or a permission taken back.",
+    "budget.set": "What a user, a group or a blueprint may cost an hour was set.",
+    "budget.removed": "A budget was removed.",
     "blueprint.added": "A blueprint was added.",
     "blueprint.changed": "Its columns or its config were changed; the message says which.",
     "blueprint.checked": "It was looked at whether it could work, and what was found.",
@@ -20,6 +22,7 @@ EVENTS: Mapping[str, str] = {
     "blueprint.undrained": "It serves again.",
     "blueprint.error_cleared": "A remembered failure was forgotten by a person.",
     "blueprint.removed": "It was removed; its history stays.",
+    "credential.validated": "Its provider was put through the behaviour suite; the message tells how that went.",
     "credential.added": "Secrets were stored under a name. Which ones is never told.",
     "credential.changed": "Other secrets were stored under it, or its note was changed.",
     "credential.read": "An operator had everything read that is read with it.",
@@ -36,11 +39,19 @@ EVENTS: Mapping[str, str] = {
     "lease.unheld": "The hold has ended.",
     "lease.httpd": "Something was done with its web server.",
     "lease.job": "A job was asked for, or is to end.",
+    "lease.workload": "A workload begins, or has ended; the message and the details say how.",
     "lease.key_shown": "Its generated private key was shown to its owner.",
     "lease.maintenance": "Maintenance of what it stands on waits for it.",
     "lease.retry": "A person had it tried again at once.",
     "lease.yields": "It gave what it held to an older one, and waits again.",
+    "machine.asked": "A reboot, a larger disk, another type or tags were asked for; `details` names the `act`.",
+    "machine.console": "Its console was read by somebody.",
+    "machine.done": "What was asked of a machine is done.",
+    "machine.failed": "It could not be done; the machine is as it was.",
     "orphan.seen": "Something at a provider bears our tag and has no row.",
+    "orphan.suspect": "Something bears our tag and does not prove to be ours. It is never touched.",
+    "orphan.wanted": "A person wants it destroyed, or adopted; done once it was seen twice.",
+    "orphan.adopted": "It has a row again, in quarantine.",
     "orphan.destroying": "It was seen again, and is being destroyed.",
     "orphan.destroyed": "It was destroyed.",
     "orphan.gone": "It is no longer there.",
@@ -105,7 +116,7 @@ def reasons() -> dict[str, str]:
     return {f"lease.{reason}": "Why it is still in its state has changed to this reason." for reason in waits}
 
 
-_WAITS = (Reason.HELD, Reason.NEEDS_OPERATOR)
+_WAITS = (Reason.HELD, Reason.NEEDS_OPERATOR, Reason.BUDGET_ENDS, Reason.READY)
 
 
 def page() -> str:

@@ -1,11 +1,13 @@
 """A worker that no longer hears the broker ends itself, and whoever keeps it starts it again.
 
 After broken connections Celery's main process can go on living without reading its queues
-(https://github.com/celery/celery/issues/8030, https://github.com/celery/celery/issues/10205).
+(https://github.com/celery/celery/issues/8030, https://github.com/celery/celery/issues/10205). Such a one also does not
+end when it is told to.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
 import signal
@@ -15,7 +17,9 @@ from collections.abc import Sequence
 from celery import current_app
 from celery.signals import task_received
 from celery.worker import state
+from django.conf import settings
 
+from drydock.core import clock
 from leases.engine import draining
 
 log = logging.getLogger(__name__)
@@ -24,8 +28,9 @@ LOOK_SECONDS = 5.0
 DEAF_LOOKS = 6
 """So many looks in turn, which is half a minute; a worker that has a free process hears of a message within
 milliseconds. Looks and not seconds are counted, since a machine may stand still."""
-LAST_SECONDS = 120.0
-"""After this a worker that was told to end and did not is ended by force; the sweep finds what it was at."""
+END_LOOK_SECONDS = 1.0
+QUIET_LOOKS = 10
+"""So many looks in turn at which a worker that was told to end has nothing at hand: it hangs."""
 
 
 class Hearing:
@@ -68,8 +73,22 @@ class Watch:
             free = self.processes - len(state.active_requests)
             if self.hearing.deaf(waiting=_waiting(self.queues), free=free):
                 log.critical("This worker hears nothing from the broker while messages wait: it ends, to be restarted.")
-                _end()
-                return
+                os.kill(os.getpid(), signal.SIGTERM)
+                break
+        if self._hangs():
+            log.critical("This worker was told to end and hangs: it is ended by force. The sweep finds what it was at.")
+            faulthandler.dump_traceback()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _hangs(self) -> bool:
+        """Told to end, it should be over as soon as nothing is at hand, and at the latest when no step that it is at
+        would count any more."""
+        quiet, until = 0, clock.monotonic() + settings.DRYDOCK.step_token_seconds
+        while not self._over.wait(END_LOOK_SECONDS):
+            quiet = 0 if state.active_requests else quiet + 1
+            if quiet >= QUIET_LOOKS or clock.monotonic() > until:
+                return True
+        return False
 
 
 def _waiting(queues: Sequence[str]) -> int:
@@ -80,9 +99,3 @@ def _waiting(queues: Sequence[str]) -> int:
             return sum(int(client.llen(queue)) for queue in queues)
     except Exception:
         return 0
-
-
-def _end() -> None:
-    os.kill(os.getpid(), signal.SIGTERM)
-    if not threading.Event().wait(LAST_SECONDS):
-        os.kill(os.getpid(), signal.SIGKILL)

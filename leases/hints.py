@@ -27,6 +27,7 @@ QUEUES = {
     "end": "claims",
     "step": "steps",
     "job": "steps",
+    "watch": "steps",
     "sweep": "periodic",
     "discover": "steps",
     "orphans": "steps",

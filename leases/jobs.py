@@ -19,11 +19,12 @@ from interfaces.command.contract import Command
 from interfaces.command.jobs import Job as HostJob
 from interfaces.command.jobs import JobSpec, JobState
 from interfaces.errors import JobMissing, LeaseEnded, NotStarted
-from leases import hints
+from leases import concluding, hints
 from leases.engine import ending, views
 from leases.engine.installation import current
 from leases.engine.transaction import rows, short
 from leases.models import Job, Lease
+from leases.models.job import Watch
 from leases.operations.using import still_mine
 from leases.reasons import Reason
 
@@ -56,7 +57,10 @@ def advance(job_id: int) -> Job:
     try:
         _advance(job)
     except LeaseEnded:
-        _close(job, Job.State.CANCELLED, message="Its lease has ended.")
+        if concluding.open_watch(job) is None:
+            _close(job, Job.State.CANCELLED, message="Its lease has ended.")
+        else:  # what it said and used is still to be gathered, if it can be
+            hints.send("watch", job.lease_id)
     job.refresh_from_db()
     return job
 
@@ -76,7 +80,8 @@ def _advance(job: Job) -> None:
         return _close(job, ended, message="The host does not know it.")
     except NotStarted as error:
         return _close(job, Job.State.LOST, message=str(error))
-    _apply(job, found)
+    watch = concluding.open_watch(job) if found.state.over else None
+    _apply(job, found, None if watch is None else concluding.left(watch, host, name))
     return None
 
 
@@ -106,30 +111,55 @@ def host_id(job: Job) -> str:
     return f"{views.key('l', job.lease_id)}-j{job.pk}"
 
 
-def _apply(job: Job, found: HostJob) -> None:
+def _apply(job: Job, found: HostJob, left: concluding.Left | None) -> None:
     if found.state in (JobState.STARTING, JobState.RUNNING):
         Job.objects.filter(pk=job.pk, state=Job.State.PENDING).update(
             state=Job.State.RUNNING, started_at=Now(), stdin=None, env=None, environment={}
         )
     elif found.state is JobState.EXITED:
-        _close(job, Job.State.ENDED, exit_code=found.exit_code)
+        _close(job, Job.State.ENDED, exit_code=found.exit_code, left=left)
     elif found.state is JobState.CANCELLED:
-        _close(job, Job.State.CANCELLED, exit_code=found.exit_code)
+        _close(job, Job.State.CANCELLED, exit_code=found.exit_code, left=left)
     else:
-        _close(job, Job.State.LOST, message="It is gone without an exit code.")
+        _close(job, Job.State.LOST, message="It is gone without an exit code.", left=left)
 
 
-def _close(job: Job, state: str, *, message: str = "", exit_code: int | None = None) -> None:
-    if _written(job, state, message, exit_code) and job.ends_lease:
+def _close(
+    job: Job, state: str, *, message: str = "", exit_code: int | None = None, left: concluding.Left | None = None
+) -> None:
+    watch = concluding.open_watch(job)
+    if watch is None:
+        reason = Reason.JOB_ENDED
         said = f"Job {job.pk} has {state}" + ("." if exit_code is None else f" with exit code {exit_code}.")
-        ending.end(job.lease_id, reason=Reason.JOB_ENDED, actor="drydock", message=said)
+    else:
+        end = concluding.end_of(watch, state, exit_code, message, left)
+        reason, said = end.reason, end.sentence
+    if job.ends_lease:
+        # The lease is locked before its watch, as everywhere.
+        done = _written(job, state, message, exit_code, reason, watch, left)
+    else:
+        done = write_end(job, state, message, exit_code)
+    if done and job.ends_lease:
+        ending.end(job.lease_id, reason=reason, actor="drydock", message=said)
 
 
 @short
-def _written(job: Job, state: str, message: str, exit_code: int | None) -> bool:
-    """Write the end of a job and, in the same commit, the wish for the end of its lease; False when it was over."""
-    if job.ends_lease:
-        ending.release(job.lease_id, reason=Reason.JOB_ENDED, actor="drydock")
+def _written(
+    job: Job, state: str, message: str, exit_code: int | None, reason: Reason, watch: Watch | None,
+    left: concluding.Left | None,
+) -> bool:  # fmt: skip
+    """Write the end of a job and, in the same commit, the wish for the end of its lease and what is known of its
+    workload; False when it was over."""
+    ending.release(job.lease_id, reason=reason, actor="drydock")
+    if not write_end(job, state, message, exit_code):
+        return False
+    if watch is not None:
+        concluding.write(watch, concluding.end_of(watch, state, exit_code, message, left), left, exit_code=exit_code)
+    return True
+
+
+def write_end(job: Job, state: str, message: str, exit_code: int | None) -> bool:
+    """The end of a job; False when it was over."""
     return bool(
         Job.objects.filter(pk=job.pk, state__in=OPEN).update(
             state=state, message=message, exit_code=exit_code, ended_at=Now(), stdin=None, env=None, environment={}

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import hmac
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+from django.conf import settings
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -26,6 +28,7 @@ from drydock.core.errors import InvalidRequest, Problem
 from leases import fields
 from leases.fields import Count, Flag, Key, Mib, Millicores, Moment, PublicKey, Span, Text, Vcpus, Word
 from leases.given import document
+from leases.workload import Workload
 
 _LONG = {"vcpus": "cpu_millicores", "ram": "ram_mib", "disk": "disk_mib"}
 _SHORTHANDS = ("slots", "vcpus", "cpu_millicores", "ram", "ram_mib", "disk", "disk_mib", "exclusive")
@@ -41,6 +44,12 @@ def _to_come(moment: dt.datetime | None, info: ValidationInfo) -> dt.datetime | 
     if moment is not None and moment <= clock.now() and not (info.context or {}).get("keyed"):
         raise ValueError("it is in the past")
     return moment
+
+
+def _once(workload: Workload | None, info: ValidationInfo) -> Workload | None:
+    if workload is not None and info.data.get("serve_again"):
+        raise ValueError("a workload never begins twice, so such a lease cannot be served again: leave out serve_again")
+    return workload
 
 
 def _describe(schema: dict[str, Any]) -> None:
@@ -81,6 +90,10 @@ class LeaseRequest(BaseModel):
     labels: dict[Word, Text] = Field(default_factory=dict, max_length=100)
     public_keys: tuple[PublicKey, ...] = Field(default=(), max_length=100)
     charged_group: Text | None = Field(default=None, description="The owner's group whose quota also counts.")
+    metrics: Flag = Field(default=False, description="Measure what it uses of its host; a workload is measured too.")
+    workload: Annotated[Workload | None, AfterValidator(_once)] = Field(
+        default=None, description="What it does by itself, once, when it is active; the lease ends with it."
+    )
     idempotency_key: Key | None = None
 
     @model_validator(mode="before")
@@ -114,7 +127,16 @@ class LeaseRequest(BaseModel):
     @property
     def fingerprint(self) -> str:
         """Same request, same fingerprint: what an idempotency key is compared by."""
-        return digest(self.model_dump(mode="json", exclude={"idempotency_key"}))
+        unsaid = {name for name in ("metrics", "workload") if not getattr(self, name)}
+        said = self.model_dump(mode="json", exclude={"idempotency_key", *unsaid})
+        if self.workload is not None:
+            said["workload"]["env"] = _sealed(self.workload.env)
+        return digest(said)
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody has to look at it while it lasts."""
+        return self.metrics or self.workload is not None
 
     def shape(self, further: Any) -> str:
         """Hash of what decides which resources could serve it; `further` is what decides beside the request."""
@@ -132,6 +154,12 @@ class LeaseRequest(BaseModel):
 def digest(value: Any) -> str:
     """SHA-256 of a value as JSON with sorted keys, in hex."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _sealed(env: Mapping[str, str]) -> str:
+    """A digest of secrets that nobody can try words against who has no more than the database."""
+    key = str(settings.DRYDOCK_OWNERSHIP_KEY).encode()
+    return hmac.new(key, json.dumps(env, sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
 def read(given: Mapping[str, Any] | LeaseRequest, *, keyed: bool = False) -> LeaseRequest:

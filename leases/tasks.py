@@ -34,5 +34,5 @@ def _task(hint: str) -> Any:
     return shared_task(base=Said, name=f"leases.{hint}")(carry_out)
 
 
-serve, end, step, job = _task("serve"), _task("end"), _task("step"), _task("job")
+serve, end, step, job, watch = _task("serve"), _task("end"), _task("step"), _task("job"), _task("watch")
 sweep, discover, orphans, read = _task("sweep"), _task("discover"), _task("orphans"), _task("read")

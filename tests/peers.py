@@ -11,10 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
+UNPACKED = Path(sys.prefix) / "peers"
+"""Where packages are that must not be installed: it goes with the virtual environment."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,6 +27,8 @@ class Peer:
 
     program: str
     package: str
+    installed: bool = True
+    """False: its files are only unpacked. Installed, cloud-init would set this machine up anew when it boots."""
 
 
 PEERS = {
@@ -36,11 +42,14 @@ PEERS = {
     "sudo": Peer("visudo", "sudo"),
     "cron": Peer("crontab", "cron"),
     "systemd-analyze": Peer("systemd-analyze", "systemd"),
+    "cloud-init": Peer("cloud-init", "cloud-init", installed=False),
 }
 
 
 def find(name: str) -> str | None:
     """Path of a peer's program, also where PATH leaves out the system's folders."""
+    if not PEERS[name].installed:
+        return shutil.which(PEERS[name].program, path=str(UNPACKED / PEERS[name].package / "usr" / "bin"))
     return shutil.which(PEERS[name].program, path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_PATH}")
 
 
@@ -57,7 +66,10 @@ def require(name: str) -> str:
 
 def install() -> None:
     """Install what is missing, if we may; says what stays missing."""
-    packages = sorted({PEERS[name].package for name in PEERS if not find(name)})
+    wanted = [PEERS[name] for name in PEERS if not find(name)]
+    for package in (one.package for one in wanted if not one.installed and shutil.which("apt-get")):
+        _unpack(package)
+    packages = sorted({one.package for one in wanted if one.installed})
     become = _become_root()
     if packages and become is not None and shutil.which("apt-get"):
         print(f"Installing peers for the tests: {' '.join(packages)}", flush=True)
@@ -83,6 +95,15 @@ def _apt(become: list[str], packages: list[str]) -> None:
     if subprocess.run(command, env=quiet, capture_output=True).returncode:
         subprocess.run([*become, "apt-get", "update", "--quiet"], env=quiet, capture_output=True)
         subprocess.run(command, env=quiet, capture_output=True)
+
+
+def _unpack(package: str) -> None:
+    """The newest version, as far as it can be had."""
+    UNPACKED.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["apt-get", "download", "--quiet", package], cwd=folder, capture_output=True)
+        for found in Path(folder).glob("*.deb"):
+            subprocess.run(["dpkg", "--extract", found, UNPACKED / package], capture_output=True)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from blueprints.azure import machines, names
 from blueprints.azure.attempts import Attempts, view
 from blueprints.azure.calls import guarded
+from blueprints.azure.commands import host_keys
 from blueprints.azure.config import Credential
 from blueprints.azure.connection import Connection
 from blueprints.azure.console import newest
@@ -27,6 +28,7 @@ from blueprints.cloud.client import (
     Console,
     Firewall,
     IdempotentCreate,
+    ListsRemains,
     MachineImage,
     Quotas,
     Reboots,
@@ -34,6 +36,7 @@ from blueprints.cloud.client import (
     Spot,
     StopsStarts,
     Tags,
+    TellsHostKeys,
     UserData,
 )
 from blueprints.cloud.faults import CloudError, Meaning
@@ -44,6 +47,7 @@ from blueprints.cloud.values import (
     Location,
     Order,
     Quota,
+    Remnant,
     Rule,
     Underway,
 )
@@ -64,20 +68,21 @@ class Azure(
     Tags,
     Firewall,
     Console,
+    TellsHostKeys,
     Quotas,
     MachineImage,
+    ListsRemains,
 ):
     """`api` is global: the machines of a resource group, the statuses of a subscription's and Resource SKUs are each
     one listing over all locations. A location given besides narrows what is answered, for the sizes the call too."""
 
     provider: ClassVar[str] = "azure"
     api: ClassVar[Api] = Api.GLOBAL
+    key_source: ClassVar[str] = "run_command"
     types_every: ClassVar[float] = 300.0
     """Resource SKUs is a listing of many megabytes that changes with releases, not with what is free."""
     status_every: ClassVar[float] = 10.0
     """Four listings each time, out of 25 reads per second."""
-    creates_per_minute: ClassVar[float] = 100.0
-    """Four writes each, out of 10 per second, with room for what else is written."""
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
         self._connection = Connection(credential, deadline)
@@ -175,6 +180,11 @@ class Azure(
         }
         return self._parts.sweep(key, ours)
 
+    def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
+        """Network cards, addresses, firewalls and disks: four listings. A disk of which the tagging never came about
+        is not among them; whatever sweeps its name finds it."""
+        return [one for one in self._parts.remains(tags) if location in ("", one.location)]
+
     def stop(self, instance: Instance) -> None:
         """Deallocates: a machine that is only switched off is still paid for."""
         with guarded(f"stop {instance.key}", write=True):
@@ -222,6 +232,10 @@ class Azure(
 
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
         self._network.close(instance.key, rules)
+
+    def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str] | Underway:
+        """By the agent in the guest, which carries out one command at a time."""
+        return host_keys(self._connection, instance.key, handle.get("command", ""))
 
     def console(self, instance: Instance) -> str:
         with guarded(f"read the console of {instance.key}"):

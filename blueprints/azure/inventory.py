@@ -62,9 +62,12 @@ class Inventory:
         return known[name]
 
     def quotas(self, location: str) -> list[Quota]:
-        """The limits of a location: its vCPUs, those of each family and of spot machines, and the machines."""
+        """The limits of a location: its vCPUs, those of each family and of spot machines, the machines and the public
+        addresses."""
         with guarded(f"read the usage in {location}"):
             usages = [one.as_dict() for one in self._connection.compute.usage.list(location)]
+        with guarded(f"read the usage of networks in {location}"):
+            usages += [one.as_dict() for one in self._connection.network.usages.list(location)]
         return [quota for one in usages if (quota := _quota(one, location))]
 
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
@@ -79,7 +82,9 @@ class Inventory:
         publisher, offer, sku, version = chosen.split(":")
         if version == "latest":
             version = self._newest(location, publisher, offer, sku)
-        return Image(id=f"{publisher}:{offer}:{sku}:{version}", name=f"{offer} {sku} {version}", arch=arch)
+        image = f"{publisher}:{offer}:{sku}:{version}"
+        self.features(location, image)
+        return Image(id=image, name=f"{offer} {sku} {version}", arch=arch)
 
     def images(self, location: str, pattern: str) -> list[Image]:
         """Newest first: for PUBLISHER:OFFER:SKU (SKU may have * and ?) the marketplace's versions, else the
@@ -159,6 +164,8 @@ def _quota(usage: Mapping[str, Any], location: str) -> Quota | None:
         "cores": ("vcpus", Market.ON_DEMAND),
         "lowprioritycores": ("vcpus", Market.SPOT),
         "virtualmachines": ("instances", None),
+        "publicipaddresses": ("addresses", None),
+        "standardskupublicipaddresses": ("addresses", None),
     }
     family = code.lower() if code.lower().endswith("family") else ""
     unit, market = ("vcpus", Market.ON_DEMAND) if family else known.get(code.lower(), ("", None))

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
 from blueprints.azure.config import Credential, Image
-from blueprints.cloud.client import Client
 from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.kind import CloudHost
 
@@ -25,17 +23,6 @@ class AzureHost(CloudHost):
     name: ClassVar[str] = "azure"
     Config = Config
     Credential = Credential
+    client_at: ClassVar[str] = "blueprints.azure.client:Azure"
     inventory_every: ClassVar[float] = 300.0
     status_every: ClassVar[float] = 10.0
-
-    def client_class(self) -> type[Client]:
-        """The vendor's client behind our contract."""
-        from blueprints.azure.client import Azure
-
-        return Azure
-
-    def new_client(self, secrets: Mapping[str, Any]) -> Client:
-        """A client for an account. Raises ValidationError."""
-        from blueprints.azure.client import Azure
-
-        return Azure(Credential.model_validate(dict(secrets)))

@@ -9,8 +9,9 @@ from azure.core import MatchConditions
 
 from blueprints.azure.calls import found, guarded
 from blueprints.azure.connection import Connection
-from blueprints.azure.names import SUFFIXES, name
+from blueprints.azure.names import SUFFIXES, bears, name
 from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.values import Remnant
 
 _STILL_THERE = (Meaning.CONFLICT, Meaning.AMBIGUOUS, Meaning.UNAVAILABLE)
 _IN_USE = ("InUse", "CannotBeDeleted", "Attached", "Reserved")
@@ -77,6 +78,18 @@ class Parts:
                 self._try(part, key)
         return [name(part, key) for part in SUFFIXES if part in bears and self.get(part, key) is not None]
 
+    def remains(self, tags: Mapping[str, str]) -> list[Remnant]:
+        """Everything but machines in the resource group that bears these tags."""
+        found = []
+        for part, suffix in SUFFIXES.items():
+            if part != "machine":
+                with guarded(f"list what ends in {suffix}"):
+                    pages = self._operations[part]
+                    named = getattr(pages, "list_by_resource_group", None) or pages.list
+                    listed = [one.as_dict() for one in named(self._connection.group)]
+                found += [_remnant(part, one) for one in listed if bears(one, tags)]
+        return found
+
     def merge_tags(self, resource_id: str, tags: Mapping[str, str]) -> None:
         """Add tags to any object; others stay, and nobody's change in between is undone."""
         self._connection.ask(
@@ -104,3 +117,20 @@ def _whole(response: Any, model: Any, headers: Any) -> tuple[Mapping[str, Any], 
 
 def _going(found: Mapping[str, Any]) -> bool:
     return str((found.get("properties") or {}).get("provisioningState")).lower() == "deleting"
+
+
+_WORDS = {"nic": "network card", "ip": "address", "nsg": "firewall", "disk": "volume"}
+
+
+def _remnant(part: str, found: Mapping[str, Any]) -> Remnant:
+    """Its name is its key with the part's ending; one that ends otherwise was not made by us under that name."""
+    named = str(found["name"])
+    suffix = SUFFIXES[part]
+    return Remnant(
+        what=_WORDS[part],
+        id=named,
+        key=named.removesuffix(suffix) if named.endswith(suffix) else "",
+        location=str(found.get("location") or "").lower(),
+        zone=next(iter(found.get("zones") or ()), ""),
+        tags={str(tag): str(value) for tag, value in (found.get("tags") or {}).items()},
+    )

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from blueprints.answers import Absent, Answer, Failed, Json, Ready, Scope, Unknown, Wait
 from blueprints.cloud.client import Client, Console, StopsStarts
-from blueprints.cloud.faults import CloudError
+from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.order import instance, order
 from blueprints.cloud.values import Instance, Lifecycle, Underway
 from blueprints.contract import Act
@@ -34,7 +34,8 @@ def called(client_of: ClientOf, calls: Calls) -> Act:
         try:
             return calls(client_of(spec.resource), spec, memo)
         except CloudError as error:
-            return error.answer()
+            answer = error.answer()
+            return replace(answer, memo=memo) if isinstance(answer, Wait) else answer
 
     return act
 
@@ -45,14 +46,16 @@ def decide(spec: Spec, memo: Json) -> Answer:
     if "attempt" in spec.resource.facts:
         return Ready()
     config = spec.resource.blueprint.config
-    control, host = new_key_pair("drydock"), new_key_pair("drydock-host")
+    control = new_key_pair("drydock")
+    host = new_key_pair("drydock-host") if config.host_key == "injected" else None
     ends_at = clock.now() + dt.timedelta(seconds=config.longest_seconds) if config.longest_seconds else None
     return Ready(
         facts={
-            "attempt": secrets.token_hex(8), "public_key": control.public, "host_keys": [host.public],
+            "attempt": secrets.token_hex(8), "public_key": control.public,
+            **({"host_keys": [host.public]} if host else {}),
             "user": config.user, "port": config.ssh_port, "ends_at": ends_at.isoformat() if ends_at else "",
         },
-        secrets={"private_key": control.private, "host_private": host.private},
+        secrets={"private_key": control.private, **({"host_private": host.private} if host else {})},
         dies_at=ends_at,
     )  # fmt: skip
 
@@ -75,9 +78,19 @@ def prepare(client: Client, spec: Spec, memo: Json) -> Answer:
 def create(client: Client, spec: Spec, memo: Json) -> Answer:
     """Ask for the instance once; where the provider works on it, ask what has become of it."""
     wanted = order(spec)
-    if "handle" in memo:
-        return _made(client.created(wanted, memo["handle"]))
-    return _made(client.create(wanted, spec.resource.facts.get("stands_on", {})))
+    try:
+        if "handle" in memo:
+            return _made(client.created(wanted, memo["handle"]))
+        return _made(client.create(wanted, spec.resource.facts.get("stands_on", {})))
+    except CloudError as error:
+        if error.meaning not in _REFUSALS:
+            raise
+        answer = error.answer()
+        return replace(answer, facts={"refused": True}) if isinstance(answer, Failed) else answer
+
+
+_REFUSALS = (Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED, Meaning.CREDENTIALS, Meaning.INVALID)
+"""After one of these nothing of the create appears later: who ends it need not wait and look."""
 
 
 def find(client: Client, spec: Spec, memo: Json) -> Answer:
@@ -87,7 +100,9 @@ def find(client: Client, spec: Spec, memo: Json) -> Answer:
         return _made(found)
     since = memo.get("looking_since") or clock.now().isoformat()
     if clock.now() - dt.datetime.fromisoformat(since) < dt.timedelta(seconds=client.find_after):
-        return Unknown(message="The answer to the create was lost; it is looked for.", memo={"looking_since": since})
+        return Unknown(
+            message="The answer to the create was lost; it is looked for.", memo=memo | {"looking_since": since}
+        )
     return Absent()
 
 
@@ -175,7 +190,8 @@ def sweep(client: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def _nothing_asked(spec: Spec) -> bool:
-    return "stands_on" not in spec.resource.facts
+    """Nothing was asked for, or it was refused for certain."""
+    return "stands_on" not in spec.resource.facts or bool(spec.resource.facts.get("refused"))
 
 
 def _waited(client: Client, since: str) -> bool:
@@ -238,7 +254,7 @@ def with_console(client_of: ClientOf, act: Act, seconds: float) -> Act:
             case Failed():
                 return replace(answer, log=shown or answer.log)
             case Wait():
-                memo = {"since": since, "shown": late or bool(memo.get("shown"))}
+                memo = {**answer.memo, "since": since, "shown": late or bool(memo.get("shown"))}
                 return replace(answer, log=shown or answer.log, memo=memo)
         return answer
 

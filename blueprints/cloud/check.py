@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from blueprints.cloud.client import Client, Quotas, Spot, UserData
 from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.hostkeys import sources
 from blueprints.specs import Problem
 
 _REGIONS = 3
@@ -32,6 +33,10 @@ def problems(client: Client, config: CloudConfig) -> Iterator[Problem]:
 def _unsupported(client: Client, config: CloudConfig) -> Iterator[Problem]:
     if "spot" in config.markets and not isinstance(client, Spot):
         yield Problem(message=f"{client.provider} has no spot machines.", field="markets")
+    if config.host_key not in sources(type(client)):
+        there = ", ".join(sources(type(client)))
+        said = f"{client.provider} tells no host keys by {config.host_key}; it does by: {there}."
+        yield Problem(message=said, field="host_key")
     if config.ready_by == "cloud-init" and not isinstance(client, UserData):
         yield Problem(message=f"{client.provider} gives no user data to machines.", field="ready_by")
 

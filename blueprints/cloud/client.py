@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
-from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota, Rule, Underway
+from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota, Remnant, Rule, Underway
 
 
 class Api(StrEnum):
@@ -39,7 +39,6 @@ class Client(ABC):
     """Seconds between two readings of the inventory. The kind says the same, without loading the client."""
     status_every: ClassVar[float] = 5.0
     """Seconds between two listings of the instances."""
-    creates_per_minute: ClassVar[float] = 60.0
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
         """Nobody calls it any more: connections that it holds may go."""
@@ -184,6 +183,18 @@ class Console(ABC):
         """The newest part of it, at most 64 KiB; empty where there is none yet."""
 
 
+class TellsHostKeys(ABC):
+    """The host keys that a guest has made itself can be read by a way of the provider's own."""
+
+    key_source: ClassVar[str]
+    """What the config calls that way: `guest_attributes` or `run_command`."""
+
+    @abstractmethod
+    def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str] | Underway:
+        """Their public lines; empty where the guest has not told them yet. An Underway is gone on with by its
+        handle."""
+
+
 class Quotas(ABC):
     """The account's limits, and how much of them is used by whomever, can be read."""
 
@@ -198,6 +209,15 @@ class MachineImage(ABC):
     @abstractmethod
     def images(self, location: str, name: str) -> Sequence[Image]:
         """Those whose name fits the pattern, newest first."""
+
+
+class ListsRemains(ABC):
+    """What was made beside the instances can be listed by its tags, so that it is found without its instance."""
+
+    @abstractmethod
+    def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
+        """Everything in a location, or in all with "", that bears these tags and is no instance; what an instance
+        uses at present may be left out. One call for each sort and page."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,6 +245,7 @@ CAPABILITIES = (
     Capability(name="console-output", base=Console),
     Capability(name="quota", base=Quotas),
     Capability(name="server-side-expiry", base=Expires),
+    Capability(name="list-remains", base=ListsRemains),
 )
 """The names are those of Brev's Cloud SDK (v1/capabilities.go) where it has one."""
 

@@ -63,8 +63,15 @@ class CloudConfig(Accounts):
     user: str = Field(
         default="drydock", pattern=r"^[a-z_][a-z0-9_-]{0,30}$", description="The control account made at first boot."
     )
-    ready_by: Literal["cloud-init", "ssh"] = Field(
-        default="cloud-init", description="ssh: for images without cloud-init, whose own agent makes the account."
+    ready_by: Literal["cloud-init", "agent", "ssh"] = Field(
+        default="cloud-init",
+        description="What says that the first boot is over: agent is the cloud's own, for images without cloud-init; "
+        "ssh: nothing, as soon as it lets us in.",
+    )
+    host_key: Literal["injected", "console", "guest_attributes", "run_command"] = Field(
+        default="injected",
+        description="How its host key is known: made by us and given to it by cloud-init, or made by the guest and "
+        "read before the first connection: from its console, from guest attributes (gce), by a command (azure).",
     )
     user_data: dict[str, Any] = Field(default_factory=dict, description="Further cloud-config, laid over ours.")
     tags: dict[str, str] = Field(default_factory=dict, description="Further tags on everything that is made.")

@@ -41,9 +41,8 @@ class Meaning(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Consequence:
-    """What follows: the same call later, another offer (`scope` says how far the failure reaches), or the operator."""
+    """What follows: how far it rules things out, and for how long."""
 
-    retry: bool
     scope: Scope | None
     """How far it rules things out; None: nothing is ruled out."""
     remember: float | None = None
@@ -51,17 +50,17 @@ class Consequence:
 
 
 CONSEQUENCES: dict[Meaning, Consequence] = {
-    Meaning.NO_CAPACITY: Consequence(retry=False, scope=Scope.OFFER, remember=180.0),
-    Meaning.QUOTA: Consequence(retry=False, scope=Scope.OFFER, remember=900.0),
-    Meaning.NOT_OFFERED: Consequence(retry=False, scope=Scope.OFFER, remember=3600.0),
-    Meaning.THROTTLED: Consequence(retry=True, scope=None),
-    Meaning.CREDENTIALS: Consequence(retry=False, scope=Scope.OPERATOR),
-    Meaning.NOT_FOUND: Consequence(retry=True, scope=Scope.STEP),
-    Meaning.INVALID: Consequence(retry=False, scope=Scope.OPERATOR),
-    Meaning.AMBIGUOUS: Consequence(retry=False, scope=None),
-    Meaning.UNAVAILABLE: Consequence(retry=True, scope=Scope.STEP),
-    Meaning.CONFLICT: Consequence(retry=True, scope=Scope.STEP),
-    Meaning.OTHER: Consequence(retry=True, scope=Scope.STEP),
+    Meaning.NO_CAPACITY: Consequence(scope=Scope.OFFER, remember=180.0),
+    Meaning.QUOTA: Consequence(scope=Scope.OFFER, remember=900.0),
+    Meaning.NOT_OFFERED: Consequence(scope=Scope.OFFER, remember=3600.0),
+    Meaning.THROTTLED: Consequence(scope=None),
+    Meaning.CREDENTIALS: Consequence(scope=Scope.OPERATOR),
+    Meaning.NOT_FOUND: Consequence(scope=Scope.STEP),
+    Meaning.INVALID: Consequence(scope=Scope.OPERATOR),
+    Meaning.AMBIGUOUS: Consequence(scope=None),
+    Meaning.UNAVAILABLE: Consequence(scope=Scope.STEP),
+    Meaning.CONFLICT: Consequence(scope=Scope.STEP),
+    Meaning.OTHER: Consequence(scope=Scope.STEP),
 }
 
 

@@ -21,6 +21,19 @@ case $said in
 *) echo running;;
 esac
 """
+_BY_AGENT = """
+if [ -e /var/lib/waagent/provisioned ]; then echo done
+elif [ -d /var/lib/waagent ]; then echo running
+elif systemctl cat google-guest-agent.service > /dev/null 2>&1; then
+  case $(systemctl is-active google-guest-agent.service) in
+  active) echo done;;
+  failed) echo absent;;
+  *) echo running;;
+  esac
+else echo absent
+fi
+"""
+"""Azure's agent leaves a file when it has provisioned; Google's runs, and has made the account by which we are in."""
 _BOOTING = (Unreachable, ConnectionLost, DeadlineExceeded, AuthenticationRefused)
 """What a machine answers whose SSH server, or whose account, is not there yet. A wrong host key is none of these."""
 
@@ -32,7 +45,8 @@ def reach(spec: Spec, memo: Json) -> Answer:
         if spec.config.ready_by == "ssh":
             shell(spec).run("true")
             return Ready(log="reached")
-        said, _, further = shell(spec).run(_FIRST_BOOT).strip().partition("\n")
+        asked = _BY_AGENT if spec.config.ready_by == "agent" else _FIRST_BOOT
+        said, _, further = shell(spec).run(asked).strip().partition("\n")
     except HostKeyMismatch:
         raise
     except _BOOTING as error:
@@ -41,10 +55,13 @@ def reach(spec: Spec, memo: Json) -> Answer:
         return Ready(log="its first boot is over")
     if said == "running":
         return Wait(after=5.0, memo=memo, sentence="Its first boot is not over yet.")
-    return _not_to_be(said, further)
+    return _not_to_be(spec, said, further)
 
 
-def _not_to_be(said: str, further: str) -> Failed:
+def _not_to_be(spec: Spec, said: str, further: str) -> Failed:
+    if said == "absent" and spec.config.ready_by == "agent":
+        message = "Its image has no agent of Google's or Azure's that runs. Let the blueprint say ready_by: ssh."
+        return Failed(scope=Scope.OPERATOR, code="no_agent", message=message)
     if said == "absent":
         message = "Its image has no cloud-init. Let the blueprint say ready_by: ssh, or choose another image."
         return Failed(scope=Scope.OPERATOR, code="no_cloud_init", message=message)

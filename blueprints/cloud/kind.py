@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from threading import Lock
 from typing import Any, ClassVar
 
 from blueprints.accounts import acts as accounts
 from blueprints.accounts.kind import WithAccounts
-from blueprints.cloud import acts, guest, market, ports
+from blueprints.cloud import acts, belongings, guest, hostkeys, market, ports
 from blueprints.cloud.check import problems
-from blueprints.cloud.client import Api, Client, Spot
+from blueprints.cloud.client import Api, Client, Quotas, Spot
 from blueprints.cloud.config import MATCHES, CloudAttributes, CloudConfig, CloudRequirements
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Instance, Lifecycle
-from blueprints.contract import Lists, Offers, Plan, Powers, Step
+from blueprints.cloud.operations import Operates
+from blueprints.contract import Allows, Lists, Offers, Plan, Step
 from blueprints.hosts import HOST
-from blueprints.offers import Account, Offer, Place, Sought
+from blueprints.offers import Account, Allowance, Offer, Place, Sought
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem, ResourceView
 
 _BOOT = 1200.0
@@ -29,9 +29,11 @@ _END = 3600.0
 _KEPT = 64
 
 
-class CloudHost(WithAccounts, Offers, Lists, Powers):
+class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
     """Base of the kinds of cloud hosts."""
 
+    client_at: ClassVar[str]
+    """Where the client's class is, `blueprints.ec2.client:Ec2`: made of a credential, and loaded when it is used."""
     resource_type: ClassVar[str] = HOST
     Config = CloudConfig
     Requirements = CloudRequirements
@@ -42,13 +44,16 @@ class CloudHost(WithAccounts, Offers, Lists, Powers):
         self._clients: dict[str, Client] = {}
         self._guard = Lock()
 
-    @abstractmethod
     def client_class(self) -> type[Client]:
-        """The client's class; only now is the cloud's SDK loaded."""
+        """The client's class; only now is the cloud's SDK loaded. Raises ImportError without it."""
+        module, _, name = self.client_at.partition(":")
+        found: type[Client] = getattr(import_module(module), name)
+        return found
 
-    @abstractmethod
     def new_client(self, secrets: Mapping[str, Any]) -> Client:
         """A client for an account. Raises ValidationError where the credential does not hold what it must."""
+        made: Callable[[Any], Client] = self.client_class()
+        return made(self.Credential.model_validate(dict(secrets)))
 
     def client(self, secrets: Mapping[str, Any]) -> Client:
         """The client for an account; the same one as long as the credential is the same."""
@@ -91,15 +96,21 @@ class CloudHost(WithAccounts, Offers, Lists, Powers):
         countries = {one.name: one.country for one in client.locations()}
         return [replace(offer, country=countries.get(offer.location, "")) for offer in found]
 
+    def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
+        """The account's quotas, where the cloud tells of them."""
+        client = self.client(account.secrets)
+        return market.allowances(client.quotas(place)) if isinstance(client, Quotas) else ()
+
     def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
         """Every instance that bears the installation's tag."""
         tags = {"drydock-installation": installation}
-        return [_owned(one) for one in self.client(account.secrets).instances(place, tags)]
+        return [belongings.machine(one) for one in self.client(account.secrets).instances(place, tags)]
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """The same over all places."""
+        """The same over all places, without what is on its way out; and what stands there without its machine."""
         account = Account(name=blueprint.config.credential, secrets=dict(self._secrets(blueprint)))
-        return [one for place in self.places(account) for one in self.observe(account, place.name, installation)]
+        places = [place.name for place in self.places(account) if place.available]
+        return belongings.owned(self.client(account.secrets), places, {"drydock-installation": installation})
 
     def _secrets(self, blueprint: BlueprintView) -> Mapping[str, Any]:
         self.client_for(blueprint)
@@ -126,6 +137,7 @@ class CloudHost(WithAccounts, Offers, Lists, Powers):
             Step(name="network", act=call(acts.prepare)),
             Step(name="create", act=call(acts.create), find=call(acts.find)),
             Step(name="boot", act=call(acts.boot), deadline=_BOOT),
+            Step(name="pin", act=acts.with_console(self.client_of, call(hostkeys.pin), _BOOT), deadline=_BOOT),
             Step(name="reach", act=acts.with_console(self.client_of, guest.reach, _BOOT), deadline=_BOOT),
             Step(name="compare", act=guest.compare),
             Step(name="prepare", act=accounts.prepare),
@@ -142,12 +154,6 @@ class CloudHost(WithAccounts, Offers, Lists, Powers):
     def check(self) -> Plan:
         """What the last listing told; then whether it answers."""
         return (Step(name="listed", act=acts.look), *super().check())
-
-    def power(self) -> Plan:
-        """Stop, start, or both."""
-        off = acts.switch(("off", "cycle"), Lifecycle.STOPPED)
-        on = acts.switch(("on", "cycle"), Lifecycle.RUNNING)
-        return (Step(name="stop", act=self._call(off)), Step(name="start", act=self._call(on)))
 
     def destroy(self) -> Plan:
         """The instance, then whatever else was made under its key, until a read shows that nothing is left."""
@@ -166,16 +172,3 @@ class CloudHost(WithAccounts, Offers, Lists, Powers):
 
     def _call(self, calls: acts.Calls) -> Any:
         return acts.called(self.client_of, calls)
-
-
-def _owned(found: Instance) -> Owned:
-    over = found.state in (Lifecycle.TERMINATED, Lifecycle.TERMINATING, Lifecycle.FAILED)
-    why = "It was taken back by the provider." if found.preempted else f"It is {found.state}."
-    return Owned(
-        key=found.key,
-        tags=found.tags,
-        facts=acts.seen_of(found),
-        state=found.state.value,
-        power="off" if found.state is Lifecycle.STOPPED else "on" if found.state is Lifecycle.RUNNING else "",
-        lost=f"{why} {found.reason}".strip() if over or found.preempted else "",
-    )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Json
 from blueprints.cloud.config import CloudAttributes, CloudConfig, CloudRequirements
 from blueprints.cloud.geography import CONTINENTS, countries_of
-from blueprints.cloud.values import Confidential, Gpu, InstanceType, Market, Price
+from blueprints.cloud.values import Confidential, Gpu, InstanceType, Market, Price, Quota
 from blueprints.hosts import stated
-from blueprints.offers import Offer, Sought
+from blueprints.offers import Allowance, Offer, Sought
 from blueprints.specs import Asked, Draft
 
 _TRAITS = {one.value for one in Confidential}
@@ -51,17 +51,27 @@ def _offer(found: InstanceType, zone: str, market: Market, price: Price | None) 
         local_disk_gib=found.local_disk_gib,
         network=found.network[:128],
         confidential=tuple(sorted(found.confidential)),
-        family=found.family,
+        family=" ".join(filter(None, (found.family, *found.families))),
         boot_seconds=found.boot_seconds,
         available=found.available,
     )
+
+
+def allowances(found: Iterable[Quota]) -> list[Allowance]:
+    """A provider's quotas as the catalogue keeps them."""
+    return [
+        Allowance(
+            name=one.name, location=one.location, limit=one.limit, used=one.used, unit=one.unit, family=one.family,
+            market=one.market.value if one.market else "",
+        ) for one in found
+    ]  # fmt: skip
 
 
 def sought(config: CloudConfig, asked: Asked | None) -> Sought:
     """What to look for: what the blueprint allows, narrowed by what is asked."""
     allowed = Sought(
         account=config.credential, locations=config.regions, zones=config.zones, types=config.types,
-        markets=config.markets, arch=config.arch, max_price=config.max_price,
+        markets=config.markets, arch=config.arch, max_price=config.max_price, addresses=int(config.public_address),
     )  # fmt: skip
     if asked is None:
         return allowed

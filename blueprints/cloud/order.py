@@ -71,14 +71,20 @@ def instance(resource: ResourceView) -> Instance:
 
 
 def _user_data(resource: ResourceView, config: CloudConfig) -> str:
-    facts, secrets = resource.facts, resource.secrets
+    facts = resource.facts
     return user_data(
         user=config.user,
         public_key=facts["public_key"],
-        host_key=KeyPair(private=secrets["host_private"], public=facts["host_keys"][0]),
+        host_key=_host_key(resource),
         ends_at=dt.datetime.fromisoformat(facts["ends_at"]) if facts.get("ends_at") else None,
         also=config.user_data,
     )
+
+
+def _host_key(resource: ResourceView) -> KeyPair | None:
+    """The one that is injected."""
+    private = resource.secrets.get("host_private")
+    return KeyPair(private=private, public=resource.facts["host_keys"][0]) if private else None
 
 
 def _config(resource: ResourceView) -> CloudConfig:

@@ -29,19 +29,19 @@ def user_data(
     *,
     user: str,
     public_key: str,
-    host_key: KeyPair,
+    host_key: KeyPair | None,
     ends_at: dt.datetime | None = None,
     also: Mapping[str, Any] | None = None,
 ) -> str:
-    """User data for one machine. `ends_at`: when it switches itself off, whatever becomes of us and however often
-    it was booted by then; `also`: the operator's own cloud-config, whose lists come after ours and whose other keys
-    must not be ours.
+    """User data for one machine. `host_key`: None where it makes one itself. `ends_at`: when it switches itself off,
+    whatever becomes of us and however often it was booted by then; `also`: the operator's own cloud-config, whose lists
+    come after ours and whose other keys must not be ours.
 
     Raises InvalidRequest where the operator's says what is ours to say, or all of it is larger than a cloud takes.
     """
     ours: dict[str, Any] = {
         "ssh_deletekeys": True,
-        "ssh_keys": {"ed25519_private": host_key.private, "ed25519_public": host_key.public},
+        "ssh_keys": {"ed25519_private": host_key.private, "ed25519_public": host_key.public} if host_key else {},
         "ssh_pwauth": False,
         "users": [_account(user, public_key)],
         "bootcmd": [["sh", "-c", _SWITCH, "end", str(int(ends_at.timestamp()))]] if ends_at else [],
@@ -79,4 +79,4 @@ def _with(ours: dict[str, Any], also: Mapping[str, Any]) -> dict[str, Any]:
                 field=f"user_data.{name}",
                 hint="Leave it out; lists such as users, bootcmd and runcmd may be added to.",
             )
-    return {name: value for name, value in merged.items() if value != []}
+    return {name: value for name, value in merged.items() if value not in ([], {})}

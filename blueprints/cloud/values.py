@@ -98,6 +98,8 @@ class InstanceType:
     confidential: frozenset[Confidential] = frozenset()
     family: str = ""
     """What quota is counted by."""
+    families: tuple[str, ...] = ()
+    """Further names that quota is counted by, as that of its GPUs."""
     available: bool = True
     stoppable: bool = True
     boot_seconds: float | None = None
@@ -119,7 +121,7 @@ class Quota:
     limit: float
     used: float
     unit: str = "vcpus"
-    """`vcpus`, `gpus` or `instances`."""
+    """`vcpus`, `gpus`, `instances` or `addresses` (public ones)."""
     family: str = ""
     """Of instance types; empty: of all."""
     market: Market | None = None
@@ -195,6 +197,25 @@ class Instance:
     """Why it is stopped, terminated or failed, in the provider's words."""
     preempted: bool = False
     """The provider took it back."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remnant:
+    """A thing beside the machines: a disk, a network card, an address, a firewall."""
+
+    what: str
+    """`volume`, `network card`, `address`, `firewall rule`, ..."""
+    id: str
+    """As its provider's own tools call it."""
+    key: str
+    """The name it was made under; see `named`."""
+    location: str = ""
+    """Empty where it belongs to no location."""
+    zone: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    created_at: dt.datetime | None = None
+    named: bool = True
+    """False: the key is from a tag, which a copy of the thing would bear too."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from blueprints.cloud import client as cloud
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota
+from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota, Remnant
 from blueprints.ec2 import images, network, offers, prices, quotas, readings, regions, remains
 from blueprints.ec2.acts import Acts
 from blueprints.ec2.calls import filters, tagged
@@ -29,6 +29,7 @@ class Account(
     cloud.ConfidentialGuests,
     cloud.Quotas,
     cloud.MachineImage,
+    cloud.ListsRemains,
 ):
     """Everything that `client.Ec2` can. Accounts in guests are made by cloud-init from the user data: `order.user` and
     `order.public_key` have no place of their own here."""
@@ -36,7 +37,6 @@ class Account(
     provider: ClassVar[str] = "ec2"
     types_every: ClassVar[float] = 600.0
     """A reading is about twenty calls; types and prices hardly change."""
-    creates_per_minute: ClassVar[float] = 60.0 * RATES["launch"][0]
 
     credential: Credential
 
@@ -127,6 +127,11 @@ class Account(
     def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
         """Instances of lost attempts, spot requests, disks, network cards and the security group under a key."""
         return remains.sweep(self.connection, location, key, tags)
+
+    def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
+        """Open spot requests, volumes and network cards that nothing uses, and all security groups."""
+        wanted = [location] if location else [one.name for one in self.locations() if one.available]
+        return [one for place in wanted for one in remains.remains(self.connection, place, tags)]
 
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
         """`wanted` has the fields of `config.Image`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 Answer = dict[str, Any]
@@ -21,10 +21,10 @@ class Calls(Protocol):
         """Region -> what AWS calls it."""
 
 
-def filters(**wanted: str | list[str]) -> list[dict[str, Any]]:
+def filters(**wanted: str | Sequence[str]) -> list[dict[str, Any]]:
     """EC2's form of filters; `_` in a name stands for `-`."""
     return [
-        {"Name": name.replace("_", "-"), "Values": [values] if isinstance(values, str) else values}
+        {"Name": name.replace("_", "-"), "Values": [values] if isinstance(values, str) else list(values)}
         for name, values in wanted.items()
     ]
 

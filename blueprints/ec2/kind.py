@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import Field
 
-from blueprints.cloud.client import Client
 from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.kind import CloudHost
 from blueprints.ec2.config import Credential, Image
@@ -25,17 +23,6 @@ class Ec2Host(CloudHost):
     name: ClassVar[str] = "ec2"
     Config = Config
     Credential = Credential
+    client_at: ClassVar[str] = "blueprints.ec2.client:Ec2"
     inventory_every: ClassVar[float] = 600.0
     status_every: ClassVar[float] = 5.0
-
-    def client_class(self) -> type[Client]:
-        """The vendor's client behind our contract."""
-        from blueprints.ec2.client import Ec2
-
-        return Ec2
-
-    def new_client(self, secrets: Mapping[str, Any]) -> Client:
-        """A client for an account. Raises ValidationError."""
-        from blueprints.ec2.client import Ec2
-
-        return Ec2(Credential.model_validate(dict(secrets)))

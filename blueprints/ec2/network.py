@@ -24,7 +24,7 @@ def place(calls: Calls, order: Order) -> tuple[str, str]:
     if order.network:
         subnet = calls.call("describe_subnets", order.location, SubnetIds=[order.network])["Subnets"][0]
         _same_zone(order, subnet)
-        return subnet["VpcId"], order.network
+        return subnet["VpcId"], _roomy(subnet)
     vpc = _default_vpc(calls, order.location)
     if order.zone:
         return vpc, _default_subnet(calls, order, vpc)
@@ -42,6 +42,18 @@ def _same_zone(order: Order, subnet: Answer) -> None:
         )
 
 
+def _roomy(subnet: Answer) -> str:
+    """Its id. Raises CloudError QUOTA where no address is left in it."""
+    if subnet.get("AvailableIpAddressCount") == 0:
+        raise CloudError(
+            Meaning.QUOTA,
+            f"The subnet {subnet['SubnetId']} ({subnet.get('CidrBlock', '')}) has no free address.",
+            provider_code="InsufficientFreeAddressesInSubnet",
+            zone_wide=True,
+        )
+    return str(subnet["SubnetId"])
+
+
 def _default_vpc(calls: Calls, region: str) -> str:
     found = calls.call("describe_vpcs", region, Filters=filters(is_default="true"))["Vpcs"]
     if not found:
@@ -54,7 +66,7 @@ def _default_subnet(calls: Calls, order: Order, vpc: str) -> str:
     found = calls.call("describe_subnets", order.location, Filters=wanted)["Subnets"]
     if not found:
         raise CloudError(Meaning.NOT_OFFERED, f"The default VPC has no subnet in {order.zone}.", zone_wide=True)
-    return str(found[0]["SubnetId"])
+    return _roomy(found[0])
 
 
 def group(calls: Calls, order: Order, vpc: str) -> str:

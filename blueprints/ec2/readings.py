@@ -64,7 +64,7 @@ def image_of(found: Answer) -> Image:
         id=found["ImageId"],
         name=found.get("Name") or "",
         arch=found.get("Architecture") or "",
-        created_at=_time(found.get("CreationDate")),
+        created_at=time_of(found.get("CreationDate")),
         disk_gib=int((root_of(found).get("Ebs") or {}).get("VolumeSize") or 0),
     )
 
@@ -90,10 +90,11 @@ def _created(found: Answer) -> dt.datetime | None:
     # LaunchTime moves with every start; its first network card has been there since it was made.
     cards = found.get("NetworkInterfaces") or ()
     times = [found.get("LaunchTime"), *((card.get("Attachment") or {}).get("AttachTime") for card in cards)]
-    return min((time for time in map(_time, times) if time), default=None)
+    return min((time for time in map(time_of, times) if time), default=None)
 
 
-def _time(given: Any) -> dt.datetime | None:
+def time_of(given: Any) -> dt.datetime | None:
+    """A moment as EC2 tells it: as text, or read already."""
     if isinstance(given, str) and given:
         given = dt.datetime.fromisoformat(given.replace("Z", "+00:00"))
     return given.astimezone(dt.UTC) if isinstance(given, dt.datetime) else None

@@ -1,18 +1,19 @@
-"""What may be left of an order when its instance is gone, and its deletion in the order that EC2 demands."""
+"""What may be left of an order when its instance is gone: listed, and deleted in the order that EC2 demands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Instance, Lifecycle
-from blueprints.ec2.calls import Answer, Calls, filters
-from blueprints.ec2.network import own
-from blueprints.ec2.readings import instance_of, instances_in
+from blueprints.cloud.values import Instance, Lifecycle, Remnant
+from blueprints.ec2.calls import Answer, Calls, filters, tagged, tags_of
+from blueprints.ec2.network import NAME, own
+from blueprints.ec2.readings import instance_of, instances_in, time_of
 
 _LATER = (Meaning.CONFLICT, Meaning.NOT_FOUND)
+_OPEN = ("state", ("open", "active"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,14 @@ class Sort:
     delete: str
     argument: str
     many: bool = False
+    tags: str = "Tags"
+    alone: tuple[str, str | Sequence[str]] | None = None
+    """The filter for those that nothing uses."""
+    since: str = ""
+    named_by: str = ""
+    """The field with the name that it was made under; empty: that stands in a tag alone."""
+    copied: bool = False
+    """Copies of it, with its tags, are made by others."""
 
 
 SORTS = (
@@ -37,9 +46,20 @@ SORTS = (
         delete="cancel_spot_instance_requests",
         argument="SpotInstanceRequestIds",
         many=True,
+        alone=_OPEN,
+        since="CreateTime",
     ),
-    Sort(name="volume", list="describe_volumes", field="Volumes", id="VolumeId", delete="delete_volume",
-         argument="VolumeId"),
+    Sort(
+        name="volume",
+        list="describe_volumes",
+        field="Volumes",
+        id="VolumeId",
+        delete="delete_volume",
+        argument="VolumeId",
+        alone=("status", "available"),
+        since="CreateTime",
+        copied=True,
+    ),
     Sort(
         name="network interface",
         list="describe_network_interfaces",
@@ -47,6 +67,8 @@ SORTS = (
         id="NetworkInterfaceId",
         delete="delete_network_interface",
         argument="NetworkInterfaceId",
+        tags="TagSet",
+        alone=("status", "available"),
     ),
     Sort(
         name="security group",
@@ -55,8 +77,9 @@ SORTS = (
         id="GroupId",
         delete="delete_security_group",
         argument="GroupId",
+        named_by="GroupName",
     ),
-)  # fmt: skip
+)
 """In the order of deletion: a group is in use while a network interface has it."""
 
 
@@ -88,10 +111,37 @@ def sweep(calls: Calls, region: str, key: str, tags: Mapping[str, str]) -> list[
     return left
 
 
+def remains(calls: Calls, region: str, tags: Mapping[str, str]) -> list[Remnant]:
+    """What bears these tags in a region and is used by nothing. A volume made of a snapshot may bear the tags of the
+    volume of which the snapshot was: its name proves nothing."""
+    return [
+        _remnant(sort, one, region)
+        for sort in SORTS
+        for page in calls.pages(
+            sort.list, region, Filters=[*tagged(dict(tags)), *filters(**dict([sort.alone] if sort.alone else []))]
+        )
+        for one in page[sort.field]
+    ]
+
+
+def _remnant(sort: Sort, found: Answer, region: str) -> Remnant:
+    tags = tags_of(found, sort.tags)
+    return Remnant(
+        what=sort.name,
+        id=found[sort.id],
+        key=found[sort.named_by] if sort.named_by else tags.get(NAME, ""),
+        location=region,
+        zone=found.get("AvailabilityZone") or "",
+        tags=tags,
+        created_at=time_of(found.get(sort.since)) if sort.since else None,
+        named=not sort.copied,
+    )
+
+
 def _found(calls: Calls, region: str, sort: Sort, key: str, tags: Mapping[str, str]) -> list[str]:
     wanted = own(key, tags)
     if sort.many:
-        wanted += filters(state=["open", "active"])
+        wanted += filters(**dict([_OPEN]))
     answer: Answer = calls.call(sort.list, region, Filters=wanted)
     return sorted(one[sort.id] for one in answer[sort.field])
 

@@ -120,6 +120,24 @@ class Cloud(Provider):
             text = json.dumps({"location": place, "type": offer, **said})
             db.execute("INSERT OR REPLACE INTO sold VALUES (?, ?, ?)", (place, offer, text))
 
+    def allow(self, place: str, name: str, **said: Any) -> None:
+        """Bound what an account may have (`blueprints.offers.Allowance`'s fields but location and name); again
+        replaces it."""
+        with self._store.transaction() as db:
+            text = json.dumps({"location": place, "name": name, **said})
+            db.execute("INSERT OR REPLACE INTO allowed VALUES (?, ?, ?)", (place, name, text))
+
+    def sell_out(self, type_name: str) -> None:
+        """Nothing is switched on as this type from now."""
+        with self._store.transaction() as db:
+            db.execute("INSERT OR IGNORE INTO sold_out VALUES (?)", (type_name,))
+
+    def write(self, key: str, text: str) -> None:
+        """The instance writes on its console."""
+        said = self.settings(key).get("console", "")
+        with self._store.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO settings VALUES (?, 'console', ?)", (key, said + text))
+
     def withdraw(self, place: str, offer: str) -> None:
         """It is sold no more."""
         with self._store.transaction() as db:

@@ -7,10 +7,15 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from blueprints.contract import Fields
+from blueprints.contract import Consoles, Fields, Powers, Reboots, Resizes, Retypes, Tags
 from blueprints.fake.capacity import Capacity
 from blueprints.fake.faults import Fault
 from blueprints.matching import Match
+
+ABILITIES: Mapping[str, type] = {
+    one.__name__.lower(): one for one in (Powers, Reboots, Resizes, Retypes, Tags, Consoles)
+}
+"""What a config may take away, by name."""
 
 
 class Attributes(Fields):
@@ -71,6 +76,9 @@ class Config(Fields):
     boot_polls: int = Field(default=0, ge=0, description="Waits in the step boot, with a rising percent.")
     destroy_polls: int = Field(default=0, ge=0, description="Waits until a deletion is done.")
     poll_seconds: float = Field(default=0.1, ge=0, description="Seconds between two polls.")
+    lacks: tuple[Literal["powers", "reboots", "resizes", "retypes", "tags", "consoles"], ...] = Field(
+        default=(), description="What cannot be done to these machines."
+    )
     secrets: bool = Field(default=False, description="Building makes a password, kept as a secret.")
     faults: tuple[Fault, ...] = ()
 

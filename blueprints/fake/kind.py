@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 from blueprints.contract import (
-    Act,
     Activates,
     Builds,
     CatalogueStale,
@@ -21,30 +20,18 @@ from blueprints.contract import (
     Lists,
     Opener,
     Plan,
-    Powers,
     Registers,
-    Step,
     Updates,
 )
 from blueprints.fake import acts, config, drafts, openers
 from blueprints.fake.faults import NeedLeases
+from blueprints.fake.machine import Machine
 from blueprints.fake.provider import Provider
-from blueprints.fake.strikes import faulty
+from blueprints.fake.steps import step
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
 
 
-def step(phase: str, name: str, act: Act, find: Act | None = None, *, interruptible: bool = True) -> Step:
-    """A step that the fault plan may strike, under the name `PHASE.NAME`."""
-    call = f"{phase}.{name}"
-    return Step(
-        name=name,
-        act=faulty(call, act),
-        find=faulty(f"{call}.find", find) if find else None,
-        interruptible=interruptible,
-    )
-
-
-class Fake(Kind, Builds, Registers, Discovers, Lists, Checks, Powers, Updates):
+class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
     """A resource without any work per lease: the quickest there can be."""
 
     name: ClassVar[str] = "fake"
@@ -91,10 +78,6 @@ class Fake(Kind, Builds, Registers, Discovers, Lists, Checks, Powers, Updates):
         """Look whether it runs."""
         return (step("check", "look", acts.look),)
 
-    def power(self) -> Plan:
-        """Off, then on, as far as wanted."""
-        return (step("power", "off", acts.switch_off), step("power", "on", acts.switch_on))
-
     def update(self) -> Plan:
         """Flash, restart."""
         return (
@@ -126,7 +109,10 @@ class Fake(Kind, Builds, Registers, Discovers, Lists, Checks, Powers, Updates):
 
     def plans(self) -> dict[str, Callable[[], Plan]]:
         """Phase -> its plan."""
-        phases = ("build", "check", "power", "update", "destroy", "activate", "deactivate", "clean")
+        phases = (
+            "build", "check", "power", "reboot", "resize", "tag", "update", "destroy", "activate", "deactivate",
+            "clean",
+        )  # fmt: skip
         return {phase: getattr(self, phase) for phase in phases if hasattr(self, phase)}
 
     def calls(self) -> list[str]:

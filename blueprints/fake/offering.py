@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 from pydantic import Field
 
 from blueprints.amounts import Amounts
-from blueprints.contract import Fields, Kind, Lists, Offers, Opener, Plan
+from blueprints.contract import Allows, Fields, Kind, Lists, Offers, Opener, Plan
 from blueprints.fake import acts, config, openers
-from blueprints.fake.kind import step
+from blueprints.fake.machine import Retypable
 from blueprints.fake.provider import Instance, Provider
+from blueprints.fake.steps import step
 from blueprints.matching import Match
-from blueprints.offers import Account, Offer, Place, Sought
+from blueprints.offers import Account, Allowance, Offer, Place, Sought
 from blueprints.specs import Asked, BlueprintView, Draft, Owned
 
 
@@ -46,7 +47,7 @@ class Requirements(config.Requirements):
     max_price: float | None = Field(default=None, description="At most so much an hour.")
 
 
-class FakeCloud(Kind, Offers, Lists):
+class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
     """A fake machine that a provider sells."""
 
     name: ClassVar[str] = "fake_cloud"
@@ -66,6 +67,10 @@ class FakeCloud(Kind, Offers, Lists):
     def inventory(self, account: Account, place: str) -> Sequence[Offer]:
         """What is sold there."""
         return [Offer(**json.loads(said)) for said in _provider(account).sold(place)]
+
+    def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
+        """What the account may have there."""
+        return [Allowance(**json.loads(said)) for said in _provider(account).allowed(place)]
 
     def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
         """Every instance of ours there."""

@@ -86,6 +86,32 @@ class Provider:
             )
             return _instance(db, key)
 
+    def set(self, call: str, key: str, values: Mapping[str, str]) -> Instance | None:
+        """Keep these with the instance called `key`; others stay. The same again changes nothing."""
+        with self._call(call, key) as db:
+            if (found := _instance(db, key)) is not None:
+                db.executemany(
+                    "INSERT OR REPLACE INTO settings VALUES (?, ?, ?)",
+                    [(key, name, value) for name, value in values.items()],
+                )
+            return found
+
+    def settings(self, key: str) -> dict[str, str]:
+        """What was kept with it: disk_gib, type, tag:NAME, console."""
+        with self._store.transaction() as db:
+            return {row["name"]: row["value"] for row in db.execute("SELECT * FROM settings WHERE key = ?", (key,))}
+
+    def said(self, key: str) -> str:
+        """What it wrote on its console."""
+        with self._call("console", key):
+            pass
+        return self.settings(key).get("console", "")
+
+    def is_sold_out(self, type_name: str) -> bool:
+        """True when nothing can be switched on as this type now."""
+        with self._store.transaction() as db:
+            return bool(db.execute("SELECT 1 FROM sold_out WHERE type = ?", (type_name,)).fetchone())
+
     def update(self, key: str, generation: int) -> Instance | None:
         """Bring the instance to a generation of its blueprint."""
         with self._call("update", key) as db:
@@ -164,6 +190,12 @@ class Provider:
         with self._call("sold", place) as db:
             return [row["said"] for row in db.execute("SELECT said FROM sold WHERE place = ? ORDER BY offer", (place,))]
 
+    def allowed(self, place: str) -> list[str]:
+        """What an account may have in a place, as JSON; of all places with "", and what counts over all in any."""
+        with self._call("allowed", place) as db:
+            sql = "SELECT said FROM allowed WHERE ? = '' OR place IN (?, '') ORDER BY place, name"
+            return [row["said"] for row in db.execute(sql, (place, place))]
+
     def listed(self, place: str) -> list[Instance]:
         """Every instance made of an offer in a place, in one call."""
         with self._call("listed", place) as db:
@@ -186,7 +218,8 @@ def _insert(db: sqlite3.Connection, key: str, state: str, tags: Mapping[str, str
 
 def _bury(db: sqlite3.Connection, key: str, polls: int) -> None:
     db.execute("DELETE FROM instances WHERE key = ? AND state = 'deleting' AND polls >= ?", (key, polls))
-    db.execute("DELETE FROM left_by WHERE key = ? AND key NOT IN (SELECT key FROM instances)", (key,))
+    for table in ("left_by", "settings"):
+        db.execute(f"DELETE FROM {table} WHERE key = ? AND key NOT IN (SELECT key FROM instances)", (key,))  # noqa: S608
 
 
 def _instance(db: sqlite3.Connection, key: str) -> Instance | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_VERSION = 2
+_VERSION = 4
 _SCHEMA = (
     """CREATE TABLE instances (
         key TEXT PRIMARY KEY, state TEXT NOT NULL, tags TEXT NOT NULL, token TEXT NOT NULL DEFAULT '',
@@ -27,8 +27,11 @@ _SCHEMA = (
         PRIMARY KEY (fault, key))""",
     "CREATE TABLE planted (identity TEXT PRIMARY KEY, draft TEXT NOT NULL)",
     "CREATE TABLE sold (place TEXT NOT NULL, offer TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (place, offer))",
+    "CREATE TABLE settings (key TEXT NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (key, name))",
+    "CREATE TABLE sold_out (type TEXT PRIMARY KEY)",
+    "CREATE TABLE allowed (place TEXT NOT NULL, name TEXT NOT NULL, said TEXT NOT NULL, PRIMARY KEY (place, name))",
 )
-TABLES = ("instances", "left_by", "calls", "fired", "holds", "planted", "sold")
+TABLES = ("instances", "left_by", "calls", "fired", "holds", "planted", "sold", "settings", "sold_out", "allowed")
 
 
 def folder() -> Path:

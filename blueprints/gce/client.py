@@ -13,6 +13,7 @@ from blueprints.cloud.client import (
     Expires,
     Firewall,
     IdempotentCreate,
+    ListsRemains,
     MachineImage,
     Quotas,
     Reboots,
@@ -20,6 +21,7 @@ from blueprints.cloud.client import (
     Spot,
     StopsStarts,
     Tags,
+    TellsHostKeys,
     UserData,
 )
 from blueprints.cloud.faults import CloudError, Meaning
@@ -30,6 +32,7 @@ from blueprints.cloud.values import (
     Location,
     Order,
     Quota,
+    Remnant,
     Rule,
     Underway,
 )
@@ -62,8 +65,10 @@ class Gce(
     Tags,
     Firewall,
     Console,
+    TellsHostKeys,
     Quotas,
     MachineImage,
+    ListsRemains,
 ):
     """One project. Locations are regions.
 
@@ -76,9 +81,9 @@ class Gce(
 
     provider = "gce"
     api = Api.GLOBAL
+    key_source = "guest_attributes"
     types_every = 1800.0
     status_every = 5.0
-    creates_per_minute = 120.0
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
         """`deadline`: seconds for each call. Raises InvalidRequest where the operator's prices cannot be read."""
@@ -176,6 +181,11 @@ class Gce(
     def _left_disks(self, zone: str, key: str, tags: Mapping[str, str]) -> list[str]:
         return [where for where, disk in self._machines.disks(zone, key) if same_owner(dict(disk.labels), tags)]
 
+    def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
+        """Disks that no instance uses, and firewall rules; these belong to no location, and are told with each."""
+        disks = [one for one in self._machines.lone_disks(tags) if not location or one.location == location]
+        return [*disks, *self._openings.listed(tags)]
+
     def stop(self, instance: Instance) -> None:
         self._machines.ask(instance, "stop")
 
@@ -212,6 +222,10 @@ class Gce(
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
         for rule in rules:
             self._openings.close(openings.name_of(instance.key, rule))
+
+    def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str]:
+        """What cloud-init or the guest agent has published; without either there is never any."""
+        return self._machines.host_keys(instance)
 
     def console(self, instance: Instance) -> str:
         return self._machines.console(instance, CONSOLE)

@@ -119,10 +119,13 @@ class Inventory:
 
 
 def _parts(said: Mapping[str, str]) -> tuple[str, str, str]:
-    """(project, family, name) of what the config says."""
-    if not said.get("link"):
+    """(project, family, name) of what the config says, or a lease by an image's `id`, which is its link too."""
+    link = said.get("link") or said.get("id", "")
+    if not link:
         return said.get("project", ""), said.get("family", ""), said.get("name", "")
-    project, _, rest = said["link"][said["link"].find("projects/") + len("projects/") :].partition("/global/images/")
+    project, _, rest = link[link.find("projects/") + len("projects/") :].partition("/global/images/")
+    if "projects/" not in link or not project or not rest:
+        raise CloudError(Meaning.INVALID, f"{link!r} is no image: projects/PROJECT/global/images/NAME is.")
     family, slash, name = rest.partition("/")
     return (project, name, "") if slash and family == "family" else (project, "", rest)
 

@@ -10,7 +10,7 @@ from typing import Any
 from google.cloud import compute_v1
 
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Instance, Lifecycle, Market, Order
+from blueprints.cloud.values import Instance, Lifecycle, Market, Order, Remnant
 from blueprints.gce import labels, orders, reading
 from blueprints.gce.calls import Calls, Operation, found
 
@@ -150,13 +150,25 @@ class Machines:
             disk=it.key,
             disks_resize_request_resource={"size_gb": disk_gib},
         )
-        self._calls.done(self._calls.write(self._disks.resize_unary, request))
+        try:
+            self._calls.done(self._calls.write(self._disks.resize_unary, request))
+        except CloudError:
+            # An earlier call's operation may have ended in between.
+            grown = self.disk(it.zone, it.key)
+            if grown is None or grown.size_gb < disk_gib:
+                raise
 
     def console(self, it: Instance, most: int) -> str:
         """The newest `most` bytes. A negative start counts from the end; Google keeps 1 MiB."""
         request = compute_v1.GetSerialPortOutputInstanceRequest(**self._where(it), port=1, start=-most)
         said = self._calls.read(self._client.get_serial_port_output, request).contents
         return said.encode()[-most:].decode(errors="replace")
+
+    def host_keys(self, it: Instance) -> list[str]:
+        """The guest attributes `hostkeys/`: type -> key."""
+        request = compute_v1.GetGuestAttributesInstanceRequest(**self._where(it), query_path="hostkeys/")
+        said = found(lambda: self._calls.read(self._client.get_guest_attributes, request))
+        return [f"{one.key} {one.value}" for one in said.query_value.items] if said is not None else []
 
     def disk(self, zone: str, name: str) -> compute_v1.Disk | None:
         """None where it is not there."""
@@ -172,6 +184,15 @@ class Machines:
         pages = self._calls.pages(self._disks.aggregated_list, request)
         every = (disk for page in pages for scope in page.items.values() for disk in scope.disks)
         return [(reading.last(disk.zone), disk) for disk in every]
+
+    def lone_disks(self, tags: Mapping[str, str]) -> list[Remnant]:
+        """Disks of all zones that bear these tags and that nothing uses."""
+        request = compute_v1.AggregatedListDisksRequest(
+            project=self._calls.project, filter=labels.filter_by(tags) or None, max_results=500
+        )
+        pages = self._calls.pages(self._disks.aggregated_list, request)
+        every = (disk for page in pages for scope in page.items.values() for disk in scope.disks)
+        return [reading.lone_disk(disk) for disk in every if not disk.users and labels.bears(dict(disk.labels), tags)]
 
     def delete_disk(self, zone: str, name: str) -> None:
         """Ask for its end; gone is success."""

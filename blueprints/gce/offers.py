@@ -13,7 +13,7 @@ from typing import Any
 from blueprints.cloud.values import Gpu, InstanceType
 from blueprints.gce.prices import Table
 from blueprints.gce.reading import ARCHITECTURES, last, region_of
-from blueprints.gce.series import ARM, ATTACHED, SHARED, confidential, family, gpu, series_of
+from blueprints.gce.series import ARM, ATTACHED, SHARED, confidential, family, gpu, gpu_family, series_of, split
 
 LOCAL_SSD_GIB = 375
 """Of each partition. The API tells how many, not how large: newer series such as Z3 may have larger ones."""
@@ -76,9 +76,15 @@ def _offer(machine: Any, region: str, zones: set[str], name: str, gpus: Sequence
         local_disk_gib=disks * LOCAL_SSD_GIB,
         confidential=confidential(machine.name) if machine.name not in SHARED else frozenset(),
         family=family(machine.name),
+        families=_gpu_families(machine, name),
         stoppable=not disks and not machine.name.endswith("-metal"),
         prices=table.prices(region, name, machine.guest_cpus, machine.memory_mb),
     )
+
+
+def _gpu_families(machine: Any, name: str) -> tuple[str, ...]:
+    named = {one.guest_accelerator_type for one in machine.accelerators} | {split(name)[1]}
+    return tuple(sorted(gpu_family(one) for one in named if one))
 
 
 def _arch(machine: Any) -> str:

@@ -14,10 +14,11 @@ from typing import Any
 from google.cloud import compute_v1
 
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Order, Rule
+from blueprints.cloud.values import Order, Remnant, Rule
 from blueprints.gce.calls import Calls, found
-from blueprints.gce.labels import same_owner
+from blueprints.gce.labels import bears, same_owner
 from blueprints.gce.orders import NAME, is_subnet, network_link, refused
+from blueprints.gce.reading import when
 
 LONGEST = 36
 """Characters of a key that a further rule's name begins with: its rest, at most 24, still fits into 63."""
@@ -125,6 +126,23 @@ class Openings:
         )
         rules = (rule for page in self._calls.pages(self._client.list, request) for rule in page.items)
         return sorted(rule.name for rule in rules if key in rule.target_tags and same_owner(_tags(rule), tags))
+
+    def listed(self, tags: Mapping[str, str]) -> list[Remnant]:
+        """All rules that bear these tags. No filter reads a description, so all of the project's are looked through."""
+        request = compute_v1.ListFirewallsRequest(project=self._calls.project, max_results=500)
+        rules = (rule for page in self._calls.pages(self._client.list, request) for rule in page.items)
+        return [_remnant(rule) for rule in rules if bears(_tags(rule), tags)]
+
+
+def _remnant(rule: compute_v1.Firewall) -> Remnant:
+    """Its name is its key, or begins with it; that is no tag. One for whose name there is no such key is named by
+    its target, which a copy would have too."""
+    target = next(iter(rule.target_tags), "")
+    named = rule.name == target or rule.name.startswith(f"{target[:LONGEST].rstrip('-')}-")
+    return Remnant(
+        what="firewall rule", id=rule.name, key=target, tags=_tags(rule), named=bool(target) and named,
+        created_at=when(rule.creation_timestamp),
+    )  # fmt: skip
 
 
 def _ours(there: compute_v1.Firewall, rule: Mapping[str, Any]) -> bool:

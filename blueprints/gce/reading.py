@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import Any
 
-from blueprints.cloud.values import Image, Instance, Lifecycle, Location, Market, Quota
+from blueprints.cloud.values import Image, Instance, Lifecycle, Location, Market, Quota, Remnant
 from blueprints.gce import labels
 from blueprints.gce.series import country
 
@@ -65,6 +65,15 @@ def instance(it: Any) -> Instance:
     )
 
 
+def lone_disk(it: Any) -> Remnant:
+    """One `compute_v1.Disk`, which bears its instance's name. Of the tags it has those that are labels."""
+    zone = last(it.zone)
+    return Remnant(
+        what="volume", id=it.name, key=it.name, location=region_of(zone), zone=zone, tags=dict(it.labels),
+        created_at=when(it.creation_timestamp),
+    )  # fmt: skip
+
+
 def type_name(it: Any) -> str:
     """The machine type with what is attached to an N1, as `Gce.types` names them."""
     machine = last(it.machine_type)
@@ -105,13 +114,14 @@ def quotas(it: Any, region: str) -> Iterator[Quota]:
     """What counts instances, vCPUs and GPUs in `compute_v1.Region.quotas`, or in a project's where region is "".
 
     A quota for spot of 0 is left out: as long as Google has granted none, spot counts as on demand does
-    (not checked yet against Google's page on preemptible quotas)."""
+    (not checked yet against Google's page on preemptible quotas). Once it has, spot counts there alone."""
+    granted = {str(one.metric) for one in it.quotas if str(one.metric).startswith("PREEMPTIBLE_") and one.limit > 0}
     for one in it.quotas:
         metric = str(one.metric)
         spot = metric.startswith("PREEMPTIBLE_")
         plain = metric.removeprefix("PREEMPTIBLE_")
         unit = _unit(plain)
-        if unit and not (spot and one.limit == 0):
+        if unit and not (spot and metric not in granted):
             yield Quota(
                 name=metric,
                 location=region,
@@ -119,19 +129,24 @@ def quotas(it: Any, region: str) -> Iterator[Quota]:
                 used=one.usage,
                 unit=unit,
                 family="" if metric in ALL_FAMILIES else plain,
-                market=Market.SPOT if spot else None,
+                market=Market.SPOT if spot else Market.ON_DEMAND if _of_spot(metric, unit) in granted else None,
             )
 
 
-ALL_FAMILIES = frozenset({"CPUS_ALL_REGIONS", "GPUS_ALL_REGIONS", "INSTANCES", "PREEMPTIBLE_CPUS"})
+def _of_spot(metric: str, unit: str) -> str:
+    """The metric by which spot is counted instead of by this one."""
+    return "PREEMPTIBLE_CPUS" if unit == "vcpus" else f"PREEMPTIBLE_{metric}"
+
+
+ALL_FAMILIES = frozenset({"CPUS_ALL_REGIONS", "GPUS_ALL_REGIONS", "INSTANCES", "IN_USE_ADDRESSES", "PREEMPTIBLE_CPUS"})
 """They count across families. PREEMPTIBLE_CPUS holds for spot of every series, once Google has granted any of it."""
 
 
 def _unit(metric: str) -> str:
     if metric.startswith("COMMITTED_"):
         return ""
-    if metric == "INSTANCES":
-        return "instances"
+    if metric in ("INSTANCES", "IN_USE_ADDRESSES"):
+        return "instances" if metric == "INSTANCES" else "addresses"
     if "GPUS" in metric:
         return "gpus"
     return "vcpus" if metric.endswith(("CPUS", "CPUS_ALL_REGIONS")) else ""

@@ -127,6 +127,12 @@ def family(type_name: str) -> str:
     return QUOTA.get(series) or f"CPUS_PER_VM_FAMILY:{series.upper()}"
 
 
+def gpu_family(accelerator: str) -> str:
+    """The quota metric that counts such GPUs: NVIDIA_T4_GPUS, NVIDIA_A100_80GB_GPUS. Newer ones are in the quota
+    GPUS_PER_GPU_FAMILY, which `regions.get` does not show: no metric has the name then."""
+    return accelerator.replace("-tesla-", "-").replace("-", "_").upper() + "_GPUS"
+
+
 def gpu(accelerator: str, count: int) -> Gpu:
     """`nvidia-tesla-t4` is nvidia's t4; sizes in a name (`-80gb`) are told by the memory."""
     maker, _, rest = accelerator.partition("-")

@@ -1,6 +1,6 @@
 """Stored blueprints, credentials, the catalogue, and what is remembered of offers that failed."""
 
 from blueprints.models.blueprint import Blueprint, Credential, Present, RememberedError
-from blueprints.models.catalogue import Listing, Reading
+from blueprints.models.catalogue import Allowance, Listing, Reading
 
-__all__ = ["Blueprint", "Credential", "Listing", "Present", "Reading", "RememberedError"]
+__all__ = ["Allowance", "Blueprint", "Credential", "Listing", "Present", "Reading", "RememberedError"]

@@ -57,6 +57,33 @@ class Listing(models.Model):
         return f"{self.location} {self.zone} {self.type} {self.market}".replace("  ", " ")
 
 
+class Allowance(models.Model):
+    """What an account may have of something at once, and has, as last read: `blueprints.offers.Allowance` as a row."""
+
+    credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="allowances")
+    kind = models.CharField(max_length=63)
+    location = models.CharField(max_length=63, blank=True, default="")
+    name = models.CharField(max_length=255)
+    family = models.CharField(max_length=128, blank=True, default="")
+    market = models.CharField(max_length=16, blank=True, default="")
+    unit = models.CharField(max_length=16)
+    limit = models.FloatField()
+    used = models.FloatField(help_text="By whomever.")
+    read_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        verbose_name = "allowance of an account"
+        verbose_name_plural = "allowances of accounts"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["credential", "kind", "location", "name", "family", "market"], name="allowance_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.location}: {self.used:g} of {self.limit:g} {self.unit}"
+
+
 class Reading(models.Model):
     """What is read of one place of one account: one at a time over all workers, under a token like a step's."""
 
@@ -64,6 +91,7 @@ class Reading(models.Model):
         PLACES = "places", "which locations there are"
         INVENTORY = "inventory", "what is offered in a location"
         STATUS = "status", "how our resources in a location are"
+        ALLOWANCES = "allowances", "what the account may have in a location, and has"
 
     credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="readings")
     kind = models.CharField(max_length=63)

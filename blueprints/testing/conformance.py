@@ -20,10 +20,11 @@ from blueprints.testing.leasing import Leasing
 from blueprints.testing.making import Making
 from blueprints.testing.needs import applies
 from blueprints.testing.offering import Offering
+from blueprints.testing.operating import Operating
 from blueprints.testing.watching import Watching
 
 
-class KindConformance(Declared, Drafting, Offering, Making, Leasing, Watching):
+class KindConformance(Declared, Drafting, Offering, Making, Leasing, Watching, Operating):
     """Subclass it, name it Test..., set `kind`, and fill in the hooks."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -13,7 +13,10 @@ from blueprints.testing.phases import Phases
 from blueprints.testing.rules import frozen, json_safe
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
-_PHASES = ("build", "activate", "deactivate", "clean", "check", "power", "update", "destroy")
+_PHASES = (
+    "build", "activate", "deactivate", "clean", "check", "power", "reboot", "resize", "retype", "tag", "update",
+    "destroy",
+)  # fmt: skip
 
 
 class Declared(Phases):
@@ -56,6 +59,10 @@ class Declared(Phases):
             bases = tuple(one.base for one in CAPABILITIES if method in _methods(one.base))
             has_it = getattr(self.kind, method, None) is not None
             assert has_it == isinstance(self.kind, bases), f"{method} belongs to {bases}"
+
+    def test_what_it_lacks_is_what_its_class_could(self) -> None:
+        lacking = self.kind.lacking(self.kind.Config.model_validate(self.config()))
+        assert lacking <= {one.base for one in CAPABILITIES if isinstance(self.kind, one.base)}
 
     def test_steps_have_sane_names_that_are_unique_in_their_plan(self) -> None:
         for phase in _PHASES:

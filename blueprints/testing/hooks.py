@@ -76,6 +76,26 @@ class Hooks:
         """Powers: "on" or "off", seen from outside."""
         raise NotImplementedError
 
+    def disk_of(self, resource: ResourceView) -> int:
+        """Resizes: GiB of its disk, seen from outside."""
+        raise NotImplementedError
+
+    def types(self) -> tuple[str, str]:
+        """Retypes: the type that the resource is built as, and another that it can become."""
+        raise NotImplementedError
+
+    def type_of(self, resource: ResourceView) -> str:
+        """Retypes: its type, seen from outside."""
+        raise NotImplementedError
+
+    def tags_of(self, resource: ResourceView) -> Mapping[str, str]:
+        """Tags: those it bears, seen from outside."""
+        raise NotImplementedError
+
+    def write_console(self, resource: ResourceView, text: str) -> None:
+        """Consoles: the resource writes on its console."""
+        raise NotImplementedError
+
     def access_of(self, lease: LeaseView) -> Sequence[str]:
         """Activates: what lets the lease in or runs for it now: accounts, keys, processes."""
         raise NotImplementedError

@@ -80,6 +80,8 @@ def tell(error: Exception, *, as_json: bool = False) -> NoReturn:
         kind = getattr(error, "code", "error")
         said: dict[str, Any] = {"code": kind, "message": message, "field": field, "hint": hint, "exit_code": code}
         said["problems"] = [{"field": where, "message": what} for where, what in problems]
+        if capability := getattr(error, "capability", ""):
+            said["capability"] = capability
         if verdicts := getattr(error, "verdicts", ()):
             from leases.client.values import to_json
 

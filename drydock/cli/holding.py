@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from drydock.cli import options as o
-from drydock.cli import output, waiting
+from drydock.cli import output, waiting, watching
 from drydock.cli.errand import CLEANING
 from drydock.cli.exits import guarded
 
@@ -91,7 +91,7 @@ def _facts(info: LeaseInfo) -> list[tuple[str, object]]:
         ("exclusive", info.exclusive), ("requirements", dict(info.requirements)), ("labels", dict(info.labels)),
         ("until", info.until), ("heartbeat limit", info.heartbeat_limit), ("group", info.group),
         ("held until", info.hold_until if info.held else None), ("replaced by", info.replaced_by),
-        ("interfaces", list(info.interfaces)), *told(info.facts),
+        ("interfaces", list(info.interfaces)), *watching.facts(info), *told(info.facts),
     ]  # fmt: skip
 
 

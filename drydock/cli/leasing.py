@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drydock.cli import options as o
-from drydock.cli import output
+from drydock.cli import output, watching
 from drydock.cli.errand import Errand, seconds
 from drydock.cli.exits import REFUSED, guarded
 from drydock.cli.signals import stoppable
@@ -42,6 +42,7 @@ def lease(
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Give our standard input to the command.")] = False,
     cwd: Annotated[str, typer.Option(help="Where the command runs, from the lease's home.")] = "",
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="For the command.")] = None,
+    run: o.Run = None, container: o.Container = "", metrics: o.Metrics = False,
     owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Lease something, run a command there, release it.
@@ -52,6 +53,9 @@ def lease(
 
     Without a command it is held until Ctrl-C.
 
+    With --run or --container the lease itself does it, once, and ends with it: this program only shows what it says,
+    and ends with its exit code. With --keep it does not wait for that: `drydock watch LEASE` does.
+
     [dim]drydock lease host --vcpus 2 --ttl 2h -- uname -a[/dim]
     """
     given = o.request(
@@ -59,9 +63,11 @@ def lease(
         traits=trait, forbidden_traits=forbid_trait, preferred_traits=prefer_trait, allowed_blueprints=blueprint,
         excluded_blueprints=exclude_blueprint, ttl=ttl, until=until, wait_limit=wait_limit,
         heartbeat_limit=heartbeat_limit, priority=priority, name=name, label=label, key=key, public_key=public_key,
-        serve_again=serve_again, choose=choose, charge=charge,
+        serve_again=serve_again, choose=choose, charge=charge, metrics=metrics,
     )  # fmt: skip
-    errand = Errand(
+    if work := watching.workload(run, container, command or [], cwd, o.variables(env), stdin=stdin):
+        given["workload"] = work
+    errand = (watching.WorkloadErrand if work else Errand)(
         command=command or [], keep=keep, limit=seconds(wait), quiet=as_json, cwd=cwd, env=o.variables(env),
         stdin=sys.stdin.buffer.read() if stdin else b"",
     )  # fmt: skip

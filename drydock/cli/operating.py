@@ -1,4 +1,4 @@
-"""`drydock installation`, `confirm-installation`, `suspend-installation`, `orphans` and `workers`: for who runs it.
+"""`drydock installation`, `confirm-installation`, `suspend-installation` and `workers`: for who runs it.
 
 They look into the database of this machine's installation, also with `--server` set for the rest.
 """
@@ -11,7 +11,7 @@ import typer
 
 from drydock.cli import options as o
 from drydock.cli import output
-from drydock.cli.exits import REFUSED, guarded
+from drydock.cli.exits import guarded
 
 if TYPE_CHECKING:
     from leases.operations.callers import Caller
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
     named = {
-        "installation": show, "confirm-installation": confirm, "suspend-installation": suspend, "orphans": orphans,
+        "installation": show, "confirm-installation": confirm, "suspend-installation": suspend,
         "workers": workers,
     }  # fmt: skip
     for name, command in named.items():
@@ -83,23 +83,6 @@ def _tell(info: InstallationInfo, as_json: bool) -> None:
     for held in info.held:
         print(f"  would {held.what} {held.name}" + (f": {held.message}" if held.message else ""))
     return None
-
-
-@guarded
-def orphans(*, as_json: o.AsJson = False) -> None:
-    """What stands at providers under this installation's name without a row; exit code 6 when there is any."""
-    who = _caller()
-    from leases.operations import installation
-
-    found = installation.strays(who)
-    for stray in found:
-        output.emit_line(stray) if as_json else print(
-            f"{stray.key} at {stray.blueprint} since {stray.first_seen_at:%Y-%m-%d %H:%M}: {stray.message}"
-        )
-    if not found and not as_json:
-        print("None.")
-    if found:
-        raise typer.Exit(REFUSED)
 
 
 @guarded

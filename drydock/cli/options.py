@@ -90,6 +90,22 @@ Choose = Annotated[
         rich_help_panel=_REST,
     ),
 ]  # fmt: skip
+Run = Annotated[
+    str | None,
+    typer.Option(
+        "--run", metavar="LINE", help="What the lease does by itself: one line for its shell.", rich_help_panel=_REST
+    ),
+]
+Container = Annotated[
+    str,
+    typer.Option(
+        "--container", metavar="IMAGE",
+        help="The same in a container that podman runs there; COMMAND follows its entry point.", rich_help_panel=_REST,
+    ),
+]  # fmt: skip
+Metrics = Annotated[
+    bool, typer.Option("--metrics", help="Measure what it uses; a workload is measured too.", rich_help_panel=_REST)
+]
 Charge = Annotated[
     str | None,
     typer.Option("--charge", metavar="GROUP", help="Your group whose quota also counts.", rich_help_panel=_REST),
@@ -208,3 +224,8 @@ def document(path: str) -> dict[str, Any]:
     if not isinstance(read, dict):
         raise InvalidRequest(f"{path} holds no JSON object.", field="file")
     return read
+
+
+def public_keys(paths: list[Path] | None) -> list[str]:
+    """What files of public keys hold. Raises InvalidRequest for one that cannot be read."""
+    return [_line(path) for path in paths or ()]

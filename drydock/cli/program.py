@@ -7,21 +7,29 @@ import typer
 from drydock.cli import (
     access,
     blueprints,
+    budgets,
     credentials,
     events,
     files,
+    fleet,
     holding,
     httpd,
     installation,
+    instances,
     jobs,
     leasing,
+    machine,
     offers,
     operating,
+    orphans,
+    places,
+    provider,
     quotas,
     remote,
     resources,
     tokens,
     upkeep,
+    usage,
     work,
 )
 
@@ -38,8 +46,9 @@ app = typer.Typer(
     "7 not allowed, 8 no worker; `lease` and `run` end with the exit code of the command they ran.",
 )
 for module in (
-    leasing, offers, holding, work, files, httpd, jobs, resources, blueprints, credentials, access, quotas, events,
-    upkeep, tokens, remote, installation, operating,
+    leasing, instances, offers, places, holding, work, files, httpd, jobs, resources, blueprints, fleet, credentials,
+    provider, access, quotas, budgets, usage, events, upkeep, tokens, remote, installation, operating, orphans,
+    machine,
 ):  # fmt: skip
     module.add_to(app)
 

@@ -29,6 +29,20 @@ def until_active(
         return _wait(client, ids, attended, show, limit, _all_active)
 
 
+def until_begun(
+    client: Client, ids: Sequence[int], attended: Attendance, *, limit: float | None, quiet: bool = False
+) -> list[LeaseInfo]:  # fmt: skip
+    """The leases once none of them waits any more: with a workload they may be over already. Raises as
+    `until_active`; LeaseFailed for one that was broken before it was active."""
+
+    def begun(infos: Sequence[LeaseInfo]) -> bool:
+        _all_active([info for info in infos if info.active_at is None])
+        return all(info.active_at is not None for info in infos)
+
+    with display(quiet) as show:
+        return _wait(client, ids, attended, show, limit, begun)
+
+
 def until_over(client: Client, ids: Sequence[int], attended: Attendance, *, limit: float, quiet: bool) -> bool:
     """Wait until what the leases used is cleaned; False when it takes longer."""
     with display(quiet) as show:

@@ -1,4 +1,4 @@
-"""`drydock run`."""
+"""`drydock run`, and `drydock watch`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from drydock.cli import options as o
-from drydock.cli import output
+from drydock.cli import output, watching
 from drydock.cli.errand import run as run_there
 from drydock.cli.errand import seconds
 from drydock.cli.exits import guarded
@@ -18,6 +18,7 @@ from drydock.cli.signals import stoppable
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
     app.command("run", rich_help_panel="Work")(run)
+    app.command("watch", rich_help_panel="Work")(watch)
 
 
 @guarded
@@ -40,3 +41,20 @@ def run(
     if as_json:
         output.emit(ended)
     raise typer.Exit(ended.exit_code)
+
+
+@guarded
+def watch(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
+    """Watch a lease's workload: its output from the beginning, also after the end; its exit code is ours.
+
+    Ctrl-C ends this program and nothing else.
+    """
+    with stoppable():
+        client = o.client()
+        with client.attended() as attended:
+            found = watching.follow(client, lease, attended, quiet=as_json)
+    if as_json:
+        output.emit(found)
+    elif found.message:
+        output.say(found.message)
+    raise typer.Exit(watching.code_of(found))

@@ -9,9 +9,12 @@ from typing import Any
 from drydock_client import following
 from drydock_client.http.catalogue import HttpCatalogue
 from drydock_client.http.connection import Connection
+from drydock_client.http.costs import HttpCosts
 from drydock_client.http.files import HttpFiles
+from drydock_client.http.fleet import HttpFleet
 from drydock_client.http.jobs import HttpJobs
 from drydock_client.http.leases import HttpLeases
+from drydock_client.http.machines import HttpMachines
 from drydock_client.http.operating import HttpAccess, HttpBlueprints, HttpResources
 from drydock_client.http.tokens import HttpTokens
 from drydock_client.protocol import Attendance
@@ -44,7 +47,19 @@ class Onlooker:
         return self._alive
 
 
-class HttpClient(HttpLeases, HttpJobs, HttpFiles, HttpResources, HttpBlueprints, HttpAccess, HttpCatalogue, HttpTokens):
+class HttpClient(
+    HttpLeases,
+    HttpMachines,
+    HttpJobs,
+    HttpFiles,
+    HttpResources,
+    HttpBlueprints,
+    HttpAccess,
+    HttpCatalogue,
+    HttpCosts,
+    HttpTokens,
+    HttpFleet,
+):
     """A client of the server at `url`, for whom the token speaks; operators may ask for another `owner`. `ca`: a file
     of certificates to trust instead of the system's (else DRYDOCK_CA).
 

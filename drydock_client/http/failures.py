@@ -61,6 +61,8 @@ def _made(status: int, said: dict[str, Any]) -> errors.DrydockError:
     known: type[errors.DrydockError] = next(
         (_KNOWN[code] for code in codes if code in _KNOWN), _BY_STATUS.get(status, errors.DrydockError)
     )
+    if known is errors.NotSupported:
+        return errors.NotSupported(message, field=field, hint=hint, capability=str(said.get("capability", "")))
     if known is errors.InvalidRequest:
         problems = [errors.Problem(field=p["field"], message=p["message"]) for p in said.get("errors", ())]
         return errors.InvalidRequest(message, field=field, hint=hint, problems=problems)

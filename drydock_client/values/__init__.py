@@ -2,9 +2,12 @@
 
 from drydock_client.values.access import AuthorizationInfo, CredentialInfo, QuotaInfo, TokenInfo
 from drydock_client.values.blueprints import BlueprintChange, BlueprintInfo, KindInfo
+from drydock_client.values.costs import BudgetInfo, UsageInfo, UsageReport, UsageSum
 from drydock_client.values.events import Attention, EventInfo
+from drydock_client.values.fleet import BackendInfo, InstanceInfo, OrphanInfo
 from drydock_client.values.json import to_json
 from drydock_client.values.leases import Explanation, LeaseInfo, Progress, Verdict
+from drydock_client.values.machines import AccessInfo, ConsoleInfo, HostKey, MachineInfo
 from drydock_client.values.offers import (
     InstanceTypeInfo,
     LocationInfo,
@@ -14,19 +17,26 @@ from drydock_client.values.offers import (
     ReadingInfo,
 )
 from drydock_client.values.resources import ResourceInfo, Usage
+from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import Ended, FileInfo, JobInfo, JobPart, LogPart, ServerInfo
 
 __all__ = [
+    "AccessInfo",
     "Attention",
     "AuthorizationInfo",
+    "BackendInfo",
     "BlueprintChange",
     "BlueprintInfo",
+    "BudgetInfo",
+    "ConsoleInfo",
     "CredentialInfo",
     "Ended",
     "EventInfo",
     "Explanation",
     "FileInfo",
+    "HostKey",
+    "InstanceInfo",
     "InstanceTypeInfo",
     "JobInfo",
     "JobPart",
@@ -34,7 +44,10 @@ __all__ = [
     "LeaseInfo",
     "LocationInfo",
     "LogPart",
+    "MachineInfo",
+    "MetricsInfo",
     "OfferInfo",
+    "OrphanInfo",
     "PriceInfo",
     "Progress",
     "QuotaInfo",
@@ -44,7 +57,11 @@ __all__ = [
     "ServerInfo",
     "TokenInfo",
     "Usage",
+    "UsageInfo",
+    "UsageReport",
+    "UsageSum",
     "Verdict",
+    "WorkloadInfo",
     "from_json",
     "to_json",
 ]

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from drydock_client.values.watches import MetricsInfo, WorkloadInfo
+
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
@@ -75,6 +77,10 @@ class LeaseInfo:
     verdicts: tuple[Verdict, ...] = ()
     interfaces: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    workload: WorkloadInfo | None = None
+    """What it does by itself, where it was asked for with that."""
+    metrics: MetricsInfo | None = None
+    """What it uses of its host, where that is measured."""
 
     @property
     def over(self) -> bool:

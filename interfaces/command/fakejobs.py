@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from interfaces.command.jobs import Job, JobOutput, Jobs, JobSpec, JobState, Stream, checked_id
+from interfaces.command.jobs import Job, JobEnd, JobOutput, Jobs, JobSpec, JobState, Stream, checked_id
 from interfaces.contract import StillMine
 from interfaces.errors import DeadlineExceeded, JobConflict, JobMissing
 
@@ -17,6 +17,8 @@ class _Running:
     output: bytearray = field(default_factory=bytearray)
     errors: bytearray = field(default_factory=bytearray)
     truncated: bool = False
+    cause: str = ""
+    cpu_seconds: float | None = None
 
 
 class FakeJobs(Jobs):
@@ -35,9 +37,10 @@ class FakeJobs(Jobs):
         kept += content[:room]
         job.truncated |= len(content) > room
 
-    def finish(self, id: str, exit_code: int = 0) -> None:
+    def finish(self, id: str, exit_code: int = 0, *, cause: str = "", cpu_seconds: float | None = None) -> None:
         """The job ends by itself."""
         self._end(id, JobState.EXITED, exit_code)
+        self._jobs[id].cause, self._jobs[id].cpu_seconds = cause, cpu_seconds
 
     def lose(self, id: str) -> None:
         """The job is killed from outside."""
@@ -72,6 +75,14 @@ class FakeJobs(Jobs):
         over = job.state.over and len(content) < limit
         next_offset = offset + len(content)
         return JobOutput(content=content, next_offset=next_offset, over=over, truncated=job.truncated)
+
+    def remains(self, id: str, head: int, tail: int) -> JobEnd:
+        job = self._job(id)
+        first, rest = bytes(job.output[:head]), bytes(job.output[head:])
+        return JobEnd(
+            job=self.status(id), head=first, tail=rest[-tail:] if tail else b"", size=len(job.output),
+            cause=job.cause, cpu_seconds=job.cpu_seconds,
+        )  # fmt: skip
 
     def cancel(self, id: str) -> Job:
         if not self._job(id).state.over:

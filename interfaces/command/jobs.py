@@ -79,6 +79,23 @@ class JobOutput:
     truncated: bool
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobEnd:
+    """What is left of a job, in one look: how it stands, and the beginning and the end of what it said.
+
+    `size`: bytes that it said, as far as the host counted them; between `head` and `tail` the others are left out.
+    `cause`: a word that the job's own start left (`interfaces.command.container`). `cpu_seconds`: processor time of
+    all processes that it waited for, None while it runs and where the host does not tell.
+    """
+
+    job: Job
+    head: bytes = b""
+    tail: bytes = b""
+    size: int = 0
+    cause: str = ""
+    cpu_seconds: float | None = None
+
+
 class Jobs(ABC):
     """Every method may be repeated after a lost answer. Raises what `Command.run` raises, and JobMissing."""
 
@@ -94,6 +111,10 @@ class Jobs(ABC):
     @abstractmethod
     def output(self, id: str, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobOutput:
         """At most `limit` bytes of its output from `offset`; `stderr` has some only where it is kept apart."""
+
+    @abstractmethod
+    def remains(self, id: str, head: int, tail: int) -> JobEnd:
+        """How it stands, with at most the first `head` and the last `tail` bytes of its output, in one call."""
 
     @abstractmethod
     def cancel(self, id: str) -> Job:

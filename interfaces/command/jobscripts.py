@@ -10,6 +10,8 @@ from __future__ import annotations
 from interfaces.launch import IDENTIFY, TOKEN_NAME
 
 JOB_NAME = "DRYDOCK_JOB"
+TAIL = 1 << 16
+"""Bytes that are kept of the end of an output that goes over its bound."""
 
 _PAUSE = "pause() { sleep 0.05 2>/dev/null || sleep 1; }\n"
 
@@ -26,7 +28,8 @@ export {JOB_NAME}
 keep() {{
   exec <"$1"
   ( trap '' XFSZ; ulimit -f "$3"; exec cat >"$2" ) 2>/dev/null || : >truncated
-  cat >/dev/null
+  tail -c {TAIL} >"$2.tail"
+  [ -s "$2.tail" ] || rm -f "$2.tail"
   : >"$1.drained"
 }}
 mkfifo pipe errpipe || exit 0
@@ -43,6 +46,7 @@ fi
 code=$?
 n=0
 until [ -e pipe.drained ] && [ -e errpipe.drained ] || [ $n -ge 20 ]; do pause; n=$((n + 1)); done
+times >usage
 ln -s "$code" exit 2>/dev/null
 rm -f pipe errpipe input command
 """
@@ -114,6 +118,29 @@ OUTPUT = (
     + _SHOW
     + '[ -d "$2" ] || { echo missing; exit 0; }\nshow "$2"\n'
     + '[ ! -f "$2/$5" ] || tail -c +$(($3 + 1)) -- "$2/$5" | head -c "$4"\n'
+)
+
+# $1 jobs folder, $2 id, $3 bytes of the beginning, $4 bytes of the end. Three lines, then those bytes.
+REMAINS = (
+    _OPEN
+    + _SHOW
+    + r"""[ -d "$2" ] || { echo missing; exit 0; }
+show "$2"
+cd -- "$2" || exit 71
+size=0; [ -f output ] && size=$(($(wc -c <output)))
+rest=0; [ -f output.tail ] && rest=$(($(wc -c <output.tail)))
+cause=-; [ -f cause ] && read -r cause <cause
+echo "$size $rest $cause"
+[ -f usage ] && tr '\n' ' ' <usage
+echo
+[ -f output ] && head -c "$3" <output
+if [ "$rest" -gt 0 ]; then tail -c "$4" <output.tail
+elif [ "$size" -gt "$3" ]; then
+  n=$((size - $3)); [ "$n" -gt "$4" ] && n=$4
+  tail -c "$n" <output
+fi
+exit 0
+"""
 )
 
 # $1 jobs folder, $2 id. A job that was never claimed is claimed here, so that it never starts.

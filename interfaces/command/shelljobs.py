@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from drydock.core import clock
 from interfaces.command import jobscripts as scripts
 from interfaces.command.ending import end
-from interfaces.command.jobs import Job, JobOutput, Jobs, JobSpec, JobState, Stream, checked_id
+from interfaces.command.jobs import Job, JobEnd, JobOutput, Jobs, JobSpec, JobState, Stream, checked_id
 from interfaces.contract import Deadline
 from interfaces.errors import ConnectionLost, InterfaceError, JobConflict, JobMissing
 from interfaces.launch import exports, quoted
@@ -25,6 +25,8 @@ _LINE = re.compile(
     rf"(?P<id>[^ ]+) (?P<state>{'|'.join(each.value for each in JobState)}) "
     r"(?P<code>[^ ]+) (?P<size>[0-9]{1,18}) (?P<cut>[01])"
 )
+_COUNTED = re.compile(r"(?P<size>[0-9]{1,18}) (?P<rest>[0-9]{1,18}) (?P<cause>[a-z-]{1,30})")
+_TIME = re.compile(r"([0-9]{1,9})m([0-9]{1,2}[.,][0-9]{1,6})s")
 _FILES: dict[Stream, str] = {"stdout": "output", "stderr": "errors"}
 
 
@@ -63,6 +65,15 @@ class ShellJobs(Jobs):
             over=job.state.over and len(content) < limit,
             truncated=job.truncated,
         )
+
+    def remains(self, id: str, head: int, tail: int) -> JobEnd:
+        asked = (checked_id(id), str(head), str(tail))
+        said = self._ask(scripts.REMAINS, *asked, max_output=2 * (head + tail) + _LONGEST_LIST)
+        line, _, rest = said.partition(b"\n")
+        job = _job(line, id)
+        counted, _, rest = rest.partition(b"\n")
+        times, _, content = rest.partition(b"\n")
+        return _remains(job, counted.decode("utf-8", "replace"), times.decode("utf-8", "replace"), content, head)
 
     def cancel(self, id: str) -> Job:
         said = self._ask(scripts.CANCEL, checked_id(id)).decode("utf-8", "surrogateescape")
@@ -109,6 +120,23 @@ class ShellJobs(Jobs):
         if result.truncated:
             raise InterfaceError("The host said more about its jobs than fits.")
         return result.stdout
+
+
+def _remains(job: Job, counted: str, times: str, content: bytes, head: int) -> JobEnd:
+    """The folder is the lease's own: what stands there in place of a number or a word is taken for none."""
+    found = _COUNTED.fullmatch(counted)
+    size, rest, cause = (int(found["size"]), int(found["rest"]), found["cause"]) if found else (len(content), 0, "")
+    first = content[: min(size, head)]
+    return JobEnd(
+        job=job, head=first, tail=content[len(first) :], size=size + rest, cause=cause.strip("-"),
+        cpu_seconds=processor_time(times),
+    )  # fmt: skip
+
+
+def processor_time(times: str) -> float | None:
+    """Seconds in what the shell's `times` prints: its own and its children's, user's and system's."""
+    found = _TIME.findall(times)
+    return sum(int(minutes) * 60 + float(seconds.replace(",", ".")) for minutes, seconds in found) if found else None
 
 
 def _digest(spec: JobSpec, blocks: int, command: bytes) -> str:

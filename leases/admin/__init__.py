@@ -7,6 +7,7 @@ from leases.admin import (
     access,
     blueprint,
     catalogue,
+    costs,
     credential,
     holdings,
     installation,
@@ -15,12 +16,14 @@ from leases.admin import (
     records,
     remembered,
     resource,
+    watches,
 )
 
 __all__ = [
     "access",
     "blueprint",
     "catalogue",
+    "costs",
     "credential",
     "holdings",
     "installation",
@@ -29,4 +32,5 @@ __all__ = [
     "records",
     "remembered",
     "resource",
+    "watches",
 ]

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 
-from blueprints.models import Credential, Listing, Reading
+from blueprints.models import Allowance, Credential, Listing, Reading
 from leases.admin import cells, columns
 from leases.admin.acts import Act, Given
 from leases.admin.base import RecordAdmin
@@ -16,7 +16,7 @@ from leases.admin.panels import Panel
 from leases.operations import credentials
 from leases.operations.callers import Caller
 
-_TITLES = {Listing: "Offers", Reading: "Readings of accounts"}
+_TITLES = {Listing: "Offers", Reading: "Readings of accounts", Allowance: "Allowances of accounts"}
 
 
 def _read(who: Caller, row: Any, given: Given) -> str:
@@ -96,6 +96,23 @@ class ReadingAdmin(CatalogueAdmin):
     seen = columns.moment("last succeeded", "seen_at")
     due = columns.moment("next", "due_at")
     says = columns.text("why it failed", "message")
+
+
+@admin.register(Allowance)
+class AllowanceAdmin(CatalogueAdmin):
+    """What accounts may have of something, and how much of it is used, by whomever."""
+
+    list_display = ("name", "account", "kind", "where", "family", "market", "used_", "read")
+    list_filter = (OfferingKind, "credential")
+    search_fields = ("name", "location", "family")
+    related = ("credential",)
+    ordering = ("credential__name", "kind", "location", "name")
+    fields = ("name", "account", "kind", "location", "family", "market", "used_", "read")
+
+    account = columns.link("account", "credential")
+    where = columns.column("where", lambda row: row.location or cells.DASH, "location")
+    used_ = columns.column("used", lambda row: f"{row.used:g} of {row.limit:g} {row.unit}", "used")
+    read = columns.moment("last read", "read_at")
 
 
 def readings_of(account: Credential) -> Panel:

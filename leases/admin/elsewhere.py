@@ -69,7 +69,7 @@ def names_of(row: Any) -> dict[str, Any]:
         found["side"], found["side_id"] = ("lease", row.lease_id) if row.lease_id else ("resource", row.resource_id)
     if row._meta.model_name == "rememberederror":
         found["blueprint"] = row.blueprint.name
-    if row._meta.model_name in ("listing", "reading"):
+    if row._meta.model_name in ("listing", "reading", "allowance"):
         found["name"], found["type"] = row.credential.name, getattr(row, "type", "")
     return found
 

@@ -40,13 +40,18 @@ LISTS: dict[str, Equivalent] = {
     "kinds": _row("Kinds", "drydock blueprints kinds", "GET", "kinds"),
     "authorizations": _row("Authorizations", "drydock authorizations list", "GET", "authorizations"),
     "quotas": _row("Quotas", "drydock quotas list", "GET", "quotas"),
+    "budgets": _row("Budgets", "drydock budgets list", "GET", "budgets"),
+    "usage": _row("What was spent", "drydock usage --by owner", "GET", "usage?by=owner"),
+    "usage.records": _row("As a table", "drydock usage --by lease --csv", "GET", "usage/records?as=csv"),
     "credentials": _row("Credentials", "drydock credentials list", "GET", "credentials"),
     "offers": _row("Offers", "drydock offers --gpu MODEL --max-price 5", "GET", "offers?gpu=MODEL&max_price=5"),
-    "locations": _row("Where accounts are read", "", "GET", "locations"),
-    "instance-types": _row("Offers by type", "", "GET", "instance-types"),
+    "locations": _row("Where accounts are read", "drydock locations", "GET", "locations"),
+    "instance-types": _row("Offers by type", "drydock instance-types", "GET", "instance-types"),
     "jobs": _row("Jobs", "drydock job list", "GET", "jobs"),
     "workers": _row("Workers", "drydock workers", "GET", "workers"),
-    "orphans": _row("Orphans", "drydock orphans"),
+    "orphans": _row("Orphans", "drydock orphans list", "GET", "orphans"),
+    "fleet": _row("The fleet", "drydock fleet", "GET", "fleet"),
+    "instances": _row("Instances", "drydock instances list", "GET", "instances"),
     "tokens": _row("Tokens", "drydock tokens list"),
     "installation": _row("This installation", "drydock installation"),
     "doctor": _row("Engines, workers, keys", "drydock doctor"),
@@ -74,6 +79,18 @@ RESOURCES = {
     "resource.power": _row(
         "Power", "drydock resources power {id} cycle", "POST", "resources/{id}/power", wanted="cycle"
     ),
+    "resource.reboot": _row("Reboot", "drydock machine reboot --resource {id}", "POST", "resources/{id}/reboot"),
+    "resource.resize": _row(
+        "Larger disk", "drydock machine resize --resource {id} 100", "POST", "resources/{id}/resize", disk_gib=100
+    ),
+    "resource.change-type": _row(
+        "Change type", "drydock machine change-type --resource {id} TYPE", "POST", "resources/{id}/change-type",
+        type_name="TYPE",
+    ),
+    "resource.tags": _row(
+        "Tags", "drydock machine tag --resource {id} NAME=VALUE", "POST", "resources/{id}/tags", tags={"NAME": "VALUE"}
+    ),
+    "resource.console": _row("Console", "drydock machine console --resource {id}", "POST", "resources/{id}/console"),
     "resource.quarantine": _row(
         "Quarantine", "drydock resources quarantine {id} NOTE", "POST", "resources/{id}/quarantine",
         message="NOTE",
@@ -117,6 +134,10 @@ ACCESS = {
         "Set limits", "drydock quotas set --user USER leases=5", "PUT", "quotas", user="USER", max_leases=5
     ),
     "quota.delete": _row("Lift all limits", "drydock quotas remove --user USER", "DELETE", "quotas?user=USER"),
+    "budget.add": _row(
+        "Set a budget", "drydock budgets set 2.50 --user USER", "PUT", "budgets", user="USER", max_hourly=2.5
+    ),
+    "budget.delete": _row("Remove it", "drydock budgets remove --user USER", "DELETE", "budgets?user=USER"),
     "credential": _row("This credential", "drydock credentials show {name}", "GET", "credentials/{name}"),
     "credential.add": _row(
         "Store one", "drydock credentials add NAME FIELD=@FILE", "POST", "credentials",
@@ -133,6 +154,8 @@ ACCESS = {
         "This type", "drydock offers --type {type} --credential {name} --all", "GET",
         "offers?type={type}&credential={name}&all=true",
     ),
+    "stray.destroy": _row("Have it destroyed", "drydock orphans destroy {id}", "POST", "orphans/{id}/destroy"),
+    "stray.adopt": _row("Give it a row again", "drydock orphans adopt {id}", "POST", "orphans/{id}/adopt"),
     "token.add": _row("Make one", "drydock tokens create NAME --scope read"),
     "token.revoke": _row("Revoke", "drydock tokens revoke {id}"),
     "installation.confirm": _row("Confirm", "drydock confirm-installation"),
@@ -143,18 +166,20 @@ EQUIVALENTS = {**LISTS, **LEASES, **RESOURCES, **BLUEPRINTS, **ACCESS}
 OF_LIST = {
     "lease": ("leases", "events"), "resource": ("resources",), "blueprint": ("blueprints", "blueprint.add", "kinds"),
     "event": ("events",), "authorization": ("authorizations", "authorization.add"), "quota": ("quotas", "quota.add"),
+    "budget": ("budgets", "budget.add"), "usage": ("usage", "usage.records"),
     "credential": ("credentials", "credential.add"), "job": ("jobs",), "rememberederror": ("attention",),
     "run": ("attention",), "worker": ("workers", "doctor"), "installation": ("installation", "doctor"),
     "leasegroup": ("leases",), "share": ("leases", "resources"), "slotlock": ("leases",), "debt": ("resources",),
     "capacity": ("resources",), "part": ("resources",), "sync": ("blueprints",), "stray": ("orphans",),
     "listing": ("offers", "instance-types"), "reading": ("credentials", "locations"),
-    "search": ("orphans",), "token": ("tokens", "token.add"),
+    "allowance": ("credentials", "offers"),
+    "watch": ("leases",), "keptoutput": ("jobs",), "search": ("orphans",), "token": ("tokens", "token.add"),
 }  # fmt: skip
 """Model -> what does the same as its list."""
 OF_ROW = {
     "lease": ("lease", "lease.history", "lease.release"), "resource": ("resource", "resource.history"),
     "blueprint": ("blueprint", "blueprint.change"), "job": ("job", "job.output"), "leasegroup": ("leasegroup",),
     "credential": ("credential", "credential.change", "credential.read"), "reading": ("reading", "reading.read"),
-    "listing": ("listing", "offers"),
+    "listing": ("listing", "offers"), "allowance": ("reading", "offers"),
 }  # fmt: skip
 """Model -> what does the same as a row's page; others say what lists their like."""

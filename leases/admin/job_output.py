@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from drydock.core.errors import DrydockError
 from interfaces.command.jobs import Stream
+from leases import jobs as mechanism
 from leases.admin import elsewhere, live
 from leases.models import Job
 from leases.operations import jobs
@@ -63,7 +64,7 @@ def _part(who: Any, job: Job, offset: int, stream: Stream) -> dict[str, Any]:
     except DrydockError as error:
         return {"problem": str(error), "runs": False}
     end = offset + len(part.content)
-    rest = len(part.content) == PART
+    rest = len(part.content) == PART or (job.state not in mechanism.OPEN and not part.over)
     return {
         "text": part.content.decode("utf-8", "replace"), "truncated": part.truncated, "offset": offset, "end": end,
         "next": part.next_offset if rest else None, "before": max(offset - PART, 0) if offset else None,

@@ -58,6 +58,7 @@ class LeaseAdmin(RecordAdmin):
 
     acts = ACTS
     related = (
+        "share",
         "owner", "charged_group", "group", "resource", "resource__blueprint", "for_resource", "for_lease", "replaced_by"
     )  # fmt: skip
     list_display = ("number", "status", "type", "owned_by", "on", "says", "asked", "in_state", "ends")

@@ -12,7 +12,7 @@ from django.utils.html import format_html, format_html_join
 
 from drydock.core import clock
 from drydock.core.units import in_words
-from leases.admin import cells, columns, elsewhere, job_output, panels, strips
+from leases.admin import cells, columns, elsewhere, job_output, panels, strips, watch_panels
 from leases.admin.panels import Head, Panel
 from leases.engine import waiting
 from leases.models import Event, Job, Lease, Run, Share, SlotLock
@@ -28,7 +28,8 @@ def of(row: Lease, request: HttpRequest) -> list[Panel]:
     events = panels.latest(Event.objects.filter(lease=row))
     first = [verdicts(row)] if row.state == "pending" else []
     return [
-        way(row, events), *first, connect(row, request), panels.runs(Run.objects.filter(lease=row)), jobs(row),
+        way(row, events), *first, connect(row, request), *watch_panels.of(row),
+        panels.runs(Run.objects.filter(lease=row)), jobs(row),
         *([] if first else [verdicts(row)]), *holding(row), panels.timeline(events),
         panels.leases("Leases that it holds", Lease.objects.filter(for_lease=row).select_related("owner", "resource")
                       .defer("secrets", "resource__secrets").order_by("id")[: panels.LATEST]),
@@ -138,13 +139,13 @@ def _place(row: Lease) -> str:
 
 def holding(row: Lease) -> list[Panel]:
     """Its share and its slot locks."""
-    share = Share.objects.filter(lease=row).select_related("resource").defer("resource__secrets").first()
+    share: Share | None = getattr(row, "share", None)
     locks = SlotLock.objects.filter(lease=row).order_by("key")
     return [
         Panel(
             title="Share", columns=("Resource", "Amounts", "Since"), empty="It holds no share.",
             rows=[] if share is None else [
-                (cells.link(share.resource), cells.amounts(columns.amounts(share)), cells.moment(share.created_at))
+                (cells.link(row.resource), cells.amounts(columns.amounts(share)), cells.moment(share.created_at))
             ],
         ),
         Panel(

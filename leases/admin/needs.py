@@ -13,7 +13,7 @@ from django.utils.http import urlencode
 from blueprints.models import Reading, RememberedError
 from drydock.core import clock
 from leases.admin.figures import Figure, counted, listed
-from leases.models import Authorization, Installation, Lease, Run, Worker
+from leases.models import Authorization, Installation, Lease, Run, Stray, Worker
 from leases.operations import attention
 from leases.states import ResourceState
 
@@ -32,6 +32,8 @@ _NEEDS: tuple[tuple[str, Callable[[], QuerySet[Any]], Callable[[], str]], ...] =
      lambda: listed("authorization", state__exact="requested")),
     ("readings of accounts that fail", lambda: Reading.objects.filter(attention.FAILING),
      lambda: f"{reverse('admin:blueprints_reading_changelist')}?{urlencode({'attention': 'failing'})}"),
+    ("orphans of which somebody must decide", lambda: Stray.objects.filter(attention.undecided()),
+     lambda: listed("stray")),
     ("remembered errors", lambda: RememberedError.objects.filter(attention.REMEMBERED),
      lambda: f"{reverse('admin:blueprints_rememberederror_changelist')}?{urlencode({'standing': 'still remembered'})}"),
 )  # fmt: skip

@@ -15,6 +15,7 @@ from blueprints.amounts import CLASSES
 from leases.admin import cells, columns, finding, resource_panels
 from leases.admin.base import RecordAdmin
 from leases.admin.filters import ReasonFilter, ResourceAttention, TypeFilter
+from leases.admin.machine_acts import ACTS as OF_MACHINES
 from leases.admin.panels import Head, Panel
 from leases.admin.resource_acts import ACTS
 from leases.models import Capacity, Resource
@@ -49,7 +50,7 @@ def _health(row: Resource) -> Any:
 class ResourceAdmin(RecordAdmin):
     """All resources."""
 
-    acts = ACTS
+    acts = (*ACTS, *OF_MACHINES)
     related = ("blueprint", "part_of", "reserved_for")
     list_display = ("number", "status", "type", "blueprint_", "slots", "says", "origin", "note_", "in_state", "dies")
     list_filter = (

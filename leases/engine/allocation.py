@@ -11,7 +11,7 @@ from django.db.models.functions import Least, Now
 
 from blueprints.models import Blueprint
 from blueprints.specs import Draft
-from leases.engine import claim, leaving, quotas, retiring, search, snapshot, waiting
+from leases.engine import budgets, claim, leaving, quotas, retiring, search, snapshot, waiting
 from leases.engine.children import end_waiting_siblings
 from leases.engine.decision import Build, Decision, Reclaim, Refuse, Wait
 from leases.engine.decision import decide as _decide
@@ -40,12 +40,13 @@ def decide(lease_id: int) -> Outcome:
 
 def opinion(waiter: waiting.Waiter) -> Decision:
     """The decision as it stands now; nothing is changed."""
+    spending = budgets.spending(waiter.id, waiter.question)
     question = waiter.question
     wanted = leaving.wanted(question)
     return _decide(
-        snapshot.candidates(question, wanted), held_idle=snapshot.idle_holders(question),
+        snapshot.candidates(question, wanted, spending), held_idle=snapshot.idle_holders(question),
         held_leaving=leaving.holders(question), wanted=sum(wanted),
-        choose=question.choose or settings.DRYDOCK.choose,
+        choose=question.choose or settings.DRYDOCK.choose, spending=spending,
     )  # fmt: skip
 
 
@@ -59,6 +60,8 @@ def act(waiter: waiting.Waiter, decision: Decision) -> Outcome:
             for resource_id in decision.resource_ids:
                 retiring.retire_idle(resource_id, reason=Reason.RECLAIMED, message=f"Given up for lease {waiter.id}.")
             return _wait(waiter.id, Reason.WAITING_RECLAIM, decision.message, verdicts, None)
+        case Wait() if decision.personal and waiter.group_id is None:
+            return _beyond(waiter.id, decision, verdicts)
         case Wait():
             return _wait(waiter.id, decision.reason, decision.message, verdicts, decision.retry_at)
         case Refuse():
@@ -72,6 +75,20 @@ def _wait(lease_id: int, reason: Reason, message: str, verdicts: Any, retry_at: 
     latest = Now() + waiting.look_again()
     explain(lease_id, reason, message, verdicts=verdicts, due_at=Least(latest, retry_at) if retry_at else latest)
     return Outcome.NO_ROOM
+
+
+@short
+def _beyond(lease_id: int, decision: Wait, verdicts: Any) -> Outcome:
+    """Its own budget is in the way. Where nothing else is, it stays out of the queue meanwhile."""
+    if waiting.lock(lease_id) is None:
+        return Outcome.GONE
+    if decision.reason is Reason.WAITING_BUDGET and decision.only_personal:
+        budgets.park([lease_id], decision.message, verdicts)
+        return Outcome.PARKED
+    latest = Now() + waiting.look_again()
+    due = Least(latest, decision.retry_at) if decision.retry_at else latest
+    explain(lease_id, decision.reason, decision.message, verdicts=verdicts, due_at=due)
+    return Outcome.BEYOND
 
 
 @short
@@ -98,11 +115,12 @@ def build(lease_id: int, blueprint_id: int, draft: Draft, verdicts: Any) -> Outc
     if allowance.excess is not None:
         quotas.park([lease_id], allowance.excess)
         return Outcome.PARKED
-    waiter.question = allowance.bounding(waiter.question)
+    spending = budgets.lock([lease_id]).of(lease_id, waiter.question)
+    waiter.question = spending.bounding(allowance.bounding(waiter.question))
     blueprint = lock_blueprint(blueprint_id)
     if (room := search.find(waiter.question)) is not None:
         return _take(waiter, room)
-    if blueprint is None or not may_build(blueprint):
+    if blueprint is None or not may_build(blueprint, draft) or spending.against(draft):
         return Outcome.BUSY
     lease = Lease.objects.select_related("owner").get(pk=lease_id)
     room = insert(blueprint, draft, asked=_stored(lease), actor="allocator", message=f"For lease {lease_id}.")
@@ -117,7 +135,7 @@ def build_reserved(waiter: waiting.Waiter, blueprint_id: int, draft: Draft) -> b
     if waiting.lock(waiter.id) is None or rows(reserved, (waiter.id,)):
         return False
     blueprint = lock_blueprint(blueprint_id)
-    if blueprint is None or not may_build(blueprint):
+    if blueprint is None or not may_build(blueprint, draft):
         return False
     asked = _stored(Lease.objects.get(pk=waiter.id)) | dataclasses.asdict(waiter.question.amounts)
     message = f"For lease {waiter.id} of a group."
@@ -144,12 +162,14 @@ _THERE = """
 """Counted no further than the limits, which is all one needs to know."""
 
 
-def may_build(blueprint: Blueprint) -> bool:
-    """Whether one more may be built now. The blueprint must be locked."""
+def may_build(blueprint: Blueprint, draft: Draft | None = None) -> bool:
+    """Whether one more may be built now, within the blueprint's budget where it is known which. The blueprint must
+    be locked."""
     most = blueprint.max_resources
     there, building = rows(_THERE, (blueprint.pk, most or 0, blueprint.pk, blueprint.max_builds))[0]
     in_limit = most is None or there < most
-    return blueprint.enabled and not blueprint.drained and in_limit and building < blueprint.max_builds
+    allowed = blueprint.enabled and not blueprint.drained and in_limit and building < blueprint.max_builds
+    return allowed and (draft is None or budgets.blueprint_affords(blueprint.pk, draft))
 
 
 def insert(

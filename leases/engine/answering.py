@@ -56,6 +56,8 @@ def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
                 return again(run, answer.message)
             return failed(run, answer)
         case Failed():
+            if answer.facts:
+                _keep(run, Ready(facts=answer.facts))
             return failed(run, answer)
     raise AssertionError(f"no answer: {answer!r}")
 

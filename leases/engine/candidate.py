@@ -6,6 +6,7 @@ import datetime as dt
 from dataclasses import dataclass
 
 from blueprints.specs import Draft
+from leases.engine.purse import Purse
 
 COUNTED = 1000
 """Suitable resources are counted up to this: a decision must not cost more the larger the fleet is."""
@@ -33,6 +34,8 @@ class Setback:
     key: str
     message: str
     until: dt.datetime | None
+    passes: bool = False
+    """Nothing has failed, and nobody need mend it: it passes by itself, at a time that nobody knows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +59,12 @@ class Candidate:
     building: int = 0
     max_builds: int = 10
     setbacks: tuple[Setback, ...] = ()
+    budget: Purse | None = None
+    """What everything that it has built may cost; None: any amount."""
+    freeing: float = 0.0
+    """US dollars an hour that are free once what is being destroyed is gone."""
+    spare: tuple[tuple[int, float], ...] = ()
+    """Idle resources that may be given up to make room in the budget, and the price of each."""
     suitable: int = 0
     """Resources that could serve this if they were empty; counted up to `COUNTED`."""
     idle: tuple[int, ...] = ()

@@ -86,11 +86,12 @@ def trouble(account: str, kind: str) -> str:
 
 
 def find(
-    kind: str, sought: Sought, *, choose: str = "", but: Sequence[str] = (), not_in: Sequence[str] = (), limit: int = 50
-) -> list[Offer]:
+    kind: str, sought: Sought, *, choose: str = "", but: Sequence[str] = (), not_in: Sequence[str] = (),
+    room: Sql | None = None, limit: int = 50,
+) -> list[Offer]:  # fmt: skip
     """The best offers for what is sought: the cheapest first, or those that are soonest ready. `but` leaves out
-    offers by name, `not_in` zones."""
-    what = condition(sought)
+    offers by name, `not_in` zones, `room` says what else must be true of a listing `o`."""
+    what = condition(sought) if room is None else condition(sought) & room
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
         WHERE c.name = %s AND o.kind = %s AND o.available AND {what.text}
@@ -147,6 +148,16 @@ _SEEN = f"""
         WHERE r.id = %s AND r.offer <> '') seen
     WHERE o.kind = seen.kind AND {_NAME} = seen.offer
         AND o.credential_id = (SELECT c.id FROM blueprints_credential c WHERE c.name = seen.account)"""
+
+
+def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
+    """Offers by their names, whether or not they are to be had."""
+    sql = f"""
+        SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
+        WHERE c.name = %s AND o.kind = %s AND o.type = ANY(%s) AND {_NAME} = ANY(%s)"""
+    types = {name.partition("/")[2].rpartition("/")[0] for name in offers}
+    found = [_offer(row) for row in rows(sql, (account, kind, sorted(types), list(offers)))]
+    return {offer.name: offer for offer in found}
 
 
 def booted(resource_id: int) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from blueprints.specs import Draft
 from leases.engine.candidate import COUNTED, Candidate, Setback, Verdict
+from leases.engine.purse import NONE, Spending, price
+from leases.engine.question import TINY
 from leases.reasons import Reason
 
 
@@ -38,6 +40,10 @@ class Wait:
     message: str
     verdicts: tuple[Verdict, ...]
     retry_at: dt.datetime | None = None
+    personal: bool = False
+    """A budget of its owner or group is in the way somewhere: another lease like it might do better."""
+    only_personal: bool = False
+    """And nothing else is in the way anywhere."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,20 +69,22 @@ class _Opinion:
     enough: bool = False
     """What it waits for is on its way."""
     until: dt.datetime | None = None
+    personal: bool = False
+    """A budget of the lease's owner or group is in the way."""
 
 
 def decide(
     candidates: Sequence[Candidate], *, held_idle: Sequence[int] = (), held_leaving: int = 0, wanted: int = 1,
-    choose: str = "order",
+    choose: str = "order", spending: Spending = NONE,
 ) -> Decision:  # fmt: skip
     """Walk the candidates in order: the first that can build does, or of those that can the one that is cheapest or
     soonest ready (`choose`); else the first that can reclaim; else wait.
 
     `held_idle` are idle resources whose own leases hold room that this lease could use; `held_leaving` is how many
     such are being destroyed already, `wanted` how many leases wait for that. Where enough is leaving, nothing more
-    is given up.
+    is given up. `spending`: the budgets that bound what may be built for this lease.
     """
-    opinions = [(candidate, _opinion(candidate)) for candidate in candidates]
+    opinions = [(candidate, _opinion(candidate, spending)) for candidate in candidates]
     verdicts = tuple(opinion.verdict for _, opinion in opinions)
     able = [(candidate, opinion.draft) for candidate, opinion in opinions if opinion.draft is not None]
     if able:
@@ -98,7 +106,7 @@ def decide(
             return Reclaim(
                 resource_ids=opinion.reclaim[:1],
                 verdicts=verdicts,
-                message=f"{candidate.name} is at its limit; an idle resource is given up.",
+                message=f"{candidate.name} is at its limit or budget; an idle resource is given up.",
             )
     return _wait_or_refuse([opinion for _, opinion in opinions], verdicts)
 
@@ -121,7 +129,11 @@ def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> 
     times = [opinion.until for opinion in waiting if opinion.until is not None]
     assert first.reason is not None
     message = f"{first.verdict.blueprint}: {first.verdict.sentence}"
-    return Wait(reason=first.reason, message=message, verdicts=verdicts, retry_at=min(times, default=None))
+    return Wait(
+        reason=first.reason, message=message, verdicts=verdicts, retry_at=min(times, default=None),
+        personal=any(opinion.personal for opinion in waiting),
+        only_personal=all(opinion.personal for opinion in waiting),
+    )  # fmt: skip
 
 
 _URGENCY: list[Any] = [
@@ -130,12 +142,13 @@ _URGENCY: list[Any] = [
     Reason.WAITING_LIMIT,
     Reason.WAITING_OFFER,
     Reason.WAITING_CATALOGUE,
+    Reason.WAITING_BUDGET,
     Reason.WAITING_AUTHORIZATION,
     Reason.NEEDS_OPERATOR,
 ]
 
 
-def _opinion(candidate: Candidate) -> _Opinion:
+def _opinion(candidate: Candidate, spending: Spending) -> _Opinion:
     if candidate.impossible:
         return _no(candidate, candidate.impossible)
     if not candidate.authorized:
@@ -145,15 +158,18 @@ def _opinion(candidate: Candidate) -> _Opinion:
     if not candidate.enabled:
         return _wait(candidate, Reason.NEEDS_OPERATOR, "it is disabled or drained")
     if not candidate.builds:
-        return _without_building(candidate)
+        return _without_building(candidate, spending)
     if candidate.stale:
         return _wait(candidate, Reason.WAITING_CATALOGUE, candidate.stale)
-    return _with_building(candidate)
+    return _with_building(candidate, spending)
 
 
-def _without_building(candidate: Candidate) -> _Opinion:
+def _without_building(candidate: Candidate, spending: Spending) -> _Opinion:
     if candidate.suitable:
-        return _wait(candidate, Reason.WAITING_ROOM, f"all {_number(candidate.suitable)} suitable resources are taken")
+        sentence = f"all {_number(candidate.suitable)} suitable resources are taken"
+        if spending.purses:
+            sentence += ", or cost more than is left of a budget"
+        return replace(_wait(candidate, Reason.WAITING_ROOM, sentence), personal=bool(spending.purses))
     return _no(candidate, "it has no resource that could ever serve this")
 
 
@@ -161,13 +177,16 @@ def _number(suitable: int) -> str:
     return str(suitable) if suitable < COUNTED else f"of {COUNTED} or more"
 
 
-def _with_building(candidate: Candidate) -> _Opinion:
-    draft, setback = _first_draft(candidate)
+def _with_building(candidate: Candidate, spending: Spending) -> _Opinion:
+    draft, setback = _first_draft(candidate, spending)
+    if draft is not None and (beyond := _beyond_budget(candidate, draft, spending)):
+        return beyond
     if draft is None:
         if setback is None:
             return _no(candidate, "it offers nothing that fits")
-        reason = Reason.WAITING_OFFER if setback.until is not None else Reason.NEEDS_OPERATOR
-        return _wait(candidate, reason, f"it failed: {setback.message}", until=setback.until)
+        reason = Reason.WAITING_OFFER if setback.until is not None or setback.passes else Reason.NEEDS_OPERATOR
+        sentence = setback.message if setback.passes else f"it failed: {setback.message}"
+        return _wait(candidate, reason, sentence, until=setback.until)
     if candidate.maximum is not None and candidate.there >= candidate.maximum:
         return _at_limit(candidate, candidate.maximum)
     if candidate.building >= candidate.max_builds:
@@ -195,18 +214,49 @@ def _at_limit(candidate: Candidate, maximum: int) -> _Opinion:
     return _wait(candidate, reason, f"at its limit of {maximum}, all in use")
 
 
-def _first_draft(candidate: Candidate) -> tuple[Draft | None, Setback | None]:
-    """The first draft that no remembered error rules out, else the error that ends first."""
+def _first_draft(candidate: Candidate, spending: Spending) -> tuple[Draft | None, Setback | None]:
+    """The first draft that no remembered error rules out and that the budgets allow; where they allow none of those,
+    the cheapest of them; where there is none, the error that ends first."""
     errors = [setback for draft in candidate.drafts if (setback := _setback(candidate, draft))]
-    for draft in candidate.drafts:
-        if _setback(candidate, draft) is None:
+    able = [draft for draft in candidate.drafts if _setback(candidate, draft) is None]
+    for draft in able:
+        if _affords(candidate, draft) and not spending.against(draft):
             return draft, None
+    if able:
+        return min(able, key=price), None
     return None, min(errors, key=lambda e: (e.until is None, e.until or dt.datetime.max), default=None)
+
+
+def _affords(candidate: Candidate, draft: Draft) -> bool:
+    return candidate.budget is None or candidate.budget.affords(price(draft))
+
+
+def _beyond_budget(candidate: Candidate, draft: Draft, spending: Spending) -> _Opinion | None:
+    """Why a budget does not allow it, and whether something of the blueprint's that is idle makes room for it."""
+    if against := spending.against(draft):
+        return replace(_wait(candidate, Reason.WAITING_BUDGET, against), personal=True)
+    if candidate.budget is None or candidate.budget.affords(price(draft)):
+        return None
+    short = price(draft) - candidate.budget.left
+    sentence = candidate.budget.sentence(draft.offer or "one more", price(draft))
+    if short <= candidate.freeing + TINY:
+        return replace(
+            _wait(candidate, Reason.WAITING_RECLAIM, f"{sentence}; some of that is being given up"), enough=True
+        )
+    if candidate.spare and short <= candidate.freeing + sum(cost for _, cost in candidate.spare) + TINY:
+        return _Opinion(
+            verdict=_verdict(candidate, "reclaim", f"{sentence}; an idle resource can be given up"),
+            reason=Reason.WAITING_BUDGET, reclaim=tuple(pk for pk, _ in candidate.spare),
+        )  # fmt: skip
+    return _wait(candidate, Reason.WAITING_BUDGET, sentence)
 
 
 def _setback(candidate: Candidate, draft: Draft) -> Setback | None:
     keys = {"offer": draft.offer, "zone": draft.zone, "blueprint": "", "operator": ""}
-    return next((s for s in candidate.setbacks if keys.get(s.scope) == s.key), None)
+    known = next((s for s in candidate.setbacks if keys.get(s.scope) == s.key), None)
+    if known is None and draft.refused:
+        return Setback(scope="offer", key=draft.offer, message=draft.refused, until=None, passes=True)
+    return known
 
 
 def _verdict(candidate: Candidate, answer: str, sentence: str, offer: str = "") -> Verdict:

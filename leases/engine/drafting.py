@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from blueprints.contract import Builds, CatalogueStale, Kind, Offers
+from blueprints.contract import Allows, Builds, CatalogueStale, Kind, Offers
 from blueprints.models import Blueprint
+from blueprints.offers import Offer
 from blueprints.specs import Asked, Draft
-from leases.engine import catalogue
+from leases.engine import allowances, catalogue
 
 
 def builds(kind: Kind) -> bool:
@@ -21,7 +23,8 @@ def drafts(
     failing: Sequence[tuple[str, str]] = (),
 ) -> Sequence[Draft]:  # fmt: skip
     """What could be built for `asked` (None: to keep a minimum ready), best first. `failing`: (scope, key) of what
-    failed lately; it comes last, and only where there is nothing else. Raises CatalogueStale, and what a kind raises.
+    failed lately; it comes last, and only where there is nothing else, as does what the account may not have now
+    (`Draft.refused`). Raises CatalogueStale, and what a kind raises.
     """
     if isinstance(kind, Builds):
         return kind.drafts(config, asked)
@@ -30,12 +33,19 @@ def drafts(
     sought = kind.sought(config, asked)
     offers = [key for scope, key in failing if scope == "offer"]
     zones = [key for scope, key in failing if scope == "zone"]
-    found = catalogue.find(blueprint.kind, sought, choose=choose, but=offers, not_in=zones)
-    if not found and failing:
+    left = allowances.left(sought.account, blueprint.kind) if isinstance(kind, Allows) else []
+    room = allowances.room(left, sought)
+    found = catalogue.find(blueprint.kind, sought, choose=choose, but=offers, not_in=zones, room=room)
+    if not found and (failing or room is not None):
         found = catalogue.find(blueprint.kind, sought, choose=choose)
     if not found:
         _refuse_stale(sought.account, blueprint.kind)
-    return [kind.draft(config, asked, offer) for offer in found]
+    return [_draft(kind, config, asked, offer, allowances.refusal(left, sought, offer)) for offer in found]
+
+
+def _draft(kind: Offers, config: Any, asked: Asked | None, offer: Offer, refused: str) -> Draft:
+    draft = kind.draft(config, asked, offer)
+    return replace(draft, refused=refused) if refused else draft
 
 
 def _refuse_stale(account: str, kind: str) -> None:

@@ -7,7 +7,7 @@ from django.db import connection
 from blueprints import registry
 from blueprints.contract import Activates, Cleans, Kind
 from leases import hints
-from leases.engine import claim, views
+from leases.engine import claim, views, watches
 from leases.engine.aftermath import follow_up
 from leases.engine.apart import set_apart
 from leases.engine.children import end_children, end_waiting_siblings
@@ -61,6 +61,8 @@ def wind_down(ending: Ending, before: str) -> None:
     if before == LeaseState.PENDING:
         claim.unreserve(ending.id)
         return give_back(ending)
+    if ending.watched and before == LeaseState.ACTIVE and watches.holds_back(ending.id):
+        return None
     if ending.held:
         explain(ending.id, Reason.HELD, "Held for debugging; it is cleaned when the hold ends.")
         return None

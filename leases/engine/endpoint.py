@@ -26,6 +26,7 @@ class Ending:
     parked_siblings: bool
     keep: bool
     """The resource may stay after this lease."""
+    watched: bool
     returned: bool = False
     """Set when the share was given back in this transaction."""
 
@@ -40,11 +41,12 @@ _READ = """
         EXISTS (SELECT FROM leases_lease c WHERE c.for_lease_id = l.id AND c.state = ANY(%s)),
         l.group_id IS NOT NULL, EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id),
         EXISTS (SELECT FROM leases_lease p WHERE p.parked AND p.state = 'pending' AND p.owner_id = l.owner_id
-                AND p.reason = 'waiting_quota')
-            OR EXISTS (SELECT FROM leases_lease p WHERE p.parked AND p.state = 'pending' AND p.reason = 'waiting_quota'
-                AND p.charged_group_id = l.charged_group_id),
+                AND p.reason IN ('waiting_quota', 'waiting_budget'))
+            OR EXISTS (SELECT FROM leases_lease p WHERE p.parked AND p.state = 'pending'
+                AND p.reason IN ('waiting_quota', 'waiting_budget') AND p.charged_group_id = l.charged_group_id),
         coalesce(r.origin <> 'built' OR (r.state = 'active' AND NOT r.drained AND NOT b.drained AND b.enabled
-            AND r.generation >= b.generation AND (r.dies_at IS NULL OR r.dies_at > clock_timestamp())), FALSE)
+            AND r.generation >= b.generation AND (r.dies_at IS NULL OR r.dies_at > clock_timestamp())), FALSE),
+        l.watched
     FROM leases_lease l LEFT JOIN leases_resource r ON r.id = l.resource_id
     LEFT JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE l.id = %s"""

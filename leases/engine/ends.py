@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blueprints.answers import Failed
-from leases.engine import lease_ends, parentage, resource_ends
+from leases.engine import lease_ends, machine_ends, parentage, resource_ends
 from leases.engine.runs import start
 from leases.models import Run
 
 EVICTING = ("build", "check", "power", "update")
 """Phases of a resource whose failure takes shares away."""
+HOLDERS_CHANGE = (*EVICTING, "resize", "retype")
+"""Those that change what their holders have, so that all of them are locked."""
 
 
 def keeps_trying(run: Run) -> bool:
@@ -46,6 +48,10 @@ _SUCCEEDED: dict[str, Callable[[Run], None]] = {
     "clean": lease_ends.cleaned,
     "check": resource_ends.checked,
     "power": resource_ends.powered,
+    "reboot": machine_ends.rebooted,
+    "resize": machine_ends.resized,
+    "retype": machine_ends.retyped,
+    "tag": machine_ends.tagged,
     "update": resource_ends.updated,
     "destroy": resource_ends.destroyed,
 }
@@ -56,6 +62,10 @@ _FAILED: dict[str, Callable[[Run, Failed], None]] = {
     "clean": lease_ends.cleaning_failed,
     "check": resource_ends.check_failed,
     "power": resource_ends.power_failed,
+    "reboot": machine_ends.failed,
+    "resize": machine_ends.failed,
+    "retype": machine_ends.failed,
+    "tag": machine_ends.failed,
     "update": resource_ends.update_failed,
     "destroy": resource_ends.destroy_failed,
 }

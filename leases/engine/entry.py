@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 
 from drydock.core.errors import Conflict, InvalidRequest
-from leases.engine import waiting
+from leases.engine import waiting, watches
 from leases.engine.installation import notice
 from leases.engine.transaction import rows
 from leases.reasons import Reason
@@ -47,17 +47,20 @@ class Usable:
     """True when one of them does not serve everyone: then owners of one request differ in what serves them."""
     quotas: bool
     """True when this installation has any quota."""
+    budgets: bool
+    """True when it has any budget."""
 
 
 _USABLE = """
-    SELECT id, name, audience, EXISTS (SELECT FROM leases_quota) FROM blueprints_blueprint
+    SELECT id, name, audience, EXISTS (SELECT FROM leases_quota), EXISTS (SELECT FROM leases_budget)
+    FROM blueprints_blueprint
     WHERE resource_type = %s AND removed_at IS NULL"""
 
 
 def usable(asked: LeaseRequest) -> Usable:
     """The blueprints of the type, with those named in the request checked. Raises InvalidRequest."""
     found = rows(_USABLE, (asked.type,), hot=True)
-    ids = {name: pk for pk, name, _, _ in found}
+    ids = {name: pk for pk, name, *_ in found}
     for field in ("allowed_blueprints", "excluded_blueprints"):
         if unknown := set(getattr(asked, field) or ()) - ids.keys():
             there = ", ".join(sorted(ids)) or "none"
@@ -72,8 +75,10 @@ def usable(asked: LeaseRequest) -> Usable:
             field="type",
             hint="An operator adds one: drydock blueprints add.",
         )
-    restricted = any(audience != "everyone" for _, _, audience, _ in found)
-    return Usable(ids=ids, restricted=restricted, quotas=found[0][3])
+    if asked.watched:
+        watches.require_commands(asked)
+    restricted = any(audience != "everyone" for _, _, audience, *_ in found)
+    return Usable(ids=ids, restricted=restricted, quotas=found[0][3], budgets=found[0][4])
 
 
 _COLUMNS = (
@@ -81,7 +86,7 @@ _COLUMNS = (
     " forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra, exclusive,"
     " allowed_blueprints, excluded_blueprints, public_keys, shape, priority, rank, root_id, for_resource_id,"
     " for_lease_id, need, need_phase, ttl, until, give_up_at, heartbeat_limit, heartbeat_at, serve_again, choose,"
-    " idempotency_key, fingerprint, only_resources"
+    " watched, idempotency_key, fingerprint, only_resources"
 )
 _INSERT = f"""
     INSERT INTO leases_lease ({_COLUMNS}) VALUES (
@@ -91,7 +96,8 @@ _INSERT = f"""
         coalesce(%(rank)s, extract(epoch FROM clock_timestamp()) - %(priority)s * %(ageing)s), %(root)s,
         %(for_resource)s, %(for_lease)s, %(need)s, %(need_phase)s, %(ttl)s, %(until)s,
         clock_timestamp() + %(wait_limit)s::interval, %(heartbeat)s,
-        CASE WHEN %(heartbeat)s::interval IS NOT NULL THEN clock_timestamp() END, %(serve_again)s, %(choose)s, %(key)s, %(fingerprint)s, %(only)s)
+        CASE WHEN %(heartbeat)s::interval IS NOT NULL THEN clock_timestamp() END, %(serve_again)s, %(choose)s,
+        %(watched)s, %(key)s, %(fingerprint)s, %(only)s)
     ON CONFLICT DO NOTHING
     RETURNING {waiting.COLUMNS.replace("l.", "")}"""
 
@@ -111,6 +117,8 @@ def insert(
     found = rows(_INSERT, values, hot=True)
     if found:
         waiter = waiting.Waiter(found[0])
+        if asked.watched:
+            watches.write(waiter.id, asked.workload)
         return Requested(id=waiter.id), waiter
     return _replay(asked, owner_id, cause), None
 
@@ -145,7 +153,7 @@ def _values(
         "rank": cause.rank, "ageing": settings.DRYDOCK.ageing_seconds, "root": cause.root,
         "for_resource": cause.for_resource, "for_lease": cause.for_lease, "need": cause.need,
         "need_phase": cause.need_phase, "ttl": asked.ttl, "until": asked.until, "wait_limit": asked.wait_limit,
-        "heartbeat": asked.heartbeat_limit, "serve_again": asked.serve_again, "choose": asked.choose, "key": asked.idempotency_key,
+        "heartbeat": asked.heartbeat_limit, "serve_again": asked.serve_again, "choose": asked.choose, "watched": asked.watched, "key": asked.idempotency_key,
         "fingerprint": asked.fingerprint if asked.idempotency_key else "",
         "only": list(cause.only_resources) or None,
     }  # fmt: skip

@@ -20,6 +20,7 @@ from leases.reasons import Reason
 
 STALLED = (
     Reason.WAITING_OFFER,
+    Reason.WAITING_BUDGET,
     Reason.WAITING_CATALOGUE,
     Reason.WAITING_AUTHORIZATION,
     Reason.NEEDS_OPERATOR,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from blueprints.amounts import Amounts
-from leases.engine import claim, quotas, search
+from leases.engine import budgets, claim, quotas, search
 from leases.engine.gathering import STALLED, gather, stand_back
 from leases.engine.grant import finish_claim
 from leases.engine.members import members
@@ -47,12 +47,18 @@ def _grant(group_id: int) -> Outcome:
         return Outcome.GONE
     if not _within_quotas(found, [member.question.amounts for member in found]):
         return Outcome.PARKED
+    purses = budgets.lock([member.id for member in found])
+    for member in found:
+        member.question = purses.of(member.id, member.question).bounding(member.question)
     questions = [member.question for member in found]
     rule = rule_of(group_id)
     chosen = assign([places(q) for q in narrowed(questions, rule)], questions, rule)
     if chosen is None:
         return Outcome.NO_ROOM
     if any(q.exclusive for q in questions) and not _within_quotas(found, _taken(found, chosen)):
+        return Outcome.PARKED
+    if dear := purses.against(_costs(found, chosen)):
+        budgets.park([member.id for member in found], dear[:1].upper() + dear[1:])
         return Outcome.PARKED
     return _take(found, chosen)
 
@@ -66,6 +72,12 @@ def _take(found: list[Waiter], chosen: list[Place]) -> Outcome:
         claim.unreserve(member.id)
         finish_claim(member, room)
     return Outcome.GRANTED
+
+
+def _costs(found: list[Waiter], chosen: list[Place]) -> dict[int, float]:
+    """What each would cost an hour."""
+    where = {member.id: place.resource_id for member, place in zip(found, chosen, strict=True)}
+    return budgets.costs(where, {member.id: member.question for member in found})
 
 
 def _taken(found: list[Waiter], chosen: list[Place]) -> list[Amounts]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from blueprints import registry
 from blueprints.answers import Failed
 from blueprints.contract import Activates, Cleans
+from leases import hints
 from leases.engine import claim, debts, ending, eviction
 from leases.engine.apart import set_apart
 from leases.engine.grant import hints_for_holder
@@ -45,6 +46,8 @@ def activated(current: Run) -> None:
     assert current.lease_id is not None
     if _state(current.lease_id) == LeaseState.ACQUIRED and not current.cancel_wanted:
         _activate(current.lease_id)
+        if current.lease is not None and current.lease.watched:
+            hints.after_commit("watch", current.lease_id)
     else:
         undo_activation(current.lease_id, current.resource_id)
 

@@ -81,17 +81,32 @@ def _last(after: Place, sort: str) -> tuple[Any, ...]:
     return (*(float("inf") if one is None else one for one in by), after.id)
 
 
+_GROUP = ("credential_id", "kind", "location", "type")
+"""What makes offers one type in one location; an index begins so."""
+
+
 def types(search: Search, *, after: int, limit: int) -> list[dict[str, Any]]:
-    """Offers by type and location, with the prices in each zone and market."""
+    """Offers by type and location, with the prices in each zone and market, by the id of the first that is wanted.
+
+    The page is found first, so that what is told of a type is put together for those of the page alone.
+    """
     what = _wanted(search)
+    same = " AND ".join(f"o.{name} = {{0}}.{name}" for name in _GROUP)
     sql = f"""
-        SELECT min(o.id), c.name, o.kind, o.location, o.type, {", ".join(f"max(o.{name})" for name in _OF_TYPE)},
-            min(o.boot_seconds), bool_or(o.available), json_agg(json_build_object('zone', o.zone, 'market', o.market,
-                'price', o.price, 'source', o.price_source, 'available', o.available) ORDER BY o.market, o.zone)
-        {_FROM} WHERE {what.text} GROUP BY c.id, o.kind, o.location, o.type
-        HAVING min(o.id) > %s ORDER BY min(o.id) LIMIT %s"""
+        WITH page AS MATERIALIZED (
+            SELECT f.* FROM (SELECT o.id, c.name, {", ".join(f"o.{name}" for name in _GROUP)} {_FROM}
+                WHERE o.id > %s AND {what.text}) f
+            WHERE NOT EXISTS (SELECT {_FROM} WHERE {same.format("f")} AND o.id < f.id AND {what.text})
+            ORDER BY f.id LIMIT %s)
+        SELECT page.id, page.name, page.kind, page.location, page.type, g.* FROM page CROSS JOIN LATERAL (
+            SELECT {", ".join(f"max(o.{name})" for name in _OF_TYPE)}, min(o.boot_seconds), bool_or(o.available),
+                json_agg(json_build_object('zone', o.zone, 'market', o.market, 'price', o.price, 'source',
+                    o.price_source, 'available', o.available) ORDER BY o.market, o.zone)
+            {_FROM} WHERE {same.format("page")} AND {what.text}) g
+        ORDER BY page.id"""
     names = ("id", "account", "kind", "location", "type", *_OF_TYPE, "boot_seconds", "available", "prices")
-    return [dict(zip(names, row, strict=True)) for row in rows(sql, (*what.params, after, limit))]
+    found = rows(sql, (after, *what.params, *what.params, limit, *what.params))
+    return [dict(zip(names, row, strict=True)) for row in found]
 
 
 def places(owner_id: int | None) -> list[dict[str, Any]]:

@@ -1,16 +1,19 @@
-"""Orphans: things at providers that bear our proof and have no row, or one that is gone.
+"""Orphans: things at providers that bear our tag and have no row, or one that is gone.
 
 Every row is written before what it stands for, so there are none unless something went wrong: rows were lost with a
-database, or a create was carried out after its deletion was confirmed. An orphan is destroyed by its kind's own
-destroy plan when it was seen twice, some time apart; in a suspended installation it is only listed.
+database, or a create was carried out after its deletion was confirmed. What is provably ours is destroyed by its kind's
+own destroy plan, or adopted where an operator says so, when it was seen twice, some time apart; in a suspended
+installation it is only listed. What bears our tag and proves nothing is listed as a suspect, and never touched.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Any
 
 from django.conf import settings
+from django.db.models import F
 from django.db.models.functions import Now
 
 from blueprints import registry
@@ -20,11 +23,15 @@ from blueprints.specs import BlueprintView, Owned
 from drydock.core import clock
 from drydock.core.errors import DrydockError
 from drydock.core.logging import about, hidden, redact
+from leases import hints
 from leases.engine import installation, views
+from leases.engine.adoption import adopt
 from leases.engine.disposal import dispose
 from leases.engine.installation import Standing
-from leases.engine.proof import BLUEPRINT, Proven, proven
-from leases.engine.transaction import refuse_inside_transaction, rows
+from leases.engine.prices import price
+from leases.engine.proof import BLUEPRINT, Proven
+from leases.engine.sightings import PROVEN, SUSPECT, Sighting, sighting, verdict
+from leases.engine.transaction import refuse_inside_transaction, rows, run
 from leases.engine.transitions import note
 from leases.engine.turns import Turns
 from leases.models import Resource, Stray
@@ -65,6 +72,12 @@ def search(blueprint_id: int) -> bool:
     return True
 
 
+def soon(blueprint_id: int) -> None:
+    """Have the next search made now: somebody has said what shall become of what it finds."""
+    run("UPDATE leases_search SET due_at = clock_timestamp() WHERE blueprint_id = %s", (blueprint_id,))
+    hints.after_commit("orphans", blueprint_id)
+
+
 def _look(blueprint: Blueprint, here: Standing) -> tuple[BlueprintView | None, Sequence[Owned] | None, str]:
     """What bears this installation's tag, or why it could not be seen; an outage is no absence."""
     kind = registry.kind(blueprint.kind)
@@ -83,18 +96,17 @@ def _look(blueprint: Blueprint, here: Standing) -> tuple[BlueprintView | None, S
 
 def _compare(blueprint: Blueprint, view: BlueprintView, found: Sequence[Owned], here: Standing, until: float) -> bool:
     """Judge everything found; True while something is being destroyed, or was left for the next search."""
-    orphans: dict[str, tuple[Owned, Proven]] = {}
-    for owned in found:
-        proof = proven(owned.tags, here.short)
-        if proof is None or owned.key != views.key_of(here, proof) or not _ours_to_judge(blueprint, owned):
-            continue
-        if _from_later(proof, here):
-            installation.suspend(LATER.format(blueprint=blueprint.name, key=owned.key))
+    seen = [sighting(one, here) for one in found if _ours_to_judge(blueprint, one)]
+    for one in seen:
+        if one.made is not None and _from_later(one.made, here):
+            installation.suspend(LATER.format(blueprint=blueprint.name, key=one.key))
             here = installation.current()
-        if not _has_row(proof, here):
-            orphans[owned.key] = (owned, proof)
-    _forget(blueprint, set(orphans))
-    return any([_judge(blueprint, view, owned, proof, here, until) for owned, proof in orphans.values()])
+    # Of two under one name the proven one counts: its destruction is that of the name.
+    known = _with_rows(seen, here)
+    ranked = sorted(seen, key=lambda one: one.proof is PROVEN)
+    strays = {one.key: one for one in ranked if one.proof is SUSPECT or one.key not in known}
+    _forget(blueprint, set(strays))
+    return any([_judge(blueprint, view, one, here, until) for one in strays.values()])
 
 
 def _ours_to_judge(blueprint: Blueprint, owned: Owned) -> bool:
@@ -103,14 +115,19 @@ def _ours_to_judge(blueprint: Blueprint, owned: Owned) -> bool:
     return name == blueprint.name or not Blueprint.objects.filter(name=name, kind=blueprint.kind).exists()
 
 
-def _from_later(proof: Proven, here: Standing) -> bool:
+def _from_later(made: Proven, here: Standing) -> bool:
     """Made by this installation after the moment of which its database tells."""
-    return proof.epoch > here.epoch or (proof.epoch == here.epoch and not installation.ever_made(proof.resource))
+    return made.epoch > here.epoch or (made.epoch == here.epoch and not installation.ever_made(made.resource))
 
 
-def _has_row(proof: Proven, here: Standing) -> bool:
-    there = Resource.objects.filter(pk=proof.resource, gone_at=None).exists()
-    return there and here.epoch_of("r", proof.resource) == proof.epoch
+def _with_rows(seen: Sequence[Sighting], here: Standing) -> set[str]:
+    """The names of those that have a row: their own, or one that has adopted them."""
+    made = {one.key: one.made for one in seen if one.made is not None}
+    there = Resource.objects.filter(gone_at=None)
+    ids = set(there.filter(pk__in=[one.resource for one in made.values()]).values_list("pk", flat=True))
+    own = {key for key, one in made.items() if one.resource in ids and here.epoch_of("r", one.resource) == one.epoch}
+    adopted = there.filter(origin=Resource.Origin.ADOPTED, identity__in=made)
+    return own | {identity for identity in adopted.values_list("identity", flat=True) if identity}
 
 
 def _forget(blueprint: Blueprint, keys: set[str]) -> None:
@@ -121,24 +138,55 @@ def _forget(blueprint: Blueprint, keys: set[str]) -> None:
 
 
 _AGE = "SELECT extract(epoch FROM clock_timestamp() - first_seen_at)::float8 FROM leases_stray WHERE id = %s"
-LISTED = "Listed only, until an operator confirms the installation."
-SEEN_ONCE = "Seen; destroyed when it is seen again later."
 
 
-def _judge(
-    blueprint: Blueprint, view: BlueprintView, owned: Owned, proof: Proven, here: Standing, until: float
-) -> bool:  # fmt: skip
-    stray, new = Stray.objects.get_or_create(
-        blueprint=blueprint, key=owned.key, defaults={"epoch": proof.epoch, "resource_number": proof.resource}
-    )
-    if new:
-        details = {"key": owned.key, "resource": proof.resource, "epoch": proof.epoch}
-        note("orphan.seen", f"{owned.key} has no row.", actor="orphans", blueprint_id=blueprint.pk, details=details)
-    old_enough = not new and rows(_AGE, (stray.pk,))[0][0] >= settings.DRYDOCK.orphan_apart_seconds
-    message = LISTED if here.problem else SEEN_ONCE
-    Stray.objects.filter(pk=stray.pk).update(seen_at=Now(), message=message)
-    if here.problem or not old_enough:
+def _judge(blueprint: Blueprint, view: BlueprintView, seen: Sighting, here: Standing, until: float) -> bool:
+    """Keep what was seen, and do what follows; True where there is more of it to be done soon."""
+    stray, new = _kept(blueprint, seen)
+    again = not new and rows(_AGE, (stray.pk,))[0][0] >= settings.DRYDOCK.orphan_apart_seconds
+    said = verdict(
+        seen, wanted=stray.wanted, by=stray.wanted_by, again=again, suspended=bool(here.problem),
+        dry_run=settings.DRYDOCK.orphan_dry_run,
+    )  # fmt: skip
+    Stray.objects.filter(pk=stray.pk).update(
+        seen_at=Now(), sightings=F("sightings") + (0 if new else 1),
+        **({"message": said.message} if said.message else {}), **_about(blueprint, seen),
+    )  # fmt: skip
+    if not said.act or seen.made is None:
         return False
-    if clock.monotonic() < until:
-        dispose(stray, blueprint, view, owned)
+    if clock.monotonic() >= until:
+        return True
+    stray.refresh_from_db()
+    if said.act == Stray.Wanted.ADOPT:
+        adopt(stray, blueprint, seen.owned, seen.made)
+        return False
+    dispose(stray, blueprint, view, seen.owned)
     return True
+
+
+def _kept(blueprint: Blueprint, seen: Sighting) -> tuple[Stray, bool]:
+    """Its row, and whether it is new. What was held for a suspect before and is proven now, or the other way round,
+    is seen for the first time."""
+    Stray.objects.filter(blueprint=blueprint, key=seen.key).exclude(proof=seen.proof).delete()
+    made = seen.made or Proven(epoch=0, resource=0)
+    stray, new = Stray.objects.get_or_create(
+        blueprint=blueprint, key=seen.key,
+        defaults={"epoch": made.epoch, "resource_number": made.resource, "proof": seen.proof},
+    )  # fmt: skip
+    if new:
+        details = {"key": seen.key, "resource": made.resource, "epoch": made.epoch, "what": seen.owned.what}
+        if seen.proof is SUSPECT:
+            note("orphan.suspect", seen.why, actor="orphans", blueprint_id=blueprint.pk, details=details)
+        else:
+            said = f"{seen.key} has no row."
+            note("orphan.seen", said, actor="orphans", blueprint_id=blueprint.pk, details=details)
+    return stray, new
+
+
+def _about(blueprint: Blueprint, seen: Sighting) -> dict[str, Any]:
+    """What its provider tells of it, and what one of its type costs there."""
+    facts = dict(seen.owned.facts)
+    return {
+        "what": seen.owned.what[:255], "facts": facts, "made_at": seen.owned.since,
+        "price": price(blueprint, facts) if facts.get("type") else None,
+    }  # fmt: skip

@@ -49,7 +49,7 @@ def _lock(run: Run) -> eviction.Holders | None:
     holders = None
     if run.lease_id is not None:
         rows("SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (run.lease_id,))
-    elif run.phase in ends.EVICTING:
+    elif run.phase in ends.HOLDERS_CHANGE:
         holders = eviction.lock_holders(run.resource_id)
     rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (run.resource_id,))
     return holders

@@ -25,10 +25,11 @@ def due() -> int:
 @short
 def _switch(resource_id: int, kind: str) -> bool:
     lock_resource(resource_id)
-    return _begin(resource_id)
+    return begin(resource_id)
 
 
-def _begin(resource_id: int) -> bool:
+def begin(resource_id: int) -> bool:
+    """Switch it as it is wanted; False where nothing is wanted, or it is busy. With the resource locked."""
     for (wanted,) in rows(
         "SELECT power_wanted FROM leases_resource WHERE id = %s AND state = 'active'", (resource_id,)
     ):
@@ -42,7 +43,7 @@ def want(resource_id: int, power: str) -> bool:
     lock_resource(resource_id)
     run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (power, resource_id))
     hints.after_commit("sweep")
-    return _begin(resource_id)
+    return begin(resource_id)
 
 
 def is_wanted_off(resource_id: int) -> bool:

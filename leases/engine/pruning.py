@@ -19,6 +19,7 @@ from django.db.models import Model
 from drydock.core import clock
 from leases.engine.transaction import rows, run, short
 from leases.models import Capacity, Job, Lease, LeaseGroup, Part, Resource
+from leases.models.job import KeptOutput, Watch
 
 _BATCH = 1000
 _BATCHES = 5
@@ -65,6 +66,32 @@ def _prune_events() -> int:
         " WHERE e.id IN (SELECT id FROM leases_event ORDER BY id LIMIT %s)"
         " AND e.at < statement_timestamp() - %s * interval '1 day' FOR UPDATE SKIP LOCKED)",
         (_BATCH, settings.DRYDOCK.event_retention_days),
+    )
+
+
+USAGE = Rest()
+
+
+def prune_usage() -> int:
+    """Delete the oldest records of what leases cost that are past their retention."""
+    gone = 0
+    for _ in range(_BATCHES):
+        if USAGE.lasts():
+            break
+        found = _prune_usage()
+        gone += found
+        if found < _BATCH:
+            USAGE.begin()
+    return gone
+
+
+@short
+def _prune_usage() -> int:
+    return run(
+        "DELETE FROM leases_usage WHERE id IN (SELECT id FROM leases_usage"
+        " WHERE ended_at < statement_timestamp() - %s * interval '1 day' ORDER BY ended_at LIMIT %s"
+        " FOR UPDATE SKIP LOCKED)",
+        (settings.DRYDOCK.usage_retention_days, _BATCH),
     )
 
 
@@ -144,7 +171,7 @@ def _days() -> int:
 
 WALKS = (
     Walk(
-        model=Lease, over="(t.state IN ('destroyed', 'broken') AND t.ended_at < at.before)", with_it=(Job,),
+        model=Lease, over="(t.state IN ('destroyed', 'broken') AND t.ended_at < at.before)", with_it=(KeptOutput, Watch, Job),
         column="lease_id",
     ),
     Walk(model=LeaseGroup, over="(t.created_at < at.before)"),

@@ -11,6 +11,9 @@ from blueprints.amounts import CLASSES, Amounts
 from leases.engine.matching import Sql, matches
 from leases.engine.owners import membership
 
+TINY = 1e-6
+"""Dollars. Sums of prices are not exact: so much more than a budget does not pass it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -38,6 +41,8 @@ class Question:
     """The leases of its group: what is reserved for one may serve any."""
     at_most: Amounts | None = None
     """For the whole of a resource: it must not be larger."""
+    at_most_price: float | None = None
+    """US dollars an hour that the lease's part of it may cost; then what has no known price is left out."""
     only_resources: tuple[int, ...] | None = None
     not_resources: tuple[int, ...] = ()
     only_parents: tuple[int, ...] | None = None
@@ -62,6 +67,7 @@ def suits(question: Question) -> Sql:
         & _totals(question)
         & _life(question)
         & _places(question)
+        & _price(question)
     )
     for other in question.also:
         found &= suits(other)
@@ -177,6 +183,17 @@ def _room(question: Question, column: str, capacity: str) -> Sql:
             (name, asked),
         )
     return found
+
+
+def _price(question: Question) -> Sql:
+    if question.at_most_price is None:
+        return Sql("TRUE")
+    part = 1.0 if question.exclusive else float(question.amounts.slots)
+    slots = "1" if question.exclusive else "greatest(r.total_slots, 1)"
+    return Sql(
+        f"CASE WHEN r.price IS NULL THEN r.offer = '' ELSE r.price * %s::float8 / {slots} <= %s::float8 END",
+        (part, question.at_most_price + TINY),
+    )
 
 
 def _life(question: Question) -> Sql:

@@ -103,14 +103,14 @@ def park(lease_ids: Sequence[int], excess: Excess) -> None:
 
 
 def unpark(lease_id: int) -> None:
-    """Put the first waiters that share an owner's or group's quota with this lease back into the queue; for the
+    """Put the first waiters that share an owner's or group's quota or budget with this lease back into the queue; for the
     others the sweep looks in its time. Who waits for another try stays out."""
     found = rows(
         "UPDATE leases_lease SET parked = FALSE WHERE parked AND state = 'pending' AND id IN ("
         " SELECT p.id FROM leases_lease p JOIN leases_lease l ON l.id = %s AND (p.owner_id = l.owner_id"
-        " OR p.charged_group_id = l.charged_group_id) WHERE p.parked AND p.state = 'pending' AND p.reason = %s"
+        " OR p.charged_group_id = l.charged_group_id) WHERE p.parked AND p.state = 'pending' AND p.reason = ANY(%s)"
         " ORDER BY p.rank, p.id LIMIT 20) RETURNING type",
-        (lease_id, Reason.WAITING_QUOTA),
+        (lease_id, [Reason.WAITING_QUOTA, Reason.WAITING_BUDGET]),
     )
     for resource_type in sorted({row[0] for row in found}):
         hints.send("serve", resource_type)

@@ -6,13 +6,13 @@ import logging
 import uuid
 
 from blueprints import registry
-from blueprints.contract import Offers
+from blueprints.contract import Allows, Offers
 from blueprints.models import Reading
 from blueprints.offers import Account
 from drydock.core.errors import DrydockError
 from drydock.core.logging import about, hidden, redact
 from leases import hints
-from leases.engine import catalogue, readings, status
+from leases.engine import allowances, catalogue, readings, status
 from leases.engine.installation import current as standing
 from leases.engine.transaction import refuse_inside_transaction
 
@@ -54,6 +54,11 @@ def _look(kind: Offers, account: Account, reading: Reading, token: uuid.UUID) ->
             if catalogue.write(reading, token, offers) or reading.seen_at is None:
                 hints.send("serve", kind.resource_type)  # type: ignore[attr-defined]
             return len(offers), ""
+        case Reading.What.ALLOWANCES:
+            bounds = kind.allowances(account, reading.place) if isinstance(kind, Allows) else ()
+            if allowances.write(reading, token, bounds):
+                hints.send("serve", kind.resource_type)  # type: ignore[attr-defined]
+            return len(bounds), ""
         case _:
             seen = kind.observe(account, reading.place, standing().short)
             status.apply(reading, token, seen)

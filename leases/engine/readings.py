@@ -11,8 +11,8 @@ from typing import Any
 from django.conf import settings
 
 from blueprints import registry
-from blueprints.contract import Offers
-from blueprints.models import Blueprint, Credential, Listing, Reading
+from blueprints.contract import Allows, Offers
+from blueprints.models import Allowance, Blueprint, Credential, Listing, Reading
 from blueprints.offers import Place
 from drydock.core.errors import DrydockError
 from leases import hints
@@ -20,6 +20,8 @@ from leases.engine import views
 from leases.engine.transaction import rows, run, short, some
 
 _PLACES_EVERY = 600.0
+_READS_FOR = 120.0
+"""Seconds for one reading: of a large region it has some dozen pages."""
 _LONGEST = 300.0
 """Seconds between two tries of what fails."""
 _DUE = """
@@ -47,8 +49,11 @@ class _Used:
 
 def due() -> int:
     """Have a worker make every reading that is due; how many there are."""
-    for key in _used():
-        Reading.objects.get_or_create(credential_id=key[0], kind=key[1], what=Reading.What.PLACES, place="")
+    known = set(Reading.objects.filter(what=Reading.What.PLACES).values_list("credential_id", "kind"))
+    Reading.objects.bulk_create(
+        [Reading(credential_id=pk, kind=kind, what=Reading.What.PLACES) for pk, kind in _used().keys() - known],
+        ignore_conflicts=True,
+    )
     found = some(_DUE)
     for (reading_id,) in found:
         hints.send("read", reading_id)
@@ -58,7 +63,7 @@ def due() -> int:
 def take(reading_id: int) -> uuid.UUID | None:
     """The token of whoever may read now; None when it is not due or somebody reads."""
     token = uuid.uuid4()
-    return token if run(_TAKE, (token, settings.DRYDOCK.step_token_seconds, reading_id)) else None
+    return token if run(_TAKE, (token, max(_READS_FOR, settings.DRYDOCK.step_token_seconds), reading_id)) else None
 
 
 def keeps(reading_id: int, token: uuid.UUID) -> bool:
@@ -81,6 +86,8 @@ def interval(reading: Reading, kind: Offers) -> float:
             return float(said.inventory_interval_seconds or kind.inventory_every)
         case Reading.What.STATUS:
             return float(said.status_interval_seconds or kind.status_every)
+        case Reading.What.ALLOWANCES:
+            return kind.allowances_every if isinstance(kind, Allows) else _PLACES_EVERY
         case _:
             return _PLACES_EVERY
 
@@ -99,14 +106,14 @@ def _used() -> dict[tuple[int, str], _Used]:
         if account := known.get(kind.sought(config, None).account):
             used, places = found[account, blueprint.kind], kind.located(config)
             used.everywhere |= not places
-            used.places.update(places, _stood_in(blueprint))
+            used.places.update(places)
     return found
 
 
-def _stood_in(blueprint: Blueprint) -> set[str]:
-    """Where it has resources, though its config may no longer name the place."""
-    there = blueprint.resources.filter(gone_at=None).values_list("attributes__region", flat=True).distinct()
-    return {place for place in there if place}
+_STOOD_IN = """
+    SELECT DISTINCT r.attributes ->> 'region' FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE b.kind = %s AND b.config ->> 'credential' = %s AND r.gone_at IS NULL"""
+"""Where something of ours stands, though no blueprint may name the place any more."""
 
 
 def _offering() -> list[str]:
@@ -121,12 +128,28 @@ def _offers(name: str) -> bool:
         return False
 
 
+def _bounded(kind: str, used: _Used, names: list[str]) -> list[str]:
+    """Where allowances are read: in each place, or where one stands for all in those that blueprints name."""
+    if not isinstance(registry.kind(kind), Allows):
+        return []
+    return sorted(used.places) if names == [""] and used.places and not used.everywhere else names
+
+
+def _spread_allowances(of_account: dict[str, Any], places: list[str]) -> None:
+    of_them: dict[str, Any] = {**of_account, "what": Reading.What.ALLOWANCES}
+    for place in places:
+        Reading.objects.get_or_create(**of_them, place=place)
+    if Reading.objects.filter(**of_them).exclude(place__in=places).delete()[0]:
+        Allowance.objects.filter(**of_account).exclude(location__in=[*places, ""]).delete()
+
+
 @short
 def spread(reading: Reading, token: uuid.UUID, places: list[Place]) -> int:
     """A reading of inventory and status for each place that a blueprint uses, and none for any other."""
     if not keeps(reading.pk, token):
         return 0
     used = _used().get((reading.credential_id, reading.kind), _Used())
+    used.places.update(place for (place,) in rows(_STOOD_IN, (reading.kind, reading.credential.name)) if place)
     wanted = [place for place in places if used.wants(place)]
     of_account: dict[str, Any] = {"credential_id": reading.credential_id, "kind": reading.kind}
     for place in wanted:
@@ -135,7 +158,9 @@ def spread(reading: Reading, token: uuid.UUID, places: list[Place]) -> int:
                 **of_account, what=what, place=place.name, defaults={"country": place.country}
             )
     names = [place.name for place in wanted]
-    Reading.objects.filter(**of_account).exclude(what=Reading.What.PLACES).exclude(place__in=names).delete()
+    kept = [Reading.What.PLACES, Reading.What.ALLOWANCES]
+    Reading.objects.filter(**of_account).exclude(what__in=kept).exclude(place__in=names).delete()
+    _spread_allowances(of_account, _bounded(reading.kind, used, names))
     if "" not in names:
         Listing.objects.filter(**of_account).exclude(location__in=names).delete()
     return len(wanted)

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 
 from drydock.core.errors import Conflict
 from leases import hints
-from leases.engine import quotas, search, waiting
+from leases.engine import budgets, quotas, search, waiting
 from leases.engine.entry import Cause, Requested, Usable, insert, usable
 from leases.engine.grant import belongs_to_older, finish_claim
 from leases.engine.serving import Outcome, place
@@ -61,6 +61,8 @@ def _claim_now(waiter: waiting.Waiter, blueprints: Usable) -> bool:
         if allowance.excess is not None:
             return False
         waiter.question = allowance.bounding(waiter.question)
+    if blueprints.budgets:
+        waiter.question = budgets.lock([waiter.id]).of(waiter.id, waiter.question).bounding(waiter.question)
     room = search.look(waiter.question, waiter.rank)
     if room is None or (room.queue and belongs_to_older(room, waiter)):
         return False

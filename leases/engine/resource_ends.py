@@ -7,7 +7,7 @@ import json
 
 from django.conf import settings
 
-from blueprints.answers import Failed
+from blueprints.answers import Failed, Scope
 from leases import hints
 from leases.engine import catalogue, debts, eviction, maintenance, power, retiring, setbacks
 from leases.engine.apart import set_apart
@@ -121,9 +121,16 @@ def powered(current: Run) -> None:
     hints.after_commit("sweep")
 
 
+_FOR_NOW = ("retries", "deadline")
+"""Codes of failures that say nothing about another day."""
+
+
 def power_failed(current: Run, answer: Failed) -> None:
-    """Whoever waits for the cycle is told; what is not as it is wanted is tried again later."""
+    """Whoever waits for the cycle is told; what is not as it is wanted is tried again later, unless its provider never
+    stops such a machine."""
     note("resource.power_failed", answer.message, resource_id=current.resource_id)
+    if current.wanted.get("power") == "off" and answer.scope is not Scope.STEP and answer.code not in _FOR_NOW:
+        run("UPDATE leases_resource SET power_wanted = '' WHERE id = %s", (current.resource_id,))
     run(
         "UPDATE leases_run SET maintenance = maintenance || %s::jsonb, due_at = clock_timestamp()"
         " WHERE waits_for = 'maintenance' AND (maintenance ->> 'cycle')::bigint = %s",

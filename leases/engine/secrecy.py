@@ -14,17 +14,18 @@ from drydock.core.logging import hidden, redact
 def of(spec: Spec) -> list[Any]:
     """Every secret value within reach of a step, those of the leases that it stands on too."""
     leases = [*spec.parents.values(), *([spec.lease] if spec.lease is not None else [])]
-    return [*_of_resource(spec.resource), *(found for lease in leases for found in _of_lease(lease))]
+    return [*of_resource(spec.resource), *(found for lease in leases for found in _of_lease(lease))]
 
 
 def _of_lease(lease: LeaseView) -> Iterator[Any]:
     yield lease.secrets
-    yield from _of_resource(lease.resource)
+    yield from of_resource(lease.resource)
     for parent in lease.parents.values():
         yield from _of_lease(parent)
 
 
-def _of_resource(resource: ResourceView) -> Iterator[Any]:
+def of_resource(resource: ResourceView) -> Iterator[Any]:
+    """Those of a resource, its account and all that it stands on."""
     yield resource.secrets
     yield resource.blueprint.credentials
     for parent in resource.parents.values():

@@ -8,7 +8,7 @@ from enum import Enum
 from django.conf import settings
 
 from leases import hints
-from leases.engine import claim, quotas, search, waiting
+from leases.engine import budgets, claim, quotas, search, waiting
 from leases.engine.grant import belongs_to_older, finish_claim
 from leases.engine.isolation import attempt
 from leases.engine.transaction import Busy, bound_lock_waits, rows, run, short
@@ -21,6 +21,7 @@ class Outcome(Enum):
     NO_ROOM = "nothing has room"
     BEHIND = "an older waiter has the right to what has room"
     PARKED = "its owner holds too much already"
+    BEYOND = "its owner may not spend enough for what another could have"
     BUSY = "locks were held; look again"
     GONE = "it no longer waits"
 
@@ -45,7 +46,7 @@ def serve(resource_type: str) -> int:
     return served
 
 
-_ONWARD = (Outcome.GRANTED, Outcome.GONE, Outcome.PARKED)
+_ONWARD = (Outcome.GRANTED, Outcome.GONE, Outcome.PARKED, Outcome.BEYOND)
 """After these the next waiter of the same shape is looked at; what one cannot have, its like cannot either."""
 
 
@@ -75,6 +76,7 @@ def _place(lease_id: int, head: bool) -> Outcome:
         quotas.park([lease_id], allowance.excess)
         return Outcome.PARKED
     waiter.question = allowance.bounding(waiter.question)
+    waiter.question = budgets.lock([lease_id]).of(lease_id, waiter.question).bounding(waiter.question)
     room = search.find(waiter.question)
     if room is None:
         return Outcome.NO_ROOM
@@ -101,7 +103,7 @@ def reserve(lease_id: int) -> bool:
     waiter = waiting.lock(lease_id)
     if waiter is None or rows("SELECT 1 FROM leases_resource WHERE reserved_for_id = %s", (lease_id,)):
         return False
-    allowed = suits(waiter.question)
+    allowed = suits(budgets.spending(lease_id, waiter.question).bounding(waiter.question))
     return bool(run(RESERVE.format(suits=allowed.text), (lease_id, *allowed.params)))
 
 

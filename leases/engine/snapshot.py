@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from pydantic import ValidationError
 
 from blueprints import registry
-from blueprints.contract import Builds, CatalogueStale, Discovers, Kind
+from blueprints.contract import Builds, CatalogueStale, Discovers, Kind, Offers
 from blueprints.matching import misses
 from blueprints.models import Blueprint, RememberedError
 from blueprints.specs import Asked, Draft
@@ -21,6 +21,7 @@ from drydock.core.errors import DrydockError
 from leases.engine import drafting, views
 from leases.engine.candidate import COUNTED, Candidate, Setback
 from leases.engine.leaving import ALONE, Wanted, places
+from leases.engine.purse import NONE, Purse, Spending, price
 from leases.engine.question import Question, allowed, suits
 from leases.engine.transaction import rows
 
@@ -33,12 +34,17 @@ _COUNTS = """
             LIMIT coalesce(b.max_resources, 0)) x),
         (SELECT count(*) FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL AND r.state = 'pending'),
         (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
-            AND r.state IN ('pending', 'active') AND {suits} LIMIT {counted}) x)
+            AND r.state IN ('pending', 'active') AND {suits} LIMIT {counted}) x),
+        (SELECT ARRAY[g.max_hourly, coalesce(sum(r.price), 0),
+                coalesce(sum(r.price) FILTER (WHERE r.state NOT IN ('pending', 'active')), 0)]
+            FROM leases_budget g LEFT JOIN leases_resource r ON r.blueprint_id = b.id AND r.gone_at IS NULL
+            WHERE g.blueprint_id = b.id GROUP BY g.max_hourly)
     FROM blueprints_blueprint b WHERE b.resource_type = %s"""
 
 
-def candidates(question: Question, wanted: Wanted = ALONE) -> list[Candidate]:
-    """Every blueprint that the request allows, in the order in which they are tried; `wanted`: who else waits."""
+def candidates(question: Question, wanted: Wanted = ALONE, spending: Spending = NONE) -> list[Candidate]:
+    """Every blueprint that the request allows, in the order in which they are tried; `wanted`: who else waits;
+    `spending`: the budgets that the lease is charged to."""
     may, fit = allowed(question), suits(question)
     counted = {
         row[0]: row[1:]
@@ -49,7 +55,7 @@ def candidates(question: Question, wanted: Wanted = ALONE) -> list[Candidate]:
     }
     blueprints = Blueprint.objects.filter(resource_type=question.type).prefetch_related(_errors())
     return [
-        _candidate(blueprint, question, counted[blueprint.pk], wanted)
+        _candidate(blueprint, question, counted[blueprint.pk], wanted, spending)
         for blueprint in blueprints
         if blueprint.pk in counted and _named(blueprint, question)
     ]
@@ -67,9 +73,16 @@ def _named(blueprint: Blueprint, question: Question) -> bool:
     return listed and blueprint.pk not in question.excluded_blueprints
 
 
-def _candidate(blueprint: Blueprint, question: Question, counts: tuple[Any, ...], wanted: Wanted) -> Candidate:
-    authorized, requested, there, building, suitable = counts
-    known: dict[str, Any] = _what_it_could_build(blueprint, question)
+def _candidate(
+    blueprint: Blueprint, question: Question, counts: tuple[Any, ...], wanted: Wanted, spending: Spending
+) -> Candidate:
+    authorized, requested, there, building, suitable, money = counts
+    budget = None if money is None else Purse(holder=f"blueprint {blueprint.name}", maximum=money[0], used=money[1])
+
+    def affords(draft: Draft) -> bool:
+        return (budget is None or budget.affords(price(draft))) and not spending.against(draft)
+
+    known: dict[str, Any] = _what_it_could_build(blueprint, question, affords)
     if not known.get("builds", True) and not suitable and not known.get("impossible"):
         known |= _what_it_could_find(blueprint)
     at_limit = blueprint.max_resources is not None and there >= blueprint.max_resources
@@ -88,11 +101,14 @@ def _candidate(blueprint: Blueprint, question: Question, counts: tuple[Any, ...]
         idle=_idle(blueprint.pk) if at_limit else (),
         leaving=places(blueprint.pk, blueprint.max_resources) if at_limit and blueprint.max_resources else 0,
         wanted=wanted.places(question, known.get("drafts", ())),
+        budget=budget,
+        freeing=0.0 if money is None else money[2],
+        spare=() if budget is None or any(map(affords, known.get("drafts", ()))) else _spare(blueprint.pk),
         **known,
     )
 
 
-def _what_it_could_build(blueprint: Blueprint, question: Question) -> dict[str, Any]:
+def _what_it_could_build(blueprint: Blueprint, question: Question, affords: Callable[[Draft], bool]) -> dict[str, Any]:
     try:
         kind = registry.kind(blueprint.kind)
         config = views.config(blueprint.kind, blueprint.config)
@@ -111,7 +127,9 @@ def _what_it_could_build(blueprint: Blueprint, question: Question) -> dict[str, 
     choose = question.choose or settings.DRYDOCK.choose
     try:
         drafts = [
-            draft for one in wants for draft in _drafts(blueprint, kind, config, one, choose=choose, failing=failing)
+            draft
+            for one in wants
+            for draft in _drafts(blueprint, kind, config, one, affords, choose=choose, failing=failing)
         ]
     except CatalogueStale as error:
         return {"stale": str(error) or "its catalogue is not read yet"}
@@ -129,10 +147,15 @@ def _what_it_could_build(blueprint: Blueprint, question: Question) -> dict[str, 
     return {"impossible": next(iter(problems.values()), "it offers nothing that fits")}
 
 
-def _drafts(blueprint: Blueprint, kind: Kind, config: Any, one: Asked, **how: Any) -> Sequence[Draft]:
+def _drafts(
+    blueprint: Blueprint, kind: Kind, config: Any, one: Asked, affords: Callable[[Draft], bool], **how: Any
+) -> Sequence[Draft]:
     """What it would build for this; where that is nothing and the kind drafts by itself, what it would build at all,
-    which then tells why not."""
+    which then tells why not. Only the first offers are read: where budgets allow none of the fastest, the cheapest
+    come after them."""
     found = drafting.drafts(blueprint, kind, config, one, **how)
+    if isinstance(kind, Offers) and how["choose"] == "fastest" and not any(map(affords, found)):
+        found = [*found, *drafting.drafts(blueprint, kind, config, one, **how | {"choose": "price"})]
     return found if found or not isinstance(kind, Builds) else kind.drafts(config, None)
 
 
@@ -196,6 +219,15 @@ def _idle(blueprint_id: int) -> tuple[int, ...]:
         ORDER BY r.part_of_id IS NULL AND NOT EXISTS (SELECT FROM leases_lease h WHERE h.for_resource_id = r.id
             AND h.state IN ('pending', 'acquired', 'active')), r.idle_since LIMIT 3"""
     return tuple(found for (found,) in rows(sql, (blueprint_id,)))
+
+
+def _spare(blueprint_id: int) -> tuple[tuple[int, float], ...]:
+    """Those idle for longest that cost something, and what."""
+    sql = """
+        SELECT r.id, r.price FROM leases_resource r
+        WHERE r.blueprint_id = %s AND r.state = 'active' AND r.used_slots = 0 AND r.origin = 'built' AND r.price > 0
+            AND r.reserved_for_id IS NULL AND NOT r.quarantined AND NOT r.in_maintenance ORDER BY r.idle_since LIMIT 10"""
+    return tuple((pk, float(cost)) for pk, cost in rows(sql, (blueprint_id,)))
 
 
 def idle_holders(question: Question) -> tuple[int, ...]:

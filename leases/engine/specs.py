@@ -12,7 +12,7 @@ def spec(run: Run, *, deadline: float) -> Spec:
     resource = run.resource
     own = views.resource_view(resource, ending=run.phase == Run.Phase.DESTROY)
     lease = _lease_of(run, own)
-    name = views.key("r", resource.pk) if lease is None else lease.key
+    name = own.key if lease is None else lease.key
     return Spec(
         phase=run.phase,
         key=name,

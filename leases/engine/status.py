@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blueprints.models import Reading
@@ -17,7 +17,7 @@ from leases import hints
 from leases.engine import retiring, views
 from leases.engine.installation import Standing
 from leases.engine.installation import current as standing
-from leases.engine.proof import proven
+from leases.engine.proof import Proven, proven
 from leases.engine.readings import keeps
 from leases.engine.transaction import rows, run, short
 from leases.engine.waiting import read_json
@@ -25,7 +25,8 @@ from leases.reasons import Reason
 
 _OURS = """
     SELECT r.id, r.state, coalesce(r.facts -> 'seen', '{}'), r.power_wanted = '' AND NOT r.in_maintenance
-        AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)
+        AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL),
+        CASE WHEN r.origin = 'adopted' THEN r.identity END
     FROM leases_resource r
     JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE b.kind = %s AND b.config ->> 'credential' = (SELECT name FROM blueprints_credential WHERE id = %s)
@@ -67,8 +68,8 @@ class NothingListed(DrydockError):
 def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> bool:
     """Write what a listing of one place tells; False when another has taken the reading over."""
     here = standing()
-    seen = {resource: one for one in found if (resource := _resource(one, here)) is not None}
-    lost = _write(reading, token, seen)
+    ours = {one.key: (made, one) for one in found if (made := _made(one, here)) is not None}
+    lost = _write(reading, token, ours, here)
     if lost is None:
         return False
     for resource_id, why in lost:
@@ -76,21 +77,31 @@ def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> bool:
     return True
 
 
-def _resource(owned: Owned, here: Standing) -> int | None:
-    """The id of the resource that something there provably is."""
-    proof = proven(owned.tags, here.short)
-    if proof is None or owned.key != views.key_of(here, proof) or here.epoch_of("r", proof.resource) != proof.epoch:
-        return None
-    return proof.resource
+def _made(owned: Owned, here: Standing) -> Proven | None:
+    """For which resource something there was provably made."""
+    made = proven(owned.tags, here.short)
+    return None if made is None or owned.key != views.key_of(here, made) else made
+
+
+def _seen(ours: Mapping[str, tuple[Proven, Owned]], adopted: Mapping[str, int], here: Standing) -> dict[int, Owned]:
+    """By the id of the resource that each is: the one for which it was made, or the one that has adopted it."""
+    return {
+        adopted.get(key, made.resource): one
+        for key, (made, one) in ours.items()
+        if key in adopted or here.epoch_of("r", made.resource) == made.epoch
+    }
 
 
 @short
-def _write(reading: Reading, token: uuid.UUID, seen: dict[int, Owned]) -> list[tuple[int, str]] | None:
+def _write(
+    reading: Reading, token: uuid.UUID, ours: Mapping[str, tuple[Proven, Owned]], here: Standing
+) -> list[tuple[int, str]] | None:
     """Write what changed; those that are lost for good, and why."""
     if not keeps(reading.pk, token):
         return None
-    ours = rows(_OURS, (reading.kind, reading.credential_id, reading.place, reading.place))
-    known = [_Known(pk, state, read_json(before), expected) for pk, state, before, expected in ours]
+    there = rows(_OURS, (reading.kind, reading.credential_id, reading.place, reading.place))
+    known = [_Known(pk, state, read_json(before), expected) for pk, state, before, expected, _ in there]
+    seen = _seen(ours, {adopted: pk for pk, *_, adopted in there if adopted}, here)
     changed = [one.id for one in known if one.id in seen and _facts(seen[one.id]) != one.before]
     if changed:
         run(_WRITE, (json.dumps([_row(pk, seen[pk]) for pk in changed]),))

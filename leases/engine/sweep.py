@@ -12,6 +12,7 @@ from leases.engine import (
     pruning,
     queue_looks,
     readings,
+    renewals,
     run_looks,
     upkeep,
     yielding,
@@ -38,6 +39,7 @@ LOOKS: tuple[Callable[[], int], ...] = (
     run_looks.undisturbed,
     lease_looks.wishes,
     lease_looks.expired,
+    renewals.renew,
     lease_looks.impatient,
     lease_looks.silent,
     lease_looks.half_ended,
@@ -63,6 +65,7 @@ LOOKS: tuple[Callable[[], int], ...] = (
     forget_lost,
     pruning.prune_events,
     pruning.prune_ended,
+    pruning.prune_usage,
 )
 """In the order in which they are made; each answers how many it found."""
 

@@ -9,7 +9,7 @@ from blueprints.contract import CatalogueStale, Checks, Updates
 from blueprints.models import Blueprint
 from drydock.core.errors import DrydockError
 from leases import hints
-from leases.engine import allocation, drafting, retiring, views
+from leases.engine import allocation, budgets, drafting, retiring, views
 from leases.engine.isolation import attempt, each
 from leases.engine.runs import start
 from leases.engine.transaction import rows, short
@@ -41,10 +41,17 @@ _OVER = f"""
     WHERE b.max_resources IS NOT NULL AND EXISTS (SELECT FROM leases_resource o WHERE o.blueprint_id = b.id
         AND o.gone_at IS NULL AND o.state IN ('pending', 'active') OFFSET b.max_resources)"""
 
+_OVER_BUDGET = f"""
+    SELECT i.id FROM leases_budget b CROSS JOIN LATERAL (
+        SELECT r.id FROM leases_resource r WHERE r.blueprint_id = b.blueprint_id AND r.price > 0 AND {_FREE}
+        ORDER BY r.idle_since, r.id LIMIT 1) i
+    WHERE b.max_hourly < (SELECT sum(o.price) FROM leases_resource o WHERE o.blueprint_id = b.blueprint_id
+        AND o.gone_at IS NULL AND o.state IN ('pending', 'active'))"""
+
 
 _RETIRING = (
     (_IDLE, "Idle too long."), (_OLD, "Older than its blueprint allows."), (_OVER, "Over its blueprint's limit."),
-    (_DRAINED, "Drained."),
+    (_OVER_BUDGET, "Over its blueprint's budget."), (_DRAINED, "Drained."),
 )  # fmt: skip
 
 
@@ -57,6 +64,7 @@ def retire_due() -> int:
     """Give up what is idle too long, too old or over the limit."""
     found = _retire(_IDLE, Reason.IDLE, "Idle too long.")
     found += _retire(_OLD, Reason.TOO_OLD, "Older than its blueprint allows.")
+    found += _retire(_OVER_BUDGET, Reason.OVER_BUDGET, "Over its blueprint's budget.")
     return found + _retire(_OVER, Reason.OVER_LIMIT, "Over its blueprint's limit.")
 
 
@@ -142,7 +150,14 @@ def _build_spare(blueprint_id: int) -> bool:
     except (CatalogueStale, DrydockError):
         return False
     for draft in drafts:
-        if not failing & {("offer", draft.offer), ("zone", draft.zone), ("blueprint", ""), ("operator", "")}:
+        if not draft.refused and not failing & {
+            ("offer", draft.offer),
+            ("zone", draft.zone),
+            ("blueprint", ""),
+            ("operator", ""),
+        }:
+            if not budgets.blueprint_affords(blueprint_id, draft):
+                continue
             message = f"To keep {blueprint.min_ready} ready."
             allocation.insert(blueprint, draft, actor="drydock", message=message)
             return True

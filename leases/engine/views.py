@@ -83,6 +83,19 @@ def key(letter: str, pk: int) -> str:
     return _key(here.short, here.epoch_of(letter, pk), letter, pk)
 
 
+def made_as(resource: Resource) -> proof.Proven:
+    """In which epoch and for which number a resource was made. An adopted one was made for a row that is lost."""
+    lost = resource.facts.get("adopted") if resource.origin == Resource.Origin.ADOPTED else None
+    if lost:
+        return proof.Proven(epoch=lost["epoch"], resource=lost["resource"])
+    return proof.Proven(epoch=installation.current().epoch_of("r", resource.pk), resource=resource.pk)
+
+
+def name_of(resource: Resource) -> str:
+    """The name of a resource outside."""
+    return key_of(installation.current(), made_as(resource))
+
+
 def key_of(here: installation.Standing, made: proof.Proven) -> str:
     """The name under which a resource was made, whatever has become of its row."""
     return _key(here.short, made.epoch, "r", made.resource)
@@ -94,11 +107,10 @@ def _key(short: str, epoch: int, letter: str, pk: int) -> str:
 
 def tags(resource: Resource) -> dict[str, str]:
     """What marks a thing outside as ours, with the proof that it is."""
-    here = installation.current()
-    return {
-        **proof.tags(here.short, here.epoch_of("r", resource.pk), resource.pk),
-        proof.BLUEPRINT: resource.blueprint.name,
-    }
+    made, blueprint = made_as(resource), resource.blueprint.name
+    if resource.origin == Resource.Origin.ADOPTED:
+        blueprint = resource.facts.get("adopted", {}).get("blueprint") or blueprint
+    return {**proof.tags(installation.current().short, made.epoch, made.resource), proof.BLUEPRINT: blueprint}
 
 
 def resource_view(resource: Resource, *, parents: bool = True, ending: bool = False) -> ResourceView:
@@ -108,7 +120,7 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
     """
     return ResourceView(
         id=resource.pk,
-        key=key("r", resource.pk),
+        key=name_of(resource),
         name=resource.name,
         type=resource.type,
         origin=resource.origin,
@@ -140,7 +152,7 @@ def lease_view(
 ) -> LeaseView:  # fmt: skip
     """A lease on its resource, able to open interfaces. `resource`: where it was read already."""
     assert lease.resource is not None
-    check = still_mine or (lambda: None)
+    check, there = still_mine or (lambda: None), lease.resource
     return LeaseView(
         id=lease.pk,
         key=key("l", lease.pk),
@@ -153,8 +165,14 @@ def lease_view(
         parents=held_by(for_lease=lease.pk),
         locks=locks(lease_id=lease.pk),
         until=lease.until,
+        others=lambda: _asked_beside(lease.pk, there),
         opener=lambda view, name: opened(view, name, check),
     )
+
+
+def _asked_beside(lease_id: int, resource: Resource) -> tuple[Asked, ...]:
+    found = Lease.objects.filter(resource=resource, state__in=("acquired", "active")).exclude(pk=lease_id)
+    return tuple(asked_view(lease, resource.blueprint.kind) for lease in found)
 
 
 def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interface:

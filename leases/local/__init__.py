@@ -11,7 +11,10 @@ from django.db import connections
 from leases.client import values
 from leases.client.protocol import Attendance
 from leases.local.catalogue import LocalCatalogue
+from leases.local.costs import LocalCosts
+from leases.local.fleet import LocalFleet
 from leases.local.leases import LocalLeases
+from leases.local.machines import LocalMachines
 from leases.local.operating import LocalAccess, LocalBlueprints, LocalResources
 from leases.local.work import LocalJobs, LocalServing, LocalWork
 from leases.operations import events, workers
@@ -32,7 +35,17 @@ class Onlooker(contextlib.AbstractContextManager["Onlooker"]):
 
 
 class LocalClient(
-    LocalLeases, LocalWork, LocalServing, LocalJobs, LocalResources, LocalBlueprints, LocalAccess, LocalCatalogue
+    LocalLeases,
+    LocalMachines,
+    LocalWork,
+    LocalServing,
+    LocalJobs,
+    LocalResources,
+    LocalBlueprints,
+    LocalAccess,
+    LocalCatalogue,
+    LocalCosts,
+    LocalFleet,
 ):
     """`leases.client.Client` over `leases.operations`. `attend` makes what keeps workers alive while one waits."""
 

@@ -1,6 +1,7 @@
 """The rows: who holds what."""
 
 from leases.models.access import Authorization, Quota
+from leases.models.budget import Budget
 from leases.models.debt import Debt
 from leases.models.event import Event
 from leases.models.installation import Installation, Worker
@@ -11,9 +12,11 @@ from leases.models.run import Run
 from leases.models.share import Share, SlotLock
 from leases.models.stray import Search, Stray
 from leases.models.sync import Sync
+from leases.models.usage import Usage
 
 __all__ = [
     "Authorization",
+    "Budget",
     "Capacity",
     "Debt",
     "Event",
@@ -30,5 +33,6 @@ __all__ = [
     "SlotLock",
     "Stray",
     "Sync",
+    "Usage",
     "Worker",
 ]

@@ -1,4 +1,4 @@
-"""Jobs: detached commands on leased hosts."""
+"""Jobs: detached commands on leased hosts; what is watched of a lease, and what is kept of its workload's output."""
 
 from __future__ import annotations
 
@@ -51,3 +51,55 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"job {self.pk} of lease {self.lease_id}"
+
+
+class Watch(models.Model):
+    """What is watched of a lease that asked for it: its workload, and what it uses of its host."""
+
+    lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="watch")
+    workload: models.JSONField[Any, Any] = models.JSONField(
+        null=True, help_text="As `leases.workload.Workload` without values of variables; empty: only measured."
+    )
+    env: models.Field[Any, Any] = EncryptedJSONField(
+        null=True, editable=False, help_text="The workload's environment, until its job was written."
+    )
+    job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="watch")
+    """The workload's job, once it was begun: there is never a second one."""
+    due_at = models.DateTimeField(db_default=Now(), editable=False, help_text="When a worker looks at it next.")
+    began_at = models.DateTimeField(null=True)
+    """The first look at the active lease."""
+    over_at = models.DateTimeField(null=True)
+    """Nothing more will be found out."""
+    outcome = models.CharField(max_length=16, blank=True, default="", db_default="")
+    """How the workload ended, as a word (`leases.outcomes`)."""
+    message = models.TextField(blank=True, default="", db_default="", help_text="The same as a sentence.")
+    sample: models.JSONField[Any, Any] = models.JSONField(null=True, help_text="The counters of the last look.")
+    sampled_at = models.DateTimeField(null=True)
+    samples = models.PositiveIntegerField(default=0, db_default=0)
+    complete = models.BooleanField(default=False, db_default=False)
+    """The last look was made at the end of the lease, before it was cleaned."""
+    cpu_seconds = models.FloatField(null=True, help_text="Core-seconds.")
+    memory_mib_seconds = models.FloatField(null=True)
+    network_in = models.BigIntegerField(null=True, help_text="Bytes.")
+    network_out = models.BigIntegerField(null=True, help_text="Bytes.")
+    wall_seconds = models.FloatField(default=0, db_default=0, help_text="From the first look to the last.")
+
+    class Meta:
+        indexes = (models.Index(fields=["due_at"], condition=models.Q(over_at=None), name="watch_due"),)
+
+    def __str__(self) -> str:
+        return f"watch of lease {self.lease_id}"
+
+
+class KeptOutput(models.Model):
+    """The beginning and the end of what a workload said, for when its host is gone."""
+
+    lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="kept_output")
+    job = models.OneToOneField(Job, on_delete=models.PROTECT, related_name="kept_output")
+    head = EncryptedTextField(editable=False, help_text="In base64.")
+    tail = EncryptedTextField(editable=False, help_text="In base64.")
+    size = models.BigIntegerField(help_text="Bytes that it said, as far as its host counted them.")
+    left_out = models.BigIntegerField(help_text="Bytes between its beginning and its end that are not kept.")
+
+    def __str__(self) -> str:
+        return f"output of job {self.job_id}"

@@ -125,6 +125,8 @@ class Lease(models.Model):
     """Ask again for the same when what it holds is lost; `replaced_by` is the new lease."""
     choose = models.CharField(max_length=16, blank=True, default="", db_default="")
     """Which of the blueprints that could build is taken; empty: as the installation says."""
+    watched = models.BooleanField(default=False, db_default=False)
+    """It has a `Watch`: a workload, or a wish that what it uses is measured."""
     replaced_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="replaces", db_index=False
     )

@@ -25,6 +25,10 @@ class Run(models.Model):
         CLEAN = "clean"
         CHECK = "check"
         POWER = "power"
+        REBOOT = "reboot"
+        RESIZE = "resize"
+        RETYPE = "retype"
+        TAG = "tag"
         UPDATE = "update"
         DESTROY = "destroy"
 

@@ -29,16 +29,37 @@ class Search(models.Model):
 
 
 class Stray(models.Model):
-    """A thing at a provider that bears our proof and has no row, or one that is gone. Destroyed when it was seen
-    twice, some time apart; `position` and `memo` say how far that is."""
+    """A thing at a provider that bears our tag and has no row, or one that is gone. What is provably ours is destroyed,
+    or adopted, when it was seen twice, some time apart; `position` and `memo` say how far its destruction is."""
+
+    class Proof(models.TextChoices):
+        PROVEN = "proven"
+        UNNAMED = "unnamed"
+        """Its proof is right, but its name is a tag, which a copy would bear too."""
+        SUSPECT = "suspect"
+        """It bears our tag with a wrong proof, or under another's name; it is never touched."""
+
+    class Wanted(models.TextChoices):
+        DESTROY = "destroy"
+        ADOPT = "adopt"
 
     blueprint = models.ForeignKey(Blueprint, on_delete=models.CASCADE, related_name="strays")
     key = models.CharField(max_length=255)
     epoch = models.PositiveIntegerField()
     resource_number = models.PositiveBigIntegerField()
     """The id that its resource had; there may be no such row."""
+    proof = models.CharField(max_length=16, choices=Proof.choices, default="proven", db_default="proven")
+    what = models.CharField(max_length=255, blank=True, default="", db_default="")
+    facts: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    """Where it is, its type, and the things that it consists of, as its provider tells."""
+    price = models.FloatField(null=True, blank=True, help_text="Per hour, in US dollars, where it is known.")
+    made_at = models.DateTimeField(null=True, blank=True)
     first_seen_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now())
+    sightings = models.PositiveIntegerField(default=1, db_default=1)
+    wanted = models.CharField(max_length=16, choices=Wanted.choices, blank=True, default="", db_default="")
+    """What an operator has asked for."""
+    wanted_by = models.CharField(max_length=150, blank=True, default="", db_default="")
     message = models.TextField(blank=True, default="", db_default="")
     position = models.PositiveSmallIntegerField(default=0, db_default=0)
     memo: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))

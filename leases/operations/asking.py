@@ -8,7 +8,7 @@ from typing import Any
 from drydock.core.errors import InvalidRequest
 from leases import requests
 from leases.client.values import Explanation, Verdict
-from leases.engine import allocation, grant, quotas, requesting, search, waiting
+from leases.engine import allocation, budgets, grant, quotas, requesting, search, waiting
 from leases.engine.decision import Build, Decision, Reclaim, Refuse, Wait
 from leases.given import checked
 from leases.operations.callers import Caller, on_behalf
@@ -74,7 +74,8 @@ def _rehearsed(waiter: waiting.Waiter) -> Explanation:
             outcome="wait", reason=Reason.WAITING_QUOTA, message=allowance.excess.sentence, waiting_before=before,
             verdicts=verdicts,
         )  # fmt: skip
-    waiter.question = allowance.bounding(waiter.question)
+    spending = budgets.look([waiter.id]).of(waiter.id, waiter.question)
+    waiter.question = spending.bounding(allowance.bounding(waiter.question))
     room = search.look(waiter.question, waiter.rank)
     if room is not None and not (room.queue and grant.belongs_to_older(room, waiter)):
         ready = "is there" if room.state == "active" else "is being built"

@@ -13,8 +13,10 @@ from django.db.models.functions import Now
 from blueprints.models import Reading, RememberedError
 from leases.client.values import Attention
 from leases.engine.installation import current
-from leases.models import Authorization, Lease, Resource, Run
-from leases.operations import workers
+from leases.engine.purse import dollars
+from leases.engine.question import TINY
+from leases.models import Authorization, Lease, Resource, Run, Stray
+from leases.operations import budgets, workers
 from leases.operations.callers import Caller, own_leases
 from leases.reasons import Reason
 from leases.states import UNFINISHED
@@ -40,10 +42,17 @@ def stuck() -> Q:
     return waits | Q(state__in=("acquired", "released"), held=False, since__lt=since)
 
 
+def undecided() -> Q:
+    """Orphans of which somebody must say what becomes of them."""
+    waits = ~Q(proof=Stray.Proof.PROVEN) & Q(wanted="")
+    return waits | Q(wanted="") if settings.DRYDOCK.orphan_dry_run else waits
+
+
 def needed(who: Caller) -> list[Attention]:
     """Everything that needs attention, the most pressing sort first. Owners are told of their own leases."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
-        _suspended, _without_workers, _held_steps, _resources, _leases, _readings, _remembered, _asked,
+        _suspended, _without_workers, _held_steps, _resources, _leases, _readings, _orphans, _remembered,
+        _asked, _budgets,
     )  # fmt: skip
     return [one for sort in sorts for one in sort(who)]
 
@@ -129,6 +138,18 @@ def _readings(who: Caller) -> Iterator[Attention]:
         )  # fmt: skip
 
 
+def _orphans(who: Caller) -> Iterator[Attention]:
+    """Those with which nothing happens by itself."""
+    if not who.operator:
+        return
+    for row in Stray.objects.filter(undecided()).select_related("blueprint").order_by("first_seen_at")[:AT_MOST]:
+        what = "suspect" if row.proof == Stray.Proof.SUSPECT else "orphan"
+        yield Attention(
+            what=what, kind="blueprint", id=row.blueprint_id, name=str(row.blueprint), since=row.first_seen_at,
+            message=f"{row.key}: {row.message}", mend="drydock orphans list",
+        )  # fmt: skip
+
+
 def _remembered(who: Caller) -> Iterator[Attention]:
     if not who.operator:
         return
@@ -138,6 +159,20 @@ def _remembered(who: Caller) -> Iterator[Attention]:
         yield _about(
             "remembered_error", "blueprint", row.blueprint, row.created_at, f"{where}: {row.message}",
             f"drydock blueprints forget {row.blueprint.name}",
+        )  # fmt: skip
+
+
+def _budgets(who: Caller) -> Iterator[Attention]:
+    """Those of which nothing is left, or for more of which somebody waits."""
+    for one in budgets.list_(who):
+        if one.left > TINY and not one.waiting:
+            continue
+        whose, name = next((what, value) for what in ("user", "group", "blueprint") if (value := getattr(one, what)))
+        said = f"Of its budget of {dollars(one.max_hourly)} an hour {dollars(one.used)} are spent."
+        yield Attention(
+            what="budget", kind="installation", id=None, name=f"{whose} {name}", since=None,
+            message=said + (f" Leases that wait for more: {one.waiting}." if one.waiting else ""),
+            mend=f"drydock budgets set DOLLARS --{whose} {name}",
         )  # fmt: skip
 
 

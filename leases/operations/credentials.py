@@ -35,7 +35,7 @@ def list_(who: Caller, *, capabilities: bool = False) -> list[CredentialInfo]:
 def get(who: Caller, name: str) -> CredentialInfo:
     """One credential, without its secrets, with what its clouds can do. Raises NotFound, NotAllowed."""
     operator_only(who, "see credentials")
-    return _infos([_row(name)], able=True)[0]
+    return _infos([row_of(name)], able=True)[0]
 
 
 @given.checked
@@ -43,12 +43,13 @@ def read(who: Caller, name: str) -> CredentialInfo:
     """Have everything that is read with it read at once, by a worker. Raises Conflict where nothing is, NotFound,
     NotAllowed."""
     operator_only(who, "have an account read")
-    found = _row(name)
+    found = row_of(name)
     readings.make_due(who, found, [row.kind for row in users_of(name)])
     return get(who, name)
 
 
-def _row(name: str) -> Credential:
+def row_of(name: str) -> Credential:
+    """Its row, for operations of operators. Raises NotFound."""
     found = Credential.objects.filter(name=name).first()
     if found is None:
         raise NotFound(f"No credential {name!r}.", field="name", hint="`drydock credentials` lists them.")
@@ -147,7 +148,7 @@ def change(
     operator_only(who, "change credentials")
     columns: dict[str, Any] = {} if secrets is None else {"secrets": checked(secrets)}
     columns |= {} if remark is None else {"note": remark}
-    found = _row(name)
+    found = row_of(name)
     for column, value in columns.items():
         setattr(found, column, value)
     with transaction.atomic():
@@ -169,7 +170,7 @@ def remove(who: Caller, name: str) -> None:
     """Remove a credential. Raises Conflict while a blueprint names it, NotFound, NotAllowed."""
     operator_only(who, "remove credentials")
     with transaction.atomic():
-        found = Credential.objects.select_for_update().filter(name=name).first() or _row(name)
+        found = Credential.objects.select_for_update().filter(name=name).first() or row_of(name)
         if users := users_of(name):
             names = ", ".join(row.name for row in users)
             raise Conflict(f"It is named by blueprint {names}.", hint="Let them name another first.")

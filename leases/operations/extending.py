@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from drydock.core.errors import Conflict, InvalidRequest
 from drydock.core.units import duration, in_words
 from leases import hints
+from leases.engine import budgets
 from leases.engine.transaction import rows, short
 from leases.engine.transitions import note
 from leases.given import checked
@@ -64,6 +65,8 @@ def _extend(lease_id: int, span: dt.timedelta | None, until: dt.datetime | None,
         raise InvalidRequest(f"{_said(until)} is in the past.", field="until")
     if lease.state not in (*WAITING, "active") or lease.ends:
         raise Conflict(f"Lease {lease_id} has ended and cannot be extended.")
+    if against := budgets.overspent(lease_id):
+        raise Conflict(f"It cannot last longer: {against}.", field="ttl" if span is not None else "until")
     if lease.until is None and (lease.ttl is None or lease.state not in WAITING):
         raise Conflict(f"Lease {lease_id} has no end that could be moved.")
     if span is not None and lease.state in WAITING and lease.until is None:

@@ -8,14 +8,14 @@ from drydock.core.errors import InvalidRequest, NotFound, NotSupported
 from drydock_client.working import LONGEST_STDIN
 from interfaces.command.contract import argv_of
 from interfaces.command.jobs import Stream
-from interfaces.errors import JobMissing, LeaseEnded
+from interfaces.errors import InterfaceError, JobMissing, LeaseEnded
 from interfaces.launch import exports
 from leases import given, jobs
 from leases.client.values import JobInfo, JobPart
 from leases.engine.transaction import refuse_inside_transaction
 from leases.engine.transitions import note
 from leases.models import Job
-from leases.operations import reading, using
+from leases.operations import reading, using, watches
 from leases.operations.callers import Caller, own_leases
 
 
@@ -62,8 +62,9 @@ def list_(who: Caller, *, lease_id: int | None = None) -> list[JobInfo]:
 
 @given.checked
 def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobPart:
-    """At most `limit` bytes of its output from `offset`. Raises NotFound; LeaseEnded: output goes with the lease;
-    NotSupported where standard error is asked for that is not kept apart."""
+    """At most `limit` bytes of its output from `offset`. Of a workload its beginning and its end are kept when the
+    lease is over. Raises NotFound; LeaseEnded: all other output goes with the lease; NotSupported where standard error
+    is asked for that is not kept apart."""
     if stream not in ("stdout", "stderr"):
         raise InvalidRequest(f"There is no stream {stream!r}.", field="stream", hint="There are: stdout, stderr.")
     job = _job(who, job_id)
@@ -74,10 +75,13 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
         job = jobs.advance(job_id)
     try:
         part = jobs.host(job.lease_id).jobs.output(jobs.host_id(job), offset, limit, stream)
-    except JobMissing:
-        raise NotFound(f"There is no output of job {job_id}.", field="job") from None
-    except LeaseEnded:
-        jobs.advance(job_id)
+    except InterfaceError as error:
+        if (kept := watches.kept_output(job_id, offset, limit)) is not None:
+            return kept
+        if isinstance(error, JobMissing):
+            raise NotFound(f"There is no output of job {job_id}.", field="job") from None
+        if isinstance(error, LeaseEnded):
+            jobs.advance(job_id)
         raise
     if part.over:
         jobs.advance(job_id)

@@ -15,7 +15,8 @@ from drydock.core.errors import DrydockError
 from leases.client.values import BlueprintInfo, EventInfo, JobInfo, LeaseInfo, Progress, ResourceInfo, Usage, Verdict
 from leases.engine import waiting
 from leases.models import Event, Job, Lease, Resource, Run
-from leases.operations import workers
+from leases.models.job import Watch
+from leases.operations import watches, workers
 from leases.reasons import Reason
 
 
@@ -23,8 +24,8 @@ def leases(found: QuerySet[Lease]) -> list[LeaseInfo]:
     """Leases as values, in a few statements however many they are."""
     rows = list(with_workers(found.select_related("owner", "resource__blueprint")))
     places = _places({lease.type for lease in rows if lease.state == "pending"})
-    runs = _runs_of_leases(rows)
-    return [lease_info(lease, place=places.get(lease.pk), run=runs.get(lease.pk)) for lease in rows]
+    runs, watched = _runs_of_leases(rows), watches.of(rows)
+    return [lease_info(one, place=places.get(one.pk), run=runs.get(one.pk), watch=watched.get(one.pk)) for one in rows]
 
 
 def lease(row: Lease) -> LeaseInfo:
@@ -32,7 +33,7 @@ def lease(row: Lease) -> LeaseInfo:
     place = waiting.place(row.pk) + 1 if row.state == "pending" else None
     if row.state in ("pending", "acquired", "released"):
         row.unattended = Lease.objects.filter(workers.unattended(), pk=row.pk).exists()  # type: ignore[attr-defined]
-    return lease_info(row, place=place, run=_runs_of_leases([row]).get(row.pk))
+    return lease_info(row, place=place, run=_runs_of_leases([row]).get(row.pk), watch=watches.of([row]).get(row.pk))
 
 
 def with_workers(found: QuerySet[Lease]) -> QuerySet[Lease]:
@@ -79,7 +80,9 @@ def _runs_of_leases(rows: Iterable[Lease]) -> dict[int, Run]:
     return {pk: run for pk, run in found.items() if run is not None}
 
 
-def lease_info(row: Lease, *, place: int | None = None, run: Run | None = None) -> LeaseInfo:
+def lease_info(
+    row: Lease, *, place: int | None = None, run: Run | None = None, watch: Watch | None = None
+) -> LeaseInfo:
     """A row with its owner, resource and blueprint at hand."""
     resource = row.resource
     return LeaseInfo(
@@ -94,6 +97,7 @@ def lease_info(row: Lease, *, place: int | None = None, run: Run | None = None) 
         for_lease=row.for_lease_id, for_resource=row.for_resource_id, replaced_by=row.replaced_by_id, place=place,
         progress=progress(run), verdicts=verdicts(row.verdicts), facts=row.facts,
         interfaces=() if resource is None else interface_names(resource.blueprint.kind),
+        workload=watches.workload(watch), metrics=watches.metrics(watch),
     )  # fmt: skip
 
 

@@ -172,7 +172,9 @@ def check(who: Caller, resource_id: int) -> ResourceInfo:
 
 
 def _supports(resource: Resource, base: type, what: str) -> None:
-    if not isinstance(registry.kind(resource.blueprint.kind), base):
+    kind = registry.kind(resource.blueprint.kind)
+    lacking = kind.lacking(views.config(kind.name, resource.blueprint.config))
+    if not isinstance(kind, base) or base in lacking:
         raise NotSupported(f"A resource of kind {resource.blueprint.kind!r} cannot be {what}.")
 
 

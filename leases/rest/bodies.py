@@ -45,6 +45,12 @@ class Message(Body):
     message: Text = ""
 
 
+class DryRun(Body):
+    """Only say what would be done."""
+
+    dry_run: StrictBool = False
+
+
 class Extension(Body):
     """Either of them: so long from now, or until then."""
 

@@ -25,6 +25,7 @@ from leases.local import LocalClient
 from leases.rest import parsing, problems
 from leases.rest.authentication import TokenAuthentication, caller
 from leases.rest.models import Scope, Token
+from leases.rest.queries import For
 from leases.rest.schema import Schema
 from leases.rest.throttling import TokenThrottle
 
@@ -43,6 +44,8 @@ class Operation:
     name: str = ""
     """Of the operation in the schema; made from the view where it says none."""
     gives: Any = None
+    or_gives: str = ""
+    """Another media type in which the same is given, where that is asked for."""
     status: int = 200
     scope: str = Scope.READ
     query: type[BaseModel] = Nothing
@@ -70,7 +73,8 @@ class Asked:
         body = operation.body
         keyed = bool(self.header("Idempotency-Key"))
         self.body: Any = parsing.body(body, request.data, keyed=keyed) if isinstance(body, type) else None
-        self.client = LocalClient(caller(self.token), owner=getattr(self.query, "owner", None))
+        owner = self.query.owner if isinstance(self.query, For) else None
+        self.client = LocalClient(caller(self.token), owner=owner)
 
     def header(self, name: str) -> str:
         """A header of the request; empty when it is not there."""

@@ -8,6 +8,7 @@ from typing import Any, get_args
 METHODS = ("get", "post", "put", "patch", "delete")
 _NEXT = {
     "LeaseInfo": ("leases/<id:id>", "id", "/id"),
+    "InstanceInfo": ("instances/<id:id>", "id", "/id"),
     "JobInfo": ("jobs/<id:id>", "id", "/id"),
     "ResourceInfo": ("resources/<id:id>", "id", "/id"),
     "AuthorizationInfo": ("authorizations/<id:id>", "id", "/id"),

@@ -69,6 +69,15 @@ class Quota(Body):
     max_disk_mib: Count | None = None
 
 
+class Budget(Body):
+    """What a user, a group, or all that a blueprint has built may cost."""
+
+    user: Holder = ""
+    group: Holder = ""
+    blueprint: Annotated[str, Field(max_length=63)] = ""
+    max_hourly: Annotated[float, Strict(), Field(ge=0, le=1e9, description="US dollars an hour.")]
+
+
 class NewCredential(Body):
     """Secrets to store under a name: they go in and never come out."""
 

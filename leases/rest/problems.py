@@ -45,6 +45,8 @@ class ProblemDetails:
     errors: tuple[Problem, ...] = ()
     """Every mistake in the request, the first one being `field` and `detail`."""
     verdicts: tuple[Verdict, ...] = ()
+    capability: str = ""
+    """What is not supported, where that is the problem and it has a name: `reboot`, `change-type`, ..."""
 
 
 class BodyTooLarge(errors.DrydockError):
@@ -91,12 +93,13 @@ TITLES = {
 
 def problem(
     status: int, code: str, detail: str, *, field: str = "", hint: str = "", headers: dict[str, str] | None = None,
-    is_a: Sequence[str] = (), mistakes: Sequence[Problem] = (), verdicts: Sequence[Verdict] = (),
+    is_a: Sequence[str] = (), mistakes: Sequence[Problem] = (), verdicts: Sequence[Verdict] = (), capability: str = "",
 ) -> HttpResponse:  # fmt: skip
     """An answer that says what was wrong."""
     said = ProblemDetails(
         type=f"urn:drydock:problem:{code}", title=TITLES.get(status, "Error"), status=status, detail=detail,
         code=code, field=field, hint=hint, is_a=tuple(is_a), errors=tuple(mistakes), verdicts=tuple(verdicts),
+        capability=capability,
     )  # fmt: skip
     content = json.dumps(to_json(said)).encode()
     return HttpResponse(content, status=status, content_type=MEDIA_TYPE, headers=headers or {})
@@ -113,6 +116,7 @@ def answer(error: Exception, context: Any = None) -> HttpResponse:
         return problem(
             status_of(error), error.code, error.message, field=error.field, hint=error.hint, is_a=_general(error),
             mistakes=getattr(error, "problems", ()), verdicts=getattr(error, "verdicts", ()),
+            capability=getattr(error, "capability", ""),
             headers={"Retry-After": "1"} if isinstance(error, errors.Busy) else None,
         )  # fmt: skip
     if isinstance(error, exceptions.APIException):

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from leases.scalars import Flag, Number, Whole
 from leases.sought import PLACE, OfferFilter, OfferSearch
+from leases.spent import By, UsageFilter
 
 Id = Annotated[Whole, Field(ge=1, lt=1 << 63)]
 Word = Annotated[str, Field(max_length=255)]
@@ -57,6 +58,26 @@ class Wait(Query):
             " many seconds; the server has a bound of its own.",
         ),
     ] = 0.0  # fmt: skip
+
+
+class Instances(For):
+    """Which instances."""
+
+    state: Annotated[
+        list[Literal["pending", "running", "stopping", "stopped", "terminating", "terminated", "failed"]] | None,
+        Field(description="Only in these; without it those that are not over."),
+    ] = None
+    all: Annotated[Flag, Field(description="Those that are over, too.")] = False
+    location: Annotated[Word, Field(description="In this region.")] = ""
+    instance_type: Word = ""
+    tag: Annotated[Word, Field(description="`key` or `key=value`.")] = ""
+    name: Word = ""
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
+class NewInstance(For, Wait):
+    """For whom, and how long to wait until it runs."""
 
 
 class Place(Query):
@@ -169,6 +190,35 @@ class Holder(Query):
 
     user: Annotated[str, Field(max_length=150)] = ""
     group: Annotated[str, Field(max_length=150)] = ""
+
+
+class _AsTable(UsageFilter):
+    """Which records, and how they are written."""
+
+    as_: Annotated[Literal["", "json", "csv"], Field(alias="as", description="`csv`: as a table for spreadsheets.")] = (
+        ""
+    )
+
+
+class UsageReport(_AsTable):
+    """Which records, and by what they are summed."""
+
+    by: By = "owner"
+
+
+class UsageRecords(_AsTable):
+    """Which records."""
+
+    limit: Limit = 200
+    cursor: Cursor | None = None
+
+
+class Spender(Query):
+    """Either a user, a group or a blueprint."""
+
+    user: Annotated[str, Field(max_length=150)] = ""
+    group: Annotated[str, Field(max_length=150)] = ""
+    blueprint: Annotated[str, Field(max_length=63)] = ""
 
 
 class LeaseEvents(Query):

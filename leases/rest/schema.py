@@ -117,6 +117,8 @@ class Schema(AutoSchema):
             content = {gives: {"schema": {"type": "string", "format": "binary"}}}
         else:
             content = {"application/json": {"schema": self._listed(gives)}}
+        if declared.or_gives:
+            content[declared.or_gives] = {"schema": {"type": "string"}}
         headers = {n: {"description": d, "schema": {"type": "string"}} for n, d in declared.headers.items()}
         made = {"description": declared.summary, "content": content}
         following = links.following(gives) if declared.status in (201, 202) else {}

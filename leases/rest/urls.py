@@ -8,9 +8,25 @@ from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from leases.rest import problems
+from leases.rest import problems, slashes
 from leases.rest.document import Document
-from leases.rest.views import access, blueprints, files, leases, offers, resources, serving, tokens, upkeep, work
+from leases.rest.views import (
+    access,
+    blueprints,
+    files,
+    fleet,
+    instances,
+    leases,
+    machines,
+    offers,
+    orphans,
+    resources,
+    serving,
+    tokens,
+    upkeep,
+    usage,
+    work,
+)
 
 
 class IdConverter:
@@ -52,6 +68,10 @@ V1 = {
     "leases/<id:id>/retry": leases.Retry,
     "leases/<id:id>/resolve": leases.Resolve,
     "leases/<id:id>/private_key": leases.Key,
+    "leases/<id:id>/access": machines.Access,
+    "leases/<id:id>/machine": machines.OfLease,
+    "leases/<id:id>/console": machines.ConsoleOfLease,
+    **{f"leases/<id:id>/{act}": view for act, view in machines.OF_LEASES.items()},
     "leases/<id:id>/events": leases.Events,
     "leases/<id:id>/jobs": work.LeaseJobs,
     "leases/<id:id>/file": files.File,
@@ -71,6 +91,9 @@ V1 = {
     "resources": resources.Resources,
     "resources/<id:id>": resources.Resource,
     "resources/<id:id>/resolve": resources.Resolve,
+    "resources/<id:id>/machine": machines.OfResource,
+    "resources/<id:id>/console": machines.ConsoleOfResource,
+    **{f"resources/<id:id>/{act}": view for act, view in machines.OF_RESOURCES.items()},
     **{f"resources/<id:id>/{act}": view for act, view in resources.ACTS.items()},
     "blueprints": blueprints.Blueprints,
     "blueprints/<word:name>": blueprints.Blueprint,
@@ -84,12 +107,22 @@ V1 = {
     "authorizations/<id:id>/approve": access.Approve,
     "authorizations/<id:id>/decline": access.Decline,
     "quotas": access.Quotas,
+    "budgets": usage.Budgets,
+    "usage": usage.Usage,
+    "usage/records": usage.UsageRecords,
     "credentials": access.Credentials,
     "credentials/<word:name>": access.Credential,
     "credentials/<word:name>/read": access.Read,
     "offers": offers.Offers,
     "locations": offers.Locations,
     "instance-types": offers.InstanceTypes,
+    "instances": instances.Instances,
+    "instances/<id:id>": instances.Instance,
+    **{f"instances/<id:id>/{act}": view for act, view in instances.ACTS.items()},
+    "fleet": fleet.Fleet,
+    "orphans": orphans.Orphans,
+    "orphans/<id:id>/destroy": orphans.Destroy,
+    "orphans/<id:id>/adopt": orphans.Adopt,
     "events": upkeep.Events,
     "attention": upkeep.NeedsAttention,
     "workers": upkeep.Working,
@@ -103,5 +136,6 @@ urlpatterns = [
     *(path(f"v1/{address}", view.as_view()) for address, view in V1.items()),
     path("schema/", Document.as_view(**OPEN), name="schema"),
     path("docs/", SpectacularSwaggerSplitView.as_view(url_name="schema", **OPEN), name="docs"),
+    re_path(slashes.ADDRESSES, slashes.without),
     re_path("", problems.nothing_here),
 ]

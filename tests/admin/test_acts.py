@@ -56,7 +56,9 @@ class TestAsking:
         offered = {one.name for one, _ in site.get(page(lease)).context["acts"]}
         assert offered == {"release", "extend", "hold"}
         offered = {one.name for one, _ in site.get(page(lease.resource)).context["acts"]}
-        assert offered == {"check", "power", "drain", "quarantine", "retire", "force_destroy"}
+        assert offered == {
+            "check", "power", "drain", "quarantine", "retire", "force_destroy", "reboot", "resize", "tags", "console",
+        }  # fmt: skip
 
     def test_nothing_chosen_and_nonsense(self, site, lease):
         for ids in ("", "abc", "1;2", "99999999999999999999999", "²", "-1"):

@@ -12,13 +12,14 @@ from django.db.models.functions import Now
 from django.urls import reverse
 
 from blueprints.fake.openers import fakes
-from blueprints.models import Blueprint, Credential, Listing, Reading, RememberedError
+from blueprints.models import Allowance, Blueprint, Credential, Listing, Reading, RememberedError
 from leases import jobs as mechanism
 from leases.engine import views
 from leases.engine.transitions import note
 from leases.inline import settle
 from leases.models import (
     Authorization,
+    Budget,
     Capacity,
     Debt,
     Event,
@@ -35,8 +36,10 @@ from leases.models import (
     SlotLock,
     Stray,
     Sync,
+    Usage,
     Worker,
 )
+from leases.models.job import KeptOutput, Watch
 from leases.operations import holding, jobs, workers
 from leases.operations.callers import caller
 from leases.rest.models import Token
@@ -73,6 +76,11 @@ def many(lease, count):
     Debt.objects.bulk_create(Debt(lease=lease, resource=thing, secrets={"key": SECRET}) for thing in things)
     Run.objects.bulk_create(Run(resource=thing, phase="build", sentence="building") for thing in things)
     Job.objects.bulk_create(Job(lease=lease, command=["make", SECRET], env={"KEY": SECRET}) for _ in leases)
+    Lease.objects.filter(pk__in=[one.pk for one in leases]).update(watched=True)
+    for one, job in zip(leases, Job.objects.filter(command=["make", SECRET]).order_by("-id"), strict=False):
+        asked = {"command": ["make", SECRET], "image": "", "cwd": "", "variables": ["KEY"]}
+        Watch.objects.create(lease=one, workload=asked, env={"KEY": SECRET}, job=job, sampled_at=Now(), cpu_seconds=1.5)
+        KeptOutput.objects.create(lease=one, job=job, head=SECRET, tail=SECRET, size=20, left_out=0)
     Capacity.objects.bulk_create(Capacity(resource=resource, name=f"c{n}", total=4) for n in range(count))
     Part.objects.bulk_create(Part(resource=resource, part_class="gpu", identity=f"GPU-{n}") for n in range(count))
     SlotLock.objects.bulk_create(SlotLock(key=f"port:{n}", name="port", lease=one) for n, one in enumerate(leases))
@@ -83,10 +91,16 @@ def many(lease, count):
         group = Group.objects.create(name=f"g{n}")
         Authorization.objects.create(blueprint=pool, group=group)
         Quota.objects.create(group=group, max_leases=n)
+        Budget.objects.create(group=group, max_hourly=n)
+        Usage.objects.create(
+            lease_id=lease.pk, blueprint_id=pool.pk, blueprint="pool", kind="fake", resource_id=n, type="fake", price=n,
+            part=1, started_at=Now(), ended_at=Now(),
+        )  # fmt: skip
         RememberedError.objects.create(blueprint=pool, scope="offer", key=f"o{n}", message="no room")
         account = Credential.objects.create(name=f"k{n}", secrets={"key": SECRET})
         Listing.objects.create(credential=account, kind="ec2", location="east", type=f"m{n}", market="spot", price=n)
         Reading.objects.create(credential=account, kind="ec2", what="inventory", place=f"p{n}", message="it throttles")
+        Allowance.objects.create(credential=account, kind="ec2", name=f"cpus-{n}", unit="vcpus", limit=8, used=n)
         Worker.objects.create(name=f"w{n}")
         Token.objects.create(user=lease.owner, name=f"t{n}", digest=f"{SECRET}{n}", tail="abcd", expires_at=Now())
         Sync.objects.create(blueprint=blueprints[n])

@@ -7,7 +7,7 @@ from django.apps import apps
 from django.contrib import admin
 from django.urls import reverse
 
-from blueprints.models import Listing, Reading
+from blueprints.models import Allowance, Listing, Reading
 from leases.admin.base import RecordAdmin
 from leases.inline import settle
 from leases.models import (
@@ -25,12 +25,13 @@ from leases.models import (
     Sync,
     Worker,
 )
+from leases.models.job import KeptOutput, Watch
 from tests.admin.conftest import rows_of
 
 MODELS = [model for label in ("blueprints", "leases", "rest") for model in apps.get_app_config(label).get_models()]
 BY_ENGINE = (
-    Capacity, Debt, Event, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share, SlotLock, Sync,
-    Worker,
+    Allowance, Capacity, Debt, Event, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share, SlotLock,
+    Sync, Worker, Watch, KeptOutput,
 )  # fmt: skip
 
 

@@ -18,7 +18,9 @@ SECTIONS = {
     "release to the waiter active, p50", "POST lease, 8 clients", "memory of a worker process, largest",
     "cloud SDKs imported by a worker", "warm cycle, 10 resources, 100 ended leases", "search: all full",
     "search: no match, by trait", "search: a preferred trait", "sweep, 10 resources",
-    "of 20 offers: nothing that fits", "statements of a listing of 2 machines that all changed",
+    "5 machines asked for at once, until all are leased", "request to create sent, p50",
+    "the longest that a worker was at one step", "of 20 offers: nothing that fits",
+    "statements of a listing of 2 machines that all changed",
 }  # fmt: skip
 
 

@@ -78,6 +78,22 @@ class FakeHooks(KindConformance):
         assert found is not None
         return found.power
 
+    def disk_of(self, resource: ResourceView) -> int:
+        return int(self.cloud.settings(resource.key)["disk_gib"])
+
+    def types(self) -> tuple[str, str]:
+        return "small", "big"
+
+    def type_of(self, resource: ResourceView) -> str:
+        return self.cloud.settings(resource.key)["type"]
+
+    def tags_of(self, resource: ResourceView) -> Mapping[str, str]:
+        found = self.cloud.settings(resource.key)
+        return {name.removeprefix("tag:"): value for name, value in found.items() if name.startswith("tag:")}
+
+    def write_console(self, resource: ResourceView, text: str) -> None:
+        self.cloud.write(resource.key, text)
+
     def access_of(self, lease: LeaseView) -> Sequence[str]:
         return [one.what for one in self.cloud.left(lease.key) if one.what in ("account", "access")]
 

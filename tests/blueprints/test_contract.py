@@ -112,7 +112,10 @@ class _Built(_Least, Builds, Checks):
 def test_capabilities_are_read_off_the_classes() -> None:
     assert capabilities(_Least()) == frozenset()
     assert capabilities(_Built()) == {"builds", "checks"}
-    fake = {"builds", "registers", "discovers", "checks", "powers", "updates", "lists"}
+    fake = {
+        "builds", "registers", "discovers", "checks", "powers", "updates", "lists", "reboots", "resizes", "tags",
+        "consoles",
+    }  # fmt: skip
     assert capabilities(Fake()) == fake
     assert capabilities(FakeActivated()) == fake | {"activates", "cleans"}
 

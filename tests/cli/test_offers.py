@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from blueprints.fake.cloud import Cloud
@@ -61,12 +63,12 @@ def test_a_credential_says_how_its_readings_go(vendor):
     vendor("sweep")
     vendor("sweep")
     shown = vendor("credentials", "show", "vendor").stdout
-    assert "READ       PLACE  LAST" in shown
-    assert "inventory  east" in shown
+    assert re.search("READ +PLACE +LAST", shown)
+    assert re.search("inventory +east", shown)
     assert " ago" in vendor("credentials").stdout
     vendor("credentials", "replace", "vendor", "password=-", stdin="wrong")
     vendor("credentials", "read", "vendor")
     vendor("sweep")
     assert "does not know this account" in vendor("credentials", "show", "vendor").stdout
-    assert "3 of 3 fail" in vendor("credentials").stdout
+    assert "4 of 4 fail" in vendor("credentials").stdout
     vendor("credentials", "read", "nothing", code=3)

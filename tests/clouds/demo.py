@@ -5,25 +5,18 @@ It ends by itself, with 0 only when all of it came true and nothing is left: no 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from drydock.cli.signals import stoppable, undisturbed
 from drydock.cli.stage import Stage
 from drydock.core import clock
 from drydock.demo import clear, own_state
+from tests.clouds import world
 
-QUICK = {
-    "DRYDOCK_STATUS_INTERVAL_SECONDS": "1", "DRYDOCK_SWEEP_INTERVAL_SECONDS": "0.5", "DRYDOCK_STEP_TOKEN_SECONDS": "10",
-    "DRYDOCK_STEP_BACKOFF_SECONDS": "0.2", "DRYDOCK_LOST_WORKER_SECONDS": "5",
-    "DRYDOCK_VISIBILITY_TIMEOUT_SECONDS": "10", "AWS_EC2_METADATA_DISABLED": "true",
-}  # fmt: skip
-"""Shorter times than in earnest: the machines of emulators boot at once."""
 PATIENCE = 180.0
-REGIONS = {"ec2": "us-east-1", "gce": "us-central1", "azure": "eastus"}
 
 
 class CloudDemo:
@@ -37,7 +30,7 @@ class CloudDemo:
         from drydock.cli.session import connect_here
 
         self.stage.scene("Three emulated clouds, each short of something; every instance is a real SSH server here")
-        with _clouds() as (machines, doubles), _workers() as workers:
+        with world.clouds() as (machines, doubles), world.crew() as workers:
             client = connect_here()
             self.client, self.machines, self.doubles = client, machines, doubles
             self._shortages()
@@ -60,21 +53,10 @@ class CloudDemo:
         self.stage.line("Azure refuses Standard_B1s")
 
     def _accounts(self) -> None:
-        from blueprints.models import Blueprint
-        from leases.client import BlueprintChange
-        from tests.clouds.machines import USER
-
         self.stage.scene("A credential and a blueprint for each, in the operators' order: ec2, gce, azure")
-        for order, (kind, secrets) in enumerate(_secrets(self.doubles).items(), 1):
-            self.client.add_credential(kind, secrets)
-            config = {
-                "credential": kind, "regions": [REGIONS[kind]], "ready_by": "ssh", "user": USER,
-                "homes": str(self.machines.homes), "ssh_port": self.machines.port, "min_free_mib": 0,
-            }  # fmt: skip
-            made = self.client.add_blueprint(kind, kind, config, BlueprintChange())
-            Blueprint.objects.filter(name=kind).update(order=order, audience="everyone")
+        for kind, made in world.blueprints(self.client, self.machines, self.doubles).items():
             self.stage.promise(f"{kind}: checked without creating anything", made.enabled, str(made.problems))
-        self.stage.promise("nothing was made", not self._left(), str(self._left()))
+        self.stage.promise("nothing was made", not world.left(self.doubles), str(world.left(self.doubles)))
 
     def _ask(self, workers: Any) -> list[Any]:
         from leases.allocator import Allocator
@@ -83,7 +65,7 @@ class CloudDemo:
         wishes: list[dict[str, Any]] = [{}, {}, {"choose": "price"}, {"choose": "price"}, {"traits": ["tdx"]}]
         leases = [Allocator("host", owner=self.client.name, exclusive=True, **wish).allocate() for wish in wishes]
         self._wait("the first machine is on its way", lambda: bool(self.machines.running))
-        workers.kill_one()
+        workers.kill()
         self.stage.line("a worker was killed in the middle (SIGKILL); the other goes on")
         for lease in leases:
             lease.wait_until_active(timeout=PATIENCE)
@@ -142,15 +124,12 @@ class CloudDemo:
         for name in self.doubles:
             self.client.switch_blueprint(name, "drain")
         self._wait("every machine is gone", lambda: not Resource.objects.filter(gone_at=None).exists())
-        left = self._left()
+        left = world.left(self.doubles)
         self.stage.promise("no object is left in any cloud", not left, str(left))
         self.stage.promise("no machine answers any more", not self.machines.running)
         made = Resource.objects.filter(facts__has_key="instance_id").select_related("blueprint").order_by("pk")
         rows = [_cost(one) for one in made]
         self.stage.table(("machine", "cloud", "offer", "seconds", "cost"), rows)
-
-    def _left(self) -> dict[str, Any]:
-        return {name: found for name, double in self.doubles.items() if (found := double.objects())}
 
     def _wait(self, what: str, holds: Callable[[], bool]) -> None:
         end = clock.monotonic() + PATIENCE
@@ -173,69 +152,10 @@ def _cost(resource: Any) -> tuple[object, ...]:
     return resource.name, resource.blueprint.name, resource.offer, f"{seconds:.0f}", cost
 
 
-@contextlib.contextmanager
-def _clouds() -> Iterator[tuple[Any, dict[str, Any]]]:
-    from tests.clouds.azure.double import AzureDouble
-    from tests.clouds.ec2.double import Double as Ec2Double
-    from tests.clouds.gce.double import Double as GceDouble
-    from tests.clouds.machines import Machines
-
-    machines = Machines()
-    hooks: dict[str, Any] = {"on_start": machines.start, "on_end": machines.end}
-    try:
-        with Ec2Double(**hooks) as ec2, GceDouble(**hooks) as gce, AzureDouble(duration=0.1, **hooks) as azure:
-            yield machines, {"ec2": ec2, "gce": gce, "azure": azure}
-    finally:
-        machines.close()
-
-
-def _secrets(doubles: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {
-        "ec2": {**doubles["ec2"].secrets(), "price_list": False},
-        "gce": doubles["gce"].credential,
-        "azure": doubles["azure"].credential(),
-    }
-
-
-class _Workers:
-    """Real workers; one of them has the beat."""
-
-    def __init__(self) -> None:
-        self.running: list[Any] = []
-
-    def start(self, count: int) -> None:
-        """So many; the first has the beat."""
-        from tests.workers import Worker
-
-        for number in range(count):
-            self.running.append(Worker(beat=number == 0))
-        for worker in self.running:
-            worker.wait_ready()
-
-    def kill_one(self) -> None:
-        """The last one, without a warning."""
-        self.running.pop().kill()
-
-    def stop(self) -> None:
-        """All."""
-        for worker in self.running:
-            worker.stop()
-
-
-@contextlib.contextmanager
-def _workers() -> Iterator[_Workers]:
-    workers = _Workers()
-    try:
-        yield workers
-    finally:
-        with undisturbed():
-            workers.stop()
-
-
 def main() -> int:
     """Run the demo; the exit status."""
     stage, state = Stage(), own_state()
-    os.environ |= QUICK
+    os.environ |= world.QUICK
     try:
         with stoppable():
             CloudDemo(stage).run()

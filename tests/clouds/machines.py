@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import psutil
 
+from interfaces.keys import new_key_pair
 from tests.interfaces.sshd import free_port
 from tests.peers import find
 
@@ -48,6 +49,10 @@ class Machines:
         """Where the accounts of leases live. A cloud's machine would take them with it; here they are taken away."""
         self.homes.chmod(0o711)
         self.port = free_port(f"{self._network}.1")
+        self._told: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
+        self.lies = ""
+        """A public line that machines tell as their host key instead of their own."""
         self.broken: set[str] = set()
         """Keys of machines that never let anybody in."""
         if os.geteuid() == 0:
@@ -56,11 +61,15 @@ class Machines:
     def start(self, machine: Machine) -> str:
         """The address at which it answers; the same again for one that was stopped."""
         with self._lock:
-            address = f"{self._network}.{next(self._numbers)}"
+            address = self._addresses.get(machine.key) or f"{self._network}.{next(self._numbers)}"
+            self._addresses[machine.key] = address
+            twin = self._running.pop(machine.key, None)
+        if twin is not None:
+            _end(*twin)
         if machine.key not in self.broken:
-            popen, folder = _sshd(address, self.port, cloud_config(machine.user_data))
+            popen, folder, public = _sshd(address, self.port, cloud_config(machine.user_data))
             with self._lock:
-                self._running[machine.key] = (popen, folder)
+                self._running[machine.key], self._told[machine.key] = (popen, folder), public
         return address
 
     def end(self, machine: Machine) -> None:
@@ -75,6 +84,11 @@ class Machines:
         with self._lock:
             popen, folder = self._running.pop(key)
         _end(popen, folder)
+
+    def host_key(self, key: str) -> str:
+        """What a machine tells of its host key, by whatever way its cloud has; empty before it has started."""
+        with self._lock:
+            return self.lies or self._told.get(key, "")
 
     @property
     def running(self) -> list[str]:
@@ -100,9 +114,11 @@ def cloud_config(user_data: str) -> dict[str, Any]:
     return found
 
 
-def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Popen[bytes], Path]:
-    folder = Path(tempfile.mkdtemp(prefix="drydock-vm-"))
-    (folder / "host").write_text(said["ssh_keys"]["ed25519_private"])
+def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Popen[bytes], Path, str]:
+    """With the host key that it is given, else with one of its own; and that key's public line."""
+    folder, own = Path(tempfile.mkdtemp(prefix="drydock-vm-")), new_key_pair("guest")
+    given = said.get("ssh_keys") or {"ed25519_private": own.private, "ed25519_public": own.public}
+    (folder / "host").write_text(given["ed25519_private"])
     (folder / "host").chmod(0o600)
     keys = [line for user in said["users"] for line in user["ssh_authorized_keys"]]
     (folder / "authorized_keys").write_text("\n".join(keys) + "\n")
@@ -120,7 +136,7 @@ def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Pop
     while time.monotonic() < until:
         with socket.socket() as probe:
             if probe.connect_ex((address, port)) == 0:
-                return popen, folder
+                return popen, folder, given["ed25519_public"]
         time.sleep(0.05)
     _end(popen, folder)
     raise TimeoutError(f"sshd on {address}:{port} did not start")

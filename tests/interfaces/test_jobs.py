@@ -296,3 +296,26 @@ def test_the_fake_behaves_alike() -> None:
     jobs.end_all()
     with pytest.raises(JobMissing):
         jobs.status("one")
+
+
+def test_the_beginning_and_the_end_of_what_it_said_come_in_one_call(peer: Peer) -> None:
+    jobs = peer.command.jobs
+    jobs.start(JobSpec(id="talks", words="printf 'first%0100dlast' 0; exit 2"))
+    over(jobs, "talks")
+    left = jobs.remains("talks", 5, 4)
+    assert (left.head, left.tail, left.size, left.job.exit_code) == (b"first", b"last", 109, 2)
+    assert left.cpu_seconds is not None
+    whole = jobs.remains("talks", 80, 80)
+    assert len(whole.head + whole.tail) == 109
+    with pytest.raises(JobMissing):
+        jobs.remains("other", 5, 4)
+
+
+def test_of_an_output_over_its_bound_the_end_is_kept_too(peer: Peer) -> None:
+    jobs = peer.command.jobs
+    jobs.start(JobSpec(id="much", words="head -c 400000 /dev/zero | tr '\\0' x; echo the end", max_output=1024))
+    job = over(jobs, "much")
+    assert (job.truncated, job.output_size) == (True, 1024)
+    left = jobs.remains("much", 10, 8)
+    assert (left.head, left.tail) == (b"x" * 10, b"the end\n")
+    assert left.size > 1024

@@ -29,6 +29,8 @@ class Emulated:
     machines: Machines
     config: dict[str, Any] = field(default_factory=dict)
     lose: Callable[[], object]
+    fill: Callable[[], object]
+    """From now on the account may have no more on-demand machines of the usual family."""
 
     def blueprint(self, name: str = "", **config: Any) -> Blueprint:
         """One that everybody may use, with a credential of its cloud."""
@@ -47,10 +49,12 @@ class Emulated:
 def ec2(machines: Machines) -> Iterator[Emulated]:
     """Amazon's."""
     with Ec2Double(on_start=machines.start, on_end=machines.end) as double:
+        double.host_key = machines.host_key
         yield Emulated(
             kind="ec2", double=double, secrets={**double.secrets(), "price_list": False}, machines=machines,
             config={"regions": ["us-east-1"], "types": ["t3.*", "m6a.*"]},
             lose=lambda: double.plan.lose("RunInstances"),
+            fill=lambda: double.limits.update({"L-1216C47A": ("Running On-Demand Standard instances", 1.0)}),
         )  # fmt: skip
 
 
@@ -58,9 +62,11 @@ def ec2(machines: Machines) -> Iterator[Emulated]:
 def gce(machines: Machines) -> Iterator[Emulated]:
     """Google's."""
     with GceDouble(on_start=machines.start, on_end=machines.end) as double:
+        double.world.host_key = machines.host_key
         yield Emulated(
             kind="gce", double=double, secrets=double.credential, machines=machines,
             config={"regions": ["us-central1"]}, lose=lambda: double.faults.lose("compute.instances.insert"),
+            fill=lambda: double.quotas["us-central1"].update(INSTANCES=0),
         )  # fmt: skip
 
 
@@ -68,9 +74,10 @@ def gce(machines: Machines) -> Iterator[Emulated]:
 def azure(machines: Machines) -> Iterator[Emulated]:
     """Microsoft's."""
     with AzureDouble(duration=0.05, on_start=machines.start, on_end=machines.end) as double:
+        double.ground.host_key = machines.host_key
         yield Emulated(
             kind="azure", double=double, secrets=double.credential(), machines=machines,
-            config={"regions": ["eastus"]}, lose=double.lose,
+            config={"regions": ["eastus"]}, lose=double.lose, fill=lambda: double.limit("eastus", "cores", 0),
         )  # fmt: skip
 
 
@@ -80,7 +87,7 @@ CLOUDS = {"ec2": ec2, "gce": gce, "azure": azure}
 def look(what: str = "") -> None:
     """Make every reading now, those first of which others follow."""
     readings.due()
-    for each in [what] if what else ["places", "inventory", "status"]:
+    for each in [what] if what else ["places", "inventory", "status", "allowances"]:
         Reading.objects.filter(what=each).update(due_at="2020-01-01T00:00Z")
         for one in Reading.objects.filter(what=each):
             assert reading.read(one.pk)

@@ -10,10 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from blueprints.models import RememberedError
+from blueprints import registry
+from blueprints.models import Blueprint, RememberedError
+from blueprints.offers import Account
 from drydock.core import clock
 from drydock.core.errors import Conflict
-from leases.engine import power
+from leases.engine import installation, power, views
 from leases.inline import settle
 from leases.models import Event, Resource
 from leases.operations import callers, holding
@@ -197,3 +199,13 @@ def test_secrets_of_a_machine_are_on_no_face_and_in_no_event(served):
     )
     assert private not in told
     assert "OPENSSH PRIVATE KEY" not in told
+
+
+def test_what_ec2_still_lists_after_its_end_is_no_orphan(served, ec2):
+    gone()
+    assert ec2.asked("TerminateInstances")
+    kind = registry.kind("ec2")
+    view = views.blueprint_view(Blueprint.objects.get(), secrets=True)
+    account = Account(name="ec2", secrets=view.credentials["ec2"])
+    assert {one.state for one in kind.observe(account, "us-east-1", installation.current().short)} == {"terminated"}
+    assert kind.owned(view, installation.current().short) == []

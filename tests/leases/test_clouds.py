@@ -9,8 +9,10 @@ from contextlib import ExitStack
 import pytest
 
 from blueprints.models import Listing
+from drydock.core import clock
+from interfaces.keys import new_key_pair
 from leases.inline import settle
-from leases.models import Event
+from leases.models import Event, Lease, Resource, Run
 from tests.clouds.machines import Machines
 from tests.leases.emulated import CLOUDS, Emulated, gone, interface, look, ready
 from tests.peers import require
@@ -62,6 +64,52 @@ def test_a_lost_answer_makes_no_second_machine(cloud, machines, ask, until):
     ready(ask("host"), until)
     assert len(machines.running) == 1
     gone()
+    assert cloud.double.objects() == {}
+
+
+SOURCES = {"ec2": "console", "gce": "guest_attributes", "azure": "run_command"}
+
+
+def test_the_host_key_that_a_guest_has_made_is_read_and_pinned(cloud, machines, ask, until):
+    cloud.blueprint(host_key=SOURCES[cloud.kind])
+    look()
+    lease = ready(ask("host"), until)
+    (key,) = lease.resource.facts["host_keys"]
+    assert key == " ".join(machines.host_key(machines.running[0]).split()[:2])
+    assert "host_private" not in lease.resource.secrets
+    assert interface(lease, "command").check(["echo", "here"]).text == "here\n"
+    gone()
+    assert cloud.double.objects() == {}
+
+
+def test_a_machine_with_another_host_key_than_its_cloud_tells_is_refused(cloud, machines, ask):
+    machines.lies = new_key_pair("another").public
+    cloud.blueprint(host_key=SOURCES[cloud.kind])
+    look()
+    ask("host")
+    settle()
+    look("status")
+    end = clock.monotonic() + 60
+    while not Event.objects.filter(message__contains="not the pinned one").exists():
+        assert clock.monotonic() < end
+        Run.objects.update(due_at="2020-01-01T00:00Z")
+        settle()
+    assert not Lease.objects.filter(state="active").exists()
+    gone()
+    assert cloud.double.objects() == {}
+
+
+def test_without_quota_nothing_is_made(cloud, machines, ask):
+    cloud.fill()
+    cloud.blueprint()
+    look()
+    lease = ask("host")
+    settle()
+    lease.refresh_from_db()
+    assert (lease.state, lease.reason) == ("pending", "waiting_offer")
+    assert "no quota: " in lease.message
+    assert "in use" in lease.message
+    assert not Resource.objects.exists()
     assert cloud.double.objects() == {}
 
 

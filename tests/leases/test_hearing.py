@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from django.db import connection
 
@@ -48,16 +50,48 @@ def test_a_deaf_worker_ends_itself_and_says_why():
     assert "hears nothing from the broker while messages wait" in worker.text()
 
 
-def test_a_worker_that_is_told_to_end_is_not_deaf(monkeypatch):
-    """It takes nothing more while it finishes what it has at hand, however much waits and however long that takes."""
-    ended = []
+@pytest.fixture
+def killed(monkeypatch):
+    """What a watch sends to its process, and it looks all the time."""
+    sent = []
     monkeypatch.setattr(hearing, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(hearing, "END_LOOK_SECONDS", 0.001)
     monkeypatch.setattr(hearing, "_waiting", lambda queues: 5)
-    monkeypatch.setattr(hearing, "_end", lambda: ended.append(True))
-    for begun in (True, False):
-        monkeypatch.setattr(hearing.draining, "begun", lambda begun=begun: begun)
-        watch = hearing.Watch(["claims"], 2)
-        watch._thread.join(60)
-        watch.end()
-        assert not watch._thread.is_alive()
-        assert bool(ended) is not begun
+    monkeypatch.setattr(hearing.os, "kill", lambda pid, number: sent.append(number))
+    return sent
+
+
+def test_a_worker_that_is_told_to_end_is_not_deaf(killed, monkeypatch):
+    """It takes nothing more while it finishes what it has at hand, however much waits."""
+    monkeypatch.setattr(hearing.state, "active_requests", {"one"})
+    monkeypatch.setattr(hearing.draining, "begun", lambda: True)
+    watch = hearing.Watch(["claims"], 2)
+    watch._thread.join(0.2)
+    watch.end()
+    watch._thread.join(60)
+    assert not watch._thread.is_alive()
+    assert killed == []
+
+
+@pytest.mark.parametrize("at_hand", [set(), {"one"}], ids=["nothing at hand", "longer than any step counts"])
+def test_one_that_was_told_to_end_and_does_not_is_ended_by_force(at_hand, killed, monkeypatch, settings):
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": 0.05})
+    monkeypatch.setattr(hearing.state, "active_requests", at_hand)
+    monkeypatch.setattr(hearing.draining, "begun", lambda: True)
+    watch = hearing.Watch(["claims"], 2)
+    watch._thread.join(60)
+    watch.end()
+    assert killed == [signal.SIGKILL]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_whose_main_process_hangs_ends_when_it_is_told_to():
+    worker = Worker({DATABASE: str(connection.settings_dict["NAME"])}, app="tests.leases.hanging")
+    try:
+        worker.wait_ready()
+        worker.process.terminate()
+        assert worker.process.wait(60) == -signal.SIGKILL
+    finally:
+        worker.stop()
+    assert "was told to end and hangs" in worker.text()
+    assert "hang_for_ever" in worker.text(), "its log does not say where it hung"

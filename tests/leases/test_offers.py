@@ -232,7 +232,9 @@ class TestReading:
         (info,) = credentials.list_(root)
         assert [(one.kind, one.capabilities) for one in info.readers] == [("fake_cloud", None)]
         found = {(one.what, one.place): one for one in info.readings}
-        assert found.keys() == {("places", "")} | {(w, p) for w in ("inventory", "status") for p in ("east", "west")}
+        assert found.keys() == {("places", "")} | {
+            (what, place) for what in ("allowances", "inventory", "status") for place in ("east", "west")
+        }
         assert found["inventory", "west"].found == 5
         assert dt.timedelta() <= found["inventory", "west"].age < dt.timedelta(hours=1)
         assert found["status", "east"].age is None

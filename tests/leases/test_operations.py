@@ -382,17 +382,9 @@ def test_events_are_followed_by_their_ids(blueprint, ada):
     assert len({e.id for e in events.list_(ada)}) == len(events.list_(ada))
 
 
-def test_power_is_refused_where_the_kind_has_none(blueprint, ada, root, monkeypatch):
-    from blueprints import registry
-    from blueprints.contract import Powers
-
-    blueprint()
+def test_power_is_refused_where_the_kind_has_none(blueprint, ada, root):
+    blueprint(config={"lacks": ["powers"]})
     lease = ask(ada)
-    kind = registry.kind("fake")
-    bare = type(
-        "Bare", tuple(b for b in type(kind).__mro__[1:] if b not in (Powers, object)), dict(type(kind).__dict__)
-    )
-    monkeypatch.setattr("blueprints.registry.kind", lambda name: bare())
     with pytest.raises(NotSupported):
         resources.power(root, lease.resource, "on")
 

@@ -144,6 +144,7 @@ GOOGLE = {
     "instances.aggregatedList": "instances.list",
     "instances.delete": "instances.delete",
     "instances.get": "instances.get",
+    "instances.getGuestAttributes": "instances.getGuestAttributes",
     "instances.getSerialPortOutput": "instances.getSerialPortOutput",
     "instances.insert": "instances.create instances.setMetadata instances.setLabels instances.setTags disks.create "
     "disks.setLabels images.useReadOnly networks.use subnetworks.use subnetworks.useExternalIp",
@@ -256,6 +257,8 @@ GROUP = {
     "virtual_machines.retrieve_boot_diagnostics_data": f"{COMPUTE}/virtualMachines/retrieveBootDiagnosticsData/action",
     "virtual_networks.begin_create_or_update": f"{NETWORK}/virtualNetworks/write",
     "virtual_networks.get": f"{NETWORK}/virtualNetworks/read",
+    "POST /subscriptions//resourceGroups//providers/Microsoft.Compute/virtualMachines//runCommand": f"{COMPUTE}/"
+    "virtualMachines/runCommand/action",
     "GET /subscriptions//resourcegroups/": "Microsoft.Resources/subscriptions/resourceGroups/read",
     "PATCH /providers/Microsoft.Resources/tags/default": "Microsoft.Resources/tags/write",
 }
@@ -263,11 +266,13 @@ GROUP = {
 SUBSCRIPTION = {
     "resource_skus.list": f"{COMPUTE}/skus/read",
     "usage.list": f"{COMPUTE}/locations/usages/read",
+    "usages.list": f"{NETWORK}/locations/usages/read",
     "virtual_machine_images.get": f"{COMPUTE}/locations/publishers/artifacttypes/offers/skus/versions/read",
     "virtual_machine_images.list": f"{COMPUTE}/locations/publishers/artifacttypes/offers/skus/versions/read",
     "virtual_machine_images.list_skus": f"{COMPUTE}/locations/publishers/artifacttypes/offers/skus/read",
     "virtual_machines.list_all": f"{COMPUTE}/virtualMachines/read",
     "GET /subscriptions//locations": "Microsoft.Resources/subscriptions/locations/read",
+    "GET command": f"{COMPUTE}/locations/operations/read",
     "GET operation": f"{COMPUTE}/locations/operations/read",
 }
 """The same for the role of the whole subscription. Source of both: "Azure permissions for Compute", "... for

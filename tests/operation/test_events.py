@@ -17,6 +17,7 @@ WORDS = {
     "authorization.": {"authorized", "declined"},
     "blueprint.": {"enabled", "disabled", "drained", "undrained"},
     "credential.": {"added", "changed"},
+    "machine.": {"asked", "done", "failed"},
     "resource.": {"drained", "undrained", "quarantined"},
     "lease.": {kind.removeprefix("lease.") for kind in eventspage.reasons()},
 }

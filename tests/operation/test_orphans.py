@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake
-from leases.engine import ending, installation, orphans, proof, retiring, views
+from leases.engine import ending, installation, proof, retiring, sightings, views
 from leases.inline import settle
 from leases.models import Event, Resource, Search, Stray
 from leases.reasons import Reason
@@ -69,7 +69,7 @@ def test_a_late_create_is_destroyed_when_it_is_seen_twice_some_time_apart(built,
     gone(built, cloud, until)
     key = late(cloud, built)
     look()
-    assert Stray.objects.get().message == orphans.SEEN_ONCE
+    assert Stray.objects.get().message == sightings.SEEN_ONCE
     look(3)
     assert cloud.instance(key).state == "starting", "seen again too soon"
     later()
@@ -111,7 +111,8 @@ def test_what_is_not_provably_ours_is_left_alone(built, cloud, until, tags):
     look()
     later()
     look(3)
-    assert not Stray.objects.exists()
+    listed = [(one.proof, one.message) for one in Stray.objects.all()]
+    assert listed == ([] if proof.INSTALLATION in tags else [("suspect", sightings.WRONG_PROOF)])
     assert len(cloud.instances()) == 1
     assert not installation.current().problem
 
@@ -123,6 +124,9 @@ def test_a_copy_that_bears_our_tags_under_another_name_is_left_alone(built, clou
     later()
     look(3)
     assert cloud.instance("copy-of-it")
+    found = Stray.objects.get()
+    assert (found.proof, found.key, found.sightings) == ("suspect", "copy-of-it", 4)
+    assert views.key("r", built.pk) in found.message
 
 
 def test_what_has_a_row_is_left_alone_whatever_its_state(built, cloud):
@@ -188,7 +192,7 @@ def test_a_suspended_installation_only_lists(built, cloud, until):
     look()
     later()
     look(3)
-    assert Stray.objects.get().message == orphans.LISTED
+    assert Stray.objects.get().message == sightings.LISTED
     assert cloud.instance(key).state == "starting"
     assert installation.confirm(actor="root")
     look(5)
@@ -201,7 +205,7 @@ def test_a_thing_of_which_the_database_cannot_know_suspends_the_installation(bui
     key = late(cloud, newer)
     look()
     assert "It was restored." in installation.current().problem
-    assert Stray.objects.get().message == orphans.LISTED
+    assert Stray.objects.get().message == sightings.LISTED
     later()
     look(2)
     assert cloud.instance(key)

@@ -80,7 +80,7 @@ def test_an_account_is_read_at_once_by_operators(api, chief, ada, vendor):
     with hints.collected() as sent:
         told = boss("POST", "credentials/vendor/read", {}, code=202)
         assert {hint for hint, _ in sent} == {"read"}
-    assert {one["what"] for one in told["readings"]} == {"places", "inventory", "status"}
+    assert {one["what"] for one in told["readings"]} == {"places", "inventory", "status", "allowances"}
     assert boss("GET", "credentials/vendor")["readers"] == [{"kind": "fake_cloud", "capabilities": None, "problem": ""}]
     (listed,) = boss("GET", "credentials?capabilities=true")["results"]
     assert [one["found"] for one in listed["readings"] if one["what"] == "inventory"] == [6, 1]

@@ -9,9 +9,10 @@ import pytest
 from django.contrib.auth.models import User
 
 from blueprints.fake.cloud import Cloud
-from blueprints.models import Credential, Reading
+from blueprints.models import Blueprint, Credential, Reading
 from leases.engine import reading, readings
 from leases.inline import settle
+from leases.models import Stray
 from leases.operations.callers import caller
 from leases.rest import tokens
 from leases.rest.links import METHODS
@@ -21,7 +22,8 @@ MISSING = 987_654_321
 SECRET = "zanzibar"
 BODIES = {
     "jobs": {"command": ["true"]}, "extend": {"ttl": "1h"}, "server": {"act": "start"}, "power": {"wanted": "on"},
-    "quarantine": {"message": "x"}, "force_destroy": {"reason": "x"},
+    "quarantine": {"message": "x"}, "force_destroy": {"reason": "x"}, "resize": {"disk_gib": 100},
+    "change-type": {"type_name": "x"}, "tags": {"tags": {"a": "b"}},
 }  # fmt: skip
 
 
@@ -48,9 +50,11 @@ def theirs(api, owner, blueprint):
     made = ada("POST", "tokens", {"name": SECRET}, code=201)["about"]
     lease = ada("GET", f"leases/{group[0]['id']}")
     assert lease["state"] == "active"
+    pool = Blueprint.objects.get(name="pool")
+    orphan = Stray.objects.create(blueprint=pool, key=SECRET, epoch=1, resource_number=1)
     return {
         "leases": lease["id"], "groups": lease["group"], "jobs": job["id"], "resources": lease["resource"],
-        "authorizations": asked["id"], "tokens": made["id"],
+        "authorizations": asked["id"], "tokens": made["id"], "instances": lease["id"], "orphans": orphan.pk,
     }  # fmt: skip
 
 
@@ -104,13 +108,14 @@ def test_no_list_filter_or_search_tells_of_them(api, eve, theirs):
         "cursor": "999999999", "kind": "fake_cloud", "credential": SECRET, "region": SECRET, "continent": "EU",
         "zone": SECRET, "market": "spot", "arch": "x86_64", "vcpus": 1, "ram_mib": 1, "gpu": "a100", "gpu_maker": "x",
         "gpus": 1, "gpu_memory_mib": 1, "confidential": "tdx", "max_price": 100, "max_boot": 100, "sort": "fastest",
-        "capabilities": "true",
+        "capabilities": "true", "since": "2020-01-01T00:00:00Z", "until": "2030-01-01T00:00:00Z", "place": SECRET,
+        "as_": "json", "by": "owner", "location": SECRET, "instance_type": SECRET, "tag": f"{SECRET}={SECRET}",
     }  # fmt: skip
     tried = 0
     for address, method, declared in operations():
         if method != "GET" or "<" in address:
             continue
-        asked = {name: values[name] for name in declared.query.model_fields}
+        asked = {field.alias or name: values[name] for name, field in declared.query.model_fields.items()}
         every = [f"{name}={value}" for name, value in asked.items() if value != ""]
         wide = "&".join(f"{name}=true" for name in ("all", "held", "gone") if name in asked)
         for query in ["", wide, *every]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
+from azure.mgmt.compute import types as compute
 from azure.mgmt.network import types as network
 
 from tests.clouds.azure import catalogue
@@ -17,6 +18,7 @@ from tests.clouds.azure.ground import Ground, check_tags
 from tests.clouds.azure.shapes import problems
 from tests.clouds.azure.things import COLLECTIONS, MACHINE, Json, Operation, Thing
 
+_VERSION = "api-version=2024-07-01"
 ALLOWED = {"api-version", "$filter", "$expand", "statusOnly", "$skiptoken", "$top", "$orderby",
            "sasUriExpirationTimeInMinutes", "monitor", "forceDeletion"}  # fmt: skip
 
@@ -46,6 +48,7 @@ class Answers:
 
     def __init__(self, ground: Ground, url: str, page_size: int) -> None:
         self._ground, self._url, self.page_size = ground, url, page_size
+        self._asked: set[str] = set()
         own = f"/subscriptions/{re.escape(ground.subscription)}"
         group = f"{own}/resourcegroups/{re.escape(ground.group)}"
         self._routes: list[tuple[str, re.Pattern[str], Callable[..., Answer]]] = [
@@ -56,6 +59,7 @@ class Answers:
                 ("GET", f"{own}/providers/Microsoft.Compute/skus", self._skus),
                 ("GET", f"{own}/providers/Microsoft.Compute/virtualMachines", self._statuses),
                 ("GET", f"{own}/providers/Microsoft.Compute/locations/([^/]+)/usages", self._usages),
+                ("GET", f"{own}/providers/Microsoft.Network/locations/([^/]+)/usages", self._network_usages),
                 ("GET", f"{own}/providers/Microsoft.Compute/locations/([^/]+)/operations/([^/]+)", self._operation),
                 ("GET", f"{own}/providers/Microsoft.Compute/locations/([^/]+)/publishers/([^/]+)/artifacttypes/vmimage/"
                         "offers/([^/]+)/skus", self._image_skus),
@@ -71,6 +75,8 @@ class Answers:
                 ("DELETE", f"({group}/providers/([^/]+/[^/]+)/[^/]+)", self._delete),
                 ("POST", f"({group}/providers/Microsoft.Compute/virtualMachines/[^/]+)/(deallocate|powerOff|start|"
                          "restart|retrieveBootDiagnosticsData)", self._act),
+                ("POST", f"({group}/providers/Microsoft.Compute/virtualMachines/[^/]+)/runCommand", self._command),
+                ("GET", f"{own}/providers/Microsoft.Compute/locations/([^/]+)/commands/([^/]+)", self._told),
                 ("PUT", f"({group}/providers/Microsoft.Network/networkSecurityGroups/[^/]+)/securityRules/([^/]+)",
                  self._put_rule),
                 ("DELETE", f"({group}/providers/Microsoft.Network/networkSecurityGroups/[^/]+)/securityRules/([^/]+)",
@@ -138,6 +144,20 @@ class Answers:
                 "name": {"value": name, "localizedValue": f"{name} in words"},
             }
             for name in names
+        ]
+        return self._page(call, found)
+
+    def _network_usages(self, call: Call, location: str) -> Answer:
+        used = self._ground.addresses(location)
+        found = [
+            {
+                "id": f"{call.path}/{name}",
+                "unit": "Count",
+                "currentValue": used,
+                "limit": self._ground.limit(location, name),
+                "name": {"value": name, "localizedValue": f"{name} in words"},
+            }
+            for name in ("PublicIPAddresses", "StandardSkuPublicIpAddresses")
         ]
         return self._page(call, found)
 
@@ -223,6 +243,25 @@ class Answers:
         if not (thing.properties.get("diagnosticsProfile") or {}).get("bootDiagnostics", {}).get("enabled"):
             raise Refusal(409, "OperationNotAllowed", "Boot diagnostics are not enabled.")
         return Answer(body={"serialConsoleLogBlobUri": f"{self._url}/serial/{thing.name}?sig=secret-of-{thing.name}"})
+
+    def _command(self, call: Call, id: str) -> Answer:
+        thing = self._ground.things.get(id)
+        wrong = problems(call.body, compute.RunCommandInput, "command")
+        if wrong or call.body["commandId"] != "RunShellScript":
+            raise Refusal(400, "InvalidParameter", "; ".join(wrong) or "The double runs RunShellScript.")
+        place = f"{self._url}/subscriptions/{self._ground.subscription}/providers/Microsoft.Compute/locations"
+        return Answer(
+            202, None, {"Location": f"{place}/{thing.location}/commands/{thing.name}?{_VERSION}", **self._soon()}
+        )
+
+    def _told(self, call: Call, location: str, name: str) -> Answer:
+        """The first time the agent is still at it."""
+        if name not in self._asked:
+            self._asked.add(name)
+            return Answer(202, None, {"Location": f"{self._url}{call.path}?{_VERSION}", **self._soon()})
+        said = f"Enable succeeded: \n[stdout]\n{self._ground.host_key(name)}\n\n[stderr]\n"
+        status = {"code": "ProvisioningState/succeeded", "level": "Info", "displayStatus": "Provisioning succeeded"}
+        return Answer(body={"value": [{**status, "message": said}]})
 
     def _put_rule(self, call: Call, id: str, name: str) -> Answer:
         wrong = problems(call.body, network.SecurityRule, "rule")

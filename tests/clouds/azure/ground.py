@@ -59,6 +59,8 @@ class Ground:
         self.wants: list[Want] = []
         self.limits: dict[tuple[str, str], int] = {}
         self.consoles: dict[str, str] = {}
+        self.host_key: Callable[[str], str] = lambda key: ""
+        """The host key that the machine of a name prints when it is asked by Run Command."""
         self.online_growth = True
         self.on_start: Callable[[Machine], str] | None = None
         self.on_end: Callable[[Machine], None] | None = None
@@ -160,6 +162,10 @@ class Ground:
             for name in _counts(size, thing.properties.get("priority") == "Spot"):
                 used[name] = used.get(name, 0) + _cores(size)
         return used
+
+    def addresses(self, location: str) -> int:
+        """The public ones there."""
+        return len([one for one in self.things.of(IP) if one.location == location])
 
     def limit(self, location: str, name: str) -> int:
         """The usual one is 100 vCPUs, and 25000 machines."""

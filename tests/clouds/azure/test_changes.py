@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Lifecycle, Rule
+from blueprints.cloud.values import Lifecycle, Rule, Underway
 from tests.clouds.azure.conftest import TAGS, Bench, until
 
 
@@ -141,3 +141,13 @@ def test_the_consoles_url_is_in_no_message(bench: Bench) -> None:
         bench.azure.console(made)
     assert caught.value.meaning is Meaning.UNAVAILABLE
     assert "secret" not in caught.value.message
+
+
+def test_host_keys_are_asked_for_by_run_command(bench: Bench) -> None:
+    made = bench.made()
+    bench.double.ground.host_key = {"dd-one": "ssh-ed25519 AAAAown root@guest"}.get  # type: ignore[assignment]
+    first = bench.azure.host_keys(made, {})
+    assert isinstance(first, Underway)
+    again = bench.azure.host_keys(made, first.handle)
+    assert isinstance(again, Underway)
+    assert bench.azure.host_keys(made, again.handle) == ["ssh-ed25519 AAAAown root@guest"]

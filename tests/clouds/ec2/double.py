@@ -98,6 +98,8 @@ class Double:
         self.tokens: dict[tuple[str, str, str], tuple[str, Any]] = {}
         self.spot_requests: dict[str, dict[str, Any]] = {}
         self.consoles: dict[str, str] = {}
+        self.host_key: Callable[[str], str] = lambda key: ""
+        """The host key that the machine of a name tells, as cloud-init prints it on its console."""
         self._due: dict[str, tuple[float, str, Any]] = {}
         self._lock = threading.RLock()
         self._server: Any = None

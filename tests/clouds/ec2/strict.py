@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from moto.core.responses import ActionResult, EmptyResult
@@ -36,6 +37,7 @@ class Cloud(Protocol):
     tokens: dict[tuple[str, str, str], tuple[str, Any]]
     spot_requests: dict[str, dict[str, Any]]
     consoles: dict[str, str]
+    host_key: Callable[[str], str]
 
     def started(self, instance: Any) -> None: ...
     def ended(self, instance: Any, into: str) -> None: ...
@@ -178,11 +180,14 @@ class Strict(EC2Response):  # type: ignore[misc]
     def start_instances(self) -> ActionResult:
         for instance in self._instances():
             self._must(instance, "pending", "running", "stopped")
-        before = {one.id: one.state for one in self._instances()}
+        before = {one.id: (one.state, one.nics[0].public_ip) for one in self._instances()}
         answer = super().start_instances()
         for instance in self._instances():
-            if before[instance.id] == "stopped":
+            state, address = before[instance.id]
+            if state == "stopped":
                 _cloud(self).started(instance)
+            else:  # moto gives another address to what runs already
+                instance.nics[0].public_ip = address
         return answer
 
     def reboot_instances(self) -> ActionResult:
@@ -277,6 +282,10 @@ class Strict(EC2Response):  # type: ignore[misc]
         if self._get_param("Latest") and not nitro:
             raise EC2ClientError("UnsupportedOperation", "This instance type does not support retrieving the latest")
         text = _cloud(self).consoles.get(instance.id, "")
+        name = next((tag["value"] for tag in instance.get_tags() if tag["key"] == "Name"), "")
+        if line := _cloud(self).host_key(name):
+            block = ("-----BEGIN SSH HOST KEY KEYS-----", line, "-----END SSH HOST KEY KEYS-----")
+            text += "".join(f"[   9.1] cloud-init[7]: {one}\r\n" for one in block)
         output = {"Output": Base64EncodedString.from_raw_string(text)} if text else {}
         return ActionResult({"InstanceId": instance.id, "Timestamp": dt.datetime.now(dt.UTC), **output})
 

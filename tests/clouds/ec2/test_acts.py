@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.hostkeys import printed
 from blueprints.cloud.values import Lifecycle, Market
 from blueprints.ec2.client import Ec2
 from tests.clouds.ec2.double import Double
@@ -113,3 +114,10 @@ def test_the_console_of_a_type_before_nitro(double: Double, ec2: Ec2) -> None:
     double.consoles[instance.id] = "login: "
     assert ec2.console(instance) == "login: "
     assert "Latest" not in double.asked("GetConsoleOutput")[-1].parameters
+
+
+def test_host_keys_are_on_the_console(double: Double, ec2: Ec2) -> None:
+    instance = made(ec2, order())
+    assert printed(ec2.console(instance)) == []
+    double.host_key = {instance.key: "ssh-ed25519 AAAAown"}.get  # type: ignore[assignment]
+    assert printed(ec2.console(instance)) == ["ssh-ed25519 AAAAown"]

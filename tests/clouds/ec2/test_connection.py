@@ -125,6 +125,7 @@ def test_no_secret_is_logged_or_said(double: Double, ec2: Ec2, caplog: pytest.Lo
 
 def test_what_ec2_can_do() -> None:
     assert capabilities(Ec2) == {
-        "create", "idempotent-create", "terminate", "stop-start", "reboot", "resize-volume", "change-type", "tags",
+        "create", "idempotent-create", "terminate", "stop-start", "reboot", "resize-volume", "change-type",
+        "tags", "list-remains",
         "user-data", "machine-image", "firewall", "spot", "confidential", "console-output", "quota",
     }  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Rule
+from blueprints.ec2 import network
 from blueprints.ec2.client import Ec2
 from tests.clouds.ec2.double import Double
 from tests.clouds.ec2.orders import made, order
@@ -98,3 +99,26 @@ def test_nothing_is_to_close_where_nothing_is(ec2: Ec2) -> None:
     with pytest.raises(CloudError) as caught:
         ec2.open_ports(instance, [Rule(port=443)])
     assert caught.value.meaning is Meaning.NOT_FOUND
+
+
+class _Subnets:
+    """Calls that know one default VPC with one subnet, in which so many addresses are free."""
+
+    def __init__(self, free: int) -> None:
+        self._subnet = {"SubnetId": "subnet-1", "VpcId": "vpc-1", "AvailabilityZone": "us-east-1a",
+                        "AvailableIpAddressCount": free, "CidrBlock": "10.0.0.0/28"}  # fmt: skip
+
+    def call(self, operation: str, region: str, **parameters: Any) -> dict[str, Any]:
+        return {"describe_vpcs": {"Vpcs": [{"VpcId": "vpc-1"}]}, "describe_subnets": {"Subnets": [self._subnet]}}[
+            operation
+        ]
+
+
+@pytest.mark.parametrize("named", ["", "subnet-1"])
+def test_a_subnet_without_a_free_address_is_told_before_anything_is_made(named: str) -> None:
+    wanted = order(network=named, zone="us-east-1a")
+    assert network.place(_Subnets(1), wanted) == ("vpc-1", "subnet-1")  # type: ignore[arg-type]
+    with pytest.raises(CloudError, match=r"10\.0\.0\.0/28.*no free address") as caught:
+        network.place(_Subnets(0), wanted)  # type: ignore[arg-type]
+    assert caught.value.meaning is Meaning.QUOTA
+    assert caught.value.zone_wide

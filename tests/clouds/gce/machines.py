@@ -212,6 +212,21 @@ def _serial(world: World, call: Call) -> Resource:
     }
 
 
+def _guest_attributes(world: World, call: Call) -> Resource:
+    it = _instance(world, call)
+    items = {item["key"]: item["value"] for item in it.get("metadata", {}).get("items", ())}
+    line = world.host_key(it["name"])
+    if items.get("enable-guest-attributes") != "TRUE" or call.query.get("queryPath") != "hostkeys/" or not line:
+        raise Refused(404, "notFound", f"The resource '{it['selfLink']}/guestAttributes/hostkeys/' was not found.")
+    kind, body = line.split()[:2]
+    return {
+        "kind": "compute#guestAttributes",
+        "queryPath": "hostkeys/",
+        "queryValue": {"items": [{"namespace": "hostkeys", "key": kind, "value": body}]},
+        "selfLink": f"{it['selfLink']}/guestAttributes",
+    }
+
+
 def _list(world: World, call: Call) -> Resource:
     zone = _zone(world, call)
     here = [it for (where, _), it in world.instances.items() if where == zone]
@@ -239,4 +254,5 @@ ACTS: dict[str, Any] = {
     "compute.instances.setMetadata": _set_metadata,
     "compute.instances.setMachineType": _set_type,
     "compute.instances.getSerialPortOutput": _serial,
+    "compute.instances.getGuestAttributes": _guest_attributes,
 }

@@ -124,7 +124,8 @@ def metrics(row: Resource, body: Resource) -> dict[str, float]:
         model = last(one["acceleratorType"]).removeprefix("nvidia-tesla-").upper()
         spot = "PREEMPTIBLE_" if body.get("scheduling", {}).get("provisioningModel") == "SPOT" else ""
         used[f"{spot}NVIDIA_{model}_GPUS"] = float(one["acceleratorCount"])
-    return used
+    public = [config for card in body.get("networkInterfaces", ()) for config in card.get("accessConfigs", ())]
+    return {**used, "IN_USE_ADDRESSES": float(len(public))}
 
 
 def usage(world: World, region: str) -> dict[str, float]:

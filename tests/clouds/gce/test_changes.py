@@ -222,3 +222,10 @@ def test_the_console(double: Double, gce: Gce) -> None:
     said = gce.console(it)
     assert len(said) == CONSOLE
     assert said.endswith("the end")
+
+
+def test_host_keys_are_read_from_guest_attributes(double: Double, gce: Gce) -> None:
+    it = made(gce)
+    assert gce.host_keys(it, {}) == []
+    double.world.host_key = {it.key: "ssh-ed25519 AAAAown"}.get  # type: ignore[assignment]
+    assert gce.host_keys(it, {}) == ["ssh-ed25519 AAAAown"]

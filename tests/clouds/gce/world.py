@@ -78,6 +78,8 @@ class World:
         self.asked: dict[tuple[str, str], str] = {}
         """(method and path, requestId) -> the operation that it began."""
         self.consoles: dict[str, str] = {}
+        self.host_key: Callable[[str], str] = lambda key: ""
+        """The host key that the instance of a name has published in its guest attributes."""
         self.hook_errors: list[str] = []
         self._on_start = on_start or self._next_address
         self._on_end = on_end or (lambda machine: None)

@@ -1,0 +1,192 @@
+"""Checks of create: what is made, what is not, and that it is made once."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import replace
+
+from blueprints.cloud.client import Client
+from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.validation.ground import Ground, Machine
+from blueprints.cloud.validation.reading import absent
+from blueprints.cloud.validation.waiting import Unmet, expect
+from blueprints.cloud.values import Instance, Lifecycle, Market, Order
+from drydock.core import clock
+
+_CLOCKS = dt.timedelta(seconds=60)
+"""So far may two clocks be apart."""
+_REFUSED = frozenset({
+    Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED, Meaning.NOT_FOUND, Meaning.INVALID, Meaning.CONFLICT,
+})  # fmt: skip
+"""A definite no: nothing was made."""
+_NOT_NOW = frozenset({Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED})
+_ENDED = (Lifecycle.TERMINATING, Lifecycle.TERMINATED)
+
+
+def refused_create(ground: Ground) -> str:
+    """An image that is not there, then a type that is not there."""
+    said = []
+    wrong = {"image": absent(ground.wish.image.id), "type": "no-such-type"}
+    for what, name in wrong.items():
+        with ground.another(f"refused-{what}", **{what: name}) as order:
+            said.append(f"{what}: {_refusal(ground, order)}")
+            _nothing_stands(ground, order)
+    return "; ".join(said)[:300]
+
+
+def _refusal(ground: Ground, order: Order) -> str:
+    try:
+        made = ground.make(order)
+    except CloudError as error:
+        expect(error.meaning in _REFUSED, f"The refusal is told as {error.meaning}: {error.message}")
+        return error.message
+    raise Unmet(f"{order.type} with {order.image} was made: {made.instance.id}.")
+
+
+def _nothing_stands(ground: Ground, order: Order) -> None:
+    """After a definite no there is no machine, by whatever way one looks."""
+    found = ground.ask(ground.client.find, order)
+    expect(found is None or found.state in _ENDED, f"After the refusal it stands: {found and found.id}.")
+    listed = _listed(ground, order)
+    expect(not listed, f"After the refusal it is listed: {', '.join(listed)}.")
+
+
+def _listed(ground: Ground, order: Order) -> list[str]:
+    """The machines under a name that are listed and have not ended."""
+    found = ground.ask(ground.client.instances, order.location, dict(ground.marks.of_run))
+    return [one.id for one in found if one.key == order.key and one.state not in _ENDED]
+
+
+def create(ground: Ground) -> str:
+    """The main machine."""
+    order = ground.order("main")
+    ground.main = made = ground.make(order)
+    _is_as_ordered(made.instance, order)
+    took = (made.ended_at - made.began_at).total_seconds()
+    expect(took <= ground.limits.create, f"The create took {took:.0f} s; {ground.limits.create:.0f} are allowed.")
+    at = made.instance.created_at
+    expect(at is not None, "It does not say when it was made.")
+    inside = at is not None and made.began_at - _CLOCKS <= at <= made.ended_at + _CLOCKS
+    expect(inside, f"It says it was made at {at}; that was between {made.began_at} and {made.ended_at}.")
+    return f"{made.instance.id}, after {took:.0f} s"
+
+
+def _is_as_ordered(found: Instance, order: Order) -> None:
+    expect(found.id, "It has no id.")
+    pairs = {
+        "key": (found.key, order.key), "location": (found.location, order.location), "type": (found.type, order.type),
+        "market": (found.market, order.market), "zone": (found.zone, order.zone or found.zone),
+        "image": (found.image or order.image, order.image),
+    }  # fmt: skip
+    for name, (there, wanted) in pairs.items():
+        expect(there == wanted, f"Its {name} is {there!r}; {wanted!r} was ordered.")
+    lacks = sorted(name for name, value in order.tags.items() if found.tags.get(name) != value)
+    expect(not lacks, f"It lacks the tags {', '.join(lacks)}.")
+    expect(found.state not in _ENDED, f"It is {found.state}.")
+
+
+def repeated_create(ground: Ground) -> str:
+    """The same token again, with the same parameters and with others."""
+    main = ground.machine
+    again = ground.make(main.order)
+    expect(again.instance.id == main.instance.id, f"A second machine: {again.instance.id}, {main.instance.id}.")
+    larger = (ground.wish.disk_gib or ground.wish.image.disk_gib or 30) + 7
+    said = _changed(ground, main, replace(main.order, disk_gib=larger))
+    there = _listed(ground, main.order)
+    expect(len(there) == 1, f"{len(there)} machines are listed under one name: {', '.join(there)}.")
+    return said
+
+
+def _changed(ground: Ground, main: Machine, order: Order) -> str:
+    try:
+        answer = ground.ask_once(order, main.prepared)
+        found = ground.standing(order, main.prepared, answer, main.began_at).instance
+    except CloudError as error:
+        definite = error.meaning in _REFUSED
+        expect(definite, f"Another disk under the same token is told as {error.meaning}: {error.message}")
+        return f"other parameters are refused: {error.message}"[:300]
+    expect(found.id == main.instance.id, f"Other parameters made a second machine: {found.id}.")
+    return "other parameters answer the same machine"
+
+
+def listing(ground: Ground) -> str:
+    """The main machine in lists, and by its names."""
+    order, made = ground.machine.order, ground.machine.instance
+    client, of_run = ground.client, dict(ground.marks.of_run)
+    found = ground.until(
+        "The machine is listed", lambda: _mine(client, order.location, of_run, made), ground.limits.change
+    )
+    _is_as_ordered(found, order)
+    others = ground.ask(client.instances, order.location, {**of_run, "drydock-resource": "another"})
+    expect(made.id not in [one.id for one in others], "It is listed under tags that it does not bear.")
+    elsewhere = next(
+        (one.name for one in ground.ask(client.locations) if one.available and one.name != order.location), ""
+    )
+    if elsewhere:
+        there = ground.ask(client.instances, elsewhere, of_run)
+        expect(made.id not in [one.id for one in there], f"It is listed in {elsewhere} too.")
+    for name, instance_id in (("its id", made.id), ("its name alone", "")):
+        read = ground.ask(client.instance, made.location, made.zone, made.key, instance_id)
+        expect(read is not None and read.id == made.id, f"By {name} it is not found.")
+    return ""
+
+
+def _mine(client: Client, location: str, tags: dict[str, str], made: Instance) -> Instance | None:
+    return next((one for one in client.instances(location, tags) if one.id == made.id), None)
+
+
+def lost_create(ground: Ground) -> str:
+    """A create whose answer is thrown away, as if it had been lost: it is found, once, and can be ended by its name."""
+    with ground.another("lost") as order:
+        prepared = ground.prepare(order)
+        ground.made[order.key] = ground.journal.will_ask(ground.made[order.key])
+        try:
+            ground.ask_once(order, prepared)
+        except CloudError as error:
+            if error.meaning is not Meaning.AMBIGUOUS:
+                raise
+        found = ground.until("The machine is found", lambda: ground.client.find(order), ground.limits.create)
+        expect(found.key == order.key, f"It is found as {found.key!r}.")
+        ground.until("The machine is listed", lambda: _listed(ground, order), ground.limits.change)
+        expect(len(_listed(ground, order)) == 1, "Two machines are listed.")
+        ground.end(order.key)
+        expect(not _listed(ground, order), "It is listed still.")
+    return f"found as {found.id}, and ended"
+
+
+def spot(ground: Ground) -> str:
+    """A machine of the spot market, or a refusal after which nothing stands."""
+    with ground.another("spot", market=Market.SPOT) as order:
+        try:
+            made = ground.make(order)
+        except CloudError as error:
+            expect(error.meaning in _NOT_NOW, f"The refusal is told as {error.meaning}: {error.message}")
+            _nothing_stands(ground, order)
+            return f"refused: {error.message}"[:300]
+        expect(made.instance.market is Market.SPOT, f"Its market is {made.instance.market}.")
+        read = ground.until_state(made.instance, Lifecycle.RUNNING, ground.limits.running)
+        expect(read.market is Market.SPOT, f"Read again, its market is {read.market}.")
+    return made.instance.id
+
+
+def spot_refusal(ground: Ground) -> str:
+    """Without the capability no machine is made of such an order, least of all a dear one."""
+    with ground.another("spot", market=Market.SPOT) as order:
+        said = _refusal(ground, order)
+        _nothing_stands(ground, order)
+    return said
+
+
+def expiry(ground: Ground) -> str:
+    """The provider ends a machine by itself."""
+    seconds = ground.limits.expires_after
+    with ground.another("expiry", ends_after=seconds) as order:
+        made = ground.make(order).instance
+        began = clock.monotonic()
+
+        def over() -> bool:
+            read = ground.read(made)
+            return read is None or read.state in _ENDED
+
+        ground.until("The provider ends it", over, ground.limits.running + seconds)
+    return f"after {clock.monotonic() - began:.0f} s; {seconds:.0f} were said"

@@ -1,0 +1,117 @@
+"""Frozen values of a validation: what is asked for, how long things may take, and what was found."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from blueprints.cloud.values import Image
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wish:
+    """The machine that the checks are made with, chosen before anything is spent."""
+
+    location: str
+    type: str
+    image: Image
+    zone: str = ""
+    other_type: str = ""
+    """What `change-type` makes of it; empty: there is none, and the check is skipped."""
+    arch: str = "x86_64"
+    disk_gib: int = 0
+    price: float | None = None
+    """US dollars an hour of the dearer of both types; None: not known."""
+    user: str = "drydock"
+    ssh_port: int = 22
+    ssh_from: tuple[str, ...] = ("0.0.0.0/0",)
+    network: str = ""
+    public_address: bool = True
+    image_pattern: str = ""
+    """What `Client.images` is asked for; empty: that check is skipped."""
+    kept_types: tuple[str, ...] = ()
+    """Ids of types that have to be there still (`LOCATION/NAME`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Seconds that things may take at most. The longer ones are those of Brev's suite."""
+
+    call: float = 120.0
+    """Until a call is let through that the provider throttles, or that finds it busy."""
+    create: float = 180.0
+    running: float = 1200.0
+    ssh: float = 600.0
+    first_boot: float = 600.0
+    firewall: float = 120.0
+    change: float = 600.0
+    """Until a change of tags, disk or type, or what the console says, can be read."""
+    stopped: float = 600.0
+    ended: float = 1200.0
+    expires_after: float = 60.0
+    """What the provider is told to end a machine after, where it can."""
+    all: float = 7200.0
+    """The whole suite, clean-up not counted."""
+    pace: float = 3.0
+    """Between two looks."""
+
+
+class Verdict(StrEnum):
+    """What came of a check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_SUPPORTED = "not supported"
+    """The client does not say that it can: that is no fault."""
+    SKIPPED = "skipped"
+    """Not wanted, or there is nothing to do it with."""
+    NOT_RUN = "not run"
+    """What it needs has failed, or there was no time left."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One check's verdict, a sentence for people, and the seconds that it took."""
+
+    check: str
+    verdict: Verdict
+    message: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All findings in order. `left`: what could not be ended, and is in the journal."""
+
+    provider: str
+    run: str
+    began_at: dt.datetime
+    seconds: float
+    location: str
+    type: str
+    image: str
+    findings: tuple[Finding, ...]
+    left: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Nothing failed, nothing had to be left out for it, and nothing is left."""
+        bad = (Verdict.FAILED, Verdict.NOT_RUN)
+        return not self.left and all(one.verdict not in bad for one in self.findings)
+
+    def to_json(self) -> Mapping[str, Any]:
+        """As one JSON object."""
+        return {
+            "provider": self.provider, "run": self.run, "ok": self.ok, "began_at": self.began_at.isoformat(),
+            "seconds": round(self.seconds, 1), "location": self.location, "type": self.type, "image": self.image,
+            "capabilities": list(self.capabilities), "left": list(self.left),
+            "checks": [
+                {"check": one.check, "verdict": one.verdict.value, "message": one.message,
+                 "seconds": round(one.seconds, 1)}
+                for one in self.findings
+            ],
+        }  # fmt: skip

@@ -1,0 +1,131 @@
+"""What can be done to a machine of the fake provider: power, reboot, a larger disk, another type, tags, its console."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.contract import (
+    Consoles,
+    Plan,
+    Powers,
+    Reboots,
+    Resizes,
+    ResourceView,
+    Retypes,
+    Tags,
+)
+from blueprints.fake import acts
+from blueprints.fake.config import ABILITIES
+from blueprints.fake.provider import Instance, Provider
+from blueprints.fake.steps import step
+from blueprints.specs import Spec
+
+
+class Machine(Powers, Reboots, Resizes, Tags, Consoles):
+    """All but becoming another type, for which there must be offers. `lacks` of a config takes some of it away."""
+
+    def lacking(self, config: Any) -> frozenset[type]:
+        """What the config says."""
+        return frozenset(ABILITIES[name] for name in config.lacks)
+
+    def power(self) -> Plan:
+        """Off, then on, as far as wanted."""
+        return (step("power", "off", acts.switch_off), step("power", "on", acts.switch_on))
+
+    def reboot(self) -> Plan:
+        """Ask, and wait until it runs again."""
+        return (step("reboot", "ask", reboot), step("reboot", "boot", boot))
+
+    def resize(self) -> Plan:
+        """Let the disk grow."""
+        return (step("resize", "grow", grow),)
+
+    def tag(self) -> Plan:
+        """Set the tags."""
+        return (step("tag", "set", tag),)
+
+    def refused_tags(self, config: Any, tags: Mapping[str, str]) -> str:
+        """The fake provider keeps names that begin with `fake-` for itself."""
+        odd = next((name for name in tags if name.startswith("fake-")), "")
+        return f"The provider keeps names like {odd!r} for itself." if odd else ""
+
+    def console(self, resource: ResourceView) -> str:
+        """What was written there."""
+        return Provider(resource.blueprint.config.provider).said(resource.key)
+
+
+class Retypable(Machine, Retypes):
+    """Also becoming another type."""
+
+    def retype(self) -> Plan:
+        """Off, changed, on again."""
+        return (
+            step("retype", "off", switch_off),
+            step("retype", "change", change),
+            step("retype", "on", switch_on),
+        )
+
+
+def reboot(spec: Spec, memo: Json) -> Answer:
+    """Once for a token, however often it is asked."""
+    return _kept(spec, "reboot", {"rebooted": spec.token})
+
+
+def boot(spec: Spec, memo: Json) -> Answer:
+    """Wait until the instance runs."""
+    return acts.boot(spec, memo)
+
+
+def grow(spec: Spec, memo: Json) -> Answer:
+    """To what is wanted, and never smaller."""
+    disk = int(_provider(spec).settings(spec.resource.key).get("disk_gib", "0"))
+    return _kept(spec, "resize", {"disk_gib": str(max(disk, spec.wanted["disk_gib"]))})
+
+
+def tag(spec: Spec, memo: Json) -> Answer:
+    """Others stay."""
+    return _kept(spec, "tag", {f"tag:{name}": value for name, value in spec.wanted["tags"].items()})
+
+
+def switch_off(spec: Spec, memo: Json) -> Answer:
+    """Before it is changed."""
+    return _answer(_provider(spec).switch(spec.resource.key, "off"))
+
+
+def change(spec: Spec, memo: Json) -> Answer:
+    """Only what is off can be changed."""
+    found = _provider(spec).look(spec.resource.key)
+    if found is None or found.power != "off":
+        return Failed(scope=Scope.OFFER, code="not_off", message="It is not off, and cannot become another type.")
+    return _kept(spec, "retype", {"type": spec.wanted["type"]})
+
+
+def switch_on(spec: Spec, memo: Json) -> Answer:
+    """Unless it was off before. A type that is sold out is given up for the one from before."""
+    if spec.wanted["power"] == "off":
+        return Ready()
+    there, wanted = _provider(spec), spec.wanted["type"]
+    if not there.is_sold_out(wanted):
+        return _answer(there.switch(spec.resource.key, "on"))
+    if not memo.get("back"):
+        return Wait(after=0.0, memo={"back": True}, percent=80, sentence=f"{wanted} is sold out.")
+    there.set("retype", spec.resource.key, {"type": spec.wanted["from"]})
+    there.switch(spec.resource.key, "on")
+    message = f"{wanted} is sold out. It is a {spec.wanted['from']} again, and runs."
+    return Failed(scope=Scope.OFFER, code="sold_out", message=message)
+
+
+def _kept(spec: Spec, call: str, values: Mapping[str, str]) -> Answer:
+    return _answer(_provider(spec).set(call, spec.resource.key, values))
+
+
+def _answer(found: Instance | None) -> Answer:
+    if found is None:
+        return Failed(scope=Scope.OFFER, code="lost", message="The instance is not there.")
+    return Ready()
+
+
+def _provider(spec: Spec) -> Provider:
+    return Provider(spec.config.provider)

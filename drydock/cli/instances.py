@@ -1,0 +1,134 @@
+"""`drydock instances`: whole cloud machines in a cloud's own words. An instance's number is its lease's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drydock.cli import options as o
+from drydock.cli import output
+from drydock.cli.exits import guarded
+
+if TYPE_CHECKING:
+    from leases.client import InstanceInfo
+
+Id = Annotated[int, typer.Argument(metavar="INSTANCE", help="The instance's number, which is its lease's.")]
+Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="One of these types; repeatable.")]
+Locations = Annotated[list[str] | None, typer.Option("--location", help="In one of these regions; repeatable.")]
+Zones = Annotated[list[str] | None, typer.Option("--zone", help="In one of these zones; repeatable.")]
+Confidential = Annotated[list[str] | None, typer.Option("--confidential", metavar="tdx|sev_snp|sev")]
+Ports = Annotated[list[int] | None, typer.Option("--port", help="Open from outside; repeatable.")]
+Keys = Annotated[list[Path] | None, typer.Option("--public-key", metavar="FILE", help="May log in; repeatable.")]
+Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="Repeatable.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = o.group(list_, "Cloud machines as instances: create, list, show, delete, stop, start, reboot.")
+    named: dict[str, Callable[..., None]] = {
+        "list": list_, "create": create, "show": show, "delete": delete, "stop": stop, "start": start,
+        "reboot": reboot,
+    }  # fmt: skip
+    for name, command in named.items():
+        group.command(name)(command)
+    app.add_typer(group, name="instances", rich_help_panel="Leases")
+
+
+@guarded
+def list_(
+    *, state: Annotated[list[str] | None, typer.Option("--state", help="Only in this state; repeatable.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    location: Annotated[str, typer.Option("--location", help="In this region.")] = "",
+    tag: Annotated[str, typer.Option("--tag", metavar="KEY[=VALUE]")] = "", owner: o.Owner = None,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """List instances, newest first."""
+    found = o.client(owner).instances(states=state or (), location=location, tag=tag, all=all_)
+    if as_json:
+        return output.emit(found)
+    rows = [
+        (i.id, i.name, i.state, i.kind, i.zone or i.location, i.instance_type, i.market, _price(i), i.ssh_host,
+         output.ago(i.created_at))
+        for i in found
+    ]  # fmt: skip
+    headers = ("number", "name", "state", "cloud", "where", "type", "market", "$/hour", "address", "made")
+    return output.table(headers, rows, empty="No instances.")
+
+
+def _price(info: InstanceInfo) -> str:
+    return "" if info.price is None else f"{info.price:.4f}"
+
+
+@guarded
+def create(
+    *, type_: Types = None, location: Locations = None, zone: Zones = None,
+    image: Annotated[str, typer.Option("--image", help="By the cloud's id.")] = "",
+    market: Annotated[str, typer.Option("--market", metavar="on_demand|spot|any")] = "on_demand",
+    max_price: Annotated[float | None, typer.Option("--max-price", metavar="DOLLARS", help="An hour.")] = None,
+    vcpus: Annotated[int, typer.Option("--vcpus", help="At least so many.")] = 0,
+    ram: Annotated[str, typer.Option("--ram", metavar="SIZE", help='At least so much: "64GiB".')] = "",
+    disk_gib: Annotated[int, typer.Option("--disk-gib", help="Boot disk.")] = 0,
+    gpu: Annotated[str, typer.Option("--gpu", metavar="MODEL")] = "",
+    gpus: Annotated[int, typer.Option("--gpus", metavar="N")] = 0, confidential: Confidential = None,
+    port: Ports = None, public_key: Keys = None, tag: Tags = None, name: o.Name = "", ttl: o.Ttl = None,
+    key: o.Key = None, owner: o.Owner = None, as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Ask for one. It is pending then: `drydock wait` waits for it."""
+    given: dict[str, Any] = {
+        "instance_type": type_, "location": location, "zone": zone, "image": image, "market": market,
+        "max_price": max_price, "vcpus": vcpus, "ram_mib": ram, "disk_gib": disk_gib, "gpu": gpu, "gpus": gpus,
+        "confidential": confidential, "ports": port, "public_keys": o.public_keys(public_key),
+        "tags": o.words(tag, "tags"), "name": name, "ttl": ttl, "idempotency_key": key,
+    }  # fmt: skip
+    made = o.client(owner).create_instance({name: one for name, one in given.items() if one})
+    _told(made, as_json)
+
+
+@guarded
+def show(instance: Id, *, as_json: o.AsJson = False) -> None:
+    """One instance."""
+    _told(o.client().instance(instance), as_json)
+
+
+@guarded
+def delete(instance: Id, *, as_json: o.AsJson = False) -> None:
+    """End it; one that has ended is fine."""
+    _told(o.client().end_instance(instance), as_json)
+
+
+@guarded
+def stop(instance: Id, *, as_json: o.AsJson = False) -> None:
+    """Switch it off; it is kept, and its disk is still paid for."""
+    _told(o.client().change_instance(instance, "stop"), as_json)
+
+
+@guarded
+def start(instance: Id, *, as_json: o.AsJson = False) -> None:
+    """Switch it on again; its address may be another."""
+    _told(o.client().change_instance(instance, "start"), as_json)
+
+
+@guarded
+def reboot(instance: Id, *, as_json: o.AsJson = False) -> None:
+    """Reboot it."""
+    _told(o.client().change_instance(instance, "reboot"), as_json)
+
+
+def _told(info: InstanceInfo, as_json: bool) -> None:
+    if as_json:
+        return output.emit(info)
+    reached = f"{info.ssh_user}@{info.ssh_host}:{info.ssh_port}" if info.ssh_host else ""
+    return output.pairs(
+        f"instance {info.id}: {info.state}",
+        [
+            ("message", info.message), ("cloud", info.kind), ("blueprint", info.blueprint),
+            ("where", info.zone or info.location), ("type", info.instance_type), ("market", info.market),
+            ("$/hour", _price(info)), ("image", info.image), ("provider's id", info.provider_id),
+            ("public address", info.public_address), ("private address", info.private_address), ("ssh", reached),
+            ("host key", list(info.ssh_host_keys)), ("tags", [f"{k}={v}" for k, v in info.tags.items()]),
+            ("made", info.created_at), ("until", info.until), ("resource", info.resource),
+        ],
+    )  # fmt: skip

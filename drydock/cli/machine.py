@@ -1,0 +1,192 @@
+"""`drydock machine`: what is done to the machine of a lease; `drydock access`: how a lease is reached."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drydock.cli import options as o
+from drydock.cli import output
+from drydock.cli.exits import guarded
+from drydock.core import clock
+from drydock.core.errors import DrydockError, InvalidRequest, TimedOut
+
+if TYPE_CHECKING:
+    from leases.client import MachineInfo
+
+Machine = Annotated[
+    int, typer.Argument(metavar="LEASE", help="The lease's number; with --resource, the machine's own.")
+]
+Resource = Annotated[bool, typer.Option("--resource", help="The number is the machine's own. For operators.")]
+Wait = Annotated[bool, typer.Option(help="Wait until it has happened, where a worker lives.")]
+LONGEST, PAUSE = 3600.0, 0.5
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    group = typer.Typer(
+        help="The machine of a lease: show, stop, start, reboot, resize, change-type, tag, console.",
+        no_args_is_help=True,
+    )
+    for name, command in (
+        ("show", show), ("stop", stop), ("start", start), ("reboot", reboot), ("resize", resize),
+        ("change-type", change_type), ("tag", tag), ("console", console),
+    ):  # fmt: skip
+        group.command(name)(command)
+    app.add_typer(group, name="machine", rich_help_panel="Leases")
+    app.command("access", rich_help_panel="Leases")(access)
+
+
+@guarded
+def show(machine: Machine, *, resource: Resource = False, as_json: o.AsJson = False) -> None:
+    """How its machine is, what can be done to it, and what came of the last act."""
+    info = o.client().machine(machine, resource=resource)
+    if as_json:
+        return output.emit(info)
+    return output.pairs(f"{info.name} {info.state}", _facts(info))
+
+
+def _facts(info: MachineInfo) -> list[tuple[str, object]]:
+    now = info.progress
+    return [
+        ("kind", info.kind), ("type", info.instance_type), ("price", info.price), ("power", info.power),
+        ("power wanted", info.power_wanted), ("vcpus", info.cpu_millicores / 1000 or None),
+        ("ram MiB", info.ram_mib or None), ("disk GiB", info.disk_gib or None), ("tags", dict(info.tags)),
+        ("can do", list(info.capabilities)),
+        ("now", "" if now is None else f"{now.phase} {now.step} {now.sentence}".strip()),
+        ("last", f"{info.act} {info.outcome}: {info.message}" if info.act else ""),
+    ]  # fmt: skip
+
+
+def _act(machine: int, act: str, *, resource: bool, wait: bool, as_json: bool, **given: Any) -> None:
+    client = o.client()
+    info = client.change_machine(machine, act, resource=resource, **given)
+    if wait:
+        with client.attended() as attended:
+            info = _until_done(lambda: client.machine(machine, resource=resource), act, attended.look)
+    if as_json:
+        return output.emit(info)
+    print(_sentence(info, act))
+    return None
+
+
+def _until_done(look: Callable[[], MachineInfo], act: str, alive: Callable[[], bool]) -> MachineInfo:
+    """The machine once it is done with. Raises DrydockError where it could not be done, TimedOut."""
+    until, told = clock.monotonic() + LONGEST, ""
+    while True:
+        info = look()
+        if info.progress is None and not _is_open(info, act):
+            break
+        works = alive()
+        said = "no worker was seen lately" if not works else info.progress.sentence if info.progress else ""
+        if said and said != told:
+            told = said
+            output.say(f"{info.name}: {said}")
+        if clock.monotonic() > until:
+            raise TimedOut(f"{act} of {info.name} is not done yet.", hint="`drydock machine show` tells how it goes.")
+        clock.sleep(PAUSE)
+    if act not in ("stop", "start") and info.outcome == "failed":
+        raise DrydockError(info.message)
+    if act == "stop" and info.power_wanted != "off":
+        raise DrydockError(f"{info.name} could not be stopped.", hint="`drydock show LEASE` tells what was said.")
+    return info
+
+
+def _is_open(info: MachineInfo, act: str) -> bool:
+    if act in ("stop", "start"):
+        return bool(info.power_wanted) and info.power != info.power_wanted
+    return info.outcome == "asked"
+
+
+def _sentence(info: MachineInfo, act: str) -> str:
+    if info.progress is not None:
+        return f"{info.name}: {act} is under way"
+    if act in ("stop", "start"):
+        return (
+            f"{info.name} is {info.power}" if info.power == info.power_wanted else f"{info.name}: {act} was asked for"
+        )
+    return f"{info.name}: {info.message}"
+
+
+@guarded
+def stop(machine: Machine, *, resource: Resource = False, wait: Wait = True, as_json: o.AsJson = False) -> None:
+    """Switch it off, and keep it off. What is on its disk stays."""
+    _act(machine, "stop", resource=resource, wait=wait, as_json=as_json)
+
+
+@guarded
+def start(machine: Machine, *, resource: Resource = False, wait: Wait = True, as_json: o.AsJson = False) -> None:
+    """Switch it on again. Its address may be another: `drydock access`."""
+    _act(machine, "start", resource=resource, wait=wait, as_json=as_json)
+
+
+@guarded
+def reboot(machine: Machine, *, resource: Resource = False, wait: Wait = True, as_json: o.AsJson = False) -> None:
+    """Reboot it."""
+    _act(machine, "reboot", resource=resource, wait=wait, as_json=as_json)
+
+
+@guarded
+def resize(
+    machine: Machine, disk_gib: Annotated[int, typer.Argument(metavar="GIB", help="How large its disk is to be.")], *,
+    resource: Resource = False, wait: Wait = True, as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Let its boot disk grow; none ever shrinks. The guest's file system follows at its next boot."""
+    _act(machine, "resize", resource=resource, wait=wait, as_json=as_json, disk_gib=disk_gib)
+
+
+@guarded
+def change_type(
+    machine: Machine, type_name: Annotated[str, typer.Argument(metavar="TYPE", help="Such as m6i.large.")], *,
+    resource: Resource = False, wait: Wait = True, as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Make it another instance type of its zone: it is stopped for that, and started again if it was on."""
+    _act(machine, "change-type", resource=resource, wait=wait, as_json=as_json, type_name=type_name)
+
+
+@guarded
+def tag(
+    machine: Machine, tags: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="Tags to set.")], *,
+    resource: Resource = False, wait: Wait = True, as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Set tags at its provider; others stay."""
+    _act(machine, "tags", resource=resource, wait=wait, as_json=as_json, tags=o.words(tags, "tags"))
+
+
+@guarded
+def console(machine: Machine, *, resource: Resource = False, as_json: o.AsJson = False) -> None:
+    """The newest 64 KiB that it wrote on its console. Recorded."""
+    info = o.client().console(machine, resource=resource)
+    if as_json:
+        return output.emit(info)
+    sys.stdout.write("".join(c if c.isprintable() or c in "\n\t" else "?" for c in info.text.replace("\r\n", "\n")))
+    return None
+
+
+@guarded
+def access(
+    lease: o.LeaseId, *,
+    known_hosts: Annotated[bool, typer.Option("--known-hosts", help="Only lines for ~/.ssh/known_hosts.")] = False,
+    ssh_config: Annotated[bool, typer.Option("--ssh-config", help="Only an entry for ~/.ssh/config.")] = False,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """How a lease is reached by SSH: host, port, user, host keys, until when. No secret is in it."""
+    if known_hosts + ssh_config + as_json > 1:
+        raise InvalidRequest("Give one of --json, --known-hosts and --ssh-config.", field="access")
+    info = o.client().access(lease)
+    if as_json:
+        return output.emit(info)
+    if known_hosts or ssh_config:
+        print(info.known_hosts if known_hosts else info.ssh_config, end="")
+        return None
+    return output.pairs(
+        info.command,
+        [
+            ("host", info.host), ("port", info.port), ("user", info.user), ("home", info.home),
+            ("host keys", [one.fingerprint for one in info.host_keys]), ("valid until", info.valid_until),
+            ("key", "your own" if info.own_keys else f"drydock key {lease}"),
+        ],
+    )  # fmt: skip

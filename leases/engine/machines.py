@@ -1,0 +1,123 @@
+"""What is done to a machine on purpose, beside switching it: runs of the resource itself, asked for as rows.
+
+While one is under way, or while the machine is off because somebody wants it so, nothing takes it for dead.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from drydock.core.errors import Conflict
+from leases import hints
+from leases.engine import needs, power
+from leases.engine.runs import start
+from leases.engine.transaction import rows, run, short
+from leases.engine.transitions import lock_resource, note
+from leases.engine.waiting import read_json
+from leases.models import Run
+
+PHASES = {"reboot": "reboot", "resize": "resize", "retype": "change-type", "tag": "tag"}
+"""Phase -> the act as people call it."""
+
+
+class Wish(NamedTuple):
+    """What is asked of a machine, by whom, and of which lease."""
+
+    resource_id: int
+    phase: str
+    wanted: dict[str, Any]
+    message: str
+    actor: str
+    lease_id: int | None = None
+
+
+class _Now(NamedTuple):
+    name: str
+    state: str
+    power: str
+    power_wanted: str
+    in_maintenance: bool
+    run_id: int | None
+    phase: str | None
+    wanted: Any
+
+
+_NOW = """
+    SELECT r.name, r.state, r.power, r.power_wanted, r.in_maintenance, n.id, n.phase, n.wanted
+    FROM leases_resource r LEFT JOIN leases_run n ON n.resource_id = r.id AND n.lease_id IS NULL WHERE r.id = %s"""
+
+
+@short
+def ask(wish: Wish) -> bool:
+    """Write what is wanted, for a worker to carry out; False when just that is under way already.
+
+    Raises Conflict while the machine is not active, off (for a reboot), or busy with something else.
+    """
+    now = _locked(wish.resource_id)
+    wanted = {**wish.wanted, "lease": wish.lease_id}
+    if now.phase == wish.phase and read_json(now.wanted) == wanted:
+        return False
+    _refuse_busy(now)
+    if wish.phase == "reboot" and "off" in (now.power, now.power_wanted):
+        raise Conflict(f"{now.name} is off.", hint="Start it instead.")
+    _drop_check(now)
+    start(resource_id=wish.resource_id, phase=wish.phase, wanted=wanted)
+    tell("asked", wish.phase, wish.message, resource_id=wish.resource_id, lease_id=wish.lease_id, actor=wish.actor)
+    return True
+
+
+@short
+def switch(wish: Wish) -> bool:
+    """Keep it on or off from now, as `wanted["power"]` says; False when it is so already, or is being made so.
+
+    Raises Conflict while it is not active or is busy with something else.
+    """
+    now = _locked(wish.resource_id)
+    wanted = wish.wanted["power"]
+    if now.power_wanted == wanted and (now.phase == "power" or now.power == wanted):
+        return False
+    _refuse_busy(now)
+    _drop_check(now)
+    run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (wanted, wish.resource_id))
+    power.begin(wish.resource_id)
+    hints.after_commit("sweep")
+    note(
+        "resource.power", wish.message, actor=wish.actor, resource_id=wish.resource_id, lease_id=wish.lease_id
+    )  # fmt: skip
+    return True
+
+
+def _locked(resource_id: int) -> _Now:
+    lock_resource(resource_id)
+    return _Now(*rows(_NOW, (resource_id,))[0])
+
+
+def _refuse_busy(now: _Now) -> None:
+    if now.state != "active":
+        raise Conflict(f"{now.name} is {now.state}.")
+    if now.in_maintenance:
+        raise Conflict(f"{now.name} is in maintenance.", hint="Ask again when that is over.")
+    if now.phase not in (None, "check"):
+        what = PHASES.get(str(now.phase), now.phase)
+        raise Conflict(f"{now.name} is busy with {what}.", hint="Ask again when that is over.")
+    if now.power_wanted and now.power != now.power_wanted:
+        raise Conflict(f"{now.name} is to be switched {now.power_wanted}.", hint="Ask again when that is over.")
+
+
+def _drop_check(now: _Now) -> None:
+    """A health check only looks: it gives way, and whatever it was about to answer no longer counts."""
+    if now.run_id is None:
+        return
+    for current in Run.objects.filter(pk=now.run_id, phase=Run.Phase.CHECK):
+        needs.end_phase(current)
+        current.delete()
+
+
+def tell(
+    outcome: str, phase: str, message: str, *, resource_id: int, lease_id: int | None, actor: str = "drydock"
+) -> None:
+    """An event of the machine, and of the lease for which it was asked: asked, done or failed."""
+    details = {"act": PHASES[phase]}
+    note(
+        f"machine.{outcome}", message, actor=actor, resource_id=resource_id, lease_id=lease_id, details=details
+    )  # fmt: skip

@@ -1,0 +1,39 @@
+"""Budgets: what may be spent in an hour."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db import models
+from django.db.models import Q
+
+from blueprints.models import Blueprint
+
+_HOLDERS = ("user", "group", "blueprint")
+
+
+def _names_one() -> Q:
+    """Exactly one of the holders is named."""
+    named = Q()
+    for holder in _HOLDERS:
+        named |= Q(**{f"{other}__isnull": other != holder for other in _HOLDERS})
+    return named
+
+
+class Budget(models.Model):
+    """The most that the leases of a user, or those charged to a group, may cost in an hour; or that everything
+    which a blueprint has built may."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)
+    group = models.OneToOneField(Group, null=True, blank=True, on_delete=models.CASCADE)
+    blueprint = models.OneToOneField(Blueprint, null=True, blank=True, on_delete=models.CASCADE)
+    max_hourly = models.FloatField(help_text="US dollars an hour.")
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(condition=_names_one(), name="budget_names_one"),
+            models.CheckConstraint(condition=Q(max_hourly__gte=0), name="budget_is_an_amount"),
+        ]
+
+    def __str__(self) -> str:
+        return f"budget of {self.user or self.group or self.blueprint}"

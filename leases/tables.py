@@ -1,0 +1,36 @@
+"""Tables as CSV, which spreadsheets open: what begins like a formula does not stay one."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
+class _Line:
+    """What the csv module writes a line to: it gives it back."""
+
+    def write(self, text: str) -> str:
+        """The line."""
+        return text
+
+
+def lines(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
+    """A table line by line."""
+    writer = csv.writer(_Line())
+    yield writer.writerow(headers)
+    for row in rows:
+        yield writer.writerow([_cell(one) for one in row])
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        return f"'{value}"
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    if isinstance(value, float):
+        return f"{value:.6f}".rstrip("0").rstrip(".")
+    return "" if value is None else value

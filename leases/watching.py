@@ -1,0 +1,165 @@
+"""Looks at leases that are watched: their workload begins, what they use is counted, and before they are cleaned what
+is to be known of them afterwards is gathered.
+
+Everything here is called outside transactions and may be called again after any death.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+
+from django.db.models.functions import Coalesce, Now
+
+from drydock.core.errors import Conflict, DrydockError
+from interfaces.command import container
+from interfaces.command.contract import Command
+from interfaces.command.metering import Sample
+from interfaces.errors import JobMissing, LeaseEnded
+from leases import concluding, jobs, outcomes
+from leases.engine import ending, views
+from leases.engine.installation import current
+from leases.engine.transaction import rows, short
+from leases.engine.transitions import note
+from leases.models import Job
+from leases.models.job import Watch
+from leases.states import LeaseState
+
+log = logging.getLogger(__name__)
+
+
+def look(lease_id: int) -> None:
+    """A worker's look at a watched lease; what its host raises is for the next look."""
+    watch = (
+        Watch.objects.select_related("job", "lease__owner", "lease__resource__blueprint")
+        .filter(lease_id=lease_id, over_at=None)
+        .first()
+    )
+    if watch is None or current().problem:
+        return
+    try:
+        _LOOKS.get(LeaseState(watch.lease.state), _wait)(watch)
+    except LeaseEnded:
+        return
+    except DrydockError as error:
+        log.warning("Lease %s could not be looked at: %s", lease_id, error)
+
+
+def _wait(watch: Watch) -> None:
+    """It is not active yet."""
+
+
+def _follow(watch: Watch) -> None:
+    """Count what an active lease uses, and begin its workload."""
+    host = jobs.host(watch.lease_id)
+    sample, at = concluding.measured(watch, host)
+    unseen = Watch.objects.filter(pk=watch.pk, over_at=None, samples=watch.samples)
+    unseen.update(began_at=Coalesce("began_at", Now()), **concluding.counted(watch, sample, at))
+    if watch.workload is not None and watch.job_id is None and (job_id := _begin(watch.lease_id)) is not None:
+        jobs.watch(job_id)
+
+
+@short
+def _begin(lease_id: int) -> int | None:
+    """Write the job of a workload, once; its id. None when the lease has ended meanwhile."""
+    locked = rows("SELECT state, release_wanted FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (lease_id,))
+    watch = Watch.objects.select_for_update(no_key=True).filter(lease_id=lease_id, over_at=None).first()
+    if watch is None or watch.workload is None or locked != [(LeaseState.ACTIVE, "")]:
+        return None
+    if watch.job_id is None:
+        asked = watch.workload
+        image, env = asked["image"], watch.env or {}
+        words = asked["command"] if not image else container.words(
+            lease=views.key("l", lease_id), image=image, command=asked["command"] or (), variables=env, cwd=asked["cwd"]
+        )  # fmt: skip
+        job = jobs.write(lease_id, words, env=env, cwd="" if image else asked["cwd"], ends_lease=True)
+        Watch.objects.filter(pk=watch.pk).update(job=job, env=None, began_at=Coalesce("began_at", Now()))
+        note("lease.workload", f"The workload begins as job {job.pk}.", lease_id=lease_id, details={"job": job.pk})
+        return job.pk
+    return watch.job_id
+
+
+def _gather(watch: Watch) -> None:
+    """A lease that has ended and is not cleaned yet: end its workload, and gather what is to be known afterwards."""
+    if watch.began_at is not None:
+        host = _host(watch)
+        job, name = watch.job, "" if watch.job is None else jobs.host_id(watch.job)
+        first = concluding.measured(watch, host)
+        if first[0] is not None:
+            _count(watch, *first)
+        if job is not None and job.state in jobs.OPEN and not watch.lease.held:
+            _cancel(host, name)
+        last = concluding.left(watch, host, name, remove=not watch.lease.held)
+        _conclude(watch.pk, last)
+    else:
+        _conclude(watch.pk, None)
+    ending.end(watch.lease_id)
+
+
+def _count(watch: Watch, sample: Sample | None, at: dt.datetime | None) -> None:
+    columns = concluding.counted(watch, sample, at)
+    if Watch.objects.filter(pk=watch.pk, over_at=None, samples=watch.samples).update(**columns):
+        for name, value in columns.items():
+            setattr(watch, name, value)
+
+
+def _cancel(host: Command, name: str) -> None:
+    try:
+        host.jobs.cancel(name)
+    except JobMissing:
+        return
+    except Conflict as error:
+        log.warning("Job %s: %s", name, error)
+
+
+def _host(watch: Watch) -> Command:
+    """The way to a lease that has ended, as long as it is not being cleaned."""
+
+    def check() -> None:
+        found = rows(
+            "SELECT 1 FROM leases_lease l WHERE l.id = %s AND l.state = 'released' AND NOT EXISTS ("
+            "SELECT FROM leases_run n WHERE n.lease_id = l.id)",
+            (watch.lease_id,),
+        )
+        if not found:
+            raise LeaseEnded(f"Lease {watch.lease_id} is being cleaned.")
+
+    check()
+    found = views.opened(views.lease_view(watch.lease, still_mine=check), "command", check)
+    assert isinstance(found, Command)
+    return found
+
+
+def _close(watch: Watch) -> None:
+    """A lease that is over: its host is gone, or was cleaned before anything could be gathered."""
+    _conclude(watch.pk, None)
+
+
+@short
+def _conclude(pk: int, last: concluding.Left | None) -> None:
+    """Write the end of a watch whose lease has ended before it, and of its workload's job."""
+    lease_id = Watch.objects.values_list("lease_id", flat=True).get(pk=pk)
+    rows("SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (lease_id,))
+    watch = Watch.objects.select_related("job", "lease").get(pk=pk)
+    end = None if watch.workload is None else _end(watch)
+    exit_code = last.end.job.exit_code if last is not None and last.end is not None else None
+    if not concluding.write(watch, end, last, exit_code=exit_code) or watch.job is None or end is None:
+        return
+    lost = end.outcome is outcomes.Outcome.LOST
+    jobs.write_end(watch.job, Job.State.LOST if lost else Job.State.CANCELLED, end.sentence, exit_code)
+
+
+def _end(watch: Watch) -> outcomes.End:
+    lease = watch.lease
+    why = lease.message or f"{lease.reason.replace('_', ' ')}."
+    if lease.state == LeaseState.BROKEN and watch.job is not None:
+        return outcomes.End(outcomes.Outcome.LOST, f"The workload is lost with its host. {why}")
+    return outcomes.cut(why, begun=watch.job is not None)
+
+
+_LOOKS = {
+    LeaseState.ACTIVE: _follow,
+    LeaseState.RELEASED: _gather,
+    LeaseState.DESTROYED: _close,
+    LeaseState.BROKEN: _close,
+}

@@ -1,0 +1,51 @@
+"""What we give machines is what cloud-init takes: by the check that cloud-init itself brings (Debian's package)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from blueprints.cloud.userdata import user_data
+from interfaces.keys import new_key_pair
+from tests.peers import require
+
+CONTROL = new_key_pair("drydock")
+HOST = new_key_pair("drydock-host")
+ALSO = {
+    "packages": ["htop"], "runcmd": [["systemctl", "start", "x"], "echo done"], "users": [{"name": "ada"}],
+    "write_files": [{"path": "/etc/motd", "content": "hello"}], "timezone": "UTC", "bootcmd": ["true"],
+}  # fmt: skip
+
+
+def checked(text: str, folder: Path) -> tuple[int, str]:
+    """What `cloud-init schema --config-file` says of it."""
+    program = Path(require("cloud-init"))
+    file = folder / "user-data"
+    file.write_text(text)
+    code = program.parents[1] / "lib" / "python3" / "dist-packages"
+    command = [sys.executable, "-W", "ignore", "-m", "cloudinit.config.schema", "--config-file", file]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(code)}
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("also", [None, ALSO], ids=["ours alone", "with the operator's"])
+@pytest.mark.parametrize("ends_at", [None, dt.datetime(2027, 1, 1, tzinfo=dt.UTC)], ids=["", "with its end"])
+@pytest.mark.parametrize("host_key", [None, HOST], ids=["its own host key", "our host key"])
+def test_cloud_init_takes_our_user_data(also, ends_at, host_key, tmp_path):
+    text = user_data(user="drydock", public_key=CONTROL.public, host_key=host_key, ends_at=ends_at, also=also)
+    code, said = checked(text, tmp_path)
+    assert code == 0, said
+    assert "Valid cloud-config" in said
+
+
+def test_what_it_would_not_take_is_told(tmp_path):
+    code, said = checked('#cloud-config\n{"users": 7}\n', tmp_path)
+    assert code == 1
+    assert "7 is not of type" in said

@@ -1,0 +1,28 @@
+"""The Celery app of a worker that never ends in an orderly way: `celery -A tests.leases.hanging`."""
+
+from __future__ import annotations
+
+import threading
+
+from celery.signals import worker_shutting_down
+
+from leases import hearing
+
+hearing.LOOK_SECONDS = hearing.END_LOOK_SECONDS = 0.2
+
+from drydock.celery import app  # noqa: E402
+
+__all__ = ["app"]
+
+
+def hang_for_ever(**_):
+    """As its main process may after broken connections."""
+    threading.Event().wait()
+
+
+@app.on_after_finalize.connect
+def _last(**_):
+    """After our own listener, which the tasks bring along."""
+    import leases.tasks  # noqa: F401
+
+    worker_shutting_down.connect(hang_for_ever, weak=False)
