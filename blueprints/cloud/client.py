@@ -168,11 +168,11 @@ class Firewall(ABC):
 
     @abstractmethod
     def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Let these in; open already is success."""
+        """Let these in; open already is success. Raises CloudError CONFLICT while the provider is still at it."""
 
     @abstractmethod
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """No longer; closed already is success."""
+        """No longer; closed already is success. Raises CloudError CONFLICT while one is still being opened."""
 
 
 class Console(ABC):

@@ -215,9 +215,10 @@ class Gce(
         if it is None:
             raise CloudError(Meaning.NOT_FOUND, f"There is no instance {instance.key!r}.", provider_code="notFound")
         link = it.network_interfaces[0].network
-        for rule in rules:
-            network = link[link.find("projects/") :]
-            self._openings.ensure(openings.for_port(instance.key, network, rule, instance.tags))
+        network = link[link.find("projects/") :]
+        wanted = [openings.for_port(instance.key, network, rule, instance.tags) for rule in rules]
+        if not all([self._openings.ensure(rule) for rule in wanted]):
+            raise CloudError(Meaning.CONFLICT, f"The firewall rules of {instance.key!r} are still being made.")
 
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
         for rule in rules:

@@ -15,7 +15,7 @@ from google.cloud import compute_v1
 
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Order, Remnant, Rule
-from blueprints.gce.calls import Calls, found
+from blueprints.gce.calls import Calls, Operation, found
 from blueprints.gce.labels import bears, same_owner
 from blueprints.gce.orders import NAME, is_subnet, network_link, refused
 from blueprints.gce.reading import when
@@ -115,9 +115,21 @@ class Openings:
             raise
 
     def close(self, name: str) -> None:
-        """Ask for a rule's end; gone, or still being changed, is no error."""
+        """Ask for a rule's end; gone is no error. Raises CONFLICT while it is still being made: until then it looks
+        as though there were none."""
         request = compute_v1.DeleteFirewallRequest(project=self._calls.project, firewall=name)
-        found(lambda: self._calls.write(self._client.delete_unary, request))
+        asked = found(lambda: self._calls.write(self._client.delete_unary, request))
+        if asked is None and self._being_made(name):
+            raise CloudError(Meaning.CONFLICT, f"Firewall rule {name!r} is still being made.")
+
+    def _being_made(self, name: str) -> bool:
+        # Regular expressions over several fields cannot be combined in one filter (compute/docs/reference, `filter`).
+        request = compute_v1.ListGlobalOperationsRequest(
+            project=self._calls.project, filter=f'targetLink eq ".*/firewalls/{name}"'
+        )
+        pages = self._calls.pages(self._calls.of(compute_v1.GlobalOperationsClient).list, request)
+        about = (one for page in pages for one in page.items)
+        return any(one.operation_type == "insert" and one.status != Operation.Status.DONE for one in about)
 
     def of(self, key: str, tags: Mapping[str, str]) -> list[str]:
         """The names of all rules of a key that bear these tags."""

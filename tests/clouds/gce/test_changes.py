@@ -27,7 +27,8 @@ def swept(double: Double, gce: Gce, wanted: Order = USUAL) -> bool:
 def test_terminated_twice_and_swept_nothing_is_left(double: Double, gce: Gce) -> None:
     assert prepared(gce, USUAL)["firewall"] == "dd-one"
     it = made(gce)
-    gce.open_ports(it, [Rule(port=80), Rule(port=53, protocol="udp", source="192.0.2.0/24")])
+    rules = [Rule(port=80), Rule(port=53, protocol="udp", source="192.0.2.0/24")]
+    refused(Meaning.CONFLICT, gce.open_ports, it, rules)
     gce.terminate(it)
     gce.terminate(it)
     double.settle()
@@ -99,15 +100,25 @@ def test_a_rule_is_made_once(double: Double, gce: Gce) -> None:
 
 def test_ports_open_and_close(double: Double, gce: Gce) -> None:
     it, web, own = made(gce), Rule(port=443), Rule(port=8080, source="198.51.100.0/24")
-    for _ in range(2):
-        gce.open_ports(it, [web, own])
-        double.settle()
+    refused(Meaning.CONFLICT, gce.open_ports, it, [web, own])
+    double.settle()
+    gce.open_ports(it, [web, own])
     assert double.objects()["firewalls"] == sorted([name_of(it.key, web), name_of(it.key, own)])
     assert double.world.firewalls[name_of(it.key, own)]["sourceRanges"] == ["198.51.100.0/24"]
     for _ in range(2):
         gce.close_ports(it, [web])
         double.settle()
     assert double.objects()["firewalls"] == [name_of(it.key, own)]
+
+
+def test_a_port_that_is_still_being_opened_is_not_taken_for_closed(double: Double, gce: Gce) -> None:
+    it, web = made(gce), Rule(port=443)
+    refused(Meaning.CONFLICT, gce.open_ports, it, [web])
+    refused(Meaning.CONFLICT, gce.close_ports, it, [web])
+    double.settle()
+    gce.close_ports(it, [web])
+    double.settle()
+    assert name_of(it.key, web) not in double.objects().get("firewalls", [])
 
 
 def test_names_of_rules_fit_and_differ() -> None:
