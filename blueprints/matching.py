@@ -52,10 +52,16 @@ def _same(a: Any, b: Any) -> bool:
 def misses(matches: tuple[Match, ...], attributes: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
     """One sentence for every requirement in `asked` that `attributes` do not meet; empty when all are met."""
     return [
-        f"{m.requirement} {m.operator} {asked[m.requirement]!r} is asked; it has {attributes.get(m.attribute)!r}"
+        f"{m.requirement} {m.operator} {_shown(asked[m.requirement])} is asked; it has "
+        f"{_shown(attributes.get(m.attribute))}"
         for m in matches
         if asked.get(m.requirement) is not None and not _meets(m, attributes, asked[m.requirement])
     ]
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else f"{text[:196]} ..."
 
 
 def _meets(match: Match, attributes: Mapping[str, Any], asked: Any) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ipaddress
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, PositiveInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
 
 from blueprints.accounts.config import Accounts
+from blueprints.cloud.userdata import cloud_config, user_data
 from blueprints.contract import Fields
 from blueprints.hosts import MATCHES as OF_HOSTS
 from blueprints.hosts import Architecture, HostAttributes, HostRequirements, Words
@@ -24,7 +25,19 @@ def _network(text: str) -> str:
         raise ValueError(f"{error}. A network looks like 203.0.113.0/24.") from None
 
 
+def _cloud_config(given: Any) -> Any:
+    return cloud_config(given) if isinstance(given, str) else given
+
+
+def _possible(given: dict[str, Any]) -> dict[str, Any]:
+    trouble = user_data_trouble(given)
+    if trouble:
+        raise ValueError(trouble)
+    return given
+
+
 Network = Annotated[str, AfterValidator(_network)]
+CloudInit = Annotated[dict[str, Any], BeforeValidator(_cloud_config), AfterValidator(_possible)]
 Market = Literal["on_demand", "spot"]
 
 
@@ -73,7 +86,7 @@ class CloudConfig(Accounts):
         description="How its host key is known: made by us and given to it by cloud-init, or made by the guest and "
         "read before the first connection: from its console, from guest attributes (gce), by a command (azure).",
     )
-    user_data: dict[str, Any] = Field(default_factory=dict, description="Further cloud-config, laid over ours.")
+    user_data: CloudInit = Field(default_factory=dict, description="Further cloud-config, laid over ours.")
     tags: dict[str, str] = Field(default_factory=dict, description="Further tags on everything that is made.")
     longest: str = Field(
         default="",
@@ -85,10 +98,16 @@ class CloudConfig(Accounts):
     def _is_possible(self) -> Self:
         if self.slots > 1 and self.one_at_a_time:
             raise ValueError("several slots need leases without lease_sudo, in accounts of their own")
-        _check_user_data(self.user_data)
         if self.longest and not 60 <= self.longest_seconds <= 120 * 86_400:
             raise ValueError("longest is from one minute to 120 days")
         return self
+
+    def user_data_for(self, asked: dict[str, Any] | None) -> dict[str, Any] | None:
+        """What a lease's cloud-config adds to a machine; none where a lease may not become root, where nothing in the
+        image would read it, or where it does not go together with the operator's own."""
+        read = self.ready_by == "cloud-init" or self.host_key == "injected"
+        allowed = self.marks_host and read
+        return asked if asked and allowed and not user_data_trouble(self.user_data, asked) else None
 
     @property
     def longest_seconds(self) -> float:
@@ -99,14 +118,14 @@ class CloudConfig(Accounts):
             raise ValueError(f"longest: {error.message}") from None
 
 
-def _check_user_data(given: dict[str, Any]) -> None:
-    from blueprints.cloud.userdata import user_data
-
+def user_data_trouble(also: dict[str, Any], asked: dict[str, Any] | None = None) -> str:
+    """Why no user data can be made of what an operator and a lease add; empty where they can."""
     try:
         pair = new_key_pair()
-        user_data(user="drydock", public_key=pair.public, host_key=pair, also=given)
+        user_data(user="drydock", public_key=pair.public, host_key=pair, also=also, asked=asked)
     except InvalidRequest as error:
-        raise ValueError(str(error)) from None
+        return str(error)
+    return ""
 
 
 class CloudAttributes(HostAttributes):
@@ -121,6 +140,7 @@ class CloudAttributes(HostAttributes):
     gpu_count: int | None = Field(default=None, ge=0)
     gpu_memory_mib: int | None = Field(default=None, ge=0, description="Of each GPU.")
     image: str | None = Field(default=None, description="The provider's name of its image.")
+    user_data: dict[str, Any] | None = Field(default=None, description="What its lease had cloud-init do besides.")
 
 
 class CloudRequirements(HostRequirements):
@@ -136,6 +156,11 @@ class CloudRequirements(HostRequirements):
     min_gpus: int | None = Field(default=None, ge=1, description="At least so many GPUs.")
     min_gpu_memory_mib: int | None = Field(default=None, ge=0, description="At least so much memory on each GPU.")
     image: str | None = Field(default=None, description="Exactly this image of the provider's, by its id.")
+    user_data: CloudInit | None = Field(
+        default=None,
+        description="A cloud-config (YAML text or JSON) for a machine made for it alone; where leases may become root. "
+        "No place for secrets: the machine's processes and whoever sees the resource can read it.",
+    )
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] | None = Field(
         default=None, max_length=20, description="TCP ports that are open from outside while the lease lasts."
     )
@@ -152,4 +177,5 @@ MATCHES = (
     Match("gpu_count", ">=", "min_gpus"),
     Match("gpu_memory_mib", ">=", "min_gpu_memory_mib"),
     Match("image", "=", "image"),
+    Match("user_data", "=", "user_data"),
 )

@@ -158,5 +158,6 @@ def _attributes(config: CloudConfig, asked: Asked | None, offer: Offer) -> Json:
         gpu_count=offer.gpu_count or None,
         gpu_memory_mib=offer.gpu_memory_mib or None,
         image=None if asked is None else asked.requirements.image,
+        user_data=None if asked is None else config.user_data_for(asked.requirements.user_data),
     )
     return stated(said)

@@ -78,6 +78,7 @@ def _user_data(resource: ResourceView, config: CloudConfig) -> str:
         host_key=_host_key(resource),
         ends_at=dt.datetime.fromisoformat(facts["ends_at"]) if facts.get("ends_at") else None,
         also=config.user_data,
+        asked=resource.attributes.get("user_data"),
     )
 
 

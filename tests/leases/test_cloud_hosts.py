@@ -174,6 +174,16 @@ def test_ports_are_open_as_long_as_the_lease(aws, ec2, machines, ask, until):
     assert lease.state == "destroyed"
 
 
+def test_a_lease_s_cloud_config_reaches_a_machine_of_its_own(aws, ec2, ask, until):
+    aws(user_data={"packages": ["curl"]}, lease_sudo=True)
+    look()
+    lease = ready(ask("host", requirements={"user_data": "packages: [git]"}), until)
+    given = json.loads(base64.b64decode(ec2.asked("RunInstances")[-1].parameters["UserData"]).partition(b"\n")[2])
+    assert given["packages"] == ["curl", "git"]
+    assert lease.resource.attributes["user_data"] == {"packages": ["git"]}
+    gone()
+
+
 def test_the_longest_life_of_a_machine_bounds_the_leases_on_it(aws, ec2, ask, until):
     aws(longest="2h")
     look()
