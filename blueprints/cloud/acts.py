@@ -181,12 +181,20 @@ def terminate(client: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def sweep(client: Client, spec: Spec, memo: Json) -> Answer:
-    """Whatever else was made under its key."""
+    """Whatever else was made under its key. What it was to stand on may still appear, where that was never answered."""
     there = instance(spec.resource)
     left = client.sweep(there.location, there.zone, there.key, spec.tags)
+    since = memo.get("since") or clock.now().isoformat()
     if left:
-        return Wait(after=3.0, memo=memo, sentence=f"Still there: {', '.join(left)}."[:500])
+        return _still(since, f"Still there: {', '.join(left)}."[:500])
+    if _unprepared(spec) and not _waited(client, since):
+        return _still(since, "What it was to stand on may appear.")
     return Ready()
+
+
+def _unprepared(spec: Spec) -> bool:
+    """Its network may have been asked for, and no answer was kept."""
+    return "image" in spec.resource.facts and "stands_on" not in spec.resource.facts
 
 
 def _nothing_asked(spec: Spec) -> bool:

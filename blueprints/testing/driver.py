@@ -6,8 +6,9 @@ The memo is kept between calls, Wait is repeated a bounded number of times, afte
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from blueprints.answers import (
     Absent,
@@ -48,6 +49,9 @@ class Surroundings(Protocol):
 
     def resolve(self, hold: Hold) -> bool:
         """Do what the hold asks a person for. False: nobody does, and the plan ends held."""
+
+    def secrets_of(self, credential: Mapping[str, Any]) -> Iterable[str]:
+        """The texts of a credential that nobody may see."""
 
 
 _ON_LEASE = frozenset({"activate", "deactivate", "clean"})
@@ -116,7 +120,7 @@ class _Run:
 
     def _call(self, step: Step) -> Answer:
         find = self._at.looking and step.find is not None
-        answer = called(step, self._now(), self._at.memo, find=find)
+        answer = called(step, self._now(), self._at.memo, find=find, secrets=self._around.secrets_of)
         number = len(self._calls)
         self._calls.append(Call(step=step.name, made="find" if find else "act", answer=answer))
         if self._mishap is None or number != self._mishap.at or self._mishap.does == "stop":

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar, get_args
+
+from pydantic import SecretStr
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Hold, Json, Maintenance, NeededLease, NeededLock
 from blueprints.contract import Kind
 from blueprints.specs import LeaseView, ResourceView
+from blueprints.testing.rules import texts
 from interfaces.command.contract import Command
 from interfaces.contract import Interface
 from interfaces.filesystem.contract import Filesystem
@@ -36,9 +39,15 @@ class Hooks:
         """A valid config of a blueprint."""
         return {}
 
-    def credentials(self) -> Mapping[str, Mapping[str, str]]:
+    def credentials(self) -> Mapping[str, Mapping[str, Any]]:
         """The secrets of the credentials that the config names."""
         return {}
+
+    def secrets_of(self, credential: Mapping[str, Any]) -> Iterable[str]:
+        """The texts of a credential that nobody may see: all, but for fields that the kind's Credential has beside
+        those that it calls SecretStr: a region or a project stands in facts by right."""
+        open_ones = _open_fields(getattr(self.kind, "Credential", None))
+        return [text for name, value in credential.items() if name not in open_ones for text in texts(value)]
 
     def requirements(self) -> Json:
         """Requirements that the config's resources meet."""
@@ -56,9 +65,14 @@ class Hooks:
         """Look, not through the kind, for everything that the kind makes outside and that exists now."""
         raise NotImplementedError
 
-    def wrong_secrets(self) -> Sequence[Mapping[str, str]]:
+    def wrong_secrets(self) -> Sequence[Mapping[str, Any]]:
         """Offers: secrets of credentials that the provider does not let in."""
         return ()
+
+    def begun_again(self, resource: ResourceView, built: ResourceView) -> ResourceView:
+        """The resource as a repeated build begins with it: as it was. Where the first step decides by chance what the
+        others stand on, with what it decided: the engine keeps that before anything is made."""
+        return resource
 
     def registration(self) -> Json:
         """Registers: a valid registration."""
@@ -79,6 +93,11 @@ class Hooks:
     def disk_of(self, resource: ResourceView) -> int:
         """Resizes: GiB of its disk, seen from outside."""
         raise NotImplementedError
+
+    def disk_sizes(self) -> Sequence[int]:
+        """Resizes: GiB that its disk grows to, one size after the other. One alone where the provider lets a disk grow
+        only once in a while."""
+        return 200, 300
 
     def types(self) -> tuple[str, str]:
         """Retypes: the type that the resource is built as, and another that it can become."""
@@ -136,3 +155,10 @@ class Hooks:
     def resolve(self, hold: Hold) -> bool:
         """What the kind holds for. False: nobody does it."""
         return False
+
+
+def _open_fields(credential: Any) -> set[str]:
+    """Fields of a credential's class that are no secrets; none where the class calls nothing a secret."""
+    fields = credential.model_fields if credential is not None else {}
+    secret = {name for name, one in fields.items() if SecretStr in (one.annotation, *get_args(one.annotation))}
+    return fields.keys() - secret if secret else set()

@@ -31,7 +31,7 @@ class Making(Phases):
         resource = self.resource()
         built = self.built(resource)
         once = list(self.outside())
-        self.ready("build", resource)
+        self.ready("build", self.begun_again(resource, built))
         assert sorted(thing.name for thing in self.outside()) == sorted(thing.name for thing in once)
         self.destroyed(built)
 

@@ -23,12 +23,12 @@ class Operating(Phases):
 
     @needs(Resizes)
     def test_a_disk_grows_and_never_shrinks(self) -> None:
-        resource = self.built()
-        for wanted, seen in ((200, 200), (200, 200), (300, 300)):
+        resource, sizes = self.built(), self.disk_sizes()
+        for wanted in (sizes[0], *sizes):
             self.ready("resize", resource, disk_gib=wanted)
-            assert self.disk_of(resource) == seen
-        self.run("resize", resource, disk_gib=100)
-        assert self.disk_of(resource) == 300
+            assert self.disk_of(resource) == wanted
+        self.run("resize", resource, disk_gib=sizes[-1] // 2)
+        assert self.disk_of(resource) == sizes[-1]
         self.destroyed(resource)
 
     @needs(Retypes)

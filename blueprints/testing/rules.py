@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import FrozenInstanceError, fields
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 from blueprints.answers import Absent, Answer, Json, Ready, Unknown, Wait
 from blueprints.contract import Step
@@ -22,8 +22,13 @@ class ContractBroken(AssertionError):
     """The kind does not keep the contract."""
 
 
-def called(step: Step, spec: Spec, memo: Json, *, find: bool) -> Answer:
-    """The answer of the step's act or find, after every rule for one call was looked at."""
+Secrets: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
+"""The texts of a credential that nobody may see."""
+
+
+def called(step: Step, spec: Spec, memo: Json, *, find: bool, secrets: Secrets | None = None) -> Answer:
+    """The answer of the step's act or find, after every rule for one call was looked at. Without `secrets` all that
+    a credential holds is one."""
     where = f"{spec.phase}.{step.name}" + (".find" if find else "")
     given = copy.deepcopy(memo)
     began = clock.monotonic()
@@ -33,7 +38,7 @@ def called(step: Step, spec: Spec, memo: Json, *, find: bool) -> Answer:
     _require(given == memo, f"{where} changed the memo that it was given; it must answer with a new one")
     _kind_of_answer(where, answer, find=find)
     _plain(where, answer)
-    _no_secret(where, answer, spec)
+    _no_secret(where, answer, spec, secrets or _all)
     return answer
 
 
@@ -89,15 +94,20 @@ def _plain(where: str, answer: Answer) -> None:
             json_safe(f"{name} of {where}", value)
 
 
-def _no_secret(where: str, answer: Answer, spec: Spec) -> None:
+def _no_secret(where: str, answer: Answer, spec: Spec, secrets: Secrets) -> None:
     shown = [(name, text) for name in _PUBLIC for text in texts(getattr(answer, name, None))]
-    for word in _secrets(answer, spec):
+    for word in _secrets(answer, spec, secrets):
         for name, text in shown:
             _require(word not in text, f"{name} of {where} shows a secret")
 
 
-def _secrets(answer: Answer, spec: Spec) -> list[str]:
+def _all(credential: Mapping[str, Any]) -> Iterator[str]:
+    return texts(list(credential.values()))
+
+
+def _secrets(answer: Answer, spec: Spec, secrets: Secrets) -> list[str]:
     own = answer.secrets if isinstance(answer, Ready) else {}
     lease = spec.lease.secrets if spec.lease else {}
-    known = [own, lease, spec.resource.secrets, *spec.resource.blueprint.credentials.values()]
-    return [word for some in known for value in some.values() for word in texts(value) if len(word) >= _SHORTEST_SECRET]
+    known = [word for some in (own, lease, spec.resource.secrets) for value in some.values() for word in texts(value)]
+    given = [word for one in spec.resource.blueprint.credentials.values() for word in secrets(one)]
+    return [word for word in known + given if len(word) >= _SHORTEST_SECRET]

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, SecretStr
 
 from blueprints.answers import Absent, Answer, Json, Need, NeededLease, Ready, Unknown, Wait
-from blueprints.contract import Builds, Checks, Kind, Opener, Plan, Step
+from blueprints.contract import Builds, Checks, Fields, Kind, Opener, Plan, Step
 from blueprints.fake import acts
 from blueprints.fake.kind import Fake, FakeActivated
+from blueprints.fake.offering import FakeCloud
 from blueprints.fake.provider import Provider
 from blueprints.matching import Match
 from blueprints.specs import Spec
@@ -218,6 +220,46 @@ def _mutates(spec: Spec, memo: Json) -> Answer:
 def test_rules_of_a_single_call(act: Callable[[Spec, Json], Any], says: str) -> None:
     with pytest.raises(ContractBroken, match=says):
         called(Step(name="step", act=act), _spec(), {}, find=False)
+
+
+class _Account(Fields):
+    region: str = ""
+    password: SecretStr | None = None
+    key: Annotated[SecretStr, Field(description="Its key.")] = SecretStr("")
+
+
+class _Told(FakeActivated):
+    Credential = _Account
+
+
+def test_of_a_credential_only_what_its_class_calls_secret_may_not_be_shown() -> None:
+    given = {
+        "region": "north-west-1",
+        "password": "correct horse",
+        "key": {"pem": ["battery staple"]},
+        "more": "unknown",
+    }
+
+    def secrets(kind: Kind) -> set[str]:
+        return set(type("Suite", (FakeHooks,), {"kind": kind})().secrets_of(given))
+
+    every = {"correct horse", "pem", "battery staple", "unknown"}
+    assert secrets(_Told()) == every
+    assert secrets(FakeActivated()) == secrets(FakeCloud()) == every | {"north-west-1"}
+
+
+@pytest.mark.parametrize(("word", "caught"), [("north-west-1", False), ("correct horse", True)])
+def test_a_secret_of_a_credential_in_facts_is_caught(word: str, caught: bool) -> None:
+    class Suite(FakeBench):
+        kind = _Told()
+
+        def credentials(self) -> Json:
+            return {"account": {"region": "north-west-1", "password": "correct horse"}}
+
+    bench = Suite()
+    plan = (Step(name="tell", act=lambda spec, memo: Ready(facts={"where": f"in {word}"})),)
+    with pytest.raises(ContractBroken, match="shows a secret") if caught else nullcontext():
+        bench.driver().run(plan, bench.spec("build", bench.resource()))
 
 
 def test_find_may_not_answer_what_only_an_act_may() -> None:

@@ -104,6 +104,35 @@ class TestRefused:
         assert isinstance(acts.terminate(client, ending, first.memo), Ready)
 
 
+class TestSweep:
+    """What a machine stands on, asked for and perhaps never answered."""
+
+    @pytest.fixture
+    def client(self):
+        """A firewall rule appears when it has been looked for once."""
+        swept = iter([[], ["rule"], []])
+        return SimpleNamespace(sweep=lambda *which: next(swept), find_after=30.0)
+
+    def spec(self, **facts):
+        return SimpleNamespace(resource=SimpleNamespace(attributes={}, key="dd-x-1-r1", facts=facts), tags={})
+
+    def test_what_may_still_appear_is_waited_for(self, client, monkeypatch):
+        at = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
+        monkeypatch.setattr(clock, "now", lambda: at)
+        spec = self.spec(image="debian")
+        first = acts.sweep(client, spec, {})
+        assert isinstance(first, Wait)
+        monkeypatch.setattr(clock, "now", lambda: at + dt.timedelta(seconds=31))
+        second = acts.sweep(client, spec, first.memo)
+        assert isinstance(second, Wait)
+        assert "rule" in second.sentence
+        assert isinstance(acts.sweep(client, spec, second.memo), Ready)
+
+    @pytest.mark.parametrize("facts", [{}, {"image": "debian", "stands_on": {}}], ids=["nothing asked", "answered"])
+    def test_where_nothing_can_appear_nothing_is_waited_for(self, facts, client):
+        assert isinstance(acts.sweep(client, self.spec(**facts), {}), Ready)
+
+
 class TestPorts:
     """Ports of two leases on one machine."""
 

@@ -84,8 +84,8 @@ class Emulated:
     place: Place
     machines: Machines
     lose: Callable[[], object]
-    console: Callable[[str], object]
-    """Let the machine of an id (or a key) say something."""
+    console: Callable[[str, str], object]
+    """Let the machine of a key say something."""
 
     def client(self, base: Callable[[type[Client]], type[Client]] = lambda found: found) -> Client:
         """A client of its own; `base` may make another class of it."""
@@ -137,7 +137,8 @@ def ec2(machines: Machines, folder: Path) -> Iterator[Emulated]:
     with Ec2Double(**_hooks(place, machines, console)) as double:
         yield Emulated(
             kind="ec2", double=double, secrets={**double.secrets(), "price_list": False}, machines=machines,
-            place=place, lose=lambda: double.plan.lose("RunInstances"), console=double.consoles.__setitem__,
+            place=place, lose=lambda: double.plan.lose("RunInstances"),
+            console=lambda key, text: double.consoles.update({_ec2_machine(double, key).id: text}),
             asked={
                 "location": "us-east-1", "type": "t3.micro", "other_type": "m5.large", "image_pattern": "debian-12-*",
                 "image": {"name": "debian-12-amd64-*", "owner": "136693071363"}, "kept_types": ("us-east-1/t3.micro",),
@@ -174,7 +175,8 @@ def gce(machines: Machines, folder: Path) -> Iterator[Emulated]:
     with GceDouble(**hooks, pace=Pace(operation=0.02, boot=0.05, second=0.01)) as double:
         yield Emulated(
             kind="gce", double=double, secrets=double.credential, machines=machines, place=place,
-            lose=lambda: double.faults.lose("compute.instances.insert"), console=double.world.consoles.__setitem__,
+            lose=lambda: double.faults.lose("compute.instances.insert"),
+            console=lambda key, text: double.world.consoles.update({_gce_id(double, key): text}),
             asked={
                 "location": "us-central1", "type": "n2-standard-2", "other_type": "n2-standard-4",
                 "image": {"project": "debian-cloud", "family": "debian-12"},
@@ -188,6 +190,10 @@ def _gce_ports(double: Any, key: str) -> set[int]:
     with double.world.lock:
         rules = [rule for name, rule in double.world.firewalls.items() if name.startswith(key)]
         return {int(port) for rule in rules for allowed in rule["allowed"] for port in allowed.get("ports", ())}
+
+
+def _gce_id(double: Any, key: str) -> str:
+    return next(str(one["id"]) for (_, name), one in double.world.instances.items() if name == key)
 
 
 def _gce_disk(double: Any, key: str) -> int:
@@ -205,7 +211,7 @@ def azure(machines: Machines, folder: Path) -> Iterator[Emulated]:
     with AzureDouble(duration=0.05, **_hooks(place, machines, console)) as double:
         yield Emulated(
             kind="azure", double=double, secrets=double.credential(), machines=machines, place=place,
-            lose=double.lose, console=double.ground.consoles.__setitem__,
+            lose=double.lose, console=double.say,
             asked={
                 "location": "eastus", "type": "Standard_D2s_v5", "other_type": "Standard_D4s_v5",
                 "image": {"publisher": "Debian", "offer": "debian-12", "sku": "12-gen2"},
