@@ -8,12 +8,13 @@ installation it is only listed. What bears our tag and proves nothing is listed 
 
 from __future__ import annotations
 
+import datetime as dt
 import logging
 from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from blueprints import registry
@@ -64,8 +65,10 @@ def search(blueprint_id: int) -> bool:
     here = installation.current()
     until = clock.monotonic() + settings.DRYDOCK.step_token_seconds / 2
     with about(blueprint=blueprint.name):
+        began = rows("SELECT clock_timestamp()")[0][0]
         view, found, problem = _look(blueprint, here)
-        busy = view is not None and found is not None and _compare(blueprint, view, found, here, until)
+        seen = [] if found is None else [sighting(one, here) for one in found if _ours_to_judge(blueprint, one)]
+        busy = view is not None and found is not None and _compare(blueprint, view, seen, here, began, until)
     after = min(_SOON, settings.DRYDOCK.orphan_interval_seconds) if busy else settings.DRYDOCK.orphan_interval_seconds
     count = None if found is None else Stray.objects.filter(blueprint=blueprint).count()
     _TURNS.done(blueprint_id, token, after=after, problem=problem, found=count)
@@ -94,15 +97,21 @@ def _look(blueprint: Blueprint, here: Standing) -> tuple[BlueprintView | None, S
             return None, None, redact(f"{type(error).__name__}: {error}")[:2000]
 
 
-def _compare(blueprint: Blueprint, view: BlueprintView, found: Sequence[Owned], here: Standing, until: float) -> bool:
-    """Judge everything found; True while something is being destroyed, or was left for the next search."""
-    seen = [sighting(one, here) for one in found if _ours_to_judge(blueprint, one)]
+def _compare(
+    blueprint: Blueprint,
+    view: BlueprintView,
+    seen: Sequence[Sighting],
+    here: Standing,
+    began: dt.datetime,
+    until: float,
+) -> bool:
+    """Judge everything seen; True while something is being destroyed, or was left for the next search."""
     for one in seen:
         if one.made is not None and _from_later(one.made, here):
             installation.suspend(LATER.format(blueprint=blueprint.name, key=one.key))
             here = installation.current()
     # Of two under one name the proven one counts: its destruction is that of the name.
-    known = _with_rows(seen, here)
+    known = _with_rows(seen, here, began)
     ranked = sorted(seen, key=lambda one: one.proof is PROVEN)
     strays = {one.key: one for one in ranked if one.proof is SUSPECT or one.key not in known}
     _forget(blueprint, set(strays))
@@ -120,10 +129,11 @@ def _from_later(made: Proven, here: Standing) -> bool:
     return made.epoch > here.epoch or (made.epoch == here.epoch and not installation.ever_made(made.resource))
 
 
-def _with_rows(seen: Sequence[Sighting], here: Standing) -> set[str]:
-    """The names of those that have a row: their own, or one that has adopted them."""
+def _with_rows(seen: Sequence[Sighting], here: Standing, began: dt.datetime) -> set[str]:
+    """The names of those that have a row: their own, or one that has adopted them. What went while it was looked for
+    may have been listed before."""
     made = {one.key: one.made for one in seen if one.made is not None}
-    there = Resource.objects.filter(gone_at=None)
+    there = Resource.objects.filter(Q(gone_at=None) | Q(gone_at__gte=began))
     ids = set(there.filter(pk__in=[one.resource for one in made.values()]).values_list("pk", flat=True))
     own = {key for key, one in made.items() if one.resource in ids and here.epoch_of("r", one.resource) == one.epoch}
     adopted = there.filter(origin=Resource.Origin.ADOPTED, identity__in=made)

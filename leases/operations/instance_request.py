@@ -36,6 +36,10 @@ class InstanceRequest(BaseModel):
     gpu: Annotated[Text, Field(description="With GPUs of this model, such as a100.")] = ""
     gpus: Annotated[int, Strict(), Field(ge=0, le=1 << 20, description="At least so many.")] = 0
     confidential: Annotated[Words, Field(description="With these technologies: tdx, sev_snp, sev.")] = ()
+    user_data: Annotated[
+        dict[str, Any] | Annotated[str, Field(max_length=16_384)],
+        Field(description="A cloud-config, as YAML text or JSON; no place for secrets."),
+    ] = ""
     ports: Annotated[
         tuple[Annotated[int, Strict(), Field(ge=1, le=65535)], ...],
         Field(max_length=20, description="TCP ports that are open from outside."),
@@ -56,7 +60,7 @@ class InstanceRequest(BaseModel):
             "market": _MARKETS[self.market], "instance_type": self.instance_type, "region": self.location,
             "zone": self.zone, "continent": self.continent, "max_price": self.max_price, "image": self.image,
             "arch": self.arch, "min_vcpus": self.vcpus, "min_ram_mib": self.ram_mib, "gpu": self.gpu,
-            "min_gpus": self.gpus, "ports": self.ports,
+            "min_gpus": self.gpus, "ports": self.ports, "user_data": self.user_data,
         }  # fmt: skip
         given: dict[str, Any] = {
             "disk_mib": self.disk_gib * 1024, "traits": self.confidential, "public_keys": self.public_keys,

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake
-from leases.engine import ending, installation, proof, retiring, sightings, views
+from leases.engine import ending, installation, orphans, proof, retiring, sightings, views
 from leases.inline import settle
 from leases.models import Event, Resource, Search, Stray
 from leases.reasons import Reason
@@ -78,6 +78,22 @@ def test_a_late_create_is_destroyed_when_it_is_seen_twice_some_time_apart(built,
     assert not Stray.objects.exists()
     kinds = list(Event.objects.filter(kind__startswith="orphan.").order_by("id").values_list("kind", flat=True))
     assert kinds == ["orphan.seen", "orphan.destroying", "orphan.destroyed", "orphan.gone"]
+
+
+def test_what_goes_while_it_is_looked_for_is_no_orphan(built, cloud, until, monkeypatch):
+    listed = Fake.owned
+
+    def owned(self, blueprint, installation):
+        found = listed(self, blueprint, installation)
+        monkeypatch.setattr(Fake, "owned", listed)
+        gone(built, cloud, until)
+        return found
+
+    monkeypatch.setattr(Fake, "owned", owned)
+    Search.objects.update(due_at=Now())
+    assert orphans.search(Search.objects.get().blueprint_id)
+    assert not Event.objects.filter(kind__startswith="orphan.").exists()
+    assert cloud.is_empty()
 
 
 def test_what_was_seen_once_and_vanished_is_forgotten(built, cloud, until):

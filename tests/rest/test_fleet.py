@@ -13,7 +13,7 @@ from blueprints.models import Credential, Reading
 from leases import lifecycle
 from leases.engine import reading, readings, views
 from leases.inline import settle
-from leases.models import Resource, Search, Stray
+from leases.models import Lease, Resource, Search, Stray
 from leases.operations.callers import caller
 from leases.rest import tokens
 from tests.rest.attempts import Attempts
@@ -129,7 +129,7 @@ def test_a_row_without_its_machine_is_listed(boss, blueprint):
     assert (found["side"], found["resource"], found["id"], found["price"]) == ("row", row.pk, None, 0.5)
 
 
-def test_a_laptop_settles_orphans_and_makes_instances(cli, chief, stray, hosts):
+def test_a_laptop_settles_orphans_and_makes_instances(cli, chief, stray, hosts, tmp_path):
     _, secret = tokens.create(caller(chief), name="laptop", scope="operate")
     laptop = cli.also(DRYDOCK_TOKEN=secret)
     assert json.loads(laptop("orphans", "--json", code=6).stdout)[0]["key"] == stray.key
@@ -138,7 +138,9 @@ def test_a_laptop_settles_orphans_and_makes_instances(cli, chief, stray, hosts):
     laptop("orphans", "destroy", str(stray.pk), "--yes")
     assert Stray.objects.get().wanted == "destroy"
     assert "sky" in laptop("fleet").stdout
-    made = laptop.json("instances", "create", "--type", "t3.small", "--tag", "a=b")
+    (first_boot := tmp_path / "boot.yaml").write_text("#cloud-config\npackages: [git]\n")
+    made = laptop.json("instances", "create", "--type", "t3.small", "--tag", "a=b", "--user-data", str(first_boot))
+    assert Lease.objects.get(pk=made["id"]).requirements["user_data"] == {"packages": ["git"]}
     assert (made["state"], made["tags"]) == ("pending", {"a": "b"})
     assert str(made["id"]) in laptop("instances").stdout
     assert "pending" in laptop("instances", "show", str(made["id"])).stdout
@@ -194,6 +196,7 @@ def test_an_instance_is_a_lease_in_other_words(ada, hosts):
     attempt("GET", f"instances/{other['id']}", 404, "instance")
     attempt("POST", "instances", 400, "market", body={"market": "black"})
     attempt("POST", "instances", 400, "wings", body={"wings": 2})
+    attempt("POST", "instances", 400, "requirements.user_data", body={"user_data": "ssh_pwauth: true"})
     attempt("POST", f"instances/{made['id']}/stop", 409)
     attempt.done()
     assert ada("DELETE", f"instances/{made['id']}/")["state"] in ("terminating", "terminated", "failed")
