@@ -77,14 +77,15 @@ def create(
     disk_gib: Annotated[int, typer.Option("--disk-gib", help="Boot disk.")] = 0,
     gpu: Annotated[str, typer.Option("--gpu", metavar="MODEL")] = "",
     gpus: Annotated[int, typer.Option("--gpus", metavar="N")] = 0, confidential: Confidential = None,
-    user_data: UserData = None, port: Ports = None, public_key: Keys = None, tag: Tags = None, name: o.Name = "", ttl: o.Ttl = None,
-    key: o.Key = None, owner: o.Owner = None, as_json: o.AsJson = False,
+    user_data: UserData = None, port: Ports = None, public_key: Keys = None, tag: Tags = None, name: o.Name = "",
+    ttl: o.Ttl = None, key: o.Key = None, owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Ask for one. It is pending then: `drydock wait` waits for it."""
     given: dict[str, Any] = {
         "instance_type": type_, "location": location, "zone": zone, "image": image, "market": market,
         "max_price": max_price, "vcpus": vcpus, "ram_mib": ram, "disk_gib": disk_gib, "gpu": gpu, "gpus": gpus,
-        "user_data": user_data.read() if user_data else "", "confidential": confidential, "ports": port, "public_keys": o.public_keys(public_key),
+        "user_data": user_data.read() if user_data else "", "confidential": confidential, "ports": port,
+        "public_keys": o.public_keys(public_key),
         "tags": o.words(tag, "tags"), "name": name, "ttl": ttl, "idempotency_key": key,
     }  # fmt: skip
     made = o.client(owner).create_instance({name: one for name, one in given.items() if one})
