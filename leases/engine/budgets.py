@@ -151,6 +151,27 @@ def blueprint_affords(blueprint_id: int, draft: Draft) -> bool:
     return not found or Purse(holder="", maximum=found[0][0], used=float(found[0][1])).affords(price(draft))
 
 
+_HELD = f"""
+    SELECT s.lease_id, ({PART})::float8 FROM leases_share s JOIN leases_resource r ON r.id = s.resource_id
+    WHERE r.id = %s ORDER BY 1"""
+
+
+def against_rise(resource_id: int, rise: float) -> str:
+    """Why the budgets of those who hold a resource, or that of its blueprint, do not allow that it costs so much more;
+    empty where they do. They stay locked until the transaction ends."""
+    held = {lease_id: part * rise for lease_id, part in rows(_HELD, (resource_id,))}
+    if said := lock(list(held)).against(held):
+        return said
+    blueprint_id, name = rows(
+        "SELECT b.id, b.name FROM blueprints_blueprint b JOIN leases_resource r ON r.blueprint_id = b.id WHERE r.id = %s"
+        " FOR NO KEY UPDATE OF b", (resource_id,),
+    )[0]  # fmt: skip
+    purses = (
+        Purse(holder=f"blueprint {name}", maximum=m, used=float(u)) for m, u in rows(_OF_BLUEPRINT, (blueprint_id,))
+    )
+    return next((purse.sentence("this", rise) for purse in purses if not purse.affords(rise)), "")
+
+
 def costs(places: Mapping[int, int], questions: Mapping[int, Question]) -> dict[int, float]:
     """What leases would cost on the resources that `places` names for them."""
     sql = "SELECT id, coalesce(price, 0), greatest(total_slots, 1) FROM leases_resource WHERE id = ANY(%s)"

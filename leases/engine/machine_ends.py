@@ -55,7 +55,10 @@ def tagged(current: Run) -> None:
 
 
 def failed(current: Run, answer: Failed) -> None:
-    """It stays what it was, and its leases stay. What may be off now and should not be is switched on again."""
+    """It stays what it was, at its price, and its leases stay. What may be off now and should not be is switched on
+    again."""
+    if "was_price" in current.wanted:
+        run("UPDATE leases_resource SET price = %s WHERE id = %s", (current.wanted["was_price"], current.resource_id))
     if current.phase == Run.Phase.RETYPE and current.wanted["power"] == "on":
         run(
             "UPDATE leases_resource SET power = '', power_wanted = 'on', power_at = clock_timestamp() WHERE id = %s",

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from drydock.core.errors import Conflict
 from leases import hints
-from leases.engine import needs, power
+from leases.engine import budgets, needs, power
+from leases.engine.purse import UNKNOWN
 from leases.engine.runs import start
 from leases.engine.transaction import rows, run, short
 from leases.engine.transitions import lock_resource, note
@@ -51,19 +52,51 @@ _NOW = """
 def ask(wish: Wish) -> bool:
     """Write what is wanted, for a worker to carry out; False when just that is under way already.
 
-    Raises Conflict while the machine is not active, off (for a reboot), or busy with something else.
+    Raises Conflict while the machine is not active, off (for a reboot), or busy with something else, and where a
+    budget does not allow a dearer type. What that costs is reserved, and charged, from now on.
     """
+    dear = _dearer(wish)
     now = _locked(wish.resource_id)
     wanted = {**wish.wanted, "lease": wish.lease_id}
-    if now.phase == wish.phase and read_json(now.wanted) == wanted:
+    if now.phase == wish.phase and _same(read_json(now.wanted), wanted):
         return False
     _refuse_busy(now)
     if wish.phase == "reboot" and "off" in (now.power, now.power_wanted):
         raise Conflict(f"{now.name} is off.", hint="Start it instead.")
+    if dear.refused:
+        raise Conflict(
+            f"{dear.refused[:1].upper()}{dear.refused[1:]}.", hint="Take a cheaper type, or have the budget raised."
+        )
     _drop_check(now)
-    start(resource_id=wish.resource_id, phase=wish.phase, wanted=wanted)
+    start(resource_id=wish.resource_id, phase=wish.phase, wanted={**wanted, **dear.reserved})
+    if dear.reserved:
+        price = wish.wanted["draft"]["price"]
+        run("UPDATE leases_resource SET price = %s WHERE id = %s", (price, wish.resource_id))
     tell("asked", wish.phase, wish.message, resource_id=wish.resource_id, lease_id=wish.lease_id, actor=wish.actor)
     return True
+
+
+class _Dear(NamedTuple):
+    """What a dearer type comes to: why no budget allows it, or the price that the machine had before."""
+
+    refused: str = ""
+    reserved: dict[str, Any] = {}
+
+
+def _dearer(wish: Wish) -> _Dear:
+    """Before the machine is locked: whoever claims it locks budgets first, too."""
+    if wish.phase != "retype":
+        return _Dear()
+    was = rows("SELECT price FROM leases_resource WHERE id = %s", (wish.resource_id,))[0][0]
+    price = wish.wanted["draft"]["price"]
+    rise = UNKNOWN if price is None else price - (was or 0.0)
+    if rise <= 0:
+        return _Dear()
+    return _Dear(refused=budgets.against_rise(wish.resource_id, rise), reserved={"was_price": was})
+
+
+def _same(there: Any, wanted: dict[str, Any]) -> bool:
+    return {name: value for name, value in there.items() if name != "was_price"} == wanted
 
 
 @short

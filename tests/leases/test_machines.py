@@ -13,8 +13,8 @@ from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound, 
 from interfaces.errors import LeaseEnded, Unreachable
 from leases.engine import power, reading, readings
 from leases.inline import settle
-from leases.models import Event, Resource, Run, Share
-from leases.operations import holding, machines, resources
+from leases.models import Budget, Event, Resource, Run, Share, Usage
+from leases.operations import budgets, holding, machines, resources
 from leases.operations.callers import caller
 
 
@@ -144,6 +144,28 @@ def test_what_is_sold_out_goes_back_and_says_so(held, cloud, ada, until):
     assert (only(cloud).power, cloud.settings(only(cloud).key)["type"]) == ("on", "small")
     held.refresh_from_db()
     assert held.state == "active"
+
+
+@pytest.mark.parametrize("whose", ["user", "blueprint"])
+def test_a_dearer_type_is_refused_where_it_would_pass_a_budget(held, ada, owner, whose):
+    of = {"user": owner} if whose == "user" else {"blueprint": held.resource.blueprint}
+    Budget.objects.create(max_hourly=0.35, **of)
+    with pytest.raises(Conflict, match=r"is \$0.35 an hour, \$0.10 are spent, and this costs \$0.30"):
+        machines.change_type(ada, held.pk, "big")
+    assert not Run.objects.exists()
+    assert Resource.objects.get().price == 0.1
+
+
+def test_a_dearer_type_is_spent_from_asking_and_given_back_when_it_cannot_be_had(held, cloud, ada, owner):
+    Budget.objects.create(user=owner, max_hourly=0.45)
+    cloud.sell_out("big")
+    machines.change_type(ada, held.pk, "big")
+    machines.change_type(ada, held.pk, "big")
+    assert [b.used for b in budgets.list_(ada)] == [0.4]
+    assert done(held).kind == "machine.failed"
+    assert [b.used for b in budgets.list_(ada)] == [0.1]
+    prices = list(Usage.objects.order_by("id").values_list("price", flat=True))
+    assert (prices[0], prices[-1], 0.4 in prices) == (0.1, 0.1, True)
 
 
 def test_what_is_off_becomes_another_type_and_stays_off(held, cloud, ada, until):
