@@ -171,3 +171,16 @@ class TestPorts:
         wall.then = lambda: others.append((80,))
         ports.close_ports(wall, self.ending((80,), others), {})
         assert wall.ports == {80}
+
+
+def test_the_console_is_kept_of_what_fails_and_once_of_what_takes_long(monkeypatch):
+    monkeypatch.setattr(acts, "console", lambda client, resource: "Kernel panic")
+    answers = iter([Wait(), Wait(memo={"looks": 2}), Wait(), Failed(scope=Scope.STEP, code="x", message="No.")])
+    act = acts.with_console(lambda resource: None, lambda spec, memo: next(answers), 100.0)
+    first = act(SPEC, {})
+    assert not first.log
+    long_ago = {**first.memo, "since": (clock.now() - dt.timedelta(seconds=90)).isoformat()}
+    late = act(SPEC, long_ago)
+    assert (late.log, late.memo["looks"]) == ("Kernel panic", 2)
+    assert not act(SPEC, late.memo).log
+    assert act(SPEC, late.memo).log == "Kernel panic"

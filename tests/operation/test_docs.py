@@ -102,11 +102,15 @@ def test_every_page_is_in_the_index():
     assert {page for page in wanted if page.resolve() not in linked and page.parent.resolve() not in linked} == set()
 
 
-def test_every_test_of_the_threat_model_exists():
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / "THREAT_MODEL.md").read_text())
+@pytest.mark.parametrize("page", ["THREAT_MODEL.md", "docs/features.md"])
+def test_every_test_that_a_page_names_exists(page):
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", (ROOT / page).read_text())
     assert len(named) > 40
     for file, test in named:
         assert f"def {test}(" in (ROOT / file).read_text(), f"{file}::{test}"
+
+
+def test_every_file_of_the_threat_model_exists():
     for path in re.findall(
         r"`((?:leases|drydock|drydock_client|deploy)/[\w/.]+)`", (ROOT / "THREAT_MODEL.md").read_text()
     ):
