@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bench.figures import Figure, against, figure, show, timed
@@ -72,6 +72,24 @@ def _searches(offers: int, times: int) -> Iterator[Figure]:
     for name, asked in cases.items():
         sought = Sought(account="bench", **asked)
         spent, ratio = against(lambda s=sought: catalogue.find(KIND, s, limit=1), by_key, times)  # type: ignore[misc]
+        yield figure(f"of {offers} offers: {name}", spent * 1000, "ms", "a read by primary key", ratio)
+    yield from _pages(offers, by_key, times)
+
+
+def _pages(offers: int, by_key: Callable[[], object], times: int) -> Iterator[Figure]:
+    """What people page through: 50 at a time, of all accounts."""
+    from blueprints.offers import Sought
+    from leases.engine import offers_search
+    from leases.engine.offers_search import Search
+
+    search = Search(sought=Sought(account="", markets=("on_demand", "spot")))
+    pages: dict[str, Callable[[], object]] = {
+        "a page of 50 by price": lambda: offers_search.offers(search, sort="price", after=None, limit=50),
+        "a page of 50 instance types": lambda: offers_search.types(search, after=0, limit=50),
+        "a page of 50 instance types, in the middle": lambda: offers_search.types(search, after=offers // 2, limit=50),
+    }
+    for name, page in pages.items():
+        spent, ratio = against(page, by_key, times)
         yield figure(f"of {offers} offers: {name}", spent * 1000, "ms", "a read by primary key", ratio)
 
 
