@@ -108,15 +108,15 @@ def _do(work: Callable[[], object], backends: list[int], times: int, seconds: fl
     print("ready", flush=True)
     sys.stdin.readline()
     stamps: list[float] = []
-    began, cpu = time.time(), _cpu(backends)
+    began, cpu = time.time(), cpu_of(backends)
     end = began + seconds
     while len(stamps) < times or time.time() < end:
         work()
         stamps.append(time.time())
-    return {"began": began, "ended": time.time(), "cpu": _cpu(backends) - cpu, "stamps": stamps}
+    return {"began": began, "ended": time.time(), "cpu": cpu_of(backends) - cpu, "stamps": stamps}
 
 
-def _cpu(backends: list[int]) -> float:
+def cpu_of(backends: list[int]) -> float:
     """CPU seconds of this process and of those processes of the database."""
     import psutil
 

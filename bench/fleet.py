@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bench.figures import Figure, against, figure, show, timed
+from bench import listing
+from bench.figures import Figure, against, figure, show
 from bench.installation import prepare
 
 OFFERS = 20_000
@@ -26,12 +26,6 @@ _FILL = """
         CASE WHEN n %% 97 = 0 THEN 'a100' ELSE '' END, CASE WHEN n %% 97 = 0 THEN 1 ELSE 0 END, 0, 0, '',
         CASE WHEN n %% 31 = 0 THEN ARRAY['tdx'] ELSE '{}' END::varchar[], '', 'US', TRUE
     FROM generate_series(1, %(count)s) n"""
-_MACHINES = """
-    INSERT INTO leases_resource (blueprint_id, type, name, origin, generation, state, attributes, facts, traits,
-        total_slots, missed, check_failures)
-    SELECT %(blueprint)s, %(kind)s, 'vm-' || n, 'built', 1, 'active',
-        jsonb_build_object('region', 'r' || n %% %(places)s), '{"seen": {"state": "starting"}}', '{}', 1, 0, 0
-    FROM generate_series(1, %(count)s) n RETURNING id, attributes ->> 'region'"""
 
 
 def figures(*, offers: int = OFFERS, machines: int = MACHINES, times: int = 40) -> Iterator[Figure]:
@@ -49,7 +43,7 @@ def figures(*, offers: int = OFFERS, machines: int = MACHINES, times: int = 40) 
     })  # fmt: skip
     run("VACUUM ANALYZE blueprints_listing")
     yield from _searches(offers, times)
-    yield from _status(account.pk, blueprint.pk, machines)
+    yield from listing.figures(account.pk, blueprint.pk, machines=machines, places=PLACES, kind=KIND)
 
 
 def _searches(offers: int, times: int) -> Iterator[Figure]:
@@ -91,50 +85,6 @@ def _pages(offers: int, by_key: Callable[[], object], times: int) -> Iterator[Fi
     for name, page in pages.items():
         spent, ratio = against(page, by_key, times)
         yield figure(f"of {offers} offers: {name}", spent * 1000, "ms", "a read by primary key", ratio)
-
-
-def _status(account: int, blueprint: int, machines: int) -> Iterator[Figure]:
-    """All machines change from one listing to the next: the dearest there can be; then none does."""
-    from django.db import connection
-
-    from bench.cycle import Statements
-    from blueprints.models import Reading
-    from leases.engine import status
-    from leases.engine.transaction import rows
-
-    there = rows(_MACHINES, {"blueprint": blueprint, "kind": KIND, "places": PLACES, "count": machines})
-    place, token = "r1", uuid.uuid4()
-    reading = Reading.objects.create(
-        credential_id=account, kind=KIND, what="status", place=place, token=token, due_at="2020-01-01T00:00Z"
-    )
-    here = [pk for pk, region in there if region == place]
-    counted = Statements()
-    with connection.execute_wrapper(counted):
-        first = timed(lambda: status.apply(reading, token, _listed(here, "starting")), 1)
-        counted.seen.clear()
-        status.apply(reading, token, _listed(here, "running"))
-    sent = counted.seen.total()
-    yield figure(
-        f"statements of a listing of {len(here)} machines that all changed", sent, "statements", "20", sent / 20
-    )
-    listed = _listed(here, "running")
-    none = timed(lambda: status.apply(reading, token, listed), 10)
-    yield figure(f"listing of {len(here)} machines, first", first * 1000, "ms")
-    yield figure(f"listing of {len(here)} machines, none changed", none * 1000, "ms")
-
-
-def _listed(ids: list[int], state: str) -> list[Any]:
-    from blueprints.specs import Owned
-    from leases.engine import installation, proof, views
-
-    here = installation.current()
-    return [
-        Owned(
-            key=views.key("r", pk), tags=proof.tags(here.short, here.epoch_of("r", pk), pk), state=state,
-            facts={"public_address": "203.0.113.7", "instance_id": f"i-{pk:017x}"},
-        )
-        for pk in ids
-    ]  # fmt: skip
 
 
 def main() -> None:
