@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from blueprints.azure import machines, names
+from blueprints.azure import machines, names, permissions, subnets
 from blueprints.azure.attempts import Attempts, view
 from blueprints.azure.calls import guarded
 from blueprints.azure.commands import host_keys
@@ -30,6 +30,9 @@ from blueprints.cloud.client import (
     IdempotentCreate,
     ListsRemains,
     MachineImage,
+    Networks,
+    Permission,
+    Permissions,
     Quotas,
     Reboots,
     ResizesVolume,
@@ -51,6 +54,7 @@ from blueprints.cloud.values import (
     Rule,
     Underway,
 )
+from blueprints.specs import Problem
 
 GROUP_VERSION = "2022-12-01"
 
@@ -72,6 +76,8 @@ class Azure(
     Quotas,
     MachineImage,
     ListsRemains,
+    Permissions,
+    Networks,
 ):
     """`api` is global: the machines of a resource group, the statuses of a subscription's and Resource SKUs are each
     one listing over all locations. A location given besides narrows what is answered, for the sizes the call too."""
@@ -246,6 +252,14 @@ class Azure(
         if not url:
             return ""
         return newest(url, deadline=self._connection.deadline, ca_bundle=self._connection.ca_bundle)
+
+    def permissions(self, order: Order) -> Sequence[Permission]:
+        """One call for the resource group, one for the subscription, and one for a subnet that is named."""
+        return permissions.permissions(self._connection, order)
+
+    def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
+        """Subnets are in all zones alike."""
+        return subnets.problems(self._connection, order)
 
 
 def _listed(pages: Any) -> list[Mapping[str, Any]]:

@@ -2,32 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import chain
 
-from blueprints.cloud.client import Client, Quotas, Spot, UserData
+from blueprints.cloud import market
+from blueprints.cloud.client import Client, Networks, Permission, Permissions, Quotas, Spot, UserData
 from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.hostkeys import sources
+from blueprints.cloud.values import Location, Market, Order
+from blueprints.offers import Allowance, Offer
 from blueprints.specs import Problem
 
 _REGIONS = 3
 """So many regions are looked at: a check is a few seconds."""
+_KEY, _TAGS = "drydock-check", {"drydock-installation": "drydock-check"}
+"""Of the order that is never placed. Nothing can bear its name: ours are dd-..."""
 
 
 def problems(client: Client, config: CloudConfig) -> Iterator[Problem]:
-    """What is missing, worst first. Raises CloudError where the account does not let us in at all."""
-    client.identity()
+    """What is missing, worst first. Raises CloudError where the account cannot be asked at all."""
+    try:
+        client.identity()
+        known = {one.name: one for one in client.locations()}
+    except CloudError as error:
+        yield from _refused(client, config, error)
+        return
     yield from _unsupported(client, config)
-    known = {one.name: one for one in client.locations()}
+    yield from _regions(config, known)
+    usable = [name for name in (config.regions or known) if name in known and known[name].available]
+    with ThreadPoolExecutor(_REGIONS) as threads:
+        yield from chain.from_iterable(threads.map(partial(_looked, client, config, usable), usable[:_REGIONS]))
+
+
+def _looked(client: Client, config: CloudConfig, usable: Sequence[str], region: str) -> list[Problem]:
+    """What an account may do holds for all regions: it is asked in the first."""
+    return list(_in_region(client, config, region, alone=len(usable) == 1, first=region == usable[0]))
+
+
+def _refused(client: Client, config: CloudConfig, error: CloudError) -> Iterator[Problem]:
+    """What else is lacking where even looking about is refused; nothing more where nobody lets us in."""
+    if error.meaning is not Meaning.CREDENTIALS:
+        raise error
+    yield Problem(message=str(error), field="credential")
+    if isinstance(client, Permissions):
+        order = _order(config, next(iter(config.regions), ""), "", Offer(location="", type=""))
+        told = _seen("The account's permissions", partial(_permissions, client, client.provider, config, order))
+        yield from (one for one in told if one.fatal)
+
+
+def _regions(config: CloudConfig, known: Mapping[str, Location]) -> Iterator[Problem]:
     for name in config.regions:
         if name not in known:
             there = ", ".join(sorted(known)) or "none"
             yield Problem(message=f"The account has no region {name!r}. It has: {there}.", field="regions")
         elif not known[name].available:
             yield Problem(message=f"The account may not use region {name!r} (yet).", field="regions")
-    usable = [name for name in (config.regions or known) if name in known and known[name].available]
-    for name in usable[:_REGIONS]:
-        yield from _in_region(client, config, name)
 
 
 def _unsupported(client: Client, config: CloudConfig) -> Iterator[Problem]:
@@ -41,26 +74,136 @@ def _unsupported(client: Client, config: CloudConfig) -> Iterator[Problem]:
         yield Problem(message=f"{client.provider} gives no user data to machines.", field="ready_by")
 
 
-def _in_region(client: Client, config: CloudConfig, region: str) -> Iterator[Problem]:
+def _in_region(client: Client, config: CloudConfig, region: str, *, alone: bool, first: bool) -> Iterator[Problem]:
+    image, of_image = _image(client, config, region)
+    fitting, of_types = _types(client, config, region, alone=alone)
+    yield from (*of_image, *of_types)
+    order = _order(config, region, image, fitting[0] if fitting else Offer(location=region, type=""))
+    if first and isinstance(client, Permissions):
+        yield from _seen("The account's permissions", partial(_permissions, client, client.provider, config, order))
+    if isinstance(client, Networks):
+        yield from _seen(f"{region}: its network", partial(client.network_problems, order, config.zones))
+    if isinstance(client, Quotas):
+        yield from _seen(f"{region}: its quotas", partial(_quotas, client, config, region, fitting))
+
+
+def _image(client: Client, config: CloudConfig, region: str) -> tuple[str, list[Problem]]:
+    """Its id, empty where there is none."""
     try:
-        client.image(region, config.image.wanted(), config.arch)
+        return client.image(region, config.image.wanted(), config.arch).id, []
     except CloudError as error:
-        yield Problem(message=f"{region}: {error.message}", field="image" if _missing(error) else "credential")
-    yield from _quota(client, region)
+        field = "image" if error.meaning in (Meaning.NOT_FOUND, Meaning.INVALID) else "credential"
+        return "", [Problem(message=f"{region}: {error.message}", field=field)]
 
 
-def _missing(error: CloudError) -> bool:
-    return error.meaning in (Meaning.NOT_FOUND, Meaning.INVALID)
-
-
-def _quota(client: Client, region: str) -> Iterator[Problem]:
-    if not isinstance(client, Quotas):
-        return
+def _seen(what: str, look: Callable[[], Sequence[Problem]]) -> Sequence[Problem]:
+    """What was found; or that it could not be looked at, which refuses nothing."""
     try:
-        full = [one for one in client.quotas(region) if one.limit and one.used >= one.limit]
+        return look()
     except CloudError as error:
-        yield Problem(message=f"{region}: its quotas could not be read: {error.message}", fatal=False)
-        return
-    for one in full:
-        message = f"{region}: {one.name} is used up, {one.used:g} of {one.limit:g} {one.unit}."
-        yield Problem(message=message, fatal=False)
+        return [_unseen(what, error)]
+
+
+def _unseen(what: str, error: CloudError) -> Problem:
+    return Problem(message=f"{what} could not be read: {error.message}", field="credential", fatal=False)
+
+
+def _allowed(client: Client, config: CloudConfig, region: str) -> Iterator[Offer]:
+    """What the config allows of a region's offers, of whatever architecture: a lease may require another."""
+    wanted = [re.compile(".*".join(map(re.escape, name.split("*")))) for name in config.types]
+    spot = isinstance(client, Spot)
+    for one in (offer for found in client.types(region) for offer in market.offers(found, spot=spot)):
+        named = not wanted or any(name.fullmatch(one.type) for name in wanted)
+        placed = one.location == region and (not config.zones or one.zone in config.zones)
+        sort = one.available and one.market in config.markets
+        cheap = config.max_price is None or (one.price is not None and one.price <= config.max_price)
+        if named and placed and sort and cheap:
+            yield one
+
+
+def _cost(one: Offer) -> tuple[int, float, str]:
+    return one.vcpus + one.gpu_count, one.price or 0.0, one.name
+
+
+def _types(client: Client, config: CloudConfig, region: str, *, alone: bool) -> tuple[list[Offer], list[Problem]]:
+    """What fits, the smallest first."""
+    try:
+        allowed = sorted(_allowed(client, config, region), key=_cost)
+    except CloudError as error:
+        return [], [_unseen(f"{region}: its types", error)]
+    fitting = [one for one in allowed if one.arch == config.arch]
+    said = {name: getattr(config, name) for name in ("types", "arch", "zones", "markets", "max_price")}
+    words = ", ".join(f"{name} {_words(value)}" for name, value in said.items() if value)
+    message = f"{region} has no type with {words}. Allow others, or another region."
+    return fitting, [] if fitting else [Problem(message=message, field="types", fatal=alone and not allowed)]
+
+
+def _words(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _order(config: CloudConfig, region: str, image: str, offer: Offer) -> Order:
+    """A machine such as would be made there, which nobody makes."""
+    spot = "spot" in config.markets
+    zone = "" if config.network else offer.zone
+    return Order(
+        key=_KEY, token=_KEY, location=region, zone=zone, type=offer.type, image=image, arch=config.arch,
+        market=Market.SPOT if spot else Market.ON_DEMAND, disk_gib=config.disk_gib, disk_type=config.disk_type,
+        network=config.network, public_address=config.public_address, ssh_port=config.ssh_port,
+        ssh_from=config.ssh_from, user=config.user, tags={**config.tags, **_TAGS},
+    )  # fmt: skip
+
+
+def _permissions(client: Permissions, provider: str, config: CloudConfig, order: Order) -> list[Problem]:
+    found = client.permissions(order)
+    lacking = [one for one in found if one.held is False]
+    needed = [one.name for one in lacking if not one.without or one.host_key == config.host_key]
+    page = f"docs/kinds/{provider}.md has all that are needed"
+    told = [_lacks(f"{', '.join(needed)}: machines cannot be made, reached or ended", page)] if needed else []
+    for one in lacking:
+        if one.name not in needed:
+            told.append(_lacks(f"{one.name}: {one.without}", page, fatal=False))
+    return [*told, *_untold(found)]
+
+
+def _lacks(what: str, page: str, *, fatal: bool = True) -> Problem:
+    return Problem(message=f"The account lacks {what}. Grant it: {page}.", field="credential", fatal=fatal)
+
+
+def _untold(found: Sequence[Permission]) -> Iterator[Problem]:
+    """What cannot be told, for each reason once."""
+    for reason in dict.fromkeys(one.unclear for one in found if one.held is None):
+        names = ", ".join(one.name for one in found if one.held is None and one.unclear == reason)
+        message = f"It could not be verified whether the account has {names}: {reason}."
+        yield Problem(message=message, field="credential", fatal=False)
+
+
+def _quotas(client: Quotas, config: CloudConfig, region: str, fitting: Sequence[Offer]) -> list[Problem]:
+    """Warnings: what is used may be given back, and a lease waits until it is."""
+    known = market.allowances(client.quotas(region))
+    addresses = int(config.public_address)
+    tight = [next((q for q in known if _need(q, one, addresses) > q.limit - q.used), None) for one in fitting]
+    if fitting and None not in tight:
+        full = {q.name: q for q in tight if q is not None}.values()
+        said = "; ".join(f"{q.name} has {q.used:g} of {q.limit:g} {q.unit} in use" for q in full)
+        message = f"{region}: the account has no room for even one machine, of which the smallest is {fitting[0].type}"
+        return [_warning(f"{message}. {said}. Have the limit raised, or allow other types or regions.")]
+    return [
+        _warning(f"{region}: {q.name} is used up, {q.used:g} of {q.limit:g} {q.unit}.") for q in known
+        if q.limit and q.used >= q.limit and (not fitting or any(_need(q, one, addresses) for one in fitting))
+    ]  # fmt: skip
+
+
+def _warning(message: str) -> Problem:
+    return Problem(message=message, field="types", fatal=False)
+
+
+def _need(quota: Allowance, one: Offer, addresses: int) -> float:
+    """What a machine takes of a quota; 0 where it is not counted by it."""
+    counted = {"vcpus": one.vcpus, "gpus": one.gpu_count, "instances": 1, "addresses": addresses}
+    applies = (
+        quota.location in ("", one.location)
+        and quota.market in ("", one.market)
+        and (not quota.family or quota.family in one.family.split())
+    )
+    return float(counted.get(quota.unit, 0)) if applies else 0.0

@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota, Remnant, Rule, Underway
+from blueprints.specs import Problem
 
 
 class Api(StrEnum):
@@ -221,6 +222,41 @@ class ListsRemains(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Permission:
+    """One of the least permissions that a kind's page lists, and whether the account has it."""
+
+    name: str
+    """As the provider calls it."""
+    held: bool | None
+    """None: it cannot be told."""
+    unclear: str = ""
+    """Why it cannot be told, as the end of a sentence."""
+    without: str = ""
+    """What does not work without it, as a sentence's part; empty: machines cannot be made, reached or ended."""
+    host_key: str = ""
+    """The config's `host_key` that cannot do without it."""
+
+
+class Permissions(ABC):
+    """What the account may do can be asked without doing it."""
+
+    @abstractmethod
+    def permissions(self, order: Order) -> Sequence[Permission]:
+        """Those that an order like this one, and its end, would need. Makes, changes and spends nothing. Several
+        calls."""
+
+
+class Networks(ABC):
+    """What machines would stand in can be looked at before there is one."""
+
+    @abstractmethod
+    def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
+        """Why machines like the order's could not stand in the network that it names (its default where it names
+        none), with what is there instead; `zones`: those that are allowed, empty for all. Empty: they could. A few
+        calls, which make nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Capability:
     """One thing that a cloud can do, and the class that says so."""
 
@@ -246,6 +282,8 @@ CAPABILITIES = (
     Capability(name="quota", base=Quotas),
     Capability(name="server-side-expiry", base=Expires),
     Capability(name="list-remains", base=ListsRemains),
+    Capability(name="permission-check", base=Permissions),
+    Capability(name="network-check", base=Networks),
 )
 """The names are those of Brev's Cloud SDK (v1/capabilities.go) where it has one."""
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from blueprints.cloud import client as cloud
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota, Remnant
-from blueprints.ec2 import images, network, offers, prices, quotas, readings, regions, remains
+from blueprints.ec2 import images, network, offers, permissions, places, prices, quotas, readings, regions, remains
 from blueprints.ec2.acts import Acts
 from blueprints.ec2.calls import filters, tagged
 from blueprints.ec2.config import Credential
 from blueprints.ec2.launches import launch
 from blueprints.ec2.tokens import client_token
+from blueprints.specs import Problem
 
 RATES = {"read": (20.0, 100.0), "write": (5.0, 50.0), "launch": (2.0, 5.0)}
 """Calls per second and at once, the lowest of each sort in "Request throttling for the Amazon EC2 API"
@@ -30,6 +32,8 @@ class Account(
     cloud.Quotas,
     cloud.MachineImage,
     cloud.ListsRemains,
+    cloud.Permissions,
+    cloud.Networks,
 ):
     """Everything that `client.Ec2` can. Accounts in guests are made by cloud-init from the user data: `order.user` and
     `order.public_key` have no place of their own here."""
@@ -146,3 +150,13 @@ class Account(
         if location:
             return quotas.quotas_of(self.connection, location)
         return [one for there in self.locations() if there.available for one in self.quotas(there.name)]
+
+    def permissions(self, order: Order) -> Sequence[cloud.Permission]:
+        """By calls with DryRun, in the order's region; some thirty."""
+        given = self.credential
+        order = replace(order, location=order.location or given.region)
+        return permissions.permissions(self.connection, order, price_list=given.price_list, amazon=not given.endpoint)
+
+    def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
+        """The subnet, or the default VPC's subnets."""
+        return places.problems(self.connection, order, zones)

@@ -96,14 +96,7 @@ def _group(calls: Calls, order: Order, vpc: str) -> Answer | None:
 
 def _made(calls: Calls, order: Order, vpc: str) -> Answer:
     try:
-        made = calls.call(
-            "create_security_group",
-            order.location,
-            GroupName=order.key,
-            Description=f"Way in to {order.key}",
-            VpcId=vpc,
-            TagSpecifications=[{"ResourceType": "security-group", "Tags": tag_list(object_tags(order))}],
-        )
+        made = calls.call("create_security_group", order.location, **making(order, vpc))
     except CloudError as error:
         if error.provider_code != "InvalidGroup.Duplicate":
             raise
@@ -112,6 +105,16 @@ def _made(calls: Calls, order: Order, vpc: str) -> Answer:
             raise
         return found
     return {"GroupId": made["GroupId"]}
+
+
+def making(order: Order, vpc: str) -> Answer:
+    """What CreateSecurityGroup is asked for an order."""
+    return {
+        "GroupName": order.key,
+        "Description": f"Way in to {order.key}",
+        "VpcId": vpc,
+        "TagSpecifications": [{"ResourceType": "security-group", "Tags": tag_list(object_tags(order))}],
+    }
 
 
 def allow(calls: Calls, region: str, name: str, rule: Rule) -> None:

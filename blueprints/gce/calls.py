@@ -30,7 +30,7 @@ QUIET = frozenset({"", "NO_RESULTS_ON_PAGE", "NOT_CRITICAL_ERROR", "DEPRECATED_R
 Operation = compute_v1.Operation
 
 
-class _Trusting(HTTPAdapter):
+class Trusting(HTTPAdapter):
     """Trusts one file of authorities."""
 
     def __init__(self, bundle: str) -> None:
@@ -67,7 +67,7 @@ class Calls:
         if self._credential.ca_bundle:
             # The SDK has no option for it, and its session would let REQUESTS_CA_BUNDLE, which is the whole process's,
             # go before what the session says itself.
-            made.transport._session.mount("https://", _Trusting(self._credential.ca_bundle))
+            made.transport._session.mount("https://", Trusting(self._credential.ca_bundle))
         return made
 
     def _token(self) -> Any:

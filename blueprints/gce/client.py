@@ -15,6 +15,9 @@ from blueprints.cloud.client import (
     IdempotentCreate,
     ListsRemains,
     MachineImage,
+    Networks,
+    Permission,
+    Permissions,
     Quotas,
     Reboots,
     ResizesVolume,
@@ -36,7 +39,7 @@ from blueprints.cloud.values import (
     Rule,
     Underway,
 )
-from blueprints.gce import openings, reading
+from blueprints.gce import networks, openings, permissions, reading
 from blueprints.gce.calls import Calls, Operation, found
 from blueprints.gce.config import Credential
 from blueprints.gce.inventory import Inventory
@@ -46,6 +49,7 @@ from blueprints.gce.openings import Openings
 from blueprints.gce.orders import refused
 from blueprints.gce.prices import table
 from blueprints.gce.series import split
+from blueprints.specs import Problem
 
 CONSOLE = 64 * 1024
 """Bytes of the console's end."""
@@ -69,6 +73,8 @@ class Gce(
     Quotas,
     MachineImage,
     ListsRemains,
+    Permissions,
+    Networks,
 ):
     """One project. Locations are regions.
 
@@ -91,6 +97,7 @@ class Gce(
         self._inventory = Inventory(self._calls, table(credential.prices))
         self._machines = Machines(self._calls)
         self._openings = Openings(self._calls)
+        self._permissions = permissions.Permissions(credential, deadline)
 
     def identity(self) -> str:
         return f"projects/{self._inventory.project().name}"
@@ -230,6 +237,14 @@ class Gce(
 
     def console(self, instance: Instance) -> str:
         return self._machines.console(instance, CONSOLE)
+
+    def permissions(self, order: Order) -> Sequence[Permission]:
+        """One call of Cloud Resource Manager, and one more for a subnet of another project."""
+        return self._permissions.found(order)
+
+    def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
+        """Networks and subnets are in all zones alike."""
+        return networks.problems(self._calls, order)
 
 
 def _split(type_name: str) -> tuple[str, str, int]:

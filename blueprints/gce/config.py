@@ -40,6 +40,12 @@ class Credential(Fields):
     endpoint: str = Field(
         default="", pattern=r"^(https?://[^/\s]+)?$", description="Empty: https://compute.googleapis.com"
     )
+    resource_manager: str = Field(
+        default="",
+        pattern=r"^(https?://[^/\s]+)?$",
+        description="Address of Cloud Resource Manager, which tells what we may do. Empty: "
+        "https://cloudresourcemanager.googleapis.com, or nobody is asked where endpoint is one's own.",
+    )
     ca_bundle: str = Field(default="", description="File of certificate authorities, for an endpoint of one's own.")
     prices: str = Field(default="", description="File with prices, in place of the table that ships with us.")
 

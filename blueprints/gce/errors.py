@@ -107,8 +107,9 @@ def _zone_wide(code: str, text: str) -> bool:
 
 
 @contextmanager
-def translated(*, writes: bool = False) -> Iterator[None]:
-    """Around every call: whatever the SDK, the credentials or the connection raise becomes a CloudError."""
+def translated(*, writes: bool = False, asked: str = "Compute Engine") -> Iterator[None]:
+    """Around every call: whatever the SDK, the credentials or the connection raise becomes a CloudError. `asked`: the
+    service."""
     try:
         yield
     except GoogleAPICallError as error:
@@ -116,7 +117,7 @@ def translated(*, writes: bool = False) -> Iterator[None]:
     except GoogleAuthError as error:
         raise _of_credentials(error) from error
     except requests.RequestException as error:
-        raise _of_connection(error, writes=writes) from error
+        raise _of_connection(error, asked, writes=writes) from error
 
 
 def _of_call(error: GoogleAPICallError, *, writes: bool) -> CloudError:
@@ -149,14 +150,14 @@ def _of_credentials(error: GoogleAuthError) -> CloudError:
     return CloudError(M.CREDENTIALS, f"Google gave us no token: {str(error)[:300]}", provider_code="noToken")
 
 
-def _of_connection(error: requests.RequestException, *, writes: bool) -> CloudError:
+def _of_connection(error: requests.RequestException, asked: str, *, writes: bool) -> CloudError:
     if isinstance(error, requests.exceptions.SSLError):
         text = "The endpoint's certificate is not one that we trust (see ca_bundle)."
         return CloudError(M.CREDENTIALS, text, provider_code="certificate")
     if isinstance(error, requests.exceptions.ConnectTimeout) or _never_sent(error):
-        return CloudError(M.UNAVAILABLE, "Compute Engine could not be reached.", provider_code="unreachable")
+        return CloudError(M.UNAVAILABLE, f"{asked} could not be reached.", provider_code="unreachable")
     found = M.AMBIGUOUS if writes else M.UNAVAILABLE
-    return CloudError(found, "Compute Engine's answer did not arrive.", provider_code="noAnswer")
+    return CloudError(found, f"{asked}'s answer did not arrive.", provider_code="noAnswer")
 
 
 def _never_sent(error: BaseException) -> bool:

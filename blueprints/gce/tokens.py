@@ -1,6 +1,6 @@
 """Who signs our requests.
 
-With a service account's key we sign each token ourselves, for Compute Engine as its audience
+With a service account's key we sign each token ourselves, for the service that is asked as its audience
 (google.aip.dev/auth/4111), and ask no token service. google-auth's own classes would do the same, but (seen in 2.62)
 they also ask iamcredentials.googleapis.com for a "regional access boundary" in the background, with our token and
 whatever the endpoint is: a call that nobody sees, without a deadline of ours.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import google.auth
@@ -22,6 +23,8 @@ from blueprints.gce.config import Credential
 
 SCOPES = ("https://www.googleapis.com/auth/compute",)
 AUDIENCE = "https://compute.googleapis.com/"
+READ_SCOPES = ("https://www.googleapis.com/auth/cloud-platform.read-only",)
+"""The least that Cloud Resource Manager takes (its discovery document, projects.testIamPermissions)."""
 LIFE = 3600
 """Seconds; Google takes no more."""
 
@@ -29,25 +32,26 @@ LIFE = 3600
 class Signed(Credentials):
     """Tokens signed by a key that we have."""
 
-    def __init__(self, signer: Any, email: str) -> None:
+    def __init__(self, signer: Any, email: str, audience: str) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._signer, self._email = signer, email
+        self._signer, self._email, self._audience = signer, email, audience
 
     def refresh(self, request: Any) -> None:
         """A new token; `request` is not used."""
         now = int(time.time())
-        said = {"iss": self._email, "sub": self._email, "aud": AUDIENCE, "iat": now, "exp": now + LIFE}
+        said = {"iss": self._email, "sub": self._email, "aud": self._audience, "iat": now, "exp": now + LIFE}
         self.token = jwt.encode(self._signer, said).decode()  # type: ignore[no-untyped-call]
         # google-auth compares with a naive time in UTC.
         self.expiry = dt.datetime.fromtimestamp(now + LIFE, dt.UTC).replace(tzinfo=None)
 
 
-def token(credential: Credential) -> Any:
-    """What the SDK takes. Raises CloudError CREDENTIALS, or what google-auth raises where there is nothing."""
+def token(credential: Credential, audience: str = AUDIENCE, scopes: Sequence[str] = SCOPES) -> Any:
+    """What the SDK takes, for the service that is the audience, or that takes one of the scopes. Raises CloudError
+    CREDENTIALS, or what google-auth raises where there is nothing."""
     if credential.environment:
-        found, _ = google.auth.default(scopes=SCOPES)
+        found, _ = google.auth.default(scopes=scopes)
         if isinstance(found, service_account.Credentials):
-            return Signed(found.signer, found.service_account_email)
+            return Signed(found.signer, found.service_account_email, audience)
         return found
     key = credential.key()
     try:
@@ -55,4 +59,4 @@ def token(credential: Credential) -> Any:
     except ValueError:
         text = "The service account's private key cannot be read."
         raise CloudError(Meaning.CREDENTIALS, text, provider_code="badKey") from None
-    return Signed(signer, key["client_email"])
+    return Signed(signer, key["client_email"], audience)

@@ -67,6 +67,8 @@ class Answers:
                         "offers/([^/]+)/skus/([^/]+)/versions", self._versions),
                 ("GET", f"{own}/providers/Microsoft.Compute/locations/([^/]+)/publishers/([^/]+)/artifacttypes/vmimage/"
                         "offers/([^/]+)/skus/([^/]+)/versions/([^/]+)", self._version),
+                ("GET", f"({own}(?:/resourcegroups/.+)?)/providers/Microsoft.Authorization/permissions",
+                 self._permissions),
                 ("GET", f"{group}/providers/Microsoft.Compute/images", self._images),
                 ("GET", f"{group}/providers/([^/]+/[^/]+)", self._listed),
                 ("GET", f"({group}/providers/([^/]+/[^/]+)/[^/]+)", self._read),
@@ -124,6 +126,16 @@ class Answers:
 
     def _group(self, call: Call) -> Answer:
         return Answer(body={"name": self._ground.group, "location": "eastus"})
+
+    def _permissions(self, call: Call, scope: str) -> Answer:
+        if call.query["api-version"] != "2022-04-01":
+            raise Refusal(400, "InvalidApiVersionParameter", "The double knows 2022-04-01.")
+        grants = self._ground.granted(scope)
+        asked = "Microsoft.Authorization/permissions/read"
+        if not any({"*", "*/read", asked} & {*one.actions} - {*one.but} for one in grants):
+            raise Refusal(403, "AuthorizationFailed", "The client 'drydock' with object id '0' does not have "
+                          f"authorization to perform action '{asked}' over scope '{scope}'.")  # fmt: skip
+        return self._page(call, [one.json() for one in grants])
 
     def _skus(self, call: Call) -> Answer:
         chosen = re.fullmatch(r"location eq '([^']+)'", call.query.get("$filter", ""))

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import datetime as dt
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import RLock
 
 from azure.mgmt.compute import types as compute
@@ -48,6 +49,19 @@ QUOTA = (
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Grant:
+    """A role that is assigned to the caller at a scope, and holds in all scopes below it."""
+
+    scope: str
+    actions: Sequence[str]
+    but: Sequence[str] = ()
+
+    def json(self) -> Json:
+        """As Permissions - List has it."""
+        return {"actions": [*self.actions], "notActions": [*self.but], "dataActions": [], "notDataActions": []}
+
+
 class Ground:
     """One subscription with one resource group."""
 
@@ -57,6 +71,7 @@ class Ground:
         self.things = Things()
         self.operations: dict[str, Operation] = {}
         self.wants: list[Want] = []
+        self.grants: list[Grant] = [Grant(f"/subscriptions/{subscription}", ("*",))]
         self.limits: dict[tuple[str, str], int] = {}
         self.consoles: dict[str, str] = {}
         self.host_key: Callable[[str], str] = lambda key: ""
@@ -170,6 +185,18 @@ class Ground:
     def limit(self, location: str, name: str) -> int:
         """The usual one is 100 vCPUs, and 25000 machines."""
         return self.limits.get((location, name), 25_000 if name == "virtualMachines" else 100)
+
+    def granted(self, scope: str) -> list[Grant]:
+        """What holds at a scope, from above too."""
+        return [one for one in self.grants if f"{scope}/".lower().startswith(f"{one.scope}/".lower())]
+
+    def put_network(self, name: str, location: str, *subnets: str) -> str:
+        """A virtual network of the operator's own; its resource id."""
+        id = f"/subscriptions/{self.subscription}/resourceGroups/{self.group}/providers/{NETWORK}/{name}"
+        made = [{"id": f"{id}/subnets/{one}", "name": one, "properties": {}} for one in subnets]
+        body = {"location": location, "properties": {"subnets": made}}
+        self.things.add(Thing(id=id, type=NETWORK, name=name, body=body, state="Succeeded"))
+        return id
 
     def end_all(self) -> None:
         """Everything that was started for machines."""

@@ -33,13 +33,18 @@ from werkzeug.wrappers import Request as HttpRequest
 from werkzeug.wrappers import Response
 
 from blueprints.ec2.config import Credential
-from tests.clouds.ec2 import strict, tables
+from tests.clouds.ec2 import policy, strict, tables
 from tests.clouds.ec2.plan import Fault, Plan, Request
 
 KEY, SECRET = "AKIADOUBLE", "double-secret"
 _STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
 _SCOPE = re.compile(r"Credential=([^/]+)/\d+/([^/]+)/([^/]+)/aws4_request")
 _INSTANCE = re.compile(r"i-[0-9a-f]{8,17}")
+_NOT_FOUND = {
+    "instance": "InvalidInstanceID.NotFound", "volume": "InvalidVolume.NotFound",
+    "network-interface": "InvalidNetworkInterfaceID.NotFound", "security-group": "InvalidGroup.NotFound",
+    "spot-instances-request": "InvalidSpotInstanceRequestID.NotFound",
+}  # fmt: skip
 _accounts = itertools.count(100_000_000_001)
 _addresses = itertools.count(1)
 
@@ -95,6 +100,10 @@ class Double:
         self.keys = {KEY}
         self.page = 1000
         self.limits = dict(tables.QUOTAS)
+        self.policy: list[policy.Statement] = policy.everything_but()
+        """What the account's user may do, as statements of IAM."""
+        self.knows_dry_run = True
+        """Amazon's own does; clouds that only speak its API may carry such calls out."""
         self.tokens: dict[tuple[str, str, str], tuple[str, Any]] = {}
         self.spot_requests: dict[str, dict[str, Any]] = {}
         self.consoles: dict[str, str] = {}
@@ -282,6 +291,8 @@ class Double:
             fault = self.plan.met(request)
             if fault is not None and not (fault.happens or fault.lost):
                 return _error(service, fault.code, fault.message, fault.status)(environ, start_response)
+            if self._dry(request):
+                return self._only_checked(request)(environ, start_response)
             answer = self._carried_out(request, environ, body)
             if fault is None:
                 return answer(environ, start_response)
@@ -316,7 +327,37 @@ class Double:
         for name, value in request.parameters.items():
             if name.split(".")[0] == "InstanceId" and not _INSTANCE.fullmatch(value):
                 return _error("ec2", "InvalidInstanceID.Malformed", f'Invalid id: "{value}"', 400)
-        return None
+        return self._not_allowed(request)
+
+    def _not_allowed(self, request: Request) -> Response | None:
+        needs = policy.steps(request.service, request.action, request.parameters, self.tags)
+        said = policy.refusal(self.policy, needs, self.account, request.region)
+        code, status = ("UnauthorizedOperation", 403) if request.service == "ec2" else ("AccessDeniedException", 400)
+        return _error(request.service, code, said, status) if said else None
+
+    def _dry(self, request: Request) -> bool:
+        return self.knows_dry_run and request.parameters.get("DryRun") == "true"
+
+    def _only_checked(self, request: Request) -> Response:
+        """What is named has to be there, and nothing happens."""
+        known = {name for names in self.objects().values() for name in names} | self.known_groups()
+        for key, value in request.parameters.items():
+            sort = policy.SORTS.get(value.partition("-")[0], "")
+            if sort in _NOT_FOUND and value not in known and not key.startswith(("Filter", "Tag")):
+                return _error("ec2", _NOT_FOUND[sort], f"The {sort} ID '{value}' does not exist", 400)
+        return _error("ec2", "DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
+
+    def known_groups(self) -> set[str]:
+        """The ids of all security groups."""
+        return {
+            group.id for backend in self._backends() for groups in backend.groups.values() for group in groups.values()
+        }
+
+    def without_network(self, region: str) -> None:
+        """Somebody has deleted the region's default VPC with its subnets."""
+        with self._lock:
+            ec2_backends[self.account][region].subnets.clear()
+            ec2_backends[self.account][region].vpcs.clear()
 
     def _carried_out(self, request: Request, environ: dict[str, Any], body: bytes) -> Response:
         if request.service == "servicequotas":
@@ -324,6 +365,9 @@ class Double:
         if request.service == "pricing":
             return _json(tables.products(json.loads(body)))
         environ["HTTP_X_MOTO_ACCOUNT_ID"] = self.account
+        if not self.knows_dry_run:
+            body = body.replace(b"&DryRun=true", b"")
+            environ["CONTENT_LENGTH"] = str(len(body))
         environ["wsgi.input"] = io.BytesIO(body)  # it has been read to here
         return Response.from_app(_MOTO, environ, buffered=True)
 

@@ -297,8 +297,8 @@ def spot_price(name: str) -> str:
 
 def _fits(one: dict[str, Any], wanted: dict[str, Any]) -> bool:
     tags = {tag["Key"]: tag["Value"] for tag in one["Tags"]}
-    facts = {"state": one["State"], **{f"tag:{name}": value for name, value in tags.items()}}
-    return all(facts.get(name) in values for name, values in wanted.items())
+    facts = {"state": {one["State"]}, "tag-key": {*tags}, **{f"tag:{name}": {value} for name, value in tags.items()}}
+    return all(facts.get(name, set()) & {*values} for name, values in wanted.items())
 
 
 def install() -> None:

@@ -128,4 +128,5 @@ def test_what_ec2_can_do() -> None:
         "create", "idempotent-create", "terminate", "stop-start", "reboot", "resize-volume", "change-type",
         "tags", "list-remains",
         "user-data", "machine-image", "firewall", "spot", "confidential", "console-output", "quota",
+        "permission-check", "network-check",
     }  # fmt: skip

@@ -188,18 +188,38 @@ def _by_family(world: World, call: Call) -> Resource:
 
 
 def _subnet(world: World, call: Call) -> Resource:
-    if call.path["subnetwork"] not in ("default", "inner"):
-        raise _missing(world, f"regions/{call.path['region']}/subnetworks", call.path["subnetwork"])
-    network = "default" if call.path["subnetwork"] == "default" else "prod"
-    return {
-        "kind": "compute#subnetwork",
-        "id": "77",
-        "name": call.path["subnetwork"],
-        "region": f"{world.link}/regions/{call.path['region']}",
-        "network": f"{world.link}/global/networks/{network}",
-        "ipCidrRange": "10.128.0.0/20",
-        "selfLink": f"{world.link}/regions/{call.path['region']}/subnetworks/{call.path['subnetwork']}",
+    region, name = call.path["region"], call.path["subnetwork"]
+    for network, row in world.catalogue["networks"].items():
+        if region in row["subnets"].get(name, ()):
+            return {
+                "kind": "compute#subnetwork",
+                "id": "77",
+                "name": name,
+                "region": f"{world.link}/regions/{region}",
+                "network": f"{world.link}/global/networks/{network}",
+                "ipCidrRange": "10.128.0.0/20",
+                "selfLink": f"{world.link}/regions/{region}/subnetworks/{name}",
+            }
+    raise _missing(world, f"regions/{region}/subnetworks", name)
+
+
+def _network(world: World, name: str, row: Resource) -> Resource:
+    made: Resource = {
+        "kind": "compute#network",
+        "id": str(700 + len(name)),
+        "name": name,
+        "creationTimestamp": CREATED,
+        "selfLink": f"{world.link}/global/networks/{name}",
     }
+    if row.get("range"):
+        return {**made, "IPv4Range": row["range"]}
+    links = [f"{world.link}/regions/{it}/subnetworks/{one}" for one, there in row["subnets"].items() for it in there]
+    return {**made, "autoCreateSubnetworks": row["auto"], "subnetworks": links}
+
+
+def _networks(world: World, call: Call) -> Resource:
+    every = [_network(world, name, row) for name, row in world.catalogue["networks"].items()]
+    return listing("networkList", every, call.query, page_size(world), world.link)
 
 
 ACTS: dict[str, Any] = {
@@ -213,5 +233,6 @@ ACTS: dict[str, Any] = {
     "compute.images.list": _images,
     "compute.images.get": _by_name,
     "compute.images.getFromFamily": _by_family,
+    "compute.networks.list": _networks,
     "compute.subnetworks.get": _subnet,
 }

@@ -1,6 +1,7 @@
-"""Google's discovery document of Compute Engine: which calls there are, and what goes in and out of each.
+"""Google's discovery documents of Compute Engine and Cloud Resource Manager: which calls there are, and what goes in
+and out of each.
 
-The document is shipped with google-api-python-client. Converted once per process into JSON Schema.
+The documents are shipped with google-api-python-client. Converted once per process into JSON Schema.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 from jsonschema import Draft7Validator
 
-PREFIX = "/compute/v1/"
+COMPUTE, MANAGER = "compute.v1", "cloudresourcemanager.v3"
 SYSTEM = {"$alt": "alt", "$prettyPrint": "prettyPrint", "$fields": "fields"}
 NUMBERS = {"int64": r"^-?\d{1,19}$", "uint64": r"^\d{1,20}$"}
 
@@ -59,6 +60,7 @@ class Discovery:
 
     def __init__(self, document: Mapping[str, Any]) -> None:
         self._system = document["parameters"]
+        self._prefix = f"/{document['servicePath']}"
         self._definitions = {name: _schema(it) for name, it in document["schemas"].items()}
         self._needed = {name: _needed(it) for name, it in document["schemas"].items()}
         self._methods: dict[tuple[str, int], list[Method]] = defaultdict(list)
@@ -68,10 +70,10 @@ class Discovery:
 
     def route(self, verb: str, path: str) -> tuple[Method, dict[str, str]]:
         """The method of a path, and what the path says. Raises Refused 404."""
-        rest = path.removeprefix(PREFIX)
+        rest = path.removeprefix(self._prefix)
         for method in self._methods[verb, rest.count("/")]:
             match = method.path.fullmatch(rest)
-            if match and path.startswith(PREFIX):
+            if match and path.startswith(self._prefix):
                 return method, match.groupdict()
         raise Refused(404, "notFound", f"There is no {verb} {path}.")
 
@@ -186,10 +188,10 @@ def _schema(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @cache
-def discovery() -> Discovery:
-    """Of compute v1."""
+def discovery(name: str = COMPUTE) -> Discovery:
+    """Of one service."""
     spec = find_spec("googleapiclient.discovery_cache")
     assert spec is not None
     assert spec.origin is not None
-    path = Path(spec.origin).parent / "documents" / "compute.v1.json"
+    path = Path(spec.origin).parent / "documents" / f"{name}.json"
     return Discovery(json.loads(path.read_text()))

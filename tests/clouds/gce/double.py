@@ -1,10 +1,11 @@
-"""A strict double of Compute Engine, in a test's process or as a program.
+"""A strict double of Compute Engine, and of what Cloud Resource Manager says of permissions, in a test's process or as
+a program.
 
     python -m tests.clouds.gce.double --port-file F
 
 writes JSON with `endpoint`, `project` and `service_account` into F when it answers, and ends on SIGTERM.
 
-Every request and every answer is checked against Google's discovery document.
+Every request and every answer is checked against Google's discovery documents.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.clouds.gce.api import ACTS, WAITS
-from tests.clouds.gce.discovery import Call, Refused, discovery
+from tests.clouds.gce.discovery import COMPUTE, MANAGER, Call, Refused, discovery
 from tests.clouds.gce.faults import Faults
 from tests.clouds.gce.machines import replayed, stopped
 from tests.clouds.gce.tokens import problem, service_account
@@ -80,6 +81,10 @@ class Double:
         self.world = World(project, pace or Pace(), on_start, on_end)
         self.world.catalogue["page"] = page
         self.seen: list[Seen] = []
+        self.lacking: set[str] = set()
+        """Permissions that the service account has not."""
+        self.elsewhere: dict[str, set[str]] = {}
+        """Other project -> the permissions that it has there."""
         self.violations: list[str] = []
         """Answers of ours that the discovery document does not allow, and what the hooks raised."""
         self._server = _Server(("127.0.0.1", port), _Handler)
@@ -122,7 +127,8 @@ class Double:
     @property
     def credential(self) -> dict[str, Any]:
         """What `blueprints.gce.config.Credential` takes."""
-        return {"project": self.project, "service_account": self.service_account, "endpoint": self.endpoint}
+        said = {"endpoint": self.endpoint, "resource_manager": self.endpoint}
+        return {"project": self.project, "service_account": self.service_account, **said}
 
     def objects(self) -> dict[str, list[str]]:
         """Everything there is by sort, with names; empty sorts are left out."""
@@ -165,7 +171,8 @@ class Double:
     def answer(self, verb: str, target: str, authorization: str, body: bytes) -> tuple[Call, Any, float]:
         """The result of one request. Raises Refused."""
         split = urlsplit(target)
-        wrong = problem(authorization, self.project)
+        manager = split.path.startswith("/v3/")
+        wrong = problem(authorization, self.project, manager=manager)
         if wrong:
             raise Refused(401, "authError", wrong)
         try:
@@ -173,7 +180,7 @@ class Double:
         except ValueError:
             raise Refused(400, "parseError", "Invalid JSON payload received.") from None
         query = parse_qs(split.query, keep_blank_values=True)
-        call = discovery().call(verb, unquote(split.path), query, said)
+        call = discovery(MANAGER if manager else COMPUTE).call(verb, unquote(split.path), query, said)
         self.seen.append(Seen(call.method.id, call.path, call.query, call.body))
         refusal = self.faults.take("refuse", call.method.id)
         if refusal:
@@ -182,6 +189,8 @@ class Double:
 
     def _done(self, call: Call) -> tuple[Any, float]:
         method = call.method.id
+        if method == "cloudresourcemanager.projects.testIamPermissions":
+            return self._permissions(call), 0.0
         act = ACTS.get(method) or WAITS.get(method)
         if act is None:
             raise Refused(501, "notImplemented", f"The double does not do {method}.")
@@ -198,6 +207,16 @@ class Double:
             raise Refused(500, "internalError", f"The double's answer is wrong: {problems[0]}")
         slow = self.faults.take("delay", method)
         return result, slow.seconds if slow else 0.0
+
+    def _permissions(self, call: Call) -> dict[str, list[str]]:
+        """Of what is asked, that which the caller has; no more than 100 may be asked."""
+        asked, project = call.body.get("permissions", []), call.path["projectsId"]
+        if len(asked) > 100 or any("*" in name or name.count(".") != 2 for name in asked):
+            raise Refused(400, "badRequest", "Request contains an invalid argument.")
+        if project != self.project and project not in self.elsewhere:
+            raise Refused(403, "forbidden", f"The caller does not have permission: {project} may not exist.")
+        held = set(asked) - self.lacking if project == self.project else self.elsewhere[project]
+        return {"permissions": [name for name in asked if name in held]}
 
     def _wait(self, act: Callable[[World, Call], Any], call: Call) -> None:
         until = time.monotonic() + WAIT

@@ -39,8 +39,12 @@ def check(world: World, zone: str, body: Resource) -> None:
     check_labels(body.get("labels", {}))
     _disk(world, row, body.get("disks") or [{}])
     for card in body.get("networkInterfaces") or [{}]:
-        if last(card.get("network", "default")) not in ("default", "prod"):
-            raise Refused(404, "notFound", f"The resource '{card['network']}' was not found")
+        there = world.catalogue["networks"].get(last(card.get("network", "default")))
+        if there is None and "subnetwork" not in card:
+            raise Refused(404, "notFound", f"The resource '{card.get('network', 'default')}' was not found")
+        if there and not (there["auto"] or there.get("range") or "subnetwork" in card):
+            why = "Subnetwork should be specified for custom subnetmode network"
+            raise invalid("resource.networkInterfaces[0]", card["network"], why)
     _scheduling(row, body)
     _confidential(row, body)
     _quotas(world, zone, row, body)

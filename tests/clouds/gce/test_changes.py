@@ -113,6 +113,7 @@ def test_ports_open_and_close(double: Double, gce: Gce) -> None:
 
 def test_a_port_that_is_still_being_opened_is_not_taken_for_closed(double: Double, gce: Gce) -> None:
     it, web = made(gce), Rule(port=443)
+    double.world.pace.operation = 2.0
     refused(Meaning.CONFLICT, gce.open_ports, it, [web])
     refused(Meaning.CONFLICT, gce.close_ports, it, [web])
     double.settle()

@@ -18,6 +18,10 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 SCOPES = {"https://www.googleapis.com/auth/compute", "https://www.googleapis.com/auth/cloud-platform"}
 AUDIENCE = "https://compute.googleapis.com/"
+MANAGER_SCOPES = {
+    "https://www.googleapis.com/auth/cloud-platform", "https://www.googleapis.com/auth/cloud-platform.read-only",
+}  # fmt: skip
+MANAGER_AUDIENCE = "https://cloudresourcemanager.googleapis.com/"
 
 
 @cache
@@ -41,8 +45,8 @@ def service_account(project: str, key: rsa.RSAPrivateKey | None = None) -> dict[
     }
 
 
-def problem(authorization: str, project: str) -> str:
-    """What is wrong with a request's Authorization; empty: nothing."""
+def problem(authorization: str, project: str, *, manager: bool = False) -> str:
+    """What is wrong with a request's Authorization; empty: nothing. `manager`: at Cloud Resource Manager."""
     scheme, _, token = authorization.partition(" ")
     if scheme != "Bearer" or token.count(".") != 2:
         return "Request is missing required authentication credential."
@@ -52,6 +56,9 @@ def problem(authorization: str, project: str) -> str:
         header, claims = (json.loads(_bytes(part)) for part in signed.split("."))
     except (InvalidSignature, ValueError):
         return "Invalid signature."
+    scopes, audience = (MANAGER_SCOPES, MANAGER_AUDIENCE) if manager else (SCOPES, AUDIENCE)
+    if not (set(str(claims.get("scope", "")).split()) & scopes or claims.get("aud") == audience):
+        return "Invalid scope or audience."
     return _wrong_claims(header, claims, f"drydock@{project}.iam.gserviceaccount.com")
 
 
@@ -61,8 +68,6 @@ def _wrong_claims(header: dict[str, Any], claims: dict[str, Any], who: str) -> s
         return "Invalid algorithm."
     if claims.get("iss") != who or claims.get("sub") != who:
         return "Invalid issuer or subject."
-    if not (set(str(claims.get("scope", "")).split()) & SCOPES or claims.get("aud") == AUDIENCE):
-        return "Invalid scope or audience."
     if not claims.get("iat", now + 600) - 60 <= now < claims.get("exp", 0) <= now + 3700:
         return "Expired or not yet valid."
     return ""

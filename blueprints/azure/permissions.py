@@ -1,0 +1,136 @@
+"""The least permissions at Azure, and which of them we have: what the roles assigned to us add up to at a scope.
+
+Source: "Permissions - List For Resource Group" and "... For Resource" of the REST reference of Microsoft.Authorization:
+one entry for each role, whose `actions` less its `notActions` it grants, * standing for any text. Deny assignments and
+conditions of assignments are not told there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from blueprints.azure.connection import Connection
+from blueprints.cloud.client import Permission
+from blueprints.cloud.faults import CloudError
+from blueprints.cloud.values import Order
+
+VERSION = "2022-04-01"
+IN_GROUP = (
+    "Microsoft.Compute/disks/delete",
+    "Microsoft.Compute/disks/read",
+    "Microsoft.Compute/disks/write",
+    "Microsoft.Compute/images/read",
+    "Microsoft.Compute/virtualMachines/deallocate/action",
+    "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Compute/virtualMachines/restart/action",
+    "Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action",
+    "Microsoft.Compute/virtualMachines/runCommand/action",
+    "Microsoft.Compute/virtualMachines/start/action",
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Network/networkInterfaces/delete",
+    "Microsoft.Network/networkInterfaces/join/action",
+    "Microsoft.Network/networkInterfaces/read",
+    "Microsoft.Network/networkInterfaces/write",
+    "Microsoft.Network/networkSecurityGroups/delete",
+    "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/networkSecurityGroups/read",
+    "Microsoft.Network/networkSecurityGroups/securityRules/delete",
+    "Microsoft.Network/networkSecurityGroups/securityRules/write",
+    "Microsoft.Network/networkSecurityGroups/write",
+    "Microsoft.Network/publicIPAddresses/delete",
+    "Microsoft.Network/publicIPAddresses/join/action",
+    "Microsoft.Network/publicIPAddresses/read",
+    "Microsoft.Network/publicIPAddresses/write",
+    "Microsoft.Network/virtualNetworks/read",
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+    "Microsoft.Network/virtualNetworks/write",
+    "Microsoft.Resources/subscriptions/resourceGroups/read",
+    "Microsoft.Resources/tags/write",
+)
+"""All that the role for the resource group in docs/kinds/azure.md has; a test holds them equal."""
+IN_SUBSCRIPTION = (
+    "Microsoft.Authorization/permissions/read",
+    "Microsoft.Compute/locations/operations/read",
+    "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/read",
+    "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
+    "Microsoft.Compute/locations/usages/read",
+    "Microsoft.Compute/skus/read",
+    "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Network/locations/usages/read",
+    "Microsoft.Resources/subscriptions/locations/read",
+)
+"""The same of the role for the subscription."""
+_NO_QUOTA = "quotas are seen only when a create is refused"
+WITHOUT = {
+    "Microsoft.Authorization/permissions/read": "it cannot be told beforehand what else is lacking",
+    "Microsoft.Compute/images/read": "the resource group's images cannot be listed",
+    "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/read": "the marketplace cannot be looked through",
+    "Microsoft.Compute/locations/usages/read": _NO_QUOTA,
+    "Microsoft.Compute/virtualMachines/deallocate/action": "machines cannot be stopped",
+    "Microsoft.Compute/virtualMachines/restart/action": "machines cannot be rebooted",
+    "Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action": "consoles cannot be read",
+    "Microsoft.Compute/virtualMachines/runCommand/action": "host keys that guests have made cannot be read",
+    "Microsoft.Compute/virtualMachines/start/action": "stopped machines cannot be started",
+    "Microsoft.Network/locations/usages/read": _NO_QUOTA,
+}
+"""What does not work without one; all else does."""
+_HOST_KEYS = {
+    "Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action": "console",
+    "Microsoft.Compute/virtualMachines/runCommand/action": "run_command",
+}
+JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action"
+_OF_OURS = frozenset({"Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/write"})
+"""Needed where the network is made by us."""
+_OF_ADDRESSES = frozenset(f"Microsoft.Network/publicIPAddresses/{act}" for act in ("delete", "join/action", "write"))
+
+
+def permissions(connection: Connection, order: Order) -> list[Permission]:
+    """Each that is needed: those of the group, those of the subscription, and that of joining a subnet of yours."""
+    subscription = f"/subscriptions/{connection.subscription}"
+    spared = (_OF_OURS | {JOIN} if order.network else frozenset()) | (
+        frozenset() if order.public_address else _OF_ADDRESSES
+    )
+    wanted = [
+        ("", f"{subscription}/resourcegroups/{connection.group}", [one for one in IN_GROUP if one not in spared]),
+        (" (in the whole subscription)", subscription, list(IN_SUBSCRIPTION)),
+    ]
+    if order.network:
+        wanted.append((" (of the subnet)", order.network, [JOIN]))
+    return [one for where, scope, names in wanted for one in _at(connection, scope, names, where)]
+
+
+def _at(connection: Connection, scope: str, names: Sequence[str], where: str) -> Iterator[Permission]:
+    """`where` is said of those that are needed elsewhere than in the resource group."""
+    held, unclear = None, ""
+    try:
+        held = _granted(connection, scope)
+    except CloudError as error:
+        unclear = f"what is granted at {scope} could not be read ({error.message})"
+    for name in names:
+        yield Permission(
+            name=name + where, held=held(name) if held else None, unclear=unclear, without=WITHOUT.get(name, ""),
+            host_key=_HOST_KEYS.get(name, ""),
+        )  # fmt: skip
+
+
+def _granted(connection: Connection, scope: str) -> Callable[[str], bool]:
+    """What our roles allow at a scope, those of the scopes above included."""
+    path = f"{scope}/providers/Microsoft.Authorization/permissions"
+    version, entries = VERSION, list[Mapping[str, Any]]()
+    while path:
+        answer, _ = connection.ask("GET", path, version=version, doing="read what we may do")
+        entries += answer.get("value") or ()
+        path, version = str(answer.get("nextLink") or ""), ""
+    return lambda name: any(_allows(one, name) for one in entries)
+
+
+def _allows(entry: Mapping[str, Any], name: str) -> bool:
+    allowed, but = ([_pattern(one) for one in entry.get(field) or ()] for field in ("actions", "notActions"))
+    return any(one.fullmatch(name) for one in allowed) and not any(one.fullmatch(name) for one in but)
+
+
+def _pattern(action: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, action.split("*"))), re.IGNORECASE)
