@@ -20,7 +20,7 @@ SECTIONS = {
     "search: no match, by trait", "search: a preferred trait", "sweep, 10 resources",
     "5 machines asked for at once, until all are leased", "request to create sent, p50",
     "the longest that a worker was at one step", "of 20 offers: nothing that fits",
-    "statements of a listing of 2 machines that all changed",
+    "statements of a listing of 2 machines that all changed", "CPU of a listing of 2 machines, all changed",
 }  # fmt: skip
 
 
