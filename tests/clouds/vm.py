@@ -1,7 +1,7 @@
 """`make test-vm`: a Debian in QEMU, set up by our user data as a cloud's machine is, and entered as we enter one.
 
-Needs root (for the guest's files), qemu-system-x86, mmdebstrap and genisoimage. Without KVM it takes some minutes. The
-guest reaches nothing; only its port 22 is forwarded to a loopback address.
+Needs root (for the guest's files), qemu-system-x86, mmdebstrap and genisoimage. It takes some minutes; less with
+ACCEL=kvm, where that works. The guest reaches nothing; only its port 22 is forwarded to a loopback address.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Ready, Wait
 from blueprints.cloud import guest
-from blueprints.cloud.config import CloudConfig
+from blueprints.cloud.config import CloudConfig, ImageWords
 from blueprints.cloud.userdata import READY_MARK, user_data
 from blueprints.hostshell import HostShell
 from blueprints.specs import BlueprintView, ResourceView, Spec
@@ -34,6 +34,7 @@ PROGRAMS = {"qemu-system-x86_64": "qemu-system-x86", "mmdebstrap": "mmdebstrap",
 GUEST = ("linux-image-cloud-amd64", "systemd-sysv", "dbus", "cloud-init", "openssh-server", "sudo", "ifupdown",
          "isc-dhcp-client", "iproute2", "e2fsprogs")  # fmt: skip
 MEMORY = "1024"
+ACCEL = os.environ.get("ACCEL", "tcg,thread=multi")
 PATIENCE = 1800.0
 """Seconds for its first boot, which an emulated processor needs up to."""
 
@@ -93,7 +94,7 @@ def _promises(shell: HostShell, control: KeyPair, host: KeyPair) -> Iterator[tup
 
 
 def _spec(port: int, control: KeyPair, host: KeyPair) -> Spec:
-    config = CloudConfig(credential="vm", user=USER, ssh_port=port)
+    config = CloudConfig(credential="vm", image=ImageWords(), user=USER, ssh_port=port)
     blueprint = BlueprintView(id=1, name="vm", kind="vm", generation=1, config=config)
     facts = {"address": "127.0.0.1", "port": port, "user": USER, "host_keys": [host.public]}
     resource = ResourceView(
@@ -149,7 +150,7 @@ def _machine(folder: Path) -> Iterator[int]:
     port = free_port("127.0.0.1")
     line = "root=/dev/vda rw console=ttyS0 net.ifnames=0 ds=nocloud"
     command = [
-        "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2", "-m", MEMORY,
+        "qemu-system-x86_64", "-accel", ACCEL, "-cpu", "max", "-smp", "2", "-m", MEMORY,
         "-display", "none", "-serial", f"file:{folder / 'console'}", "-kernel", str(folder / "vmlinuz"), "-initrd",
         str(folder / "initrd.img"), "-append", line, "-no-reboot",
         "-drive", f"file={folder / 'disk'},if=virtio,format=raw",
