@@ -21,19 +21,27 @@ case $said in
 *) echo running;;
 esac
 """
-_BY_AGENT = """
-if [ -e /var/lib/waagent/provisioned ]; then echo done
-elif [ -d /var/lib/waagent ]; then echo running
-elif systemctl cat google-guest-agent.service > /dev/null 2>&1; then
-  case $(systemctl is-active google-guest-agent.service) in
-  active) echo done;;
-  failed) echo absent;;
-  *) echo running;;
+_WAAGENT = "/var/lib/waagent"
+_BY_AGENT = f"""
+if [ -e {_WAAGENT}/provisioned ]; then echo done; exit; fi
+if [ -d {_WAAGENT} ]; then echo running; exit; fi
+there= failed=
+for unit in google-guest-agent-manager.service google-guest-agent.service; do
+  systemctl cat $unit > /dev/null 2>&1 || continue
+  there=yes
+  case $(systemctl is-active $unit) in
+  active) echo done; exit;;
+  failed) failed=$unit;;
   esac
+done
+if [ "$failed" ]; then echo error; systemctl status --no-pager $failed | tail -n 20
+elif [ "$there" ]; then echo running
 else echo absent
 fi
 """
-"""Azure's agent leaves a file when it has provisioned; Google's runs, and has made the account by which we are in."""
+"""Azure's agent leaves a file when it has provisioned; Google's runs, and has made the account by which we are in.
+Since 20250901.00 its manager runs, and google-guest-agent.service is there but disabled; before, that alone ran
+(https://docs.cloud.google.com/compute/docs/images/guest-agent)."""
 _BOOTING = (Unreachable, ConnectionLost, DeadlineExceeded, AuthenticationRefused)
 """What a machine answers whose SSH server, or whose account, is not there yet. A wrong host key is none of these."""
 
@@ -59,13 +67,15 @@ def reach(spec: Spec, memo: Json) -> Answer:
 
 
 def _not_to_be(spec: Spec, said: str, further: str) -> Failed:
-    if said == "absent" and spec.config.ready_by == "agent":
-        message = "Its image has no agent of Google's or Azure's that runs. Let the blueprint say ready_by: ssh."
+    by_agent = spec.config.ready_by == "agent"
+    if said == "absent" and by_agent:
+        message = "Its image has no agent of Google's or Azure's. Let the blueprint say ready_by: ssh."
         return Failed(scope=Scope.OPERATOR, code="no_agent", message=message)
     if said == "absent":
         message = "Its image has no cloud-init. Let the blueprint say ready_by: ssh, or choose another image."
         return Failed(scope=Scope.OPERATOR, code="no_cloud_init", message=message)
-    return Failed(scope=Scope.BLUEPRINT, code="cloud_init", message=f"cloud-init failed: {further}"[:2000], log=further)
+    who, code = ("The cloud's agent", "agent") if by_agent else ("cloud-init", "cloud_init")
+    return Failed(scope=Scope.BLUEPRINT, code=code, message=f"{who} failed: {further}"[:2000], log=further)
 
 
 @told

@@ -34,6 +34,8 @@ class Machine(Protocol):
 
     key: str
     user_data: str
+    public_key: str
+    """What the cloud's own agent lets in to the account of the order."""
 
 
 class Machines:
@@ -55,6 +57,8 @@ class Machines:
         """A public line that machines tell as their host key instead of their own."""
         self.broken: set[str] = set()
         """Keys of machines that never let anybody in."""
+        self.plain = False
+        """Their image has no cloud-init: the cloud's agent makes the account, and they make their own host key."""
         if os.geteuid() == 0:
             Path("/run/sshd").mkdir(exist_ok=True)
 
@@ -67,7 +71,8 @@ class Machines:
         if twin is not None:
             _end(*twin)
         if machine.key not in self.broken:
-            popen, folder, public = _sshd(address, self.port, cloud_config(machine.user_data))
+            said = _by_agent(machine) if self.plain else cloud_config(machine.user_data)
+            popen, folder, public = _sshd(address, self.port, said)
             with self._lock:
                 self._running[machine.key], self._told[machine.key] = (popen, folder), public
         return address
@@ -114,6 +119,11 @@ def cloud_config(user_data: str) -> dict[str, Any]:
     return found
 
 
+def _by_agent(machine: Machine) -> dict[str, Any]:
+    """The same as far as an agent goes by the order alone."""
+    return {"users": [{"ssh_authorized_keys": [machine.public_key]}]}
+
+
 def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Popen[bytes], Path, str]:
     """With the host key that it is given, else with one of its own; and that key's public line."""
     folder, own = Path(tempfile.mkdtemp(prefix="drydock-vm-")), new_key_pair("guest")
@@ -126,7 +136,9 @@ def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Pop
         f"Port {port}\nListenAddress {address}\nHostKey {folder}/host\nPidFile {folder}/pid\nStrictModes no\n"
         f"UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\n"
         "PermitRootLogin prohibit-password\nMaxStartups 100:30:200\nSubsystem sftp internal-sftp\n"
-        f"AuthorizedKeysFile .ssh/authorized_keys\nMatch User {USER}\n  AuthorizedKeysFile {folder}/authorized_keys\n"
+        # A home of its own: what our own shell starts with may be slow, and whoever is killed there leaves locks.
+        f"AuthorizedKeysFile .ssh/authorized_keys\nMatch User {USER}\n  SetEnv HOME={folder}\n"
+        f"  AuthorizedKeysFile {folder}/authorized_keys\n"
     )
     popen = subprocess.Popen(
         [find("sshd") or "sshd", "-D", "-e", "-f", str(folder / "config")],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -15,6 +15,11 @@ from leases.engine import installation, requesting
 from leases.inline import settle
 from leases.models import Lease
 from leases.requests import read
+from tests.peers import require
+
+if TYPE_CHECKING:
+    from tests.clouds.machines import Machines
+    from tests.leases.emulated import Emulated
 
 
 @pytest.fixture(autouse=True)
@@ -93,3 +98,33 @@ def until() -> Callable[..., Any]:
             clock.sleep(0.02)
 
     return wait
+
+
+@pytest.fixture
+def machines() -> Iterator[Machines]:
+    """The machines of emulated clouds."""
+    require("sshd")
+    require("sudo")
+    from tests.clouds.machines import Machines
+
+    found = Machines()
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=["azure", "ec2", "gce"])
+def cloud(request: pytest.FixtureRequest, machines: Machines) -> Iterator[Emulated]:
+    """Each emulated cloud in turn. Only here are their doubles loaded, which takes seconds."""
+    from tests.leases.emulated import CLOUDS
+
+    with CLOUDS[request.param](machines) as found:
+        yield found
+
+
+@pytest.fixture
+def amazon(machines: Machines) -> Iterator[Emulated]:
+    """Amazon's alone."""
+    from tests.leases.emulated import CLOUDS
+
+    with CLOUDS["ec2"](machines) as found:
+        yield found

@@ -6,7 +6,6 @@ import base64
 import datetime as dt
 import json
 import os
-from collections.abc import Iterator
 
 import pytest
 
@@ -20,30 +19,12 @@ from leases.inline import settle
 from leases.models import Event, Resource
 from leases.operations import callers, holding
 from tests.clouds.ec2.plan import Fault
-from tests.clouds.machines import Machines
-from tests.leases import emulated
-from tests.leases.emulated import Emulated, gone, interface, look, ready
-from tests.peers import require
+from tests.leases.emulated import gone, interface, look, ready
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases"),
     pytest.mark.timeout(400),
 ]
-
-
-@pytest.fixture
-def machines() -> Iterator[Machines]:
-    require("sshd")
-    require("sudo")
-    found = Machines()
-    yield found
-    found.close()
-
-
-@pytest.fixture
-def amazon(machines) -> Iterator[Emulated]:
-    with emulated.ec2(machines) as found:
-        yield found
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,35 +14,12 @@ from leases.inline import settle
 from leases.models import Event, Resource, Run
 from leases.operations import callers, machines, receipts
 from tests.clouds.ec2.plan import Fault
-from tests.clouds.machines import Machines
-from tests.leases.emulated import CLOUDS, Emulated, gone, interface, look, ready
-from tests.peers import require
+from tests.leases.emulated import gone, interface, look, ready
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases"),
     pytest.mark.timeout(600),
 ]
-
-
-@pytest.fixture
-def hosts() -> Iterator[Machines]:
-    require("sshd")
-    require("sudo")
-    found = Machines()
-    yield found
-    found.close()
-
-
-@pytest.fixture(params=sorted(CLOUDS))
-def cloud(request, hosts) -> Iterator[Emulated]:
-    with CLOUDS[request.param](hosts) as found:
-        yield found
-
-
-@pytest.fixture
-def amazon(hosts) -> Iterator[Emulated]:
-    with CLOUDS["ec2"](hosts) as found:
-        yield found
 
 
 @pytest.fixture

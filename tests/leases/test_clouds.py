@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -13,29 +12,12 @@ from drydock.core import clock
 from interfaces.keys import new_key_pair
 from leases.inline import settle
 from leases.models import Event, Lease, Resource, Run
-from tests.clouds.machines import Machines
-from tests.leases.emulated import CLOUDS, Emulated, gone, interface, look, ready
-from tests.peers import require
+from tests.leases.emulated import CLOUDS, gone, interface, look, ready
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases"),
     pytest.mark.timeout(400),
 ]
-
-
-@pytest.fixture
-def machines() -> Iterator[Machines]:
-    require("sshd")
-    require("sudo")
-    found = Machines()
-    yield found
-    found.close()
-
-
-@pytest.fixture(params=sorted(CLOUDS))
-def cloud(request, machines) -> Iterator[Emulated]:
-    with CLOUDS[request.param](machines) as found:
-        yield found
 
 
 def test_a_host_is_built_used_and_gone_without_a_trace(cloud, machines, ask, until):
