@@ -88,10 +88,12 @@ def validate(
     from blueprints.cloud.validation.choosing import Asking
     from blueprints.cloud.validation.suite import chosen
     from drydock.core.logging import hidden
-    from leases.operations import validating
 
     wanted = chosen(only or (), skip or ())
     who = _operator()
+    # Only now: Django has to be set up first.
+    from leases.operations import validating
+
     account = validating.open_account(who, credential, kind=kind)
     with hidden(account.secrets), account.journal.held():
         if clean:
