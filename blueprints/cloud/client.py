@@ -144,8 +144,8 @@ class ResizesVolume(ABC):
     """The boot disk can grow."""
 
     @abstractmethod
-    def resize_volume(self, instance: Instance, disk_gib: int) -> None:
-        """Ask for a larger disk; as large already is success."""
+    def resize_volume(self, instance: Instance, disk_gib: int) -> Underway | None:
+        """Ask for a larger disk; as large already is success. Underway: call it again."""
 
 
 class ChangesType(ABC):

@@ -195,13 +195,14 @@ def _since(moment: str | None) -> float:
 
 
 def resize(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Ask for the larger disk."""
+    """Ask for the larger disk until it is as large."""
     if not isinstance(cloud, client.ResizesVolume):
         return _unable(cloud, "let disks grow")
     found = _read(cloud, spec)
     if isinstance(found, Failed):
         return found
-    cloud.resize_volume(found, spec.wanted["disk_gib"])
+    if (made := cloud.resize_volume(found, spec.wanted["disk_gib"])) is not None:
+        return Wait(after=made.after, percent=50, sentence=made.sentence)
     return Ready(log=f"disk of {spec.wanted['disk_gib']} GiB")
 
 

@@ -202,8 +202,9 @@ class Gce(
     def reboot(self, instance: Instance) -> None:
         self._machines.ask(instance, "reset")
 
-    def resize_volume(self, instance: Instance, disk_gib: int) -> None:
-        self._machines.grow(instance, disk_gib)
+    def resize_volume(self, instance: Instance, disk_gib: int) -> Underway | None:
+        grown = self._machines.grow(instance, disk_gib)
+        return None if grown else Underway(handle={}, sentence="The disk grows.")
 
     def change_type(self, instance: Instance, type_name: str) -> None:
         """Raises INVALID where the attached GPUs would change with it."""

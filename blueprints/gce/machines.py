@@ -137,13 +137,13 @@ class Machines:
             change = compute_v1.SetMetadataInstanceRequest(**self._where(it), metadata_resource=metadata)
             self._calls.done(self._calls.write(self._client.set_metadata_unary, change))
 
-    def grow(self, it: Instance, disk_gib: int) -> None:
-        """The boot disk, which bears the instance's name; as large already is success."""
+    def grow(self, it: Instance, disk_gib: int) -> bool:
+        """Whether the boot disk, which bears the instance's name, is as large already; else it is asked for."""
         disk = self.disk(it.zone, it.key)
         if disk is None:
             raise CloudError(Meaning.NOT_FOUND, f"There is no disk {it.key!r}.", provider_code="notFound")
         if disk.size_gb >= disk_gib:
-            return
+            return True
         request = compute_v1.ResizeDiskRequest(
             project=self._calls.project,
             zone=it.zone,
@@ -151,12 +151,13 @@ class Machines:
             disks_resize_request_resource={"size_gb": disk_gib},
         )
         try:
-            self._calls.done(self._calls.write(self._disks.resize_unary, request))
+            return self._calls.done(self._calls.write(self._disks.resize_unary, request))
         except CloudError:
             # An earlier call's operation may have ended in between.
             grown = self.disk(it.zone, it.key)
             if grown is None or grown.size_gb < disk_gib:
                 raise
+            return True
 
     def console(self, it: Instance, most: int) -> str:
         """The newest `most` bytes. A negative start counts from the end; Google keeps 1 MiB."""
