@@ -150,7 +150,7 @@ def _machine(folder: Path) -> Iterator[int]:
     port = free_port("127.0.0.1")
     line = "root=/dev/vda rw console=ttyS0 net.ifnames=0 ds=nocloud"
     command = [
-        "qemu-system-x86_64", "-accel", ACCEL, "-cpu", "max", "-smp", "2", "-m", MEMORY,
+        "qemu-system-x86_64", "-accel", ACCEL, "-cpu", "max", "-m", MEMORY, "-device", "virtio-rng-pci", "-nodefaults",
         "-display", "none", "-serial", f"file:{folder / 'console'}", "-kernel", str(folder / "vmlinuz"), "-initrd",
         str(folder / "initrd.img"), "-append", line, "-no-reboot",
         "-drive", f"file={folder / 'disk'},if=virtio,format=raw",
