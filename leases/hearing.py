@@ -33,6 +33,9 @@ QUIET_LOOKS = 10
 """So many looks in turn at which a worker that was told to end has nothing at hand: it hangs."""
 
 
+_LOG_SECONDS = 2.0
+
+
 class Hearing:
     """What speaks for a worker's being deaf: messages wait, it could take one, and takes none. Pure."""
 
@@ -76,8 +79,8 @@ class Watch:
                 os.kill(os.getpid(), signal.SIGTERM)
                 break
         if self._hangs():
-            log.critical("This worker was told to end and hangs: it is ended by force. The sweep finds what it was at.")
-            faulthandler.dump_traceback()
+            _say("This worker was told to end and hangs: it is ended by force. The sweep finds what it was at.")
+            faulthandler.dump_traceback(file=2)
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _hangs(self) -> bool:
@@ -89,6 +92,15 @@ class Watch:
             if quiet >= QUIET_LOOKS or clock.monotonic() > until:
                 return True
         return False
+
+
+def _say(message: str) -> None:
+    """Into the log; past it, where what hangs holds the log's lock, as a signal's handler may."""
+    said = threading.Thread(target=log.critical, args=(message,), daemon=True)
+    said.start()
+    said.join(_LOG_SECONDS)
+    if said.is_alive():
+        os.write(2, f"{message}\n".encode())
 
 
 def _waiting(queues: Sequence[str]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 
 import pytest
 from django.db import connection
@@ -82,6 +83,20 @@ def test_one_that_was_told_to_end_and_does_not_is_ended_by_force(at_hand, killed
     watch._thread.join(60)
     watch.end()
     assert killed == [signal.SIGKILL]
+
+
+def test_one_that_hangs_with_the_log_s_lock_is_ended_all_the_same(killed, monkeypatch, settings, capfd):
+    monkeypatch.setattr(hearing, "_LOG_SECONDS", 0.05)
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": 0.05})
+    monkeypatch.setattr(hearing.draining, "begun", lambda: True)
+    free = threading.Event()
+    monkeypatch.setattr(hearing.log, "critical", lambda message: free.wait(60))
+    watch = hearing.Watch(["claims"], 2)
+    watch._thread.join(60)
+    watch.end()
+    free.set()
+    assert killed == [signal.SIGKILL]
+    assert "was told to end and hangs" in capfd.readouterr().err
 
 
 @pytest.mark.django_db(transaction=True)
