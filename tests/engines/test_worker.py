@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from django.apps import apps
 
@@ -14,8 +16,17 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_sweep_sent_through_the_broker_reaches_the_test_database(worker):
     swept = apps.get_model("leases", "Installation").objects.exclude(swept_at=None)
     assert not swept.exists()
-    app.send_task("leases.sweep", queue="periodic")
-    eventually(swept.exists)
+    sent = 0.0
+
+    def swept_when_asked():
+        """As the schedule does: one that is lost, or finds another under way, is followed by the next."""
+        nonlocal sent
+        if time.monotonic() - sent > 5:
+            app.send_task("leases.sweep", queue="periodic")
+            sent = time.monotonic()
+        return swept.exists()
+
+    eventually(swept_when_asked)
 
 
 def test_a_killed_worker_leaves_nothing_behind(worker):
