@@ -87,6 +87,16 @@ class Allowance:
     unit: str = "vcpus"
     """What is counted: one of `UNITS`."""
 
+    def takes(self, offer: Offer, *, addresses: int) -> float:
+        """What a machine of an offer, with so many public addresses, takes of it; 0 where it does not count that."""
+        counted = {"vcpus": offer.vcpus, "gpus": offer.gpu_count, "instances": 1, "addresses": addresses}
+        applies = (
+            self.location in ("", offer.location)
+            and self.market in ("", offer.market)
+            and (not self.family or self.family in offer.family.split())
+        )
+        return float(counted.get(self.unit, 0)) if applies else 0.0
+
 
 UNITS = ("vcpus", "gpus", "instances", "addresses")
 

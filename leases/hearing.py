@@ -31,8 +31,6 @@ milliseconds. Looks and not seconds are counted, since a machine may stand still
 END_LOOK_SECONDS = 1.0
 QUIET_LOOKS = 10
 """So many looks in turn at which a worker that was told to end has nothing at hand: it hangs."""
-
-
 _LOG_SECONDS = 2.0
 
 

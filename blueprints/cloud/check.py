@@ -14,7 +14,7 @@ from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.hostkeys import sources
 from blueprints.cloud.values import Location, Market, Order
-from blueprints.offers import Allowance, Offer
+from blueprints.offers import Offer
 from blueprints.specs import Problem
 
 _REGIONS = 3
@@ -182,7 +182,7 @@ def _quotas(client: Quotas, config: CloudConfig, region: str, fitting: Sequence[
     """Warnings: what is used may be given back, and a lease waits until it is."""
     known = market.allowances(client.quotas(region))
     addresses = int(config.public_address)
-    tight = [next((q for q in known if _need(q, one, addresses) > q.limit - q.used), None) for one in fitting]
+    tight = [next((q for q in known if q.takes(one, addresses=addresses) > q.limit - q.used), None) for one in fitting]
     if fitting and None not in tight:
         full = {q.name: q for q in tight if q is not None}.values()
         said = "; ".join(f"{q.name} has {q.used:g} of {q.limit:g} {q.unit} in use" for q in full)
@@ -190,20 +190,9 @@ def _quotas(client: Quotas, config: CloudConfig, region: str, fitting: Sequence[
         return [_warning(f"{message}. {said}. Have the limit raised, or allow other types or regions.")]
     return [
         _warning(f"{region}: {q.name} is used up, {q.used:g} of {q.limit:g} {q.unit}.") for q in known
-        if q.limit and q.used >= q.limit and (not fitting or any(_need(q, one, addresses) for one in fitting))
+        if q.limit and q.used >= q.limit and (not fitting or any(q.takes(one, addresses=addresses) for one in fitting))
     ]  # fmt: skip
 
 
 def _warning(message: str) -> Problem:
     return Problem(message=message, field="types", fatal=False)
-
-
-def _need(quota: Allowance, one: Offer, addresses: int) -> float:
-    """What a machine takes of a quota; 0 where it is not counted by it."""
-    counted = {"vcpus": one.vcpus, "gpus": one.gpu_count, "instances": 1, "addresses": addresses}
-    applies = (
-        quota.location in ("", one.location)
-        and quota.market in ("", one.market)
-        and (not quota.family or quota.family in one.family.split())
-    )
-    return float(counted.get(quota.unit, 0)) if applies else 0.0

@@ -86,24 +86,13 @@ def _left(row: tuple[Any, ...], coming: Sequence[tuple[Any, ...]], offers: dict[
     allowance = Allowance(**dict(zip((*_KEY, "unit", "limit", "used"), row, strict=False)))
     read_at = row[-1]
     uncounted = [offers[name] for name, at, made in coming if name in offers and (not made or at > read_at)]
-    return Left(of=allowance, ours=sum(_need(allowance, one, addresses=1) for one in uncounted))
-
-
-def _need(allowance: Allowance, offer: Offer, *, addresses: int) -> float:
-    """What an offer takes of an allowance; 0 where that is none of its own."""
-    counted = {"vcpus": offer.vcpus, "gpus": offer.gpu_count, "instances": 1, "addresses": addresses}
-    applies = (
-        allowance.location in ("", offer.location)
-        and allowance.market in ("", offer.market)
-        and (not allowance.family or allowance.family in offer.family.split())
-    )
-    return float(counted.get(allowance.unit, 0)) if applies else 0.0
+    return Left(of=allowance, ours=sum(allowance.takes(one, addresses=1) for one in uncounted))
 
 
 def refusal(known: Sequence[Left], sought: Sought, offer: Offer) -> str:
     """Why an offer has no room in an account, with the provider's figures; empty where it has, or nobody knows."""
     for one in known:
-        if (wanted := _need(one.of, offer, addresses=sought.addresses)) > 0 and wanted > one.room:
+        if (wanted := one.of.takes(offer, addresses=sought.addresses)) > 0 and wanted > one.room:
             where = f" in {one.of.location}" if one.of.location else ""
             ours = f" and {one.ours:g} on their way" if one.ours else ""
             return (

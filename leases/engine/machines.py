@@ -37,6 +37,7 @@ class _Now(NamedTuple):
     state: str
     power: str
     power_wanted: str
+    price: float | None
     in_maintenance: bool
     run_id: int | None
     phase: str | None
@@ -44,7 +45,7 @@ class _Now(NamedTuple):
 
 
 _NOW = """
-    SELECT r.name, r.state, r.power, r.power_wanted, r.in_maintenance, n.id, n.phase, n.wanted
+    SELECT r.name, r.state, r.power, r.power_wanted, r.price, r.in_maintenance, n.id, n.phase, n.wanted
     FROM leases_resource r LEFT JOIN leases_run n ON n.resource_id = r.id AND n.lease_id IS NULL WHERE r.id = %s"""
 
 
@@ -55,7 +56,7 @@ def ask(wish: Wish) -> bool:
     Raises Conflict while the machine is not active, off (for a reboot), or busy with something else, and where a
     budget does not allow a dearer type. What that costs is reserved, and charged, from now on.
     """
-    dear = _dearer(wish)
+    unaffordable = _unaffordable(wish)
     now = _locked(wish.resource_id)
     wanted = {**wish.wanted, "lease": wish.lease_id}
     if now.phase == wish.phase and _same(read_json(now.wanted), wanted):
@@ -63,36 +64,32 @@ def ask(wish: Wish) -> bool:
     _refuse_busy(now)
     if wish.phase == "reboot" and "off" in (now.power, now.power_wanted):
         raise Conflict(f"{now.name} is off.", hint="Start it instead.")
-    if dear.refused:
-        raise Conflict(
-            f"{dear.refused[:1].upper()}{dear.refused[1:]}.", hint="Take a cheaper type, or have the budget raised."
-        )
+    if unaffordable:
+        said = f"{unaffordable[:1].upper()}{unaffordable[1:]}."
+        raise Conflict(said, hint="Take a cheaper type, or have the budget raised.")
     _drop_check(now)
-    start(resource_id=wish.resource_id, phase=wish.phase, wanted={**wanted, **dear.reserved})
-    if dear.reserved:
+    if _rise(wish, now.price) > 0:
+        wanted["was_price"] = now.price
         price = wish.wanted["draft"]["price"]
         run("UPDATE leases_resource SET price = %s WHERE id = %s", (price, wish.resource_id))
+    start(resource_id=wish.resource_id, phase=wish.phase, wanted=wanted)
     tell("asked", wish.phase, wish.message, resource_id=wish.resource_id, lease_id=wish.lease_id, actor=wish.actor)
     return True
 
 
-class _Dear(NamedTuple):
-    """What a dearer type comes to: why no budget allows it, or the price that the machine had before."""
-
-    refused: str = ""
-    reserved: dict[str, Any] = {}
-
-
-def _dearer(wish: Wish) -> _Dear:
-    """Before the machine is locked: whoever claims it locks budgets first, too."""
-    if wish.phase != "retype":
-        return _Dear()
+def _unaffordable(wish: Wish) -> str:
+    """Why no budget allows a dearer type. Before the machine is locked: whoever claims it locks budgets first, too."""
     was = rows("SELECT price FROM leases_resource WHERE id = %s", (wish.resource_id,))[0][0]
+    rise = _rise(wish, was)
+    return budgets.against_rise(wish.resource_id, rise) if rise > 0 else ""
+
+
+def _rise(wish: Wish, was: float | None) -> float:
+    """So much more it will cost, in US dollars an hour."""
+    if wish.phase != "retype":
+        return 0.0
     price = wish.wanted["draft"]["price"]
-    rise = UNKNOWN if price is None else price - (was or 0.0)
-    if rise <= 0:
-        return _Dear()
-    return _Dear(refused=budgets.against_rise(wish.resource_id, rise), reserved={"was_price": was})
+    return UNKNOWN if price is None else price - (was or 0.0)
 
 
 def _same(there: Any, wanted: dict[str, Any]) -> bool:

@@ -118,10 +118,11 @@ _STOOD_IN = """
 
 def _offering() -> list[str]:
     kinds = [name for (name,) in rows("SELECT DISTINCT kind FROM blueprints_blueprint WHERE removed_at IS NULL")]
-    return [name for name in kinds if _offers(name)]
+    return [name for name in kinds if reads(name)]
 
 
-def _offers(name: str) -> bool:
+def reads(name: str) -> bool:
+    """Whether a kind, if it is there, reads offers with its credential."""
     try:
         return isinstance(registry.kind(name), Offers)
     except DrydockError:

@@ -10,12 +10,12 @@ from django.db.models.functions import Now
 from blueprints import registry
 from blueprints.cloud.client import capabilities
 from blueprints.cloud.kind import CloudHost
-from blueprints.contract import Offers
 from blueprints.models import Credential, Reading
 from drydock.core import clock
-from drydock.core.errors import Conflict, DrydockError
+from drydock.core.errors import Conflict
 from leases import hints
 from leases.client.values import ReaderInfo, ReadingInfo
+from leases.engine.readings import reads as reads
 from leases.engine.transitions import note
 from leases.operations.callers import Caller, operator_only
 
@@ -39,14 +39,6 @@ def _info(row: Reading) -> ReadingInfo:
 def readers(kinds: Iterable[str], *, able: bool) -> tuple[ReaderInfo, ...]:
     """Those kinds that read offers. `able`: also what their clouds can do, for which the clouds' clients are loaded."""
     return tuple(_reader(name, able) for name in sorted(set(kinds)) if reads(name))
-
-
-def reads(kind: str) -> bool:
-    """Whether a kind reads offers with its credential."""
-    try:
-        return isinstance(registry.kind(kind), Offers)
-    except DrydockError:
-        return False
 
 
 def _reader(name: str, able: bool) -> ReaderInfo:
