@@ -99,6 +99,7 @@ def main() -> None:
     try:
         if not os.environ.get("DATABASE_URL"):
             os.environ["DRYDOCK_STATE"] = str(folder)
+        os.environ["DRYDOCK_FAKE_CLOUD"] = str(folder / "cloud")
         measure(extent, folder, given.results)
     finally:
         _stop(folder)

@@ -47,6 +47,7 @@ def _sizes(owner: int, blueprint: int, history: int, sizes: tuple[int, ...]) -> 
 
 def _searches(owner: int, size: int) -> Iterator[Figure]:
     hit = _search(owner)
+    _, empty = prepare(TYPE, "bench-empty", max_resources=0, min_ready=0)
     cases: dict[str, dict[str, Any]] = {
         f"one match in {size}, by attribute": {"requirements": {"color": "gold"}},
         f"one match in {size}, by trait": {"traits": ("quick",)},
@@ -56,6 +57,7 @@ def _searches(owner: int, size: int) -> Iterator[Figure]:
         "no match, by list": {"requirements": {"zones": ["nowhere"]}},
         "no match, by trait": {"traits": ("none",)},
         "no match, by amount": {"amounts": {"cpu_millicores": 5}},
+        "no match, in a blueprint named": {"allowed_blueprints": (empty,)},
     }
     for name, asked in cases.items():
         spent, ratio = against(_search(owner, **asked), hit, 40)

@@ -72,6 +72,11 @@ def _unsupported(client: Client, config: CloudConfig) -> Iterator[Problem]:
         yield Problem(message=said, field="host_key")
     if config.ready_by == "cloud-init" and not isinstance(client, UserData):
         yield Problem(message=f"{client.provider} gives no user data to machines.", field="ready_by")
+    if config.ready_by == "agent" and config.host_key == "injected":
+        others = [name for name in sources(type(client)) if name not in ("injected", "console")]
+        said = "host_key: injected needs cloud-init in the image, which ready_by: agent does not wait for."
+        cure = f" Where it has none, let the guest make its own: host_key {' or '.join(others)}." if others else ""
+        yield Problem(message=f"{said}{cure}", field="host_key", fatal=False)
 
 
 def _in_region(client: Client, config: CloudConfig, region: str, *, alone: bool, first: bool) -> Iterator[Problem]:

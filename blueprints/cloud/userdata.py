@@ -24,8 +24,10 @@ READY_MARK = "/run/drydock-ready"
 
 _SWITCH = (
     'left=$(($1 - $(date +%s))); [ "$left" -gt 0 ] || left=1;'
-    ' systemd-run --unit=drydock-end --on-active="$left" systemctl poweroff'
+    ' systemd-run --unit=drydock-end --on-active="$left" systemctl poweroff >/dev/null 2>&1 &'
 )
+"""In the background: a bootcmd runs before sysinit.target, for which the timer waits and with it, for all its
+--no-block, systemd-run. Whoever waited for that would keep the machine from ever coming up."""
 
 
 def user_data(

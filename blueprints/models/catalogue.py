@@ -51,6 +51,9 @@ class Listing(models.Model):
                 fields=["gpu_model", "price"], condition=Q(available=True) & ~Q(gpu_model=""), name="listing_gpu"
             ),
             models.Index(fields=["vcpus", "ram_mib"], condition=Q(available=True), name="listing_size"),
+            models.Index(
+                fields=["price"], condition=Q(available=True) & ~Q(confidential=[]), name="listing_confidential"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -135,7 +135,8 @@ _CONDITIONS: tuple[tuple[str, Any], ...] = (
     ("o.gpu_model = %s", lambda s: s.gpu_model),
     ("o.gpu_count >= %s", lambda s: s.gpu_count),
     ("o.gpu_memory_mib >= %s", lambda s: s.gpu_memory_mib),
-    ("o.confidential @> %s::varchar[]", lambda s: list(s.confidential)),
+    # That it is not empty is said as the index of these has it.
+    ("o.confidential <> '{}'::varchar(16)[] AND o.confidential @> %s::varchar[]", lambda s: list(s.confidential)),
     ("o.price <= %s", lambda s: s.max_price),
 )  # fmt: skip
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from blueprints.amounts import CLASSES, Amounts
 from blueprints.specs import Draft
 from leases.engine import waiting
-from leases.engine.question import Question, suits
+from leases.engine.question import Question, held
 from leases.engine.transaction import rows
 
 _COUNTED = 100
@@ -78,10 +78,10 @@ def places(blueprint_id: int, maximum: int) -> int:
 
 def holders(question: Question) -> int:
     """Resources being destroyed, or just gone, whose leases on what could serve the question are still to end."""
-    fit, leaves = suits(question), _LEAVES.format("i")
+    fit, leaves = held(question), _LEAVES.format("i")
     sql = f"""
         SELECT count(DISTINCT i.id) FROM leases_resource i
         JOIN leases_lease h ON h.for_resource_id = i.id AND h.state IN ('acquired', 'active', 'released')
-        JOIN leases_resource r ON r.id = h.resource_id
-        WHERE ({leaves} OR {_CLEANED}) AND {fit.text}"""
+        {fit.text}
+        WHERE {leaves} OR {_CLEANED}"""
     return int(rows(sql, fit.params)[0][0])

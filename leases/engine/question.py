@@ -62,6 +62,7 @@ def suits(question: Question) -> Sql:
     """True for a resource `r` that could serve the question when it is empty."""
     found = (
         Sql("r.type = %s", (question.type,))
+        & _in_blueprints(question)
         & _kinds(question)
         & _traits(question)
         & _totals(question)
@@ -74,6 +75,16 @@ def suits(question: Question) -> Sql:
     return found
 
 
+def held(question: Question) -> Sql:
+    """To join with leases `h`: those that hold what could serve the question. Looked at for each of them by its id
+    (OFFSET keeps it apart): the planner would rather walk through all resources, expecting to meet the few held soon."""
+    fit = suits(question)
+    return Sql(
+        f"CROSS JOIN LATERAL (SELECT FROM leases_resource r WHERE r.id = h.resource_id AND {fit.text} OFFSET 0) held",
+        fit.params,
+    )
+
+
 def has_room(question: Question) -> Sql:
     """True for a resource that can serve the question now."""
     return suits(question) & is_free(question)
@@ -83,6 +94,14 @@ def is_free(question: Question) -> Sql:
     """The part of `has_room` that changes from one instant to the next: what a locked row is looked at again for."""
     reserved = Sql("(r.reserved_for_id IS NULL OR r.reserved_for_id = ANY(%s))", (list(question.holders),))
     return Sql("r.claimable AND NOT r.held_alone") & reserved & _free(question)
+
+
+def _in_blueprints(question: Question) -> Sql:
+    """Says again, as numbers, which blueprints are named: of these the planner knows how many resources they have, and
+    reads them alone where the others of the type have many. What may be leased or suit is not gone."""
+    if question.allowed_blueprints is None:
+        return Sql("TRUE")
+    return Sql("r.blueprint_id = ANY(%s) AND r.gone_at IS NULL", (list(question.allowed_blueprints),))
 
 
 def _blueprints(question: Question) -> Sql:

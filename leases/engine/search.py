@@ -92,13 +92,18 @@ def _lock(question: Question, first: Sql, rank: float | None, locking: str) -> R
 def _plain(question: Question) -> bool:
     """One slot anywhere: what the database finds by one plan, whatever there is."""
     asks = any((question.requirements, question.traits, question.forbidden_traits, question.also))
-    return question.amounts == _ONE_SLOT and not asks
+    return question.amounts == _ONE_SLOT and question.allowed_blueprints is None and not asks
 
 
-def _compares(question: Question) -> bool:
-    """It asks for so much or so many: which index knows most depends on the number."""
-    asks = (question, *question.also)
-    return any(one.amounts != _ONE_SLOT or any(map(_number, one.requirements.values())) for one in asks)
+def _depends(question: Question) -> bool:
+    """It asks for so much, for so many or for named blueprints: which index knows most depends on which."""
+    return any(map(_compares, (question, *question.also)))
+
+
+def _compares(one: Question) -> bool:
+    return (
+        one.amounts != _ONE_SLOT or one.allowed_blueprints is not None or any(map(_number, one.requirements.values()))
+    )
 
 
 def _number(value: object) -> bool:
@@ -114,7 +119,7 @@ def _first(question: Question) -> Sql | None:
     ids = _ids(question)
     if _plain(question):
         return ids
-    ((found,),) = rows(f"SELECT {ids.text}", ids.params, hot=not _compares(question))
+    ((found,),) = rows(f"SELECT {ids.text}", ids.params, hot=not _depends(question))
     return Sql("%s::bigint[]", (found,)) if found else None
 
 

@@ -22,7 +22,7 @@ from leases.engine import drafting, views
 from leases.engine.candidate import COUNTED, Candidate, Setback
 from leases.engine.leaving import ALONE, Wanted, places
 from leases.engine.purse import NONE, Purse, Spending, price
-from leases.engine.question import Question, allowed, suits
+from leases.engine.question import Question, allowed, held, suits
 from leases.engine.transaction import rows
 
 log = logging.getLogger(__name__)
@@ -39,25 +39,26 @@ _COUNTS = """
                 coalesce(sum(r.price) FILTER (WHERE r.state NOT IN ('pending', 'active')), 0)]
             FROM leases_budget g LEFT JOIN leases_resource r ON r.blueprint_id = b.id AND r.gone_at IS NULL
             WHERE g.blueprint_id = b.id GROUP BY g.max_hourly)
-    FROM blueprints_blueprint b WHERE b.resource_type = %s"""
+    FROM blueprints_blueprint b WHERE b.id = ANY(%s)"""
 
 
 def candidates(question: Question, wanted: Wanted = ALONE, spending: Spending = NONE) -> list[Candidate]:
     """Every blueprint that the request allows, in the order in which they are tried; `wanted`: who else waits;
     `spending`: the budgets that the lease is charged to."""
     may, fit = allowed(question), suits(question)
+    every = Blueprint.objects.filter(resource_type=question.type).prefetch_related(_errors())
+    named = [blueprint for blueprint in every if _named(blueprint, question)]
     counted = {
         row[0]: row[1:]
         for row in rows(
             _COUNTS.format(allowed=may.text, suits=fit.text, counted=COUNTED),
-            (*may.params, question.owner_id, *fit.params, question.type),
+            (*may.params, question.owner_id, *fit.params, [blueprint.pk for blueprint in named]),
         )
     }
-    blueprints = Blueprint.objects.filter(resource_type=question.type).prefetch_related(_errors())
     return [
         _candidate(blueprint, question, counted[blueprint.pk], wanted, spending)
-        for blueprint in blueprints
-        if blueprint.pk in counted and _named(blueprint, question)
+        for blueprint in named
+        if blueprint.pk in counted
     ]
 
 
@@ -232,11 +233,11 @@ def _spare(blueprint_id: int) -> tuple[tuple[int, float], ...]:
 
 def idle_holders(question: Question) -> tuple[int, ...]:
     """Idle resources that hold leases on what could serve the question."""
-    fit = suits(question)
+    fit = held(question)
     sql = f"""
         SELECT i.id FROM leases_resource i JOIN leases_lease h ON h.for_resource_id = i.id AND h.state = 'active'
-        JOIN leases_resource r ON r.id = h.resource_id
+        {fit.text}
         WHERE i.state = 'active' AND i.used_slots = 0 AND i.origin = 'built' AND i.reserved_for_id IS NULL
-            AND NOT i.quarantined AND NOT i.in_maintenance AND {fit.text}
+            AND NOT i.quarantined AND NOT i.in_maintenance
         ORDER BY i.idle_since LIMIT 3"""
     return tuple(found for (found,) in rows(sql, fit.params))

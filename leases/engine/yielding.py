@@ -8,7 +8,7 @@ from leases.engine import retiring
 from leases.engine.children import end_children
 from leases.engine.isolation import each
 from leases.engine.lease_ends import undo_activation
-from leases.engine.question import suits
+from leases.engine.question import held
 from leases.engine.transaction import rows, run, short
 from leases.engine.transitions import lock_resource, note
 from leases.engine.waiting import COLUMNS, Waiter
@@ -20,15 +20,15 @@ _WAITING = f"""
 _HOLDER = """
     SELECT h.for_resource_id FROM leases_lease h JOIN leases_resource o ON o.id = h.for_resource_id AND o.state = 'pending'
     JOIN leases_run n ON n.resource_id = o.id AND n.lease_id IS NULL AND n.waits_for = 'leases' AND n.due_at IS NULL
-    JOIN leases_resource r ON r.id = h.resource_id
-    WHERE h.state IN ('acquired', 'active') AND h.rank > %s AND {suits} ORDER BY h.rank DESC, h.id DESC LIMIT 1"""
+    {held}
+    WHERE h.state IN ('acquired', 'active') AND h.rank > %s ORDER BY h.rank DESC, h.id DESC LIMIT 1"""
 
 _UNFINISHED = """
     SELECT o.id FROM leases_lease o
     JOIN leases_run n ON n.lease_id = o.id AND n.phase = 'activate' AND n.waits_for = 'leases' AND n.due_at IS NULL
     JOIN leases_lease h ON h.id = o.id OR (h.for_lease_id = o.id AND h.state IN ('acquired', 'active'))
-    JOIN leases_resource r ON r.id = h.resource_id
-    WHERE o.state = 'acquired' AND o.rank > %s AND {suits} ORDER BY o.rank DESC, o.id DESC LIMIT 1"""
+    {held}
+    WHERE o.state = 'acquired' AND o.rank > %s ORDER BY o.rank DESC, o.id DESC LIMIT 1"""
 
 
 def give_way() -> int:
@@ -39,11 +39,11 @@ def give_way() -> int:
 
 
 def _give_way(waiter: Waiter) -> bool:
-    fit = suits(waiter.question)
+    fit = held(waiter.question)
     message = f"It waited for others itself, and yields what it holds to lease {waiter.id}, which is older."
-    for (resource_id,) in rows(_HOLDER.format(suits=fit.text), (waiter.rank, *fit.params)):
+    for (resource_id,) in rows(_HOLDER.format(held=fit.text), (*fit.params, waiter.rank)):
         return retiring.lose(resource_id, reason=Reason.RECLAIMED, message=message)
-    for (lease_id,) in rows(_UNFINISHED.format(suits=fit.text), (waiter.rank, *fit.params)):
+    for (lease_id,) in rows(_UNFINISHED.format(held=fit.text), (*fit.params, waiter.rank)):
         return _undo(lease_id, message)
     return False
 

@@ -17,7 +17,8 @@ SECTIONS = {
     "request to active, by REST, p50", "request to active, through the queue, p50",
     "release to the waiter active, p50", "POST lease, 8 clients", "memory of a worker process, largest",
     "cloud SDKs imported by a worker", "warm cycle, 10 resources, 100 ended leases", "search: all full",
-    "search: no match, by trait", "search: a preferred trait", "sweep, 10 resources",
+    "search: no match, by trait", "search: no match, in a blueprint named", "search: a preferred trait",
+    "sweep, 10 resources",
     "5 machines asked for at once, until all are leased", "request to create sent, p50",
     "the longest that a worker was at one step", "of 20 offers: nothing that fits",
     "statements of a listing of 2 machines that all changed", "CPU of a listing of 2 machines, all changed",
@@ -29,7 +30,8 @@ def test_every_section_gives_its_figures(tmp_path):
     results = tmp_path / "latest.json"
     engines = {"DATABASE_URL": "", "BROKER_URL": "", "DRYDOCK_BROKER_PREFIX": "bench:", "DRYDOCK_ENGINE_DURABLE": "0"}
     command = [sys.executable, "-m", "bench", "--cycles", "1", "--history", "100", "--no-peers", "--results", results]
-    surroundings = {**os.environ, **engines, "DJANGO_SETTINGS_MODULE": "drydock.settings"}
+    surroundings = {**os.environ, **engines, "DJANGO_SETTINGS_MODULE": "drydock.settings", "TMPDIR": str(tmp_path)}
+    surroundings.pop("DRYDOCK_FAKE_CLOUD", None)
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env=surroundings) as done:
         _, said = done.communicate(timeout=280)
     assert done.returncode == 0, said
@@ -38,6 +40,7 @@ def test_every_section_gives_its_figures(tmp_path):
     assert all(one.keys() == {"name", "value", "unit", "against", "ratio"} for one in found.values())
     assert all((one["ratio"] is None) == (not one["against"]) for one in found.values())
     assert found["statements of a warm cycle"]["value"] <= 14
+    assert [one.name for one in tmp_path.iterdir()] == [results.name], "it leaves nothing"
     assert found["leases of these cycles that were never active"]["value"] == 0
     assert found["cloud SDKs imported by a worker"]["value"] == 0
     assert found["statements of a listing of 2 machines that all changed"]["value"] <= 20

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +45,23 @@ def test_cloud_init_takes_our_user_data(also, ends_at, host_key, tmp_path):
     code, said = checked(text, tmp_path)
     assert code == 0, said
     assert "Valid cloud-config" in said
+
+
+def test_the_dead_mans_switch_is_set_without_waiting_for_it(tmp_path):
+    """Its timer starts after sysinit.target, which waits for the bootcmd that sets it."""
+    end = dt.datetime.now(dt.UTC) + dt.timedelta(hours=1)
+    text = user_data(user="drydock", public_key=CONTROL.public, host_key=HOST, ends_at=end)
+    os.mkfifo(tmp_path / "ran")
+    (tmp_path / "systemd-run").write_text(f"#!/bin/sh\necho $$ $@ >{tmp_path}/ran\nexec sleep 60\n")
+    (tmp_path / "systemd-run").chmod(0o755)
+    (command,) = json.loads(text.partition("\n")[2])["bootcmd"]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(command, capture_output=True, timeout=30, env={**os.environ, "PATH": path}, check=True)
+    pid, *words = (tmp_path / "ran").read_text().split()
+    os.kill(int(pid), signal.SIGKILL)
+    assert words[-2:] == ["systemctl", "poweroff"]
+    left = next(word.partition("=")[2] for word in words if word.startswith("--on-active="))
+    assert 3500 < int(left) <= 3600
 
 
 def test_what_it_would_not_take_is_told(tmp_path):

@@ -11,6 +11,7 @@ import datetime as dt
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -44,6 +45,7 @@ def main() -> int:
     if missing := sorted(package for program, package in PROGRAMS.items() if not shutil.which(program)):
         print(f"Missing here: {', '.join(missing)} (apt install {' '.join(missing)}).", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what is below is cleared away
     folder = Path(tempfile.mkdtemp(prefix="drydock-vm-", dir="/var/tmp"))
     try:
         return _run(folder)
@@ -84,7 +86,7 @@ def _promises(shell: HostShell, control: KeyPair, host: KeyPair) -> Iterator[tup
     yield "we are its control account", told("id -un") == USER
     yield "which may become root", told("sudo -n id -u") == "0"
     yield "its first boot has left our mark", told(f"test -e {READY_MARK} && echo yes") == "yes"
-    key = told("cat /etc/ssh/ssh_host_ed25519_key.pub").split()[:2]
+    key = told("sudo -n cat /etc/ssh/ssh_host_ed25519_key.pub").split()[:2]
     yield "its host key is the one that we gave it", key == host.public.split()[:2]
     others = told("ls /etc/ssh/ssh_host_*_key | grep -v ed25519 || true")
     yield "it has no other", not others
@@ -122,7 +124,8 @@ def _disk(folder: Path) -> None:
     quiet = ["--quiet", "--variant=apt", f"--include={','.join(GUEST)}", '--aptopt=Acquire::Languages "none"']
     _command("mmdebstrap", *quiet, "bookworm", str(root))
     (root / "etc" / "fstab").write_text("/dev/vda / ext4 defaults 0 1\n")
-    (root / "etc" / "cloud" / "cloud.cfg.d" / "90_drydock.cfg").write_text("datasource_list: [NoCloud]\n")
+    config = "datasource_list: [NoCloud]\nlocale: false\n"  # it has none to choose from
+    (root / "etc" / "cloud" / "cloud.cfg.d" / "90_drydock.cfg").write_text(config)
     for name in ("vmlinuz", "initrd.img"):
         shutil.copy(next((root / "boot").glob(f"{name}-*")), folder / name)
     _command("mke2fs", "-q", "-t", "ext4", "-d", str(root), str(folder / "disk"), "3G")

@@ -7,8 +7,10 @@ import pytest
 from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
-from leases.engine import ending, requesting
+from bench import population
+from leases.engine import allocation, ending, requesting
 from leases.engine import transaction as engine_transaction
+from leases.engine.serving import Outcome
 from leases.engine.transaction import rows
 from leases.inline import settle
 from leases.models import Lease, Quota, Resource
@@ -55,6 +57,26 @@ def test_quotas_cost_one_statement_and_only_where_there_are_any(blueprint, owner
     without = cycle()
     Quota.objects.create(user=django_user_model.objects.create_user("bob"), max_leases=1)
     assert cycle() == without + 1
+
+
+def rows_read() -> int:
+    """So many rows of resources this database has read since it was made."""
+    rows("SELECT pg_stat_force_next_flush()")
+    return rows("SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'leases_resource'")[0][0]
+
+
+def test_a_lease_that_names_its_blueprint_does_not_read_what_others_have(blueprint, ask):
+    """Of a type that has many: what it could take, what it could build, and what is on its way out."""
+    many = 5000
+    population.resources(blueprint("others").pk, "fake", many)
+    blueprint("named", max_resources=3)
+    before = rows_read()
+    lease = ask(allowed_blueprints=["named"], exclusive=True)
+    assert allocation.decide(lease.pk) is Outcome.GRANTED
+    assert rows_read() - before < many
+    settle()
+    lease.refresh_from_db()
+    assert (lease.state, lease.resource.blueprint.name) == ("active", "named")
 
 
 @pytest.fixture

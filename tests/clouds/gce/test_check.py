@@ -55,6 +55,14 @@ def test_an_account_with_all_of_them_lacks_nothing_and_nothing_is_made(double: D
     assert double.objects() == {}
 
 
+def test_an_agents_image_is_doubted_to_take_a_host_key(double: Double) -> None:
+    said = problems(double, ready_by="agent")
+    assert [(one.field, one.fatal) for one in said] == [("host_key", False)]
+    assert "host_key: injected needs cloud-init" in said[0].message
+    assert "guest_attributes" in said[0].message
+    assert problems(double, ready_by="agent", host_key="guest_attributes") == []
+
+
 def test_each_that_is_lacking_is_named(double: Double, gce: Gce) -> None:
     for name in permissions.PERMISSIONS:
         double.lacking = {name}
