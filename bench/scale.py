@@ -23,19 +23,22 @@ def figures(
     owner: int, blueprint: int, *, history: int = HISTORY, sizes: tuple[int, ...] = SIZES, waiters: int = WAITERS
 ) -> Iterator[Figure]:
     """All figures. The database must have no other resources of the type."""
-    yield from _sizes(owner, blueprint, history, sizes)
+    yield from _sizes(owner, blueprint, history, sizes, waiters)
     yield from _searches(owner, sizes[-1])
     yield from _waiting(owner, waiters)
     yield from _sweeps(sizes[-1])
 
 
-def _sizes(owner: int, blueprint: int, history: int, sizes: tuple[int, ...]) -> Iterator[Figure]:
-    """The first figure is without history; all others are compared with it."""
+def _sizes(owner: int, blueprint: int, history: int, sizes: tuple[int, ...], waiters: int) -> Iterator[Figure]:
+    """The first figure is without history, and all others of this kind are compared with it. In between as many wait as
+    have ended, as in a young installation."""
     there, warm = sizes[0], cycle(owner)
     population.resources(blueprint, TYPE, there)
     first = timed(warm, 100)
     yield figure(f"warm cycle, {there} resources, no history", 1 / first, "cycles/s")
-    population.history(owner, TYPE, history)
+    population.history(owner, TYPE, waiters)
+    yield _beside(owner, waiters, min(60, waiters), f"{waiters} waiters, as many ended leases")
+    population.history(owner, TYPE, history - waiters)
     for size in sizes:
         if size > there:
             population.resources(blueprint, TYPE, size - there)
@@ -85,26 +88,23 @@ def _search(owner: int, *, amounts: dict[str, int] | None = None, **asked: Any) 
 
 
 def _waiting(owner: int, waiters: int) -> Iterator[Figure]:
+    for shapes in (1, min(60, waiters), waiters):
+        yield _beside(owner, 10, min(shapes, 10), f"10 waiters of up to {shapes} shapes")
+        yield _beside(owner, waiters, shapes, f"{waiters} waiters of {shapes} shapes")
+
+
+def _beside(owner: int, count: int, shapes: int, said: str) -> Figure:
+    """A warm cycle beside so many waiters, and without any: before and after, so that both meet the same."""
     from leases import hints
 
-    with hints.collected():
-        for shapes in (1, min(60, waiters), waiters):
-            for count, said in (
-                (10, f"10 waiters of up to {shapes} shapes"),
-                (waiters, f"{waiters} waiters of {shapes} shapes"),
-            ):
-                spent, alone = _with_waiters(owner, count, min(shapes, count))
-                yield figure(f"warm cycle, {said}", spent * 1000, "ms", "none wait", spent / alone)
-
-
-def _with_waiters(owner: int, count: int, shapes: int) -> tuple[float, float]:
-    """Seconds of a warm cycle beside so many waiters, and without any: before and after, so that both meet the same."""
     warm = cycle(owner)
-    before = timed(warm, 60)
-    population.waiters(owner, TYPE, count, shapes=shapes, slots=1000)
-    spent = timed(warm, 60)
-    population.forget(TYPE)
-    return spent, (before + timed(warm, 60)) / 2
+    with hints.collected():
+        before = timed(warm, 60)
+        population.waiters(owner, TYPE, count, shapes=shapes, slots=1000)
+        spent = timed(warm, 60)
+        population.forget(TYPE)
+        alone = (before + timed(warm, 60)) / 2
+    return figure(f"warm cycle, {said}", spent * 1000, "ms", "none wait", spent / alone)
 
 
 def _sweeps(size: int) -> Iterator[Figure]:

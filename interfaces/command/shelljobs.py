@@ -158,10 +158,13 @@ def _command_of(spec: JobSpec) -> str:
 
 def _job(line: bytes, id: str = "") -> Job:
     """What the host said of a job. Its folder is the lease's own: an exit code there that is none was not written by
-    the runner, and how the job ended is lost."""
-    found = _LINE.fullmatch(line.decode("utf-8", "replace").strip())
-    if found is None:
+    the runner, and how the job ended is lost. Half an answer does not say that there is no job."""
+    said = line.decode("utf-8", "replace").strip()
+    if said == "missing":
         raise JobMissing(f"No job {id!r} on the host.")
+    found = _LINE.fullmatch(said)
+    if found is None:
+        raise ConnectionLost(f"Of job {id!r} the host only said {said[:200]!r}.")
     state, code = JobState(found["state"]), found["code"]
     exit_code = int(code) if _EXIT_CODE.fullmatch(code) and int(code) <= _LARGEST_CODE else None
     if exit_code is None and state in (JobState.EXITED, JobState.CANCELLED):

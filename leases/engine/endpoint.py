@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from leases.engine.transaction import rows
+from leases.engine.waiting import parked_with
 
 
 @dataclass(kw_only=True)
@@ -33,17 +34,15 @@ class Ending:
 
 _RIGHTFUL = ["pending", "acquired", "active"]
 _LOCK = "SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE"
-_READ = """
+_READ = f"""
     SELECT l.id, l.state, l.type,
         l.held AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp()), l.resource_id, coalesce(r.state, ''),
         coalesce(b.kind, ''), EXISTS (SELECT FROM leases_share s WHERE s.lease_id = l.id),
         EXISTS (SELECT FROM leases_slotlock k WHERE k.lease_id = l.id),
         EXISTS (SELECT FROM leases_lease c WHERE c.for_lease_id = l.id AND c.state = ANY(%s)),
         l.group_id IS NOT NULL, EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id),
-        EXISTS (SELECT FROM leases_lease p WHERE p.parked AND p.state = 'pending' AND p.owner_id = l.owner_id
-                AND p.reason IN ('waiting_quota', 'waiting_budget'))
-            OR EXISTS (SELECT FROM leases_lease p WHERE p.parked AND p.state = 'pending'
-                AND p.reason IN ('waiting_quota', 'waiting_budget') AND p.charged_group_id = l.charged_group_id),
+        coalesce((SELECT id FROM ({parked_with("owner_id")} LIMIT 1) o),
+            (SELECT id FROM ({parked_with("charged_group_id")} LIMIT 1) g)) IS NOT NULL,
         coalesce(r.origin <> 'built' OR (r.state = 'active' AND NOT r.drained AND NOT b.drained AND b.enabled
             AND r.generation >= b.generation AND (r.dies_at IS NULL OR r.dies_at > clock_timestamp())), FALSE),
         l.watched

@@ -42,8 +42,8 @@ def _fitting(question: Question, capacity: Amounts) -> int:
 
 _ALIKE = f"""
     SELECT (SELECT count(*) FROM (SELECT FROM leases_lease w WHERE w.state = 'pending' AND NOT w.parked
-            AND w.group_id IS NULL AND w.type = l.type AND w.shape = l.shape AND l.group_id IS NULL AND w.id <> l.id
-            LIMIT {_COUNTED}) x),
+            AND w.group_id IS NULL AND w.type = l.type AND w.shape >= l.shape AND w.shape <= l.shape
+            AND l.group_id IS NULL AND w.id <> l.id ORDER BY w.shape LIMIT {_COUNTED}) x),
         (SELECT count(*) FROM leases_lease g WHERE g.group_id = l.group_id AND g.state = 'pending'
             AND g.reason = 'waiting_reclaim' AND g.id <> l.id)
     FROM leases_lease l WHERE l.id = %s"""

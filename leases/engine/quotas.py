@@ -107,10 +107,10 @@ def unpark(lease_id: int) -> None:
     others the sweep looks in its time. Who waits for another try stays out."""
     found = rows(
         "UPDATE leases_lease SET parked = FALSE WHERE parked AND state = 'pending' AND id IN ("
-        " SELECT p.id FROM leases_lease p JOIN leases_lease l ON l.id = %s AND (p.owner_id = l.owner_id"
-        " OR p.charged_group_id = l.charged_group_id) WHERE p.parked AND p.state = 'pending' AND p.reason = ANY(%s)"
+        f" SELECT p.id FROM leases_lease l CROSS JOIN LATERAL (({waiting.parked_with('owner_id')} LIMIT 20)"
+        f" UNION ({waiting.parked_with('charged_group_id')} LIMIT 20)) p WHERE l.id = %s"
         " ORDER BY p.rank, p.id LIMIT 20) RETURNING type",
-        (lease_id, [Reason.WAITING_QUOTA, Reason.WAITING_BUDGET]),
+        (lease_id,),
     )
     for resource_type in sorted({row[0] for row in found}):
         hints.send("serve", resource_type)

@@ -141,8 +141,8 @@ def _queue(question: Question, rank: float | None) -> Sql:
     if rank is None:
         return Sql("FALSE")
     return Sql(
-        "EXISTS (SELECT FROM leases_lease w WHERE w.state = 'pending' AND NOT w.parked AND w.group_id IS NULL"
-        " AND w.type = %s AND w.rank < %s)",
+        "(SELECT w.id FROM leases_lease w WHERE w.state = 'pending' AND NOT w.parked AND w.group_id IS NULL"
+        " AND w.type = %s AND w.rank < %s ORDER BY w.rank LIMIT 1) IS NOT NULL",
         (question.type, rank),
     )
 

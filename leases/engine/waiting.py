@@ -85,7 +85,7 @@ _OLDEST = 200
 _WAITS = "w.state = 'pending' AND NOT w.parked AND w.type = %(type)s"
 _ALONE = f"{_WAITS} AND w.group_id IS NULL"
 _SHAPES = f"""
-    WITH RECURSIVE listed AS (
+    listed AS (
         (SELECT shape FROM leases_lease w WHERE {_ALONE} AND shape >= %(start)s ORDER BY shape LIMIT 1)
         UNION ALL
         SELECT (SELECT shape FROM leases_lease w WHERE {_ALONE} AND shape > s.shape ORDER BY shape LIMIT 1)
@@ -96,27 +96,33 @@ _AMOUNTS = ", ".join(CLASSES)
 
 
 def _head(before: str = "TRUE", name: str = "l") -> str:
+    """The first of a shape. As a range of shapes and in their order: told that the shape is one, the planner may walk
+    through the whole queue by rank, in which a rare shape stands late."""
     return f"""
-    CROSS JOIN LATERAL (SELECT * FROM leases_lease w WHERE {_ALONE} AND w.shape = s.shape AND {before}
-        ORDER BY w.rank, w.id LIMIT 1) {name}"""
+    CROSS JOIN LATERAL (SELECT * FROM leases_lease w
+        WHERE {_ALONE} AND w.shape >= s.shape AND w.shape <= s.shape AND {before}
+        ORDER BY w.shape, w.rank, w.id LIMIT 1) {name}"""
 
 
-def _heads(*, before: str = "TRUE", fits: str = "TRUE") -> str:
-    """The first waiters, as narrow rows `h` until it is known who is wanted. Those of one shape ask for the same, so
-    the heads among those that fit are the heads that fit."""
+def _heads(*, before: str = "TRUE", fits: str = "TRUE", beside: str = "") -> str:
+    """The first waiters, as narrow rows `head` until it is known who is wanted. Those of one shape ask for the same, so
+    the heads among those that fit are the heads that fit. `beside`: what `fits` compares with."""
     return f"""
     {_SHAPES.format(limit=_FEW + 1)},
+    counted AS MATERIALIZED (SELECT count(*) <= {_FEW} AS by_shape FROM few),
     head AS (
-        (SELECT h.id, h.rank FROM (SELECT shape FROM few WHERE (SELECT count(*) FROM few) <= {_FEW}) s
-            {_head(before, "h")} WHERE {fits})
+        (SELECT h.id, h.rank FROM (SELECT shape FROM few WHERE (SELECT by_shape FROM counted)) s
+            {_head(before, "h")} {beside} WHERE {fits})
         UNION ALL
         (SELECT DISTINCT ON (h.shape) h.id, h.rank FROM (
-            SELECT id, shape, rank, {_AMOUNTS} FROM leases_lease w WHERE (SELECT count(*) FROM few) > {_FEW}
-            AND {_ALONE} AND {before} ORDER BY w.rank, w.id LIMIT {_OLDEST}) h WHERE {fits}
-            ORDER BY h.shape, h.rank, h.id))
-    SELECT {COLUMNS} FROM leases_lease l JOIN (
-        SELECT h.id FROM head h ORDER BY h.rank, h.id LIMIT %(limit)s) h ON h.id = l.id
-    ORDER BY l.rank, l.id"""
+            SELECT id, shape, rank, {_AMOUNTS} FROM leases_lease w WHERE NOT (SELECT by_shape FROM counted)
+            AND {_ALONE} AND {before} ORDER BY w.rank, w.id LIMIT {_OLDEST}) h {beside} WHERE {fits}
+            ORDER BY h.shape, h.rank, h.id))"""
+
+
+_WAITERS = f"""
+    SELECT {COLUMNS} FROM (SELECT h.id FROM head h ORDER BY h.rank, h.id LIMIT %(limit)s) h
+    JOIN leases_lease l ON l.id = h.id"""
 
 
 def _within(free: str) -> str:
@@ -124,22 +130,35 @@ def _within(free: str) -> str:
     return " AND ".join(f"h.{name} <= ({free})[{n}]" for n, name in enumerate(CLASSES, 1))
 
 
-_ALL = _heads()
-_OLDER = _heads(before="w.rank < %(before)s", fits=_within("%(free)s::bigint[]"))
+_ALL = f"WITH RECURSIVE {_heads()} {_WAITERS} ORDER BY l.rank, l.id"
+_OLDER = f"""
+    WITH RECURSIVE {_heads(before="w.rank < %(before)s", fits=_within("%(free)s::bigint[]"))} {_WAITERS}
+    ORDER BY l.rank, l.id"""
 _DUE = f"""
-    {_SHAPES.format(limit=2 * _FEW)}
+    WITH RECURSIVE {_SHAPES.format(limit=2 * _FEW)}
     SELECT {COLUMNS} FROM few s {_head()} WHERE l.due_at IS NULL OR l.due_at <= statement_timestamp()
     ORDER BY l.due_at NULLS FIRST, l.rank, l.id LIMIT %(limit)s"""
 _RECLAIMING = f"""
-    {_SHAPES.format(limit=_FEW)}
+    WITH RECURSIVE {_SHAPES.format(limit=_FEW)}
     SELECT count(*) FROM few s {_head()} WHERE l.reason = 'waiting_reclaim' AND l.id <> %(other)s"""
 _LOOK = f"""
-    SELECT g.there, g.free, l.* FROM (SELECT
-        EXISTS (SELECT FROM leases_lease w WHERE {_WAITS}) AS there,
+    WITH RECURSIVE g AS MATERIALIZED (SELECT
+        (SELECT w.id FROM leases_lease w WHERE {_WAITS} ORDER BY w.rank LIMIT 1) IS NOT NULL AS there,
         (SELECT ARRAY[{", ".join(f"r.total_{name} - r.used_{name}" for name in CLASSES)}]::bigint[]
-            FROM leases_resource r WHERE r.id = %(resource)s) AS free) g
-    LEFT JOIN LATERAL (
-        {_heads(fits=f"(g.free IS NULL OR {_within('g.free')})")}) l ON g.there ORDER BY l.rank, l.id"""
+            FROM leases_resource r WHERE r.id = %(resource)s) AS free),
+    {_heads(fits=f"(g.free IS NULL OR {_within('g.free')})", beside="CROSS JOIN g")}
+    SELECT g.there, g.free, l.* FROM g LEFT JOIN ({_WAITERS}) l ON TRUE ORDER BY l.rank, l.id"""
+"""Whether anybody waits is asked by the first of the queue, not by EXISTS: where many wait the planner expects to meet
+one soon among all leases, and walks through those that have ended."""
+
+
+def parked_with(column: str) -> str:
+    """SQL of (id, rank): those out of the queue for a quota or budget of the `column` that the lease `l` has, too, in
+    their order. As a range, for the reason that `_head` gives."""
+    return f"""
+        SELECT p.id, p.rank FROM leases_lease p WHERE p.parked AND p.state = 'pending'
+        AND p.reason IN ('waiting_quota', 'waiting_budget') AND p.{column} >= l.{column} AND p.{column} <= l.{column}
+        ORDER BY p.{column}, p.rank, p.id"""
 
 
 def heads(resource_type: str, *, limit: int = _FIRST) -> list[Waiter]:
@@ -186,8 +205,8 @@ def next_of_shape(resource_type: str, shape: str, after: tuple[float, int]) -> t
     """(rank, id) of the waiter of this shape that comes next in the queue after `after`."""
     found = rows(
         "SELECT rank, id FROM leases_lease WHERE state = 'pending' AND NOT parked AND group_id IS NULL AND type = %s"
-        " AND shape = %s AND (rank, id) > (%s, %s) ORDER BY rank, id LIMIT 1",
-        (resource_type, shape, *after),
+        " AND shape <= %s AND (shape, rank, id) > (%s, %s, %s) ORDER BY shape, rank, id LIMIT 1",
+        (resource_type, shape, shape, *after),
     )
     return found[0] if found else None
 

@@ -166,11 +166,13 @@ class Lease(models.Model):
                 condition=Q(state="pending", parked=False) & ~Q(group=None),
                 name="lease_groups",
             ),
-            models.Index(fields=["owner"], condition=Q(state="pending", parked=True), name="lease_parked"),
             models.Index(
-                fields=["charged_group"],
+                fields=["owner", "rank", "id"], condition=Q(state="pending", parked=True), name="lease_parked_owner"
+            ),
+            models.Index(
+                fields=["charged_group", "rank", "id"],
                 condition=Q(state="pending", parked=True) & ~Q(charged_group=None),
-                name="lease_parked_group",
+                name="lease_parked_charged",
             ),
             models.Index(fields=["group"], condition=~Q(group=None), name="lease_of_group"),
             models.Index(fields=["due_at"], condition=Q(state="pending"), name="lease_due"),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -16,7 +18,8 @@ import pytest
 from drydock.core.errors import InvalidRequest
 from interfaces.command import Job, Jobs, JobSpec, JobState
 from interfaces.command.fake import FakeCommand
-from interfaces.errors import DeadlineExceeded, JobConflict, JobMissing
+from interfaces.command.shelljobs import ShellJobs
+from interfaces.errors import ConnectionLost, DeadlineExceeded, JobConflict, JobMissing
 from tests.interfaces.conftest import Peer
 from tests.interfaces.test_command import STUBBORN, gone, sleepers
 
@@ -209,6 +212,15 @@ def test_what_is_not_there_is_missing(peer: Peer) -> None:
     for act in (peer.command.jobs.status, peer.command.jobs.output, peer.command.jobs.cancel):
         with pytest.raises(JobMissing):
             act("nothing")
+
+
+@pytest.mark.parametrize("said", [b"", b"one runn", b"one running - 4"])
+def test_half_an_answer_does_not_say_that_there_is_no_job(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShellJobs, "_ask", lambda *_, **__: said)
+    jobs = ShellJobs(cast(Any, None), "jobs")
+    for ask in (jobs.status, jobs.output, lambda id: jobs.remains(id, 1, 1)):
+        with pytest.raises(ConnectionLost, match=re.escape(repr(said.decode()))):
+            ask("one")
 
 
 @pytest.mark.parametrize("id", ["", ".", "..", "a/b", "../x", "-rf", "a b", "a\n", "$(x)", "x" * 101])

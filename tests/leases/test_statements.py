@@ -59,10 +59,27 @@ def test_quotas_cost_one_statement_and_only_where_there_are_any(blueprint, owner
     assert cycle() == without + 1
 
 
-def rows_read() -> int:
-    """So many rows of resources this database has read since it was made."""
+def rows_read(table: str = "leases_resource") -> int:
+    """So many rows of a table this database has read since it was made."""
     rows("SELECT pg_stat_force_next_flush()")
-    return rows("SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'leases_resource'")[0][0]
+    return rows("SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = %s", (table,))[0][0]
+
+
+@pytest.mark.parametrize("parked", [False, True])
+def test_beside_many_waiters_a_lease_reads_neither_them_nor_those_that_have_ended(blueprint, owner, cycle, parked):
+    """The planner thinks that it meets one that waits at once, wherever it begins."""
+    many = 5000
+    blueprint(config={"capacity": {"slots": 8}}, max_resources=1, min_ready=1)
+    settle()
+    population.history(owner.pk, "fake", many)
+    population.waiters(owner.pk, "fake", many, shapes=1, slots=1000)
+    if parked:
+        rows("UPDATE leases_lease SET parked = TRUE, reason = 'waiting_quota' WHERE state = 'pending' RETURNING id")
+        rows("VACUUM ANALYZE leases_lease")
+    cycle()
+    before = rows_read("leases_lease")
+    cycle()
+    assert rows_read("leases_lease") - before < 1000
 
 
 def test_a_lease_that_names_its_blueprint_does_not_read_what_others_have(blueprint, ask):
