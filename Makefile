@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TESTS ?=
 NUMPROCESSES ?= 3
 
-.PHONY: help demo demo-cloud up test test-vm chaos storm bench lint audit format lock docs clean install install-dev peers
+.PHONY: help demo demo-cloud up test test-vm chaos storm fuzz bench lint audit format lock docs clean install install-dev peers
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -35,6 +35,10 @@ chaos: install-dev ## 1,000 leases under faults, and the proof that nothing was 
 storm: install-dev peers ## leases on three emulated clouds that fail while workers die, and nothing left (SEED=7 LEASES=60)
 	@$(BIN)/python -m tests.clouds.storm $(if $(SEED),--seed $(SEED)) $(if $(LEASES),--leases $(LEASES))
 
+fuzz: install-dev ## what strangers and hosts send, made up at random, for 20 minutes (SECONDS=60 SEED=7)
+	@DRYDOCK_FUZZ_SECONDS=$(or $(SECONDS),1200) DRYDOCK_FUZZ_SEED=$(or $(SEED),$$(date +%s)) \
+	$(BIN)/python -m pytest -n 0 -q -s tests/fuzz
+
 bench: install ## speed and scale, every figure with a ratio of its own run (CYCLES=200 HISTORY=1000000)
 	@$(BIN)/python -m bench $(if $(CYCLES),--cycles $(CYCLES)) $(if $(HISTORY),--history $(HISTORY))
 
@@ -50,7 +54,7 @@ lint: install-dev ## style, types, direction of imports, migrations, Django's de
 	DRYDOCK_HTTPS=1 $(BIN)/python manage.py check --deploy --fail-level WARNING
 
 audit: install-dev ## every locked version against the advisory database (needs the internet)
-	@for lock in requirements.txt requirements-dev.txt; do echo "$$lock:" && \
+	@for lock in requirements.txt requirements-dev.txt requirements-generator.txt; do echo "$$lock:" && \
 	$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock || exit 1; done
 
 format: install-dev ## rewrite the code in our style
@@ -69,6 +73,7 @@ lock: install-dev ## requirements*.in -> requirements*.txt with hashes
 	@$(BIN)/uv pip $(COMPILE) requirements.in -o requirements.txt
 	@$(BIN)/uv pip $(COMPILE) requirements-build.in -o requirements-build.txt
 	@$(BIN)/uv pip $(COMPILE) requirements-dev.in -o requirements-dev.txt
+	@$(BIN)/uv pip $(COMPILE) requirements-generator.in -o requirements-generator.txt
 
 clean: ## what make and the tests have made; leases and databases stay
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -89,9 +94,10 @@ $(VENV)/.installed: $(VENV)/.made requirements.txt requirements-build.txt pyproj
 	@$(PIP) install --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt requirements-generator.txt
 	@echo "Installing what tests and checks need ..."
 	@$(PIP) install --require-hashes -r requirements-dev.txt
+	@$(PIP) install --require-hashes -r requirements-generator.txt --target $(VENV)/generator --upgrade
 	@touch $@
 
 # Real peers for the tests. Where they cannot be installed, their tests are skipped and the summary says which.

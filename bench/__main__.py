@@ -69,13 +69,14 @@ def measure(extent: Extent, folder: Path, results: Path) -> None:
 
 
 def _figures(extent: Extent, folder: Path) -> Iterator[Figure]:
-    from bench import cycle, fleet, latency, peers, provisioning, scale, web
+    from bench import cycle, fleet, hanging, latency, peers, provisioning, scale, web
     from bench.installation import prepare
 
     owner, blueprint = prepare(max_resources=None, min_ready=0)
     yield from cycle.figures(owner, blueprint, extent.cycles, extent.seconds)
     yield from latency.figures(owner, extent.times)
     yield from web.figures(owner, extent.times)
+    yield from hanging.figures(owner, max(20, extent.times * 4))
     if extent.peers:
         yield from peers.figures(owner, extent.cycles, folder)
     scale.clear()

@@ -94,7 +94,7 @@ def noop() -> float:
     number = next(_numbers)
 
     def round_trip() -> None:
-        current_app.send_task("bench.noop", args=(number,), queue="claims", ignore_result=True)
+        current_app.send_task("leases.noop", args=(number,), queue="claims", ignore_result=True)
         until(lambda: rows("SELECT 1 FROM bench_noop WHERE number = %s", (number,)))
 
     return seconds(round_trip)

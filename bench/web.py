@@ -48,7 +48,14 @@ class Caller:
 
     def post(self, path: str, body: Any) -> Any:
         """The answer's JSON. Raises RuntimeError unless it is a success."""
-        self._connection.request("POST", path, json.dumps(body), self._headers)
+        return self._ask("POST", path, json.dumps(body))
+
+    def get(self, path: str) -> Any:
+        """The same of what is only read."""
+        return self._ask("GET", path, None)
+
+    def _ask(self, method: str, path: str, body: str | None) -> Any:
+        self._connection.request(method, path, body, self._headers)
         answer = self._connection.getresponse()
         content = answer.read()
         if answer.status >= 300:
@@ -61,6 +68,9 @@ class Caller:
 
     def release(self, lease: Any) -> None:
         self.post(f"/api/v1/leases/{lease['id']}/release", {})
+
+    def me(self) -> Any:
+        return self.get("/api/v1/me")
 
     def bare(self) -> Any:
         return self.post("/bare/", {"type": "fake"})
@@ -151,7 +161,7 @@ def server(
         listening.listen(64)
         port = int(listening.getsockname()[1])
         command = [python, "-m", "gunicorn", application, "--bind", f"fd://{listening.fileno()}"]
-        command += ["--worker-class", "gthread", "--workers", str(workers), "--threads", str(threads)]
+        command += ["--worker-class", "drydock.webworker.Worker", "--workers", str(workers), "--threads", str(threads)]
         command += ["--log-level", "error", "--graceful-timeout", "3", "--timeout", "120"]
         process = subprocess.Popen(command, env={**os.environ, **environment}, pass_fds=[listening.fileno()])
     try:

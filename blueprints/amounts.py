@@ -27,3 +27,23 @@ class Amounts:
         asked = {name: getattr(self, name) for name in CLASSES} | dict(self.extra)
         there = {name: getattr(total, name) for name in CLASSES} | dict(total.extra)
         return {name: (n, there.get(name, 0)) for name, n in asked.items() if n > there.get(name, 0)}
+
+
+def amount(name: str, number: int, *, bare: bool = False) -> str:
+    """Return an amount of a class in the units that people use: `2 vCPUs`, `4 GiB of RAM`. `bare` leaves the noun out
+    where it is a plain count."""
+    if name == "cpu_millicores":
+        return f"{number / 1000:g}" if bare else f"{number / 1000:g} vCPU{'' if number == 1000 else 's'}"
+    if name in ("ram_mib", "disk_mib"):
+        size = f"{number / 1024:g} GiB" if number >= 1024 else f"{number} MiB"
+        return size if bare else f"{size} of {'RAM' if name == 'ram_mib' else 'disk'}"
+    noun = {"leases": "lease", "slots": "slot"}.get(name, name)
+    plural = "" if number == 1 or noun == name else "s"
+    return str(number) if bare else f"{number} {noun}{plural}"
+
+
+def shortfall(short: Mapping[str, tuple[int, int]]) -> str:
+    """Return what a shortage says to people, its first class only; empty where nothing is short."""
+    for name, (asked, there) in short.items():
+        return f"asks for {amount(name, asked)}; at most {amount(name, there, bare=True)} available"
+    return ""

@@ -23,6 +23,8 @@ class Scope(StrEnum):
     """This offer (an instance type in a zone): the next offer is tried; this one is remembered as failing."""
     ZONE = "zone"
     """Every offer of this zone."""
+    LOCATION = "location"
+    """Every offer of a location, or those of them that are counted alike: `Failed.key` says which."""
     BLUEPRINT = "blueprint"
     """Everything this blueprint could build: the next blueprint is tried."""
     OPERATOR = "operator"
@@ -39,6 +41,8 @@ class Ready:
     log: str = ""
     attributes: Json = field(default_factory=dict)
     """Attributes of the resource that are known only now; laid over those of its draft."""
+    traits: frozenset[str] | None = None
+    """The resource's traits where they are others than drafted."""
     capacity: Amounts | None = None
     """The resource's capacity where it turned out to be another than drafted."""
     parts: tuple[Part, ...] = ()
@@ -66,6 +70,11 @@ class Failed:
     scope: Scope
     message: str
     code: str = ""
+    key: str = ""
+    """What it rules out, as `Offer.counted` is written; only with `Scope.LOCATION`. An empty part stands for any."""
+    blames_request: bool = False
+    """The provider says that the request is wrong. With one type it may be the type's fault, with several it is not:
+    then it is an operator's matter."""
     remember: float | None = None
     """Seconds for which the offer, zone or blueprint is not tried again; None is the engine's default."""
     log: str = ""

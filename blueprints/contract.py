@@ -6,6 +6,7 @@ values (`blueprints.answers`). What it can do is read off the classes that it im
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from pydantic import BaseModel, ConfigDict
 from blueprints.answers import Answer, Json
 from blueprints.matching import Match
 from blueprints.offers import Account, Allowance, Offer, Place, Sought
-from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, Owned, Problem, ResourceView, Spec
+from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem, ResourceView, Spec
+from drydock.core.errors import NotSupported
 from interfaces.contract import Interface
 
 
@@ -70,6 +72,16 @@ class Kind(ABC):
     nothing of that is left. False: it is destroyed all the same, until its absence is confirmed."""
     most_resources: ClassVar[int | None] = None
     """So many resources a blueprint may have at most, and has where it does not say (None: any number)."""
+    idle_timeout: ClassVar[dt.timedelta | None] = None
+    """After how long an idle resource is given up where a new blueprint does not say; None: never. Kinds whose
+    resources cost something while they stand idle set it."""
+    check_interval: ClassVar[dt.timedelta | None] = None
+    """How often the health of a resource is checked where a new blueprint does not say; None: never."""
+    unreachable: ClassVar[frozenset[str]] = frozenset()
+    """Codes of failures that mean that the resource did not answer, such as a refused connection. A resource that fails
+    with one of them in activate, deactivate, clean, check or update is given to nobody until a check finds it well, and
+    a lease that was being activated there is tried elsewhere at once. The step must answer so within 15 seconds,
+    whatever the resource does."""
     reusable: ClassVar[bool] = True
     """False: a resource is destroyed when its lease ends, because what used it cannot be cleaned away."""
 
@@ -113,6 +125,16 @@ class Builds(ABC):
         """Make what `spec.resource` drafts. Also checks a registered resource before it becomes active."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stops:
+    """What becomes of a resource that somebody else switched off."""
+
+    grace: float = 0.0
+    """Seconds for which it is kept, so that it can be started again."""
+    restart: bool = False
+    """Start it again at once."""
+
+
 class Offers(ABC):
     """The kind builds what its provider offers. Inventory and status are read for each account from time to time, by
     one worker at a time, into the catalogue and into what is observed of the resources."""
@@ -123,6 +145,9 @@ class Offers(ABC):
     """Seconds between two readings of what there is to be had."""
     status_every: ClassVar[float] = 5.0
     """Seconds between two listings of what there is of ours."""
+    unauthenticated: ClassVar[frozenset[str]] = frozenset()
+    """Codes of failures that every call meets, such as those of expired credentials: once a listing works again, what
+    failed so is tried again."""
 
     @abstractmethod
     def places(self, account: Account) -> Sequence[Place]:
@@ -136,7 +161,22 @@ class Offers(ABC):
     @abstractmethod
     def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
         """Everything there whose tag `drydock-installation` is `installation`, with its status; what is gone for good
-        may be left out. One call a page; raise when any of it cannot be seen now."""
+        may be left out. One call a page; raise when any of it cannot be seen now. What a listing says, or leaves out,
+        is only a reason to `read`."""
+
+    @abstractmethod
+    def read(self, account: Account, resource: ResourceView) -> Owned:
+        """Ask for one resource by its own id, whatever a listing says of it. The answer is `absent` only where the
+        provider itself says that there is no such thing. Raise when it cannot be seen now, and when the answer is not
+        about it: on this alone a machine counts as lost."""
+
+    def mark(self, account: Account, resource: ResourceView, tags: Mapping[str, str]) -> None:
+        """Put tags back that somebody removed. Raise where that is not possible."""
+        raise NotSupported(f"{type(self).__name__} cannot put tags back.")
+
+    def stops(self, config: Any) -> Stops:
+        """What becomes of a resource that somebody else switched off."""
+        return Stops()
 
     @abstractmethod
     def located(self, config: Any) -> Sequence[str]:
@@ -169,7 +209,9 @@ class Allows(ABC):
 
 
 class Registers(ABC):
-    """Resources of this kind are registered by hand (or by a program) with the fields of Registration."""
+    """Resources of this kind are registered by hand (or by a program) with the fields of Registration. A registered
+    resource whose build fails stays, with its problem, and is built again with a growing delay until it is ready,
+    corrected or removed; so building must be repeatable from its first step."""
 
     Registration: ClassVar[type[Fields]]
 
@@ -180,6 +222,16 @@ class Registers(ABC):
     @abstractmethod
     def build(self) -> Plan:
         """Check the registered resource and make it ready."""
+
+
+class Scans(ABC):
+    """A host shows its keys before it is registered: an operator compares them with what its own console says, and
+    registers it with those."""
+
+    @abstractmethod
+    def scan(self, blueprint: BlueprintView, address: str, port: int) -> Sequence[str]:
+        """The public key lines that the host shows, within a few seconds and without signing in. Raises
+        InterfaceError."""
 
 
 class Discovers(ABC):
@@ -213,6 +265,16 @@ class Activates(ABC):
         """Undo activation, also a half-done one: idempotent, ends every process and access of the lease."""
 
 
+class Controls(ABC):
+    """The hosts of this kind can be reached past the accounts of their leases, as root or as the control account. So
+    what stands on a lease is cleaned without anything that whoever used it could have changed."""
+
+    @abstractmethod
+    def control(self, lease: LeaseView) -> Control | None:
+        """Return the way to the host of an active lease. None where the lease has no account of its own there, but
+        works as the control account or as the account of this program."""
+
+
 class Cleans(ABC):
     """The resource is cleaned between two leases, while the share is still held."""
 
@@ -226,8 +288,9 @@ class Checks(ABC):
 
     @abstractmethod
     def check(self) -> Plan:
-        """Ready: healthy (its facts are observed values; `power`, on or off, where it is known); Failed, of any
-        scope: not healthy."""
+        """Ready: healthy (its facts are observed values; `power`, on or off, where it is known; `leaving`, how its
+        provider has announced that it takes it back, which its holders are told once; `aside`, a list of what
+        former leases left, was put aside and is still there); Failed, of any scope: not healthy."""
 
 
 class Powers(ABC):
@@ -285,7 +348,12 @@ class Consoles(ABC):
 
 
 class Updates(ABC):
-    """An outdated resource can be brought to the blueprint's present generation in place."""
+    """An outdated resource can be brought to the blueprint's present generation in place, and a registered one to its
+    changed registration. It is idle meanwhile."""
+
+    at_once: ClassVar[bool] = False
+    """True: an update takes seconds, so all idle resources are updated at once, and nobody is given an outdated one.
+    False: outdated ones serve on, and so many as the blueprint says are updated at a time."""
 
     @abstractmethod
     def update(self) -> Plan:
@@ -307,8 +375,8 @@ class Capability:
 CAPABILITIES = tuple(
     Capability(name=base.__name__.lower(), base=base)
     for base in (
-        Builds, Offers, Allows, Registers, Discovers, Lists, Activates, Cleans, Checks, Powers, Reboots, Resizes,
-        Retypes, Tags, Consoles, Updates,
+        Builds, Offers, Allows, Registers, Scans, Discovers, Lists, Activates, Cleans, Checks, Controls, Powers,
+        Reboots, Resizes, Retypes, Tags, Consoles, Updates,
     )
 )  # fmt: skip
 
@@ -328,6 +396,8 @@ __all__ = [
     "Checks",
     "Cleans",
     "Consoles",
+    "Control",
+    "Controls",
     "Discovers",
     "Fields",
     "Kind",
@@ -342,7 +412,9 @@ __all__ = [
     "Resizes",
     "ResourceView",
     "Retypes",
+    "Scans",
     "Step",
+    "Stops",
     "Tags",
     "Updates",
     "capabilities",

@@ -19,6 +19,7 @@ df -Pk "$1" 2>/dev/null | { read -r _; read -r _ _ used free _ || exit 0
   said disk_mib $(((used + free) / 1024)); said disk_free_mib $((free / 1024)); }
 read -r load _ </proc/loadavg && said load "$load"
 said boot "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
+[ ! -d "$1/.drydock-aside" ] || said aside there
 """
 """$1: a folder whose disk counts. Prints name=value lines."""
 
@@ -32,36 +33,63 @@ esac
 [ "$uid" -ge 1000 ] || exit 64
 """
 
-# The script's own session and the processes above it are never touched: in a shared account they have its uid.
+# Every thread is read, because a process whose first thread has exited shows as a zombie without an environment or a
+# working folder while its other threads go on. `numbers` requires this script among what a search found: a search
+# that cannot see processes must not pass for a proof that there are none. The processes above this script are left
+# alone, and its own session where it shares the uid or the mark: in a shared account they match too.
 _LISTING = r"""
-among() { [ $# -gt 1 ] || return 0; grep -LsE "$@"; }
-session=$(sed -n 's/^NSsid:[[:space:]]*\([0-9]*\).*/\1/p' /proc/$$/status)
-above=' ' p=$$
+above=' ' p=$$ session=
 while [ "${p:-0}" -gt 1 ]; do
   above="$above$p "
   p=$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$p/status" 2>/dev/null)
 done
+own_session() { sed -n 's/^NSsid:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$$/status"; }
+in_tasks() { file=$1; shift; echo /proc/[0-9]*/task/[0-9]*/"$file" | xargs "$@"; }
+processes() { sed -n 's,^/proc/\([0-9][0-9]*\)/.*,\1,p' | sort -un; }
+alive() {
+  for p in "$@"; do echo /proc/"$p"/task/[0-9]*/status; done | xargs grep -LsE '^State:[[:space:]]+[ZX]' | processes
+}
+elsewhere() {
+  [ -n "$session" ] || { echo "$@"; return; }
+  for p in "$@"; do echo "/proc/$p/status"; done |
+    xargs grep -LsE "^NSsid:[[:space:]]+$session([[:space:]]|\$)" | processes
+}
+unseen() { echo "The processes of this host cannot be seen: $1." >&2; return 71; }
 numbers() {
-  for f in $(among '^State:[[:space:]]+[ZX]' $(among "^NSsid:[[:space:]]+${session:-none}([[:space:]]|\$)" "$@")); do
-    f=${f#/proc/}; f=${f%%/*}
-    case "$above" in *" $f "*) ;; *) printf '%s ' "$f";; esac
+  set -- $(alive "$@")
+  case " $* " in *" $$ "*) ;; *) unseen "this script is not among them"; return;; esac
+  for p in $(elsewhere "$@"); do
+    case "$above" in *" $p "*) ;; *) printf '%s ' "$p";; esac
   done
 }
 pause() { sleep 0.05 2>/dev/null || sleep 1; }
+"""
+
+# Root without CAP_SYS_PTRACE does not see the processes of others where /proc is mounted with hidepid.
+_HOLDERS = r"""
+pids() {
+  case $(sed -n 's/^CapEff:[[:space:]]*//p' "/proc/$$/status") in
+    *[89a-fA-F]????) ;;
+    *) [ "$(id -u)" = "$uid" ] || ! grep -qsE '^[^ ]+ /proc proc [^ ]*hidepid=[1-9nip]' /proc/self/mounts ||
+      { unseen "/proc is mounted with hidepid"; return; };;
+  esac
+  numbers $(in_tasks status grep -lsE "^Uid:([[:space:]][0-9]+)*[[:space:]]$uid([[:space:]]|\$)|^Pid:[[:space:]]$$\$" |
+    processes)
+}
 """
 
 # Stopped first, until nothing new appears: what forks faster than it is killed no longer forks then.
 _ENDING = r"""
 round=0
 while :; do
-  left=$(pids)
+  left=$(pids) || exit 71
   [ -n "$left" ] && [ $round -lt "$rounds" ] || break
   seen=
   n=0
   while [ "$left" != "$seen" ] && [ $n -lt 20 ]; do
     kill -s STOP $left 2>/dev/null
     seen=$left
-    left=$(pids)
+    left=$(pids) || exit 71
     n=$((n + 1))
   done
   at_once
@@ -75,39 +103,38 @@ echo $#
 
 END_UID = (
     _LISTING
+    + _UID
+    + _HOLDERS
     + r"""
 rounds=$2
-"""
-    + _UID
-    + r"""
-pids() { numbers $(grep -lsE "^Uid:([[:space:]][0-9]+)*[[:space:]]$uid([[:space:]]|\$)" /proc/[0-9]*/status); }
+[ "$(id -u)" != "$uid" ] || session=$(own_session)
+# A process of the uid may trace this shell, which has its uid: it holds nothing, and nothing that it says is read.
 at_once() {
   [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null 2>&1 || return 0
   setpriv --reuid="$uid" --regid=65534 --clear-groups \
-    /bin/sh -c '[ "$(id -u)" = "$1" ] && kill -s KILL -- -1' sh "$uid" 2>/dev/null
+    /bin/sh -c '[ "$(id -u)" = "$1" ] && kill -s KILL -- -1' sh "$uid" </dev/null >/dev/null 2>&1
 }
 """
     + _ENDING
 )
-"""$1 uid or account, $2 rounds. Ends every process that has the uid in any role; prints how many are left."""
+"""$1 uid or account, $2 rounds. Ends every process of which a thread has the uid in any role; prints how many are
+left. Exits with 71 where the host does not show its processes."""
 
 END_MARKED = (
     _LISTING
     + r"""
-mark=$1 home=$2 rounds=$3
+mark=$1 home=$2 rounds=$3 session=$(own_session)
 [ -n "$mark" ] && [ "${home#/?}" != "$home" ] || exit 64
 found() {
-  grep -slzxF -- "$mark" /proc/[0-9]*/environ
-  ls -ld /proc/[0-9]*/cwd 2>/dev/null | while IFS= read -r line; do
+  [ ! -r "/proc/$$/task/$$/environ" ] || echo $$
+  in_tasks environ grep -slzxF -- "$mark" | processes
+  in_tasks cwd ls -ld 2>/dev/null | while IFS= read -r line; do
     case $line in
-      *" -> $home"|*" -> $home/"*|*" -> $home (deleted)") line=${line##* /proc/}; echo "/proc/${line%%/*}/";;
+      *" -> $home"|*" -> $home/"*|*" -> $home (deleted)") line=${line#* /proc/}; echo "${line%%/*}";;
     esac
   done
 }
-pids() {
-  set -- $(for f in $(found); do f=${f#/proc/}; echo "/proc/${f%%/*}/status"; done | sort -u)
-  numbers "$@"
-}
+pids() { numbers $(found | sort -un); }
 at_once() { :; }
 """
     + _ENDING
@@ -125,10 +152,70 @@ bounded() {
 }
 """
 
+# Clears the kernel keyrings of a uid, as that uid: root has no right to another's keys. The process cannot be traced
+# by the uid, because the kernel makes one undumpable that gives up being root and starts no other program.
+_KEYS_PYTHON = r"""
+import ctypes, os, struct, sys
+uid, bits = int(sys.argv[1]), 8 * struct.calcsize("P")
+wide = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "loongarch64": 219, "ppc64le": 271, "s390x": 280}
+narrow = {"i686": 288, "x86_64": 288, "armv7l": 311, "aarch64": 311}
+number, call = (wide if bits == 64 else narrow)[os.uname().machine], ctypes.CDLL(None).syscall
+keyctl = lambda *words: call(number, *[ctypes.c_long(word) for word in words])
+os.setgroups([])
+os.setresgid(65534, 65534, 65534)
+os.setresuid(uid, uid, uid)
+join, setperm, clear, invalidate, everything = 1, 5, 7, 21, 0x3F3F0000
+keyctl(join, 0)
+for ring in (-5, -4):
+    keyctl(setperm, ring, everything)
+roots = [keyctl(0, -5, 0), keyctl(0, -4, 0), keyctl(22, -1, -2)]
+with open("/proc/keys") as shown:
+    fields = [line.split(None, 8) for line in shown]
+own = [int(each[0], 16) for each in fields if each[5] == str(uid)]
+for key in own:
+    keyctl(setperm, key, everything)
+for ring in (-5, -4, roots[2]):
+    keyctl(clear, ring)
+for key in roots + own:
+    keyctl(invalidate, key)
+"""
+_KEYS_PERL = r"""
+use POSIX; my ($uid) = @ARGV; my $machine = (POSIX::uname())[4];
+my %numbers = (x86_64 => 250, aarch64 => 219, riscv64 => 219, loongarch64 => 219, ppc64le => 271, s390x => 280);
+my $number = $numbers{$machine} or exit 1;
+$) = "65534 65534"; POSIX::setgid(65534); POSIX::setuid($uid); $< == $uid && $> == $uid or exit 1;
+sub keyctl { my @words = (@_, 0, 0, 0, 0); return syscall($number, @words[0 .. 4]); }
+my $everything = 0x3f3f0000;
+keyctl(1);
+my @roots = map { keyctl(5, $_, $everything); keyctl(0, $_) } (-5, -4);
+push @roots, keyctl(22, -1, -2);
+open my $shown, "<", "/proc/keys"; my @own;
+while (<$shown>) { my @each = split; push @own, hex $each[0] if $each[5] == $uid; }
+keyctl(5, $_, $everything) for @own;
+keyctl(7, $_) for (-5, -4, $roots[2]);
+keyctl(21, $_) for @roots, @own;
+"""
+
+_KEYS = rf"""
+python_program='{_KEYS_PYTHON}' perl_program='{_KEYS_PERL}'
+has_keys() {{ grep -qsE "^ *$uid:" /proc/key-users; }}
+clear_keys() {{
+  has_keys && [ -z "$(pids)" ] || return 0
+  for python in "$1" python3 /usr/libexec/platform-python; do
+    command -v "$python" >/dev/null 2>&1 && "$python" -I -c "$python_program" "$uid" </dev/null >/dev/null 2>&1 && break
+  done || perl -e "$perl_program" "$uid" </dev/null >/dev/null 2>&1
+  n=0
+  while has_keys && [ $n -lt 20 ]; do pause; n=$((n + 1)); done
+}}
+"""
+
 SWEEP_UID = (
-    _UID
+    _LISTING
+    + _UID
+    + _HOLDERS
+    + _KEYS
     + r"""
-seconds=$2
+seconds=$2 python=${3:-python3} homes=$4
 """
     + _BOUNDED
     + r"""
@@ -136,8 +223,14 @@ nothing() {
   one=$(bounded find "$1" -xdev ! -name . -uid "$uid" -print -quit 2>/dev/null)
   [ $? -lt 124 ] && [ -z "$one" ]
 }
+# What of a file system that the uid has mounted through FUSE is left when its server is gone.
+while read -r _ _ _ _ point rest; do
+  # $(...) drops newlines at the end, with which a mount point's name may end.
+  point=$(printf '%b.' "$point")
+  case ",${rest##* }," in *",user_id=$uid,"*) umount -l -- "${point%.}" 2>/dev/null;; esac
+done </proc/self/mountinfo
 left=0
-for place in /tmp /var/tmp /dev/shm /dev/mqueue /run/lock /var/spool /var/mail /var/crash; do
+for place in /tmp /var/tmp /dev/shm /dev/mqueue /run /run/lock "/run/user/$uid" /var/spool /var/mail /var/crash; do
   [ -d "$place" ] || continue
   nothing "$place/." && continue
   bounded find "$place/." -xdev ! -name . -uid "$uid" -delete 2>/dev/null
@@ -145,6 +238,12 @@ for place in /tmp /var/tmp /dev/shm /dev/mqueue /run/lock /var/spool /var/mail /
   bounded find "$place/." -xdev ! -name . -uid "$uid" -execdir chown -h 0:0 '{}' + 2>/dev/null
   nothing "$place/." || left=1
 done
+# Message queues are there also where nobody has mounted them; root of a container may not be allowed to look.
+queues='mount --make-rprivate / && mount -t mqueue mqueue /tmp && cd /tmp || exit 0
+  find . ! -name . -uid "$1" -delete; [ -z "$(find . ! -name . -uid "$1" -print -quit)" ]'
+if command -v unshare >/dev/null 2>&1 && unshare -m true 2>/dev/null; then
+  bounded unshare -m /bin/sh -c "$queues" sh "$uid" 2>/dev/null || left=1
+fi
 ipc() {
   [ -r "/proc/sysvipc/$1" ] || return 0
   { read -r head
@@ -160,11 +259,22 @@ ipc() {
     done; } <"/proc/sysvipc/$1"
 }
 ipc shm -m; ipc msg -q; ipc sem -s
+# What systemd keeps of a uid for its owner to read.
+boot='????????????????????????????????'
+rm -f /var/lib/systemd/coredump/core.*."$uid".$boot.[0-9]* \
+  /var/log/journal/*/user-"$uid".journal /var/log/journal/*/user-"$uid"@*.journal \
+  /run/log/journal/*/user-"$uid".journal /run/log/journal/*/user-"$uid"@*.journal
+clear_keys "$python"
+# Files that another lease has taken into its home must not be those of whoever has the uid next, nor run as them. That
+# is a search without an end on a large disk, so it has its seconds and no say: `no_new_privs` holds without it.
+[ -z "$homes" ] || timeout -s KILL 5 find "$homes/." -xdev -uid "$uid" -execdir chown -h 0:0 '{}' + 2>/dev/null
 echo $left
 """
 )
-"""$1 uid or account, $2 seconds. As root: removes what the uid owns in the places that all may write to; prints 0 when
-nothing of it is left there. `find -delete` follows no link and works from open folders."""
+"""$1 uid or account, $2 seconds; may follow: $3 a Python, $4 the folder in which leases have their homes. As root:
+removes what the uid owns in the places that all may write to; prints 0 when nothing of it is left there.
+`find -delete` follows no link and works from open folders. Kernel keys that the uid has made unreadable stay until
+the machine starts anew: such a uid is not handed out (/proc/key-users)."""
 
 REMOVE_TREE = (
     r"""
@@ -176,15 +286,24 @@ case $home in */../*|*/..|*/./*|*//*) exit 64;; /*/*) ;; *) exit 64;; esac
 there() { [ -e "$home" ] || [ -L "$home" ]; }
 if there && [ "$(id -u)" = 0 ]; then
   while read -r _ _ _ _ point _; do
-    point=$(printf %b "$point")
+    point=$(printf '%b.' "$point")
+    point=${point%.}
     case $point in "$home"|"$home"/*) umount -l -- "$point" 2>/dev/null;; esac
   done </proc/self/mountinfo
 fi
 remove() { bounded rm -rf --one-file-system -- "$home" 2>/dev/null; }
 there && remove
+# Another lease may still write in a folder that this one has opened to it, and swap a name for a link at any moment.
+# So root changes no modes, which it does not need to, and gives chattr only names that are no links beside where they
+# are; the folder itself is closed to others first.
 if there && [ ! -L "$home" ]; then
-  bounded find "$home" -xdev -type d ! -perm -700 -exec chmod u+rwx '{}' ';' 2>/dev/null
-  command -v chattr >/dev/null 2>&1 && [ "$(id -u)" = 0 ] && bounded chattr -R -f -i -a "$home" 2>/dev/null
+  if [ "$(id -u)" != 0 ]; then
+    bounded find "$home" -xdev -type d ! -perm -700 -exec chmod u+rwx '{}' ';' 2>/dev/null
+  else
+    chown 0:0 -- "$home" && chmod 700 -- "$home"
+    ! command -v chattr >/dev/null 2>&1 ||
+      bounded find "$home" -xdev '(' -type d -o -type f ')' -execdir chattr -f -i -a '{}' + 2>/dev/null
+  fi
   remove
 fi
 if there; then echo 1; else echo 0; fi

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +12,17 @@ from blueprints.contract import Act
 from blueprints.hosts import architecture
 from blueprints.hostscripts import END_MARKED, END_UID, LOOK, REMOVE_TREE, SWEEP_UID
 from blueprints.specs import Spec
+from drydock.core import clock
 from drydock.core.errors import DrydockError, InvalidRequest
 from interfaces.command.shell import ShellCommand
 from interfaces.contract import Deadline
 from interfaces.errors import AuthenticationRefused, CommandFailed, DeadlineExceeded, HostKeyMismatch, InterfaceError
 from interfaces.transport import Transport
 
+PATIENCE = 300.0
+"""Seconds for which the files of a lease are removed before they are put aside."""
 _ROUNDS = "60"
+_PAUSE = 15.0
 _OF_OPERATOR: tuple[type[DrydockError], ...] = (HostKeyMismatch, AuthenticationRefused, InvalidRequest)
 
 _NOT_ROOT = 96
@@ -89,9 +94,13 @@ class HostShell:
         """End what carries the mark in its environment or works in the folder; how many are left."""
         return int(self.run(END_MARKED, mark, folder, _ROUNDS))
 
-    def sweep_account(self, account: int | str) -> bool:
-        """Remove what a uid or account owns in the places that all may write to; True when nothing is left."""
-        return self.as_root(SWEEP_UID, str(account), self._budget).split() == ["0"]
+    def sweep_account(self, account: int | str, *, python: str = "", homes: str = "") -> bool:
+        """Remove what a uid or account owns in the places that all may write to; True when nothing is left.
+
+        `python`: an interpreter of the host, if one is known. `homes`: where leases have their homes, to take from
+        the uid what others keep of it there.
+        """
+        return self.as_root(SWEEP_UID, str(account), self._budget, python, homes).split() == ["0"]
 
     def remove_tree(self, folder: str, *, root: bool) -> bool:
         """Remove a folder; True when it is gone."""
@@ -150,6 +159,25 @@ def until_done(sentence: str) -> Callable[[Callable[[Spec], bool]], Act]:
         return act
 
     return act_of
+
+
+def remove_or_put_aside(memo: Json, removed: Callable[[], bool], put_aside: Callable[[], str] | None) -> Answer:
+    """Remove the files of a lease. After PATIENCE they are put aside, by a function that returns where they were.
+
+    Another lease that was let in may write there faster than root removes. That must not keep the host from everybody,
+    nor a worker: a try that took long is followed by a pause as long. None: there is nowhere to put them.
+    """
+    began, now = clock.monotonic(), clock.now().timestamp()
+    with contextlib.suppress(DeadlineExceeded):
+        if removed():
+            return Ready()
+    since = memo.get("since", now)
+    if put_aside is None or now - since < PATIENCE:
+        pause = min(_PAUSE, max(1.0, clock.monotonic() - began))
+        return Wait(after=pause, memo=memo | {"since": since}, sentence="Files of the lease are being removed.")
+    where = put_aside()
+    said = f"{where} is put aside: something goes on making files in it, or under its uid."
+    return Ready(facts={"put_aside": where}, log=said)
 
 
 def _read(name: str, text: str) -> Any:

@@ -23,6 +23,13 @@ class Match:
     operator: Operator
     requirement: str
 
+    def __post_init__(self) -> None:
+        if self.operator not in _OPERATORS:
+            raise ValueError(
+                f"{self.operator!r} is not an operator. Write Match(attribute, operator, requirement),"
+                f" the operator one of {', '.join(_OPERATORS)}."
+            )
+
 
 def _numbers(a: Any, b: Any) -> bool:
     return all(isinstance(n, int | float) and not isinstance(n, bool) for n in (a, b))

@@ -69,6 +69,22 @@ class Offer:
         """Stable and unique over an account: what is remembered when it fails."""
         return f"{self.place}/{self.type}/{self.market}"
 
+    @property
+    def counted(self) -> str:
+        """What quotas count it by: location, family and market."""
+        return f"{self.location}/{self.family}/{self.market}"
+
+
+def type_in(name: str) -> str:
+    """The type in an offer's name."""
+    return name.partition("/")[2].rpartition("/")[0]
+
+
+def counts(key: str, counted: str) -> bool:
+    """Whether a key rules out what is counted so (`Offer.counted`): each of its parts that is not empty fits."""
+    parts = (*key.split("/"), "", "")
+    return bool(counted) and all(part in ("", there) for part, there in zip(parts, counted.split("/"), strict=False))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:

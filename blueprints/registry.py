@@ -93,7 +93,14 @@ def _load(name: str, place: str) -> Kind:
     except Exception as error:
         raise KindBroken(f"The kind {name!r} ({place}) does not load: {error}", field="kind") from error
     if not isinstance(loaded, Kind) or loaded.name != name:
-        raise KindBroken(f"{place} is no kind called {name!r}.", field="kind")
+        raise KindBroken(f"{place} is not a kind called {name!r}.", field="kind")
+    for match in loaded.matches:
+        has, asks = loaded.Attributes.model_fields, loaded.Requirements.model_fields
+        if match.attribute in asks and match.requirement in has and match.attribute not in has:
+            raise KindBroken(
+                f"The kind {name!r} has {match!r}, its attribute and requirement the wrong way round.", field="kind",
+                hint="Write Match(attribute, operator, requirement).",
+            )  # fmt: skip
     return loaded
 
 

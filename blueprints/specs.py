@@ -13,13 +13,14 @@ from blueprints.parts import Part as Part
 
 if TYPE_CHECKING:
     from interfaces.contract import Interface
+    from interfaces.transport import Transport
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
     """A resource that could be built, or that was found or registered, before it is a row.
 
-    `offer` and `zone` name what a failure of that scope would rule out. `identity` is stable and unique per
+    `offer`, `zone` and `counted` name what a failure of that scope would rule out. `identity` is stable and unique per
     blueprint (a serial number, host and port, UUID); empty for what is built.
     """
 
@@ -34,6 +35,8 @@ class Draft:
     facts: Json = field(default_factory=dict)
     offer: str = ""
     zone: str = ""
+    counted: str = ""
+    """What its provider's quotas count it by (`Offer.counted`), where it is of an offer."""
     price: float | None = None
     """Per hour, in US dollars; candidates of one blueprint are tried in the order they are given."""
     boot_seconds: float | None = None
@@ -86,8 +89,12 @@ class ResourceView:
     identity: str = ""
     facts: Json = field(default_factory=dict)
     secrets: Json = field(default_factory=dict, repr=False)
+    registration: Json = field(default_factory=dict)
+    """What was given when it was registered."""
     offer: str = ""
     power: str = ""
+    power_wanted: str = ""
+    """on or off, where we switched it so; empty: nobody did."""
     dies_at: dt.datetime | None = None
     parts: tuple[Part, ...] = ()
     """Its named parts, whatever their state."""
@@ -95,6 +102,28 @@ class ResourceView:
     """The leases that this resource holds on others, by the name under which it asked for them."""
     locks: Mapping[str, str] = field(default_factory=dict)
     """The slot locks it holds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Control:
+    """The way to a host past the account that a lease has there, and which account that is.
+
+    `transport` leads to root, or to a control account that may use sudo without a password; the lease cannot change
+    anything on the way. `kept` maps paths below `home` to the content of the files that let the lease's interfaces in;
+    whoever empties the home puts exactly these back.
+
+    `renumber` (a script and its arguments, for root) gives the account another uid once nothing of a lease is left, and
+    `numbers` prints the uid and gid that it has now. Programs that a lease has made setuid and kept out of reach, in
+    the home or in a descriptor of another lease, then lead to nobody. Both are empty where processes gain no rights.
+    """
+
+    transport: Transport
+    uid: int
+    gid: int
+    home: str
+    kept: Mapping[str, str] = field(default_factory=dict, repr=False)
+    renumber: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +147,17 @@ class LeaseView:
     """What the other leases ask that have the resource now, read anew by each call; not those whose right has
     ended."""
     opener: Callable[[LeaseView, str], Interface] | None = field(default=None, repr=False, compare=False)
+    controlled: Callable[[LeaseView], Control | None] = field(default=lambda _: None, repr=False, compare=False)
 
     def interface(self, name: str) -> Interface:
         """The typed interface `name` on this lease. Raises NotSupported where its kind has none of that name."""
         if self.opener is None:
             raise RuntimeError("this LeaseView was made without an opener")
         return self.opener(self, name)
+
+    def control(self) -> Control | None:
+        """Return the way to its host past its account; None where there is none (see `contract.Controls`)."""
+        return self.controlled(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,6 +210,8 @@ class Owned:
     """When it was made, as the provider says."""
     named: bool = True
     """False: its key stands in a tag alone, which a copy of it would bear too."""
+    absent: bool = False
+    """The provider was asked for this very thing and says that it does not exist; `lost` has its words."""
 
 
 @dataclass(frozen=True, kw_only=True)

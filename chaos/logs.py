@@ -11,7 +11,7 @@ EXPECTED = (
     "OperationalError", "InterfaceError", "AdminShutdown", "CrashShutdown", "CannotConnectNow", "ConnectionError",
     "ConnectionRefusedError", "ConnectionResetError", "BrokenPipeError", "TimeoutError", "EngineError", "Busy",
     "WorkerLostError", "SystemExit", "KeyboardInterrupt", "BusyLoadingError", "IncompleteRead", "ConnectionTimeout",
-    "IdleInTransactionSessionTimeout", "FileNotFoundError", "DeadlockDetected", "LockNotAvailable", "ResponseError",
+    "IdleInTransactionSessionTimeout", "FileNotFoundError", "LockNotAvailable", "ResponseError",
 )  # fmt: skip
 """What a killed process, a stopped engine or a cut connection makes programs say."""
 
@@ -44,6 +44,18 @@ def raised(lines: list[str]) -> Iterator[str]:
         elif inside and line and not line[0].isspace() and (match := _RAISED.match(line.strip())):
             inside, last = False, f"{match[1].rpartition('.')[2]}: {(match[2] or '')[:160]}"
     yield from [last] if last else []
+
+
+def deadlocks(folder: Path) -> list[str]:
+    """What PostgreSQL's own log tells of deadlocks: each with the statements that waited for each other."""
+    found = []
+    for log in sorted(folder.glob("postgresql.log*")):
+        lines = log.read_text(errors="replace").splitlines()
+        found += [" ".join(lines[at : at + 8])[:1500] for at, line in enumerate(lines) if _DEADLOCK in line]
+    return found
+
+
+_DEADLOCK = "ERROR:  deadlock detected"
 
 
 def unexpected(found: Mapping[str, int]) -> list[str]:

@@ -32,6 +32,7 @@ SHORT = Scale(
     strikes={
         "kill_worker": 2, "kill_child": 2, "kill_beat": 1, "kill_web": 1, "kill_client": 1, "empty_broker": 2,
         "stop_broker": 1, "crash_database": 1, "cut_connections": 2, "shuffle_messages": 3, "lose_instance": 1,
+        "restart_database": 2, "stop_database": 1,
     },
 )  # fmt: skip
 LONG = Scale(
@@ -39,7 +40,7 @@ LONG = Scale(
     strikes={
         "kill_worker": 12, "kill_child": 15, "kill_beat": 5, "kill_web": 4, "kill_client": 4, "empty_broker": 2,
         "stop_broker": 1, "crash_database": 1, "cut_connections": 12, "shuffle_messages": 20, "lose_instance": 8,
-        "kill_keeper": 1,
+        "kill_keeper": 1, "restart_database": 3, "stop_database": 2,
     },
 )  # fmt: skip
 

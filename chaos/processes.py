@@ -151,8 +151,8 @@ def beat() -> list[str]:
 
 def web(port: int) -> list[str]:
     """The web process, as `make up` starts it."""
-    bind = ["--bind", f"127.0.0.1:{port}", "--worker-class", "gthread", "--threads", "4", "--graceful-timeout", "3"]
-    return [sys.executable, "-m", "gunicorn", "drydock.wsgi", *bind, "--log-level", "warning"]
+    bind = ["--bind", f"127.0.0.1:{port}", "--threads", "4", "--graceful-timeout", "3", "--log-level", "warning"]
+    return [sys.executable, "-m", "gunicorn", "drydock.wsgi", "--worker-class", "drydock.webworker.Worker", *bind]
 
 
 def left_behind(state: Path) -> list[str]:

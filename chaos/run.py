@@ -251,6 +251,7 @@ def _stop(run: Run) -> None:
     left = processes.left_behind(run.state)
     count = sum(process.starts for process in run.processes.values())
     run.findings += [
+        proof.finding("locks are taken in one order: no deadlock", 1, logs.deadlocks(run.stricken.engines.layout.logs)),
         proof.finding("programs end only when told or killed", count, died),
         proof.finding("programs raise only what faults explain", sum(raised.values()), logs.unexpected(raised)),
         proof.finding("processes end when they are told to", len(run.processes), stubborn),

@@ -114,9 +114,14 @@ def _postmaster(on: Stricken) -> psutil.Process:
     return psutil.Process(int(lines[0]))
 
 
-def _crash_database(on: Stricken, aim: float) -> bool:
-    _postmaster(on).kill()
-    return True
+def _end_database(number: signal.Signals) -> Callable[[Stricken, float], bool]:
+    """Ended so, it is started again by the keeper."""
+
+    def end(on: Stricken, aim: float) -> bool:
+        _postmaster(on).send_signal(number)
+        return True
+
+    return end
 
 
 def _kill_keeper(on: Stricken, aim: float) -> bool:
@@ -195,7 +200,9 @@ STRIKES: dict[str, Callable[[Stricken, float], bool]] = {
     "kill_client": _kill("client"),
     "empty_broker": _empty_broker,
     "stop_broker": _stop_broker,
-    "crash_database": _crash_database,
+    "crash_database": _end_database(signal.SIGKILL),
+    "restart_database": _end_database(signal.SIGINT),
+    "stop_database": _end_database(signal.SIGQUIT),
     "kill_keeper": _kill_keeper,
     "cut_connections": _cut_connections,
     "shuffle_messages": _shuffle_messages,

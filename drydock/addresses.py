@@ -36,7 +36,7 @@ def parse_database_url(url: str) -> Database:
     try:
         port = str(parts.port or "")
     except ValueError as error:
-        raise InvalidRequest("The port is no number between 0 and 65535.") from error
+        raise InvalidRequest("The port is not a number between 0 and 65535.") from error
     return Database(
         host=options.pop("host", "") or unquote(parts.hostname or ""),
         port=options.pop("port", "") or port,

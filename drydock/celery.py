@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from functools import partial
 from typing import Any
 
 from celery import Celery
 from celery.signals import setup_logging
 from django.conf import settings
 from kombu import Connection, Queue
+from kombu.transport import TRANSPORT_ALIASES
 
 from drydock.engines import BROKER, ensure
 
+READER = "drydock"
+TRANSPORT_ALIASES[READER] = "leases.messages:Transport"
+RETRY: dict[str, Any] = {"interval_start": 1, "interval_step": 0, "interval_max": 1}
+"""Seconds between a worker's attempts to reach the broker. Celery's own grow to half a minute."""
 QUEUES = ("claims", "steps", "periodic")
 
 
@@ -28,9 +34,14 @@ class DrydockCelery(Celery):
         return super().connection_for_write(url, **options)
 
     def connection_for_read(self, url: str | None = None, **options: Any) -> Connection:
-        """A worker's connection."""
+        """A worker's connection. Messages that are not ours end there, before Celery trusts them."""
         self._bring_broker()
-        return super().connection_for_read(url, **options)
+        connection: Connection = super().connection_for_read(url, **options)
+        connection.transport_cls = READER
+        if connection.uri_prefix:  # of `redis+socket:`; a copy of the connection is made from it
+            connection.uri_prefix = READER
+        connection.ensure_connection = partial(connection.ensure_connection, **RETRY)  # type: ignore[method-assign]
+        return connection
 
     def producer_or_acquire(self, producer: Any = None) -> Any:
         """A producer from the pool; a private broker that has gone since is started again."""

@@ -128,14 +128,16 @@ def workers() -> Answer:
     """Some worker was seen lately, and all queues are served."""
     if not apps.is_installed("leases"):
         return warn("The app leases is not installed.", "Add it to INSTALLED_APPS.")
+    from leases.reports import condition
+
+    if missing := next((one for one in condition.troubles() if one.what == "no_worker"), None):
+        lasting = "make up, or celery -A drydock worker -Q claims,steps,periodic --beat"
+        return fail(missing.message, f"{missing.mend}; for lasting ones: {lasting}")
     worker = apps.get_model("leases", "Worker")
     since = clock.now() - dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
-    alive = list(worker._default_manager.filter(seen_at__gt=since))
-    if alive:
-        return ok(f"{len(alive)} worker(s) seen in the last {settings.DRYDOCK.lost_worker_seconds:g} s.")
-    if settings.DRYDOCK.private_database:
-        return ok("No worker runs; commands that wait start one for themselves. `make up` starts lasting ones.")
-    return fail("No worker runs: leases wait.", "make up, or celery -A drydock worker -Q claims,steps,periodic --beat")
+    if alive := worker._default_manager.filter(seen_at__gt=since).count():
+        return ok(f"{alive} worker(s) seen in the last {settings.DRYDOCK.lost_worker_seconds:g} s.")
+    return ok("No worker runs, and nothing waits for one; commands that wait start one for themselves.")
 
 
 def installation() -> Answer:
@@ -151,6 +153,28 @@ def installation() -> Answer:
     return ok(f"Epoch {here.epoch} of installation {here.short}; database and ownership key are the confirmed ones.")
 
 
+def disk() -> Answer:
+    """The disk of the state folder has room."""
+    from leases.reports import condition
+
+    for trouble in condition.disk():
+        return (fail if trouble.what == "disk_full" else warn)(trouble.message, trouble.mend)
+    left = condition.disk_left()
+    return ok(
+        "There is no state folder." if left is None else f"{left // 1024} GiB are left in {settings.DRYDOCK.state}."
+    )
+
+
+def sweep() -> Answer:
+    """The sweep, which finds what is due, is on time."""
+    from leases.reports import condition
+
+    for trouble in condition.troubles():
+        if trouble.what == "sweep_late":
+            return fail(trouble.message, trouble.mend)
+    return ok("The sweep is on time, or nothing is due.")
+
+
 def reachability() -> Answer:
     """What blueprints and resources stand on answers."""
     from leases.operations import reach
@@ -164,17 +188,20 @@ def reachability() -> Answer:
 
 
 CHECKS: tuple[Callable[[], Answer], ...] = (
+    disk,
+    database,
+    installation,
+    workers,
+    sweep,
+    broker,
     state_folder,
     keys,
-    database,
     clock_skew,
     migrations,
     secrets,
-    installation,
-    broker,
-    workers,
     reachability,
 )
+"""The installation itself first: what is wrong there makes other checks fail, too."""
 MEND = {
     "keys": "Set DRYDOCK_ENCRYPTION_KEYS to Fernet keys; python -m drydock.keys prints one.",
     "database": "Check DATABASE_URL and that the server runs; with private engines look into the logs named above.",

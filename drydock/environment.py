@@ -69,8 +69,8 @@ class Environment(BaseSettings):
 
     # Keys
     secret_key: SecretStr = setting(SecretStr(""), "Django's secret key (sessions, tokens). Generated into the state folder when the private PostgreSQL is used, else required.")
-    encryption_keys: Secrets = setting((), "Fernet keys for secrets at rest, comma separated: the first encrypts, all decrypt, so a new one is put in front. Generated or required like the secret key.")
-    ownership_key: SecretStr = setting(SecretStr(""), "Key of the HMAC tag that proves which provider objects are ours. Generated or required like the secret key.")
+    encryption_keys: Secrets = setting((), "Fernet keys for secrets at rest, comma separated: the first encrypts, all decrypt, so a new one is put in front. Unset: generated into the state folder, or with `DATABASE_URL` derived from the secret key, which then cannot be changed without them.")
+    ownership_key: SecretStr = setting(SecretStr(""), "Key of the HMAC tag that proves which provider objects are ours. Unset: like the encryption keys.")
 
     # Web
     debug: bool = setting(False, "Django's debug pages. Never where strangers can reach the web address.")
@@ -80,9 +80,9 @@ class Environment(BaseSettings):
     behind_proxy: bool = setting(False, "A proxy in front sets `X-Forwarded-Proto`, and clients cannot.")
     web_address: str = setting("127.0.0.1", "Address `make up` listens on.")
     web_port: int = setting(8000, "Port `make up` listens on.", ge=1, le=65535)
-    web_threads: int = setting(8, "Requests `make up` serves at the same time.", ge=1, le=256)
+    web_threads: int = setting(16, "Requests `make up` serves at the same time.", ge=1, le=256)
     readiness_seconds: float = setting(3.0, "How long `/readyz` waits for the database and the broker together.", gt=0, le=30)
-    metrics_token: SecretStr = setting(SecretStr(""), "Bearer token for `/metrics`. Empty: only programs on the web process's own machine may read it, and no proxy in front.")
+    metrics_token: SecretStr = setting(SecretStr(""), "Bearer token for `/metrics`, also on the machine itself, where tenants may run. Empty: one is generated into `keys/metrics_token` of the state folder.")
     metrics_seconds: float = setting(5.0, "Longest time of one statement for `/metrics`.", gt=0, le=60)
     log_format: str = setting("line", "`line`: for people; `json`: one object a line, with the ids of lease, resource and request.", pattern="^(line|json)$")
     log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
@@ -94,12 +94,14 @@ class Environment(BaseSettings):
     requests_per_minute: int = setting(1200, "Requests that one user may make a minute, with however many tokens, in each web process; then 429.", ge=1)
     longest_wait_seconds: float = setting(30.0, "Longest that a request may wait for a lease (`?wait=`); the client asks again.", ge=0, le=600)
     body_seconds: float = setting(30.0, "Longest that the body of a request, other than a file or tree, may take to come.", gt=0, le=3600)
+    host_seconds: float = setting(10.0, "Longest that a request may wait for the answer of a leased host, such as for a job's state or a folder; then it is 504 and names the host. Half the threads may wait so, and three eighths for one user. A worker that looks at a job or a watched lease waits no longer, either.", gt=0, le=300)
     transfer_seconds: float = setting(600.0, "Longest that one copying of a file or tree through the web process may take.", gt=0, le=86_400)
     token_days_limit: int = setting(366, "Longest life of a token, in days.", ge=1)
     tokens_limit: int = setting(100, "So many tokens of one user may be in use at the same time.", ge=1)
 
     # Workers
     worker_concurrency: int = setting(4, "Processes of one worker started by `make up`.", ge=1, le=256)
+    inline: bool | None = setting(None, "A Python program that waits for a lease does the work itself, in threads of its own, where no worker lives. Unset: with private engines.")
     sweep_interval_seconds: float = setting(2.0, "How often the sweep looks for what is due.", gt=0)
     lost_worker_seconds: float = setting(30.0, "A worker not heard of for so long counts as lost.", gt=0)
     publish_timeout_seconds: float = setting(0.08, "Bound on connecting to the broker, and again on its answer, when a hint is sent.", gt=0, le=5)
@@ -112,14 +114,16 @@ class Environment(BaseSettings):
     step_backoff_limit_seconds: float = setting(300.0, "Longest wait between two attempts at a step.", gt=0)
     head_reservation_seconds: float = setting(30.0, "The head of a queue that has waited longer than this reserves a resource.", ge=0)
     candidate_limit: int = setting(50, "So many resources with room are weighed against each other for one lease.", ge=1, le=1000)
-    look_again_seconds: float = setting(30.0, "A waiting lease is looked at again at the latest after this, woken or not.", gt=0)
+    look_again_seconds: float = setting(30.0, "The longest time between two checks of a waiting lease.", gt=0)
     serve_limit: int = setting(200, "So many leases one task grants before it leaves the rest of the queue to the next.", ge=1)
     sweep_batch: int = setting(500, "So many rows one look of the sweep acts on; the rest is for the next sweep.", ge=1)
     bounce_limit: int = setting(5, "So often a lease waits again because its resource or its setting up failed; then it is broken.", ge=0)
+    unreachable_limit_seconds: float = setting(300.0, "A resource that has not answered for so long loses its leases; one that Drydock built is replaced.", gt=0)
     check_failure_limit: int = setting(3, "So many failed health checks in a row take a resource out.", ge=1)
     remember_step_seconds: float = setting(60.0, "A failed build of unclear cause is remembered for so long: its offer is not tried meanwhile.", ge=0)
     remember_offer_seconds: float = setting(300.0, "The same when the offer itself failed, for example sold out.", ge=0)
     remember_zone_seconds: float = setting(300.0, "The same for all offers of a zone, when the zone failed.", ge=0)
+    remember_location_seconds: float = setting(900.0, "The same for all offers of a location that a refused quota counts.", ge=0)
     remember_blueprint_seconds: float = setting(600.0, "The same for all of a blueprint, when the blueprint failed.", ge=0)
     ageing_seconds: float = setting(300.0, "A waiting lease gains one step of priority for each such span.", gt=0)
     discovery_interval_seconds: float = setting(60.0, "How often a kind that discovers looks at what is there.", gt=0)
@@ -136,6 +140,8 @@ class Environment(BaseSettings):
     event_retention_days: int = setting(90, "Events older than this are pruned.", ge=1)
     lease_retention_days: int = setting(90, "Leases that ended, and resources that were gone, longer ago than this are pruned; idempotency keys with them.", ge=1)
     usage_retention_days: int = setting(1095, "Records of what leases cost that ended longer ago than this are pruned.", ge=1)
+    lease_hours: float = setting(168.0, "A lease that is asked for without an end, and without heartbeats or a workload, ends so many hours after it is active; instances do not. 0: never.", ge=0, le=87_600)
+    lease_hours_limit: float = setting(2160.0, "So many hours after it is active a lease ends at the latest, unless an operator asked for it or extends it. 0: no limit.", ge=0, le=87_600)
     budget_hour_seconds: float = setting(3600.0, "A lease without an end under a budget reserves its price for so long, again and again.", gt=0)
     budget_notice_seconds: float = setting(600.0, "So long before its end a lease is told that its budget is not enough for another hour.", ge=0)
     attention_wait_seconds: float = setting(900.0, "A lease that waits longer, to be served or cleaned, is shown as needing attention.", gt=0)
@@ -145,6 +151,8 @@ class Environment(BaseSettings):
     engine_linger_seconds: float = setting(1.0, "The private engines stop this long after their last user has gone.", ge=0)
     engine_deadline_seconds: float = setting(120.0, "Longest wait for a private engine to start.", gt=0)
     engine_account: int = setting(0, "As root: numeric user id the private engines run under. 0: a free one is chosen.", ge=0)
+    disk_low_mib: int = setting(1024, "Less than this left on the disk of the state folder is shown as needing attention.", ge=0)
+    disk_full_mib: int = setting(64, "Less than this left there, and the installation is not ready: the database may refuse to write.", ge=0)
     engine_durable: bool = setting(True, "The private PostgreSQL waits for the disk at each commit. Off only where losing data is fine.")
     # fmt: on
 
@@ -212,7 +220,7 @@ def _mistakes(environment: Environment) -> list[str]:
         found += [
             f"{variable(name)}: required with DATABASE_URL, the same on every machine. "
             "`python -m drydock.keys` prints fresh keys."
-            for name in ("secret_key", "encryption_keys", "ownership_key")
+            for name in ("secret_key",)
             if not _given(getattr(environment, name))
         ]
     return found

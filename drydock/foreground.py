@@ -11,22 +11,29 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from drydock.core.characters import escaped
 from drydock.engines.process import end_with_parent
 
 COLOURS = (36, 33, 35, 32, 34)
 # Leases of this machine need root; celery says at length what it thinks of that.
 ROOT_IS_FINE = "ignore:You're running the worker with superuser privileges"
 RESTARTS, RESTART_WINDOW = 3, 60.0
+LONGEST_PAUSE = 60.0
 # Celery ends its tasks at the first TERM, and drops them at QUIT: late acks bring them back.
 ESCALATION = ((signal.SIGTERM, 6.0), (signal.SIGQUIT, 2.0), (signal.SIGKILL, 5.0))
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A name for the log, and what to run."""
+    """A name for the log, and what to run.
+
+    `needed`: when it ends again and again, all is stopped. Others are started again for as long as we run, with
+    growing pauses, for what is left does their work more slowly.
+    """
 
     name: str
     command: Sequence[str]
+    needed: bool = True
 
 
 class Foreground:
@@ -37,6 +44,7 @@ class Foreground:
         self.say = say or Log([program.name for program in programs]).line
         self.children: dict[str, subprocess.Popen[str]] = {}
         self.deaths: dict[str, list[float]] = {program.name: [] for program in programs}
+        self.due: dict[str, float] = {}
         self.stopping = False
 
     def run(self) -> int:
@@ -86,26 +94,44 @@ class Foreground:
         threading.Thread(target=self._pump, args=(program.name, child), daemon=True).start()
 
     def _pump(self, name: str, child: subprocess.Popen[str]) -> None:
-        for line in child.stdout or ():
-            self.say(name, line.rstrip())
+        assert child.stdout is not None
+        with child.stdout as lines:
+            for line in lines:
+                self.say(name, line.rstrip())
 
     def _mend(self) -> bool:
-        """Start again what has died; False when one dies again and again."""
+        """Start again what has died; False when a needed one dies again and again."""
         for program in self.programs:
-            child = self.children[program.name]
-            if child.poll() is None:
-                continue
-            now = time.monotonic()
-            recent = [at for at in self.deaths[program.name] if now - at < RESTART_WINDOW]
-            self.deaths[program.name] = [*recent, now]
-            self.say("drydock", f"{program.name} ended with status {child.returncode}")
-            if len(recent) >= RESTARTS:
+            if self.children[program.name].poll() is not None and not self._again(program):
+                return False
+        return True
+
+    def _again(self, program: Program) -> bool:
+        """Start a dead program again, now or later; False to give up."""
+        now = time.monotonic()
+        if program.name not in self.due:
+            pause = self._pause(program, now)
+            if pause is None:
                 self.say("drydock", f"{program.name} keeps ending; giving up. Its last lines above say why.")
                 return False
-            _kill_session(child.pid)
-            self.say("drydock", f"starting {program.name} again")
+            self.due[program.name] = now + pause
+            later = f" in {pause:g} s" if pause else ""
+            self.say("drydock", f"starting {program.name} again{later}")
+        if now >= self.due[program.name]:
+            del self.due[program.name]
             self._start(program)
         return True
+
+    def _pause(self, program: Program, now: float) -> float | None:
+        """Note a death; seconds until the next start, None when there will be none."""
+        child = self.children[program.name]
+        _kill_session(child.pid)
+        self.say("drydock", f"{program.name} ended with status {child.returncode}")
+        recent = [at for at in self.deaths[program.name] if now - at < RESTART_WINDOW + LONGEST_PAUSE]
+        self.deaths[program.name] = [*recent, now]
+        if program.needed:
+            return 0.0 if sum(now - at < RESTART_WINDOW for at in recent) < RESTARTS else None
+        return min(LONGEST_PAUSE, 2.0 ** (len(recent) - 1)) if recent else 0.0
 
 
 class Log:
@@ -123,7 +149,7 @@ class Log:
         if self.terminal:
             head = f"\x1b[{self.colours.get(name, 1)}m{head}\x1b[0m"
         with self.guard:
-            print(f"{head} {text}", flush=True)
+            print(f"{head} {escaped(text, keep=chr(9))}", flush=True)
 
 
 def _wait(children: Sequence[subprocess.Popen[str]], seconds: float) -> None:

@@ -15,6 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from drydock.core import clock
+from leases.engine.database import is_lost, report
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +57,15 @@ def broker() -> str:
     return ""
 
 
+def disk() -> str:
+    """There is room for the database to write. That it is nearly full, `attention` and `doctor` say."""
+    from leases.reports import condition
+
+    return next(("full" for trouble in condition.disk() if trouble.what == "disk_full"), "")
+
+
 LOOKS = (Look(name="database", see=database), Look(name="migrations", see=migrations),
-         Look(name="broker", see=broker, needed=False))  # fmt: skip
+         Look(name="disk", see=disk), Look(name="broker", see=broker, needed=False))  # fmt: skip
 
 
 class Watch:
@@ -97,7 +105,10 @@ class _Try(threading.Thread):
             self.said = self.look.see() or OK
         except Exception as error:
             # The answer is public: the reason is for the log.
-            log.warning("%s does not answer: %s", self.look.name, error)
+            if is_lost(error):
+                report(error)
+            else:
+                log.warning("%s does not answer: %s", self.look.name, error)
             self.said = "does not answer"
         finally:
             connection.close()

@@ -1,4 +1,5 @@
-"""The three keys. None is ever in the database: from the environment, or generated once into the state folder.
+"""The three keys and the token of `/metrics`. None is ever in the database: from the environment, or generated once
+into the state folder.
 
 `python -m drydock.keys` prints fresh ones, as lines for the environment.
 """
@@ -6,6 +7,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import hmac
 import os
 import secrets
 from collections.abc import Callable
@@ -23,12 +26,35 @@ def secret_key(environment: Environment) -> str:
 def encryption_keys(environment: Environment) -> list[str]:
     """Fernet keys, the encrypting one first."""
     given = [key.get_secret_value() for key in environment.encryption_keys]
+    if not given and _derives(environment, "encryption_keys"):
+        return [base64.urlsafe_b64encode(_derived(environment, "encryption key")).decode()]
     return given or _kept(environment, "encryption_keys", _fernet).replace("\n", ",").split(",")
 
 
 def ownership_key(environment: Environment) -> str:
     """Key of the HMAC that marks provider objects as ours."""
-    return environment.ownership_key.get_secret_value() or _kept(environment, "ownership_key", _random)
+    given = environment.ownership_key.get_secret_value()
+    if not given and _derives(environment, "ownership_key"):
+        return _derived(environment, "ownership key").hex()
+    return given or _kept(environment, "ownership_key", _random)
+
+
+def metrics_token(environment: Environment) -> str:
+    """The token with which `/metrics` is read; generated on each machine where the environment gives none."""
+    return environment.metrics_token.get_secret_value() or _kept(environment, "metrics_token", _random)
+
+
+def _derives(environment: Environment, name: str) -> bool:
+    """Whether a key that was not given follows from the secret key: on servers of your own, where each machine would
+    otherwise generate another one. A key that was generated before stays."""
+    given = bool(environment.database_url and environment.secret_key.get_secret_value())
+    return given and not (environment.state / "keys" / name).exists()
+
+
+def _derived(environment: Environment, what: str) -> bytes:
+    """32 bytes made from the secret key for one purpose."""
+    secret = environment.secret_key.get_secret_value().encode()
+    return hmac.new(secret, f"drydock {what} 1".encode(), hashlib.sha256).digest()
 
 
 def _random() -> str:
@@ -68,5 +94,5 @@ def _write_once(path: Path, value: str) -> None:
 
 
 if __name__ == "__main__":
-    for name, make in (("SECRET_KEY", _random), ("ENCRYPTION_KEYS", _fernet), ("OWNERSHIP_KEY", _random)):
-        print(f"DRYDOCK_{name}={make()}")
+    for name in ("SECRET_KEY", "ENCRYPTION_KEYS", "OWNERSHIP_KEY", "METRICS_TOKEN"):
+        print(f"DRYDOCK_{name}={_fernet() if name == 'ENCRYPTION_KEYS' else _random()}")

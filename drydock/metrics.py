@@ -6,7 +6,6 @@ They come from the database at each scrape, so every web process tells the same,
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -18,12 +17,17 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from drydock import DISTRIBUTION
 from drydock.core import clock
 from leases.engine import figures
+from leases.engine.database import is_lost, report
 
 log = logging.getLogger(__name__)
 
 PREFIX = "drydock_"
+_REFUSED = """Forbidden. Show the token: `Authorization: Bearer TOKEN`. It is DRYDOCK_METRICS_TOKEN or, where that is
+not set, in keys/metrics_token of the state folder.
+"""
 UP, SPENT, BUILD = "database_up", "scrape_seconds", "build"
 OWN = {
     UP: "1 when the database answered this scrape; else there are no other figures.",
@@ -42,9 +46,12 @@ class Figures:
         try:
             measured = figures.measure(settings.DRYDOCK.metrics_seconds)
         except Error as error:
-            log.warning("No figures: %s", error)
+            if is_lost(error):
+                report(error)
+            else:
+                log.warning("No figures: %s", error)
             measured = []
-        yield InfoMetricFamily(PREFIX + BUILD, OWN[BUILD], value={"version": version("drydock")})
+        yield InfoMetricFamily(PREFIX + BUILD, OWN[BUILD], value={"version": version(DISTRIBUTION)})
         yield GaugeMetricFamily(PREFIX + UP, OWN[UP], value=int(bool(measured)))
         yield GaugeMetricFamily(PREFIX + SPENT, OWN[SPENT], value=clock.monotonic() - began)
         for figure, rows in measured:
@@ -64,27 +71,8 @@ _REGISTRY = _registry()
 
 
 def metrics(request: HttpRequest) -> HttpResponse:
-    """The figures, for who may see them: who knows the token or, where there is none, this machine alone."""
-    if not _allowed(request):
-        return HttpResponse("Forbidden.\n", status=403, content_type="text/plain")
+    """The figures, for who knows the token: tenants' programs run on machines of ours, too."""
+    given = request.headers.get("Authorization", "")
+    if not hmac.compare_digest(given.encode(), f"Bearer {settings.DRYDOCK_METRICS_TOKEN}".encode()):
+        return HttpResponse(_REFUSED, status=403, content_type="text/plain")
     return HttpResponse(generate_latest(_REGISTRY), content_type=CONTENT_TYPE_LATEST)
-
-
-def _allowed(request: HttpRequest) -> bool:
-    token = settings.DRYDOCK.metrics_token.get_secret_value()
-    if token:
-        given = request.headers.get("Authorization", "")
-        return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
-    # Behind a proxy on this machine everybody comes from this machine.
-    return not _forwarded(request) and _loopback(request.META.get("REMOTE_ADDR", ""))
-
-
-def _forwarded(request: HttpRequest) -> bool:
-    return any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "X-Forwarded-Proto", "Via"))
-
-
-def _loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False

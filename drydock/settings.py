@@ -20,10 +20,14 @@ try:
 except environment.InvalidSettings as error:
     raise ImproperlyConfigured(str(error)) from None
 
+# A Python program that waits for a lease does the work itself where no worker lives.
+DRYDOCK_INLINE = DRYDOCK.private_database and DRYDOCK.private_broker if DRYDOCK.inline is None else DRYDOCK.inline
+
 # Keys: read when first needed, and never kept in the database.
 SECRET_KEY = SimpleLazyObject(lambda: keys.secret_key(DRYDOCK))
 DRYDOCK_ENCRYPTION_KEYS = SimpleLazyObject(lambda: keys.encryption_keys(DRYDOCK))
 DRYDOCK_OWNERSHIP_KEY = SimpleLazyObject(lambda: keys.ownership_key(DRYDOCK))
+DRYDOCK_METRICS_TOKEN = SimpleLazyObject(lambda: keys.metrics_token(DRYDOCK))
 
 DEBUG = DRYDOCK.debug
 ALLOWED_HOSTS = list(DRYDOCK.allowed_hosts)
@@ -121,6 +125,7 @@ hide_always(DRYDOCK.secrets)
 
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
+SESSION_ENGINE = "drydock.sessions"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = DRYDOCK.https
 SECURE_HSTS_SECONDS = 31_536_000 if DRYDOCK.https else 0

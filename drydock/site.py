@@ -27,6 +27,13 @@ class Site(AdminSite):
             *super().get_urls(),
         ]
 
+    def each_context(self, request: HttpRequest) -> dict[str, Any]:
+        """With why the installation is suspended, for the banner of every page."""
+        from leases.engine import installation
+
+        context = super().each_context(request)
+        return {**context, "suspended": installation.problem() if context["has_permission"] else ""}
+
     def index(  # type: ignore[override]
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:

@@ -9,3 +9,5 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("api/", include("leases.rest.urls")),
 ]
+
+handler500 = "drydock.unavailable.failed"

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from drydock_client.values import Explanation, LeaseInfo
+from drydock_client.values import Explanation, LeaseEnd, LeaseInfo
 
 Request = Mapping[str, Any]
 """The fields of `leases.requests.LeaseRequest`."""
@@ -29,11 +29,24 @@ class Leases(Protocol):
     def lease(self, id: int) -> LeaseInfo:
         """One lease. Raises NotFound."""
 
+    def named(self, name: str) -> int:
+        """The id of a lease by its name: the caller's own live one, else the newest that has ended; for operators
+        also that of another owner. Raises NotFound, Conflict."""
+
     def leases(
         self, *, states: Collection[str] | None = None, type: str = "", label: str = "", name: str = "",
         resource: int | None = None, group: int | None = None, held: bool = False, limit: int = 200,
     ) -> list[LeaseInfo]:  # fmt: skip
         """Leases, newest first; without `states` those that are not over."""
+
+    def wait(self, id: int, *, until: str = "active", timeout: float | None = None) -> LeaseInfo:
+        """Wait until it is `active`, has `ended`, or is in a state. Raises LeaseFailed, TimedOut."""
+
+    def wait_until_ended(self, id: int, *, timeout: float | None = None) -> LeaseEnd:
+        """Wait until it is over. Returns how it ended, with the exit code of its workload and what it has cost."""
+
+    async def await_until_ended(self, id: int, *, timeout: float | None = None) -> LeaseEnd:
+        """The same for async code."""
 
     def release(self, id: int, *, message: str = "") -> LeaseInfo:
         """End a lease, or cancel one that waits."""

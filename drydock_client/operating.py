@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from drydock_client.values import (
@@ -11,9 +11,12 @@ from drydock_client.values import (
     BlueprintChange,
     BlueprintInfo,
     CredentialInfo,
+    HostKey,
     KindInfo,
+    PasswordInfo,
     QuotaInfo,
     ResourceInfo,
+    UserInfo,
 )
 
 
@@ -21,7 +24,7 @@ class Operating(Protocol):
     """What operators do; others get NotAllowed, except for looking."""
 
     def resources(
-        self, *, type: str = "", blueprint: str = "", state: str = "", gone: bool = False
+        self, *, type: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False
     ) -> list[ResourceInfo]:
         """Resources by id; those that are gone only when asked for."""
 
@@ -33,7 +36,15 @@ class Operating(Protocol):
         `force_destroy(reason)`."""
 
     def register(self, blueprint: str, registration: Mapping[str, Any]) -> ResourceInfo:
-        """Register a resource by hand."""
+        """Register a resource by hand. While its first check fails it stays listed, with the problem, and is tried
+        again."""
+
+    def host_keys(self, blueprint: str, address: str, *, port: int = 22) -> list[HostKey]:
+        """The keys that a host shows now, to be compared before it is registered with them."""
+
+    def change_registration(self, id: int, changed: Mapping[str, Any]) -> ResourceInfo:
+        """Correct fields of a registration, such as an address; None takes one away. It is checked again before
+        anybody gets it. Conflict while leases hold it."""
 
     def blueprints(self, *, type: str = "") -> list[BlueprintInfo]:
         """Blueprints in the order in which they are tried."""
@@ -86,6 +97,26 @@ class Operating(Protocol):
 
     def remove_quota(self, *, user: str = "", group: str = "") -> None:
         """Lift all limits of a user or a group."""
+
+    def users(self) -> list[UserInfo]:
+        """Every user of the installation, by name; for administrators."""
+
+    def user(self, user: str) -> UserInfo:
+        """One user."""
+
+    def add_user(
+        self, user: str, *, operator: bool = False, groups: Collection[str] = (), password: str | None = None
+    ) -> PasswordInfo:
+        """Add a user with a password: the one given, else a new one, which is returned only now."""
+
+    def set_user_password(self, user: str, *, password: str | None = None) -> PasswordInfo:
+        """Give a user another password: the one given, else a new one, which is returned only now."""
+
+    def switch_user(self, user: str, act: str) -> UserInfo:
+        """`enable` or `disable`."""
+
+    def change_user_groups(self, user: str, *, add: Collection[str] = (), remove: Collection[str] = ()) -> UserInfo:
+        """Put a user into groups, made where they are missing, and take the user out of others."""
 
     def credentials(self, *, capabilities: bool = False) -> list[CredentialInfo]:
         """The secrets that blueprints may name, without them, and how the readings with them go. `capabilities`:

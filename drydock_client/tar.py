@@ -33,7 +33,9 @@ class Entry:
 
 
 _KINDS = {tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.DIRTYPE: "directory", tarfile.SYMTYPE: "link"}
-_TYPES = {"file": tarfile.REGTYPE, "directory": tarfile.DIRTYPE, "link": tarfile.SYMTYPE}
+_TYPES = {
+    "file": tarfile.REGTYPE, "directory": tarfile.DIRTYPE, "link": tarfile.SYMTYPE, "other": tarfile.FIFOTYPE
+}  # fmt: skip
 
 
 def header(entry: Entry) -> bytes:
@@ -88,7 +90,7 @@ class Reader:
         try:
             return tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.TarError as error:
-            raise InvalidRequest(f"This is no tar archive: {error}.") from None
+            raise InvalidRequest(f"This is not a tar archive: {error}.") from None
 
     def _entry(self, info: tarfile.TarInfo, extended: dict[str, str]) -> Entry:
         size = info.size if "size" not in extended else _number(extended["size"])

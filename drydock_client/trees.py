@@ -16,6 +16,10 @@ from drydock_client.errors import Conflict, DrydockError, InvalidRequest
 MOST_ENTRIES = 200_000
 MOST_DEEP = 64
 """Names below the top one."""
+LONGEST_NAME, LONGEST_PATH = 255, 3072
+"""Bytes of one name, and of a path: with the folder that it is put in, it must fit into what a system takes."""
+MOST_SKIPPED = 1000
+"""Names of what was left out that are told."""
 
 
 class TooMuch(DrydockError):
@@ -31,11 +35,13 @@ class Unpacked:
     place: Path
     files: int
     bytes: int
+    skipped: tuple[str, ...] = ()
+    """What was left out: links that lead out of the tree, pipes, devices; the first 1,000 of them."""
 
 
 def pack(local: Path, name: str = "", on_file: Callable[[str], None] | None = None) -> Iterator[bytes]:
-    """A file or tree as an archive whose top entry is called `name`. Links stay links; pipes and devices are left
-    out. Raises OSError, TooMuch, and Conflict when a file shrinks meanwhile."""
+    """A file or tree as an archive whose top entry is called `name`. Links stay links; of pipes and devices only the
+    name is told. Raises OSError, TooMuch, and Conflict when a file shrinks meanwhile."""
     top, number = name or local.name or "tree", 1
     if not local.is_dir():
         yield from _packed(local, top, on_file, follow=True)
@@ -77,6 +83,8 @@ def _packed(path: Path, name: str, on_file: Callable[[str], None] | None, *, fol
         yield tar.padding(found.st_size)
         if on_file is not None:
             on_file(name)
+    else:
+        yield tar.header(tar.Entry(path=name, kind="other"))
 
 
 def unpack(
@@ -90,6 +98,7 @@ def unpack(
     """
     reader = tar.Reader(read)
     top, root, files, size = "", Path(), 0, 0
+    skipped: list[str] = []
     for number, entry in enumerate(reader.entries()):
         pieces = _pieces(entry.path)
         _bound(number + 1, len(pieces) - 1)
@@ -100,24 +109,31 @@ def unpack(
         size += entry.size
         if limit is not None and size > limit:
             raise TooMuch(f"The tree has more than {limit} bytes.")
-        if _put(root, pieces[1:], entry, reader):
+        if not _put(root, pieces[1:], entry, reader):
+            skipped += ["/".join(pieces)] if len(skipped) < MOST_SKIPPED else []
+        elif entry.kind == "file":
             files += 1
             if on_file is not None:
                 on_file("/".join(pieces))
     if not top:
         raise InvalidRequest("The archive is empty.")
-    return Unpacked(place=root, files=files, bytes=size)
+    return Unpacked(place=root, files=files, bytes=size, skipped=tuple(skipped))
 
 
 def _pieces(path: str) -> list[str]:
     pieces = [piece for piece in path.split("/") if piece not in ("", ".")]
-    if not pieces or ".." in pieces or path.startswith("/") or "\0" in path or len(path) > 4096:
-        raise InvalidRequest(f"{path[:200]!r} is no path of an archive that is taken here.")
+    if not pieces or ".." in pieces or path.startswith("/") or "\0" in path:
+        raise InvalidRequest(f"{path[:200]!r} is not a path of an archive that is taken here.")
+    if len(os.fsencode(path)) > LONGEST_PATH:
+        raise InvalidRequest(f"A path of the archive has more than {LONGEST_PATH} bytes: {path[:80]!r}...")
+    for piece in pieces:
+        if len(os.fsencode(piece)) > LONGEST_NAME:
+            raise InvalidRequest(f"A name in the archive has more than {LONGEST_NAME} bytes: {piece[:80]!r}...")
     return pieces
 
 
 def _put(root: Path, pieces: list[str], entry: tar.Entry, reader: tar.Reader) -> bool:
-    """Put an entry in place; whether it was a file."""
+    """Put an entry in place; False when it is of a kind that is left out, or a link that leads out of the tree."""
     target = root.joinpath(*pieces)
     if pieces:
         _folders(root, pieces[:-1])
@@ -125,11 +141,12 @@ def _put(root: Path, pieces: list[str], entry: tar.Entry, reader: tar.Reader) ->
         _folders(root, pieces)
     elif entry.kind == "file":
         _file(target, entry, reader)
-        return True
     elif entry.kind == "link" and pieces and link_stays(entry.target, len(pieces) - 1):
         _clear(target)
         target.symlink_to(entry.target)
-    return False
+    else:
+        return False
+    return True
 
 
 def _folders(root: Path, pieces: list[str]) -> None:
@@ -138,13 +155,13 @@ def _folders(root: Path, pieces: list[str]) -> None:
     with suppress(FileExistsError):
         at.mkdir(parents=True)
     if not at.is_dir():
-        raise Conflict(f"{at} is no folder.")
+        raise Conflict(f"{at} is not a folder.")
     for piece in pieces:
         at = at / piece
         with suppress(FileExistsError):
             at.mkdir()
         if not stat.S_ISDIR(at.lstat().st_mode):
-            raise Conflict(f"{at} is no folder.")
+            raise Conflict(f"{at} is not a folder.")
 
 
 def _clear(target: Path) -> None:

@@ -62,8 +62,11 @@ class Work(Protocol):
     def list_files(self, id: int, path: str = "") -> list[FileInfo]:
         """What is in a folder, by name."""
 
-    def remove_path(self, id: int, path: str, *, recursive: bool = False) -> None:
-        """Remove a file or a folder; what is not there is no error."""
+    def remove_path(
+        self, id: int, path: str, *, recursive: bool = False, on_job: Callable[[JobInfo], None] | None = None
+    ) -> None:
+        """Remove a file or a folder, and wait until it is gone; what is not there is no error. `on_job` is told, again
+        and again, of the job on the host that removes a large folder."""
 
 
 class Serving(Protocol):

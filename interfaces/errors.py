@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from drydock.core.errors import Conflict, DrydockError, NotAllowed, NotFound, TimedOut
+from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotAllowed, NotFound, TimedOut
 
 if TYPE_CHECKING:
     from interfaces.command.contract import CommandResult
@@ -132,6 +133,12 @@ class WrongKind(FileError):
     code = "wrong_kind"
 
 
+class NameTooLong(FileError, InvalidRequest):
+    """A name, or the path, is longer than the host takes."""
+
+    code = "name_too_long"
+
+
 class PermissionRefused(FileError, NotAllowed):
     """The account of this lease may not do this."""
 
@@ -178,3 +185,14 @@ class NotRunning(InterfaceError, Conflict):
     """The web server does not run."""
 
     code = "not_running"
+
+
+def failed_connection(error: Exception, host: str, port: int) -> str:
+    """Return why a connection failed and to which address: `connection refused (192.0.2.7:22)`."""
+    several: Mapping[tuple[Any, ...], Exception] = getattr(error, "errors", None) or {}
+    if several:
+        # Paramiko collects one error for each address of the host; its own text begins with "[Errno None]".
+        return "; ".join(failed_connection(one, str(at[0]), int(at[1])) for at, one in several.items())
+    reason = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return f"{reason[:1].lower()}{reason[1:].rstrip('.')} ({where})"

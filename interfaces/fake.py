@@ -102,7 +102,7 @@ class MemoryFiles(Files):
     def rmdir(self, path: str) -> None:
         at = self._resolved(path, follow=False)
         if self._node(at).kind != "directory":
-            raise file_error(errno.ENOTDIR, "It is no folder", path)
+            raise file_error(errno.ENOTDIR, "It is not a folder", path)
         if self._children(at):
             raise file_error(errno.ENOTEMPTY, "The folder is not empty", path)
         del self._nodes[at]
@@ -113,7 +113,7 @@ class MemoryFiles(Files):
     def readlink(self, path: str) -> str:
         node = self._node(self._resolved(path, follow=False))
         if node.kind != "link":
-            raise file_error(errno.EINVAL, "It is no link", path)
+            raise file_error(errno.EINVAL, "It is not a link", path)
         return node.target
 
     def chmod(self, path: str, permissions: int) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import posixpath
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
+from drydock.core import clock
 from drydock.core.errors import InvalidRequest
 from interfaces import errors
 from interfaces.passing import unpassable
@@ -17,6 +20,9 @@ PART = 1 << 18
 """Bytes moved at once."""
 MOST_LISTED = 10_000
 """Entries of a folder that are listed unless more are asked for."""
+_LONGEST_PATH = 4000
+MOST_REMOVED = 200_000
+"""Entries of one folder that are removed one by one where a transport has no quicker way."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +93,36 @@ class Files(ABC):
     def rmdir(self, path: str) -> None:
         """Remove an empty folder."""
 
+    def remove_tree(self, path: str, seconds: float) -> bool:
+        """Remove a folder with all that is in it for about `seconds`; return whether it is done. The root stays.
+
+        Called again it goes on, so that a tree of any size is removed in bounded steps.
+        """
+        until, waiting = clock.monotonic() + seconds, [path]
+        while waiting:
+            folder = waiting[-1]
+            try:
+                entries = self.list(folder, most=MOST_REMOVED)
+            except errors.PathMissing:
+                entries = []
+            for entry in entries:
+                if clock.monotonic() >= until:
+                    return False
+                below = posixpath.join(folder, entry.name)
+                if len(below.encode("utf-8", "surrogateescape")) > _LONGEST_PATH:
+                    raise file_error(errno.ENAMETOOLONG, "The folder is nested too deeply", folder[:80])
+                if entry.kind == "directory":
+                    waiting.append(below)
+                else:
+                    with contextlib.suppress(errors.PathMissing):
+                        self.unlink(below)
+            if waiting[-1] is folder:
+                waiting.pop()
+                if folder:
+                    with contextlib.suppress(errors.PathMissing):
+                        self.rmdir(folder)
+        return True
+
     @abstractmethod
     def symlink(self, target: str, path: str) -> None:
         """Make a link; the caller has checked that `target` stays inside."""
@@ -142,6 +178,7 @@ _BY_NUMBER: dict[int, type[errors.InterfaceError]] = {
     errno.EDQUOT: errors.QuotaExceeded,
     errno.ENOSPC: errors.QuotaExceeded,
     errno.E2BIG: errors.TooLarge,
+    errno.ENAMETOOLONG: errors.NameTooLong,
     errno.EFBIG: errors.QuotaExceeded,
     errno.EXDEV: errors.PathEscape,
     errno.ELOOP: errors.PathEscape,

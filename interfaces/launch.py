@@ -49,7 +49,7 @@ def exports(variables: list[tuple[str, str]]) -> str:
         if not _VARIABLE.fullmatch(name):
             raise InvalidRequest(f"Not the name of a variable: {name!r}.", field="env")
         if not isinstance(value, str):
-            raise InvalidRequest(f"The value of the variable {name} is no text.", field="env")
+            raise InvalidRequest(f"The value of the variable {name} is not a text.", field="env")
     return "".join(f"export {name}={quoted(value)}\n" for name, value in variables)
 
 

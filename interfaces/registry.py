@@ -28,7 +28,7 @@ class Registry:
         """Add a class under its `name`; works as a decorator. Raises Conflict when the name is taken by
         another, InvalidRequest when it is no interface."""
         if not (isinstance(interface, type) and issubclass(interface, Interface) and interface.name):
-            raise InvalidRequest(f"{interface!r} is no subclass of Interface with a name.")
+            raise InvalidRequest(f"{interface!r} is not a subclass of Interface with a name.")
         known = self._classes.setdefault(interface.name, interface)
         if known is not interface:
             raise Conflict(f"The interface {interface.name!r} is already given by {known.__module__}.")

@@ -71,6 +71,11 @@ class Process(ABC):
         """How it ended, or None while it runs. Raises ConnectionLost."""
 
     @abstractmethod
+    def kill(self) -> None:
+        """Kill what this side itself started, where that needs no answer of the host: a tenant can stop a process, but
+        not keep it from being killed. Where it has ended already nothing happens."""
+
+    @abstractmethod
     def close(self) -> None:
         """Give back what the handle holds here; does not end the process."""
 

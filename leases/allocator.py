@@ -11,20 +11,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Self
 
 from asgiref.sync import sync_to_async
+from django.db import connection
 
 from drydock.core import clock
 from drydock.core.errors import TimedOut
 from drydock.core.units import duration, in_words
+from drydock_client.waiting import end_of
 from interfaces.contract import Interface
 from leases.client.errors import LeaseFailed
-from leases.client.values import Explanation, LeaseInfo, Verdict
+from leases.client.protocol import Attendance
+from leases.client.values import Explanation, LeaseEnd, LeaseInfo, Verdict
+from leases.engine.database import patient
 from leases.engine.transaction import refuse_inside_transaction
+from leases.local import LocalClient
 from leases.operations import asking, holding, using
 from leases.operations.callers import Caller, caller
+from leases.private_worker import Onlooker, PrivateWorker, attendance
 from leases.requests import LeaseRequest
 from leases.requests import read as read_request
 
@@ -34,6 +41,8 @@ Seconds = float | str | None
 """Seconds, or a span such as "90s" or "5m"; None waits as long as it takes."""
 
 _QUICKEST, _SLOWEST = 0.01, 0.25
+_CLEANING = 60.0
+"""Seconds a worker of this process is given to clean what a lease has used."""
 
 
 class Allocator:
@@ -55,8 +64,8 @@ class Allocator:
         Inside your transaction only its row is written; all else follows your commit. Raises InvalidRequest, and
         Conflict when the idempotency key stands for another request.
         """
-        who = caller(self.owner)
-        return Lease(asking.request(who, self.request), who)
+        who = patient(caller, self.owner)
+        return Lease(asking.request_patiently(who, self.request), who)
 
     def explain(self) -> Explanation:
         """What would come of it now, with every candidate's verdict. Nothing is written."""
@@ -80,9 +89,9 @@ def allocate_many(
     """
     if not asked:
         return []
-    who = caller(asked[0].owner)
+    who = patient(caller, asked[0].owner)
     requests = [one.request for one in asked]
-    ids = asking.request_group(who, requests, same=same, different=different, idempotency_key=idempotency_key)
+    ids = asking.request_group_patiently(who, requests, same=same, different=different, idempotency_key=idempotency_key)
     return [Lease(pk, who) for pk in ids]
 
 
@@ -103,11 +112,13 @@ class Lease:
         self.id = id
         self._who = who
         self._info: LeaseInfo | None = None
+        self._attended: PrivateWorker | Onlooker | None = None
 
     @classmethod
-    def get(cls, id: int, *, owner: Any) -> Self:
-        """A lease by its id. Raises NotFound when there is none, or it is somebody else's."""
-        found = cls(id, caller(owner))
+    def get(cls, id: int | str, *, owner: Any) -> Self:
+        """A lease by its id or its name. Raises NotFound when there is none, or it is somebody else's."""
+        who = caller(owner)
+        found = cls(holding.named(who, id) if isinstance(id, str) else id, who)
         found.refresh()
         return found
 
@@ -138,28 +149,69 @@ class Lease:
 
     def refresh(self) -> LeaseInfo:
         """Read it again."""
-        self._info = holding.get(self._who, self.id)
+        self._info = patient(holding.get, self._who, self.id)
         return self._info
 
     def wait_until_active(self, timeout: Seconds = None) -> Self:
         """Wait until it can be used. Raises TimedOut (it goes on waiting by itself), LeaseFailed when it is broken
         or over, InsideTransaction at once when you have a transaction open."""
         refuse_inside_transaction("wait_until_active")
-        pause = _Pause(timeout)
-        while not self._arrived():
-            clock.sleep(self._next(pause))
+        with attendance(self.id) as attended:
+            self._await(self._arrived, attended, timeout)
         return self
+
+    def _await(self, done: Callable[[], bool], attended: Attendance, timeout: Seconds) -> None:
+        pause = _Pause(timeout)
+        while not done():
+            attended.look()
+            clock.sleep(self._next(pause))
 
     async def await_until_active(self, timeout: Seconds = None) -> Self:
         """`wait_until_active` for async code; other tasks go on meanwhile."""
         await sync_to_async(refuse_inside_transaction)("await_until_active")
-        pause = _Pause(timeout)
-        while not await sync_to_async(self._arrived)():
-            await asyncio.sleep(self._next(pause))
+        async with self._attending() as attended:
+            await self._async_await(self._arrived, attended, timeout)
         return self
 
+    @contextlib.asynccontextmanager
+    async def _attending(self) -> AsyncIterator[PrivateWorker | Onlooker]:
+        attended = attendance(self.id)
+        await sync_to_async(attended.__enter__)()
+        try:
+            yield attended
+        finally:
+            await asyncio.shield(sync_to_async(attended.__exit__)())
+
+    async def _async_await(self, done: Callable[[], bool], attended: Attendance, timeout: Seconds) -> None:
+        pause = _Pause(timeout)
+        while not await sync_to_async(done)():
+            await sync_to_async(attended.look)()
+            await asyncio.sleep(await sync_to_async(self._next)(pause))
+
+    def wait_until_ended(self, timeout: Seconds = None) -> LeaseEnd:
+        """Wait until it is over, by itself (its workload ended, it expired, it was lost) or because somebody released
+        it. Returns how it ended, with the exit code of its workload and what it has cost. Raises TimedOut,
+        InsideTransaction at once when you have a transaction open."""
+        refuse_inside_transaction("wait_until_ended")
+        with attendance(self.id) as attended:
+            self._await(self._over, attended, timeout)
+        return self._end()
+
+    async def await_until_ended(self, timeout: Seconds = None) -> LeaseEnd:
+        """`wait_until_ended` for async code; other tasks go on meanwhile."""
+        await sync_to_async(refuse_inside_transaction)("await_until_ended")
+        async with self._attending() as attended:
+            await self._async_await(self._over, attended, timeout)
+        return await sync_to_async(self._end)()
+
+    def _over(self) -> bool:
+        return (self.refresh() if patient(holding.moved, self.id, self._info) else self.info).over
+
+    def _end(self) -> LeaseEnd:
+        return end_of(LocalClient(self._who), self.refresh())
+
     def _arrived(self) -> bool:
-        info = self.refresh() if holding.moved(self.id, self._info) else self.info
+        info = self.refresh() if patient(holding.moved, self.id, self._info) else self.info
         if info.state == "active":
             return True
         if info.state in ("pending", "acquired"):
@@ -188,12 +240,12 @@ class Lease:
 
     def extend(self, ttl: str | float | None = None, *, until: Any = None) -> None:
         """Let it last `ttl` from now, or until then. Raises Conflict with the reason where it cannot."""
-        holding.extend(self._who, self.id, ttl=ttl, until=until)
+        patient(holding.extend, self._who, self.id, ttl=ttl, until=until)
         self.refresh()
 
     def heartbeat(self) -> None:
         """Say that you live. Raises Conflict when it came too late."""
-        holding.heartbeat(self._who, self.id)
+        patient(holding.heartbeat, self._who, self.id)
 
     def hold(self, ttl: str | float | None = None, *, reason: str = "") -> None:
         """Keep its resource as it is after the end of the lease, for debugging."""
@@ -201,19 +253,40 @@ class Lease:
 
     def release(self, message: str = "") -> None:
         """End it. Inside your transaction the wish is written, and acted on after your commit."""
-        holding.release(self._who, self.id, message=message)
+        patient(holding.release, self._who, self.id, message=message)
         self._info = None
 
     def __enter__(self) -> Self:
         refuse_inside_transaction("with a lease")
+        self._attended = attendance(self.id)
+        self._attended.__enter__()
         try:
-            return self.wait_until_active()
+            self._await(self._arrived, self._attended, None)
         except BaseException:
-            self.release()
+            self._leave()
             raise
+        return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        """Release it; a worker of this process is given a while to clean."""
+        attended, self._attended = self._attended, None
+        try:
+            self.release()
+            if isinstance(attended, PrivateWorker) and not connection.in_atomic_block:
+                attended.look()
+                with contextlib.suppress(TimedOut):
+                    self._await(self._settled, attended, _CLEANING)
+        finally:
+            if attended is not None:
+                attended.__exit__()
+
+    def _settled(self) -> bool:
+        """Whether nothing of it is left to clean now; what is held stays as it is."""
+        info = self.refresh()
+        return info.over or info.held
 
     async def arefresh(self) -> LeaseInfo:
         """`refresh` for async code."""
@@ -240,11 +313,19 @@ class Lease:
         try:
             return await self.await_until_active()
         except BaseException:
-            await asyncio.shield(self.arelease())
+            await asyncio.shield(self._async_leave())
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.shield(self.arelease())
+        await asyncio.shield(self._async_leave())
+
+    async def _async_leave(self) -> None:
+        async with self._attending() as attended:
+            await self.arelease()
+            if isinstance(attended, PrivateWorker):
+                await sync_to_async(attended.look)()
+                with contextlib.suppress(TimedOut):
+                    await self._async_await(self._settled, attended, _CLEANING)
 
     def __repr__(self) -> str:
         return f"<Lease {self.id}{f' {self._info.state}' if self._info else ''}>"

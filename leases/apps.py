@@ -1,6 +1,7 @@
 from typing import Any
 
 from django.apps import AppConfig
+from django.core.signals import request_finished, request_started
 from django.db.models.signals import post_migrate
 
 
@@ -11,8 +12,14 @@ class LeasesConfig(AppConfig):
     verbose_name = "Leases"
 
     def ready(self) -> None:
-        """Indexes follow what the installed kinds compare."""
+        """Indexes follow what the installed kinds compare, and patience ends where a web request begins."""
+        from leases import checks
+        from leases.engine import database
+
         post_migrate.connect(_index, sender=self)
+        checks.connect()
+        request_started.connect(database.request_started)
+        request_finished.connect(database.request_finished)
 
 
 def _index(**_: Any) -> None:

@@ -21,10 +21,12 @@ EVENTS: Mapping[str, str] = {
     "blueprint.drained": "It builds nothing new, and what is idle is given up.",
     "blueprint.undrained": "It serves again.",
     "blueprint.error_cleared": "A remembered failure was forgotten by a person.",
+    "blueprint.scanned": "An operator looked at the keys that a host shows; the message has its address.",
     "blueprint.removed": "It was removed; its history stays.",
     "credential.validated": "Its provider was put through the behaviour suite; the message tells how that went.",
     "credential.added": "Secrets were stored under a name. Which ones is never told.",
     "credential.changed": "Other secrets were stored under it, or its note was changed.",
+    "credential.mended": "A listing with it works again: what was refused for it is tried again.",
     "credential.read": "An operator had everything read that is read with it.",
     "credential.removed": "It was removed.",
     "credential.deleted": "The same, in the console.",
@@ -55,20 +57,36 @@ EVENTS: Mapping[str, str] = {
     "orphan.destroying": "It was seen again, and is being destroyed.",
     "orphan.destroyed": "It was destroyed.",
     "orphan.gone": "It is no longer there.",
+    "user.added": "A user was added.",
+    "user.password_set": "A user was given another password.",
+    "user.disabled": "A user's password and tokens are refused.",
+    "user.enabled": "They are accepted again.",
+    "user.groups_changed": "A user joined or left groups; the message says which.",
     "quota.set": "What a user or group may hold was set.",
     "quota.removed": "A quota was removed.",
     "resource.check": "A person asked for a health check.",
     "resource.check_failed": "A health check failed.",
-    "resource.cleaned": "What a lost lease had left on it is gone.",
-    "resource.cleaning_failed": "What a lease left on it could not be cleaned.",
+    "resource.cleaned": "What a lost lease had left on it, or what was put aside there, is gone.",
+    "resource.cleaning_failed": "What a lease left on it could not be cleaned, or was put aside: see the message.",
+    "resource.destroy_failed": "Its destruction failed twice, or was accepted and not done in time; it is tried again."
+    " `details`: the cost (`hourly`).",
     "resource.drained": "It serves nobody new, and is given up once idle.",
     "resource.undrained": "It serves again.",
     "resource.forced": "A person vouched that it is gone.",
-    "resource.found": "One that was missing is there again.",
+    "resource.found": "One that was missing, doubted or stopped is there again.",
     "resource.lost": "It was missing twice.",
+    "lease.interruption": "The provider of its machine has announced that it takes it back soon.",
+    "resource.interruption": "Its provider has announced that it takes it back soon; the message has its words.",
+    "resource.suspected": "It may be gone, says a listing; it is asked for by its own id. Nothing else changes.",
+    "resource.vanished": "It is gone with everything else of its account: nothing is given up on that alone.",
+    "resource.stopped": "Somebody else switched it off. It is kept for a while; the message says for how long.",
+    "resource.tags_restored": "Somebody had removed the tags by which it is known as ours; they were put back.",
     "resource.gone_with_parents": "What it stood on is gone, and it with that.",
     "resource.maintenance": "It is being worked on for another resource.",
     "resource.owes": "What a lost lease left on it is cleaned before anybody else gets it.",
+    "resource.unreachable": "It does not answer: nobody is given it until a check finds it well.",
+    "resource.reachable": "It answers again, and serves.",
+    "resource.changed": "A person corrected what was said when it was registered; it is checked again.",
     "resource.part": "A named part of it came, went or changed.",
     "resource.power": "Its power was switched, or is to be.",
     "resource.power_failed": "Switching its power failed.",
@@ -116,7 +134,14 @@ def reasons() -> dict[str, str]:
     return {f"lease.{reason}": "Why it is still in its state has changed to this reason." for reason in waits}
 
 
-_WAITS = (Reason.HELD, Reason.NEEDS_OPERATOR, Reason.BUDGET_ENDS, Reason.READY)
+_WAITS = (
+    Reason.HELD,
+    Reason.NEEDS_OPERATOR,
+    Reason.BUDGET_ENDS,
+    Reason.MACHINE_STOPPED,
+    Reason.SUSPECTED,
+    Reason.READY,
+)
 
 
 def page() -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSchema
 
 from drydock.core import clock
+from drydock.core.characters import NOT_TAKEN, UNSAFE, first_unsafe
 from drydock.core.errors import DrydockError
 from drydock.core.units import duration, in_words, mebibytes
 
@@ -19,6 +20,9 @@ FARTHEST = dt.timedelta(days=3650)
 
 _SPAN = r"^(([0-9]+(\.[0-9]+)?[smhdw])+|[0-9]{1,10}(\.[0-9]+)?)$"
 _SIZE = r"^[0-9]{1,13} ?([MGTmgt]([iI]?[bB])?)?$"
+_PLAIN = f"^[^{UNSAFE}]*$"
+_LONGEST = 63
+"""Characters of a size or span as people write it."""
 _MOMENT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII
 )  # fmt: skip
@@ -31,14 +35,16 @@ MOMENT_SCHEMA = {"anyOf": [{"type": "string", "format": "date-time"}, NULL]}
 
 
 def clean(text: str) -> str:
-    """A text without control characters and half characters. Raises ValueError."""
-    if any(ord(c) < 32 or ord(c) == 127 or 0xD800 <= ord(c) <= 0xDFFF for c in text):
-        raise ValueError("control characters are not allowed")
+    """A text without characters that control a terminal or the direction of text. Raises ValueError."""
+    if odd := first_unsafe(text):
+        raise ValueError(f"it holds the character U+{ord(odd):04X}; {NOT_TAKEN}")
     return text
 
 
 def _read(read: Callable[[Any], Any], value: Any) -> Any:
     """pydantic knows the field; our errors without one are told to it as its own."""
+    if isinstance(value, str) and len(value) > _LONGEST:
+        raise ValueError(f"it has {len(value)} characters; at most {_LONGEST} are taken")
     try:
         return read(value)
     except DrydockError as error:
@@ -47,7 +53,7 @@ def _read(read: Callable[[Any], Any], value: Any) -> Any:
 
 def _span(value: Any) -> Any:
     if value is not None and not _one_of(value, str, int, float, dt.timedelta):
-        raise ValueError('it is no duration; write it like "90s", "2h" or "1h30m"')
+        raise ValueError('it is not a valid duration; write it like "90s", "2h" or "1h30m"')
     return None if value is None else _read(duration, value)
 
 
@@ -57,7 +63,7 @@ def _one_of(value: Any, *kinds: type) -> bool:
 
 def _mib(value: Any) -> Any:
     if not _one_of(value, str, int):
-        raise ValueError('it is no size; write it like "512MiB" or "4GiB"')
+        raise ValueError('it is not a valid size; write it like "512MiB" or "4GiB"')
     return _read(mebibytes, value)
 
 
@@ -72,7 +78,7 @@ def _millicores(value: Any) -> Any:
         return value
     given = value.written
     if not _one_of(given, int, float) or not 0 <= given <= BIGGEST:
-        raise ValueError(f"{str(given)[:100]!r} is no number of processors")
+        raise ValueError(f"{str(given)[:100]!r} is not a number of processors")
     return round(given * 1000)
 
 
@@ -81,7 +87,7 @@ def _moment(value: Any) -> Any:
     if value is None or isinstance(value, dt.datetime):
         return value
     if not isinstance(value, str) or not _MOMENT.fullmatch(value):
-        raise ValueError("it is no time; write it like 2030-01-31T18:00:00+01:00")
+        raise ValueError("it is not a valid time; write it like 2030-01-31T18:00:00+01:00")
     return value
 
 
@@ -95,10 +101,10 @@ def _near(moment: dt.datetime | None) -> dt.datetime | None:
     return moment
 
 
-Text = Annotated[str, Field(max_length=255, pattern=r"^[^\x00-\x1f\x7f]*$"), AfterValidator(clean)]
+Text = Annotated[str, Field(max_length=255, pattern=_PLAIN), AfterValidator(clean)]
 Word = Annotated[str, Field(max_length=63, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$")]
-Key = Annotated[str, Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]*$"), AfterValidator(clean)]
-PublicKey = Annotated[str, Field(max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$"), AfterValidator(clean)]
+Key = Annotated[str, Field(min_length=1, max_length=255, pattern=_PLAIN), AfterValidator(clean)]
+PublicKey = Annotated[str, Field(max_length=2000, pattern=_PLAIN), AfterValidator(clean)]
 Span = Annotated[dt.timedelta | None, BeforeValidator(_span), WithJsonSchema(SPAN_SCHEMA)]
 Moment = Annotated[dt.datetime | None, BeforeValidator(_moment), AfterValidator(_near), WithJsonSchema(MOMENT_SCHEMA)]
 Count = Annotated[int, Strict(), Field(ge=0, le=BIGGEST)]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Set
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar
 
+from drydock.core.characters import NOT_TAKEN, first_unsafe
 from drydock.core.errors import InvalidRequest
 
 P = ParamSpec("P")
@@ -47,10 +48,10 @@ def checked(work: Callable[P, R]) -> Callable[P, R]:
 def look(name: str, value: Any) -> None:
     """One argument, and what is in it. Raises InvalidRequest."""
     field = "" if name in _WHOLE_REQUESTS else name.rstrip("_").removesuffix("_id")
+    if name in _OF_THE_HOST:
+        return
     if isinstance(value, str):
         text(value, field, path=name in _PATHS, lines=name in _PROSE)
-    elif name in _OF_THE_HOST:
-        return
     elif isinstance(value, int):
         number(value, field)
     elif isinstance(value, Mapping):
@@ -66,14 +67,8 @@ def text(value: str, field: str, *, path: bool = False, lines: bool = False) -> 
         raise InvalidRequest(f"It has {len(value)} characters; at most {LONGEST} are taken.", field=field)
     if path and "\0" not in value:
         return
-    odd = next((c for c in value if _is_odd(c) and not (lines and c in "\n\t")), "")
-    if odd:
-        raise InvalidRequest(f"It holds the character U+{ord(odd):04X}; control characters are not taken.", field=field)
-
-
-def _is_odd(character: str) -> bool:
-    code = ord(character)
-    return code < 32 or 127 <= code < 160 or 0xD800 <= code <= 0xDFFF
+    if odd := first_unsafe(value, allowed="\n\t" if lines else ""):
+        raise InvalidRequest(f"It holds the character U+{ord(odd):04X}; {NOT_TAKEN}.", field=field)
 
 
 def number(value: int, field: str) -> None:
@@ -113,7 +108,7 @@ def _storable(value: Any, where: str) -> None:
     elif isinstance(value, int):
         number(value, where)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise InvalidRequest("It is no number.", field=where)
+        raise InvalidRequest("It is not a number.", field=where)
 
 
 def printable(value: str, most: int = 200) -> str:

@@ -19,6 +19,7 @@ from django.db import transaction
 
 from drydock.core import clock
 from leases import marks
+from leases.engine import database
 
 log = logging.getLogger(__name__)
 
@@ -48,13 +49,19 @@ def after_commit(hint: str, *args: object) -> None:
 
 
 def once_committed(act: Callable[..., object], *args: object, **named: object) -> None:
-    """Call it when the transaction at hand has committed (at once when there is none); what it raises is logged.
+    """Call it when the transaction at hand has committed (at once when there is none); what it raises is logged, and
+    a lost connection to the database in one line: the sweep finds what is due.
 
     Not by a `partial`, whose missing name Django asks for when it logs that.
     """
 
     def call() -> None:
-        act(*args, **named)
+        try:
+            act(*args, **named)
+        except Exception as error:
+            if not database.is_lost(error):
+                raise
+            database.report(error)
 
     transaction.on_commit(call, robust=True)
 

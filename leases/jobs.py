@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
@@ -18,7 +19,8 @@ from drydock.core.errors import Conflict, DrydockError
 from interfaces.command.contract import Command
 from interfaces.command.jobs import Job as HostJob
 from interfaces.command.jobs import JobSpec, JobState
-from interfaces.errors import JobMissing, LeaseEnded, NotStarted
+from interfaces.contract import answering_within
+from interfaces.errors import DeadlineExceeded, JobMissing, LeaseEnded, NotStarted
 from leases import concluding, hints
 from leases.engine import ending, views
 from leases.engine.installation import current
@@ -168,14 +170,31 @@ def write_end(job: Job, state: str, message: str, exit_code: int | None) -> bool
 
 
 def watch(job_id: int) -> None:
-    """A worker's look at a job; what its host raises is for the next look."""
+    """A worker's look at a job; what its host raises is for the next look.
+
+    A tenant can stop what answers on a host, and workers serve everybody. A look lasts `DRYDOCK_HOST_SECONDS` at most,
+    and after one without an answer the other jobs of the lease are left alone for a while.
+    """
+    if Job.objects.filter(pk=job_id, due_at__gt=Now() + timedelta(seconds=_SELDOM + 1)).exists():
+        return
     try:
-        advance(job_id)
+        with answering_within(float(settings.DRYDOCK.host_seconds)):
+            advance(job_id)
     except Job.DoesNotExist:
         return
     except DrydockError as error:
         Job.objects.filter(pk=job_id, state__in=OPEN).update(message=str(error)[:2000])
         log.warning("Job %s could not be looked at: %s", job_id, error)
+        if isinstance(error, DeadlineExceeded):
+            _leave_alone(job_id)
+
+
+def _leave_alone(job_id: int) -> None:
+    """Look at this job again after a while, and at the others of its lease only when it had the time to answer."""
+    lease = Job.objects.filter(pk=job_id).values("lease_id")
+    jobs = Job.objects.filter(lease_id__in=lease, state__in=OPEN)
+    jobs.exclude(pk=job_id).update(due_at=Now() + timedelta(seconds=2 * SILENT))
+    jobs.filter(pk=job_id).update(due_at=Now() + timedelta(seconds=SILENT))
 
 
 _DUE = """
@@ -184,6 +203,8 @@ _DUE = """
         ORDER BY due_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) RETURNING id"""
 _SELDOM = 10.0
 """Seconds between two looks at a job that has run for long; they come the closer, the younger it is."""
+SILENT = 60.0
+"""Seconds until the next look at a job whose host did not answer in time."""
 
 
 def follow() -> int:

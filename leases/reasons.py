@@ -27,6 +27,8 @@ class Reason(StrEnum):
     NO_WORKER = "no_worker"
     HELD = "held"
     BUDGET_ENDS = "budget_ends"
+    MACHINE_STOPPED = "machine_stopped"
+    SUSPECTED = "suspected"
     NEEDS_OPERATOR = "needs_operator"
     CLEANING = "cleaning"
     OWNER = "released_by_owner"

@@ -6,7 +6,7 @@ import datetime as dt
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from django.conf import settings
@@ -15,6 +15,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     Strict,
     ValidationError,
     ValidationInfo,
@@ -28,6 +29,7 @@ from drydock.core.errors import InvalidRequest, Problem
 from leases import fields
 from leases.fields import Count, Flag, Key, Mib, Millicores, Moment, PublicKey, Span, Text, Vcpus, Word
 from leases.given import document
+from leases.mistakes import plain_message
 from leases.workload import Workload
 
 _LONG = {"vcpus": "cpu_millicores", "ram": "ram_mib", "disk": "disk_mib"}
@@ -95,6 +97,7 @@ class LeaseRequest(BaseModel):
         default=None, description="What it does by itself, once, when it is active; the lease ends with it."
     )
     idempotency_key: Key | None = None
+    _default_ttl: dt.timedelta | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -134,6 +137,23 @@ class LeaseRequest(BaseModel):
         return digest(said)
 
     @property
+    def endless(self) -> bool:
+        """Whether nothing ends it but its release."""
+        return self.ttl is None and self.until is None and self.heartbeat_limit is None and self.workload is None
+
+    def lasting(self, default: dt.timedelta) -> LeaseRequest:
+        """The same with a ttl that the installation gives it. It is the same request: the fingerprint stays, so that a
+        replay is one also after the default was changed."""
+        given = self.model_copy()
+        given._default_ttl = default
+        return given
+
+    @property
+    def lasts(self) -> dt.timedelta | None:
+        """How long it lasts once active: as asked for, or as the installation has it."""
+        return self.ttl if self.ttl is not None else self._default_ttl
+
+    @property
     def watched(self) -> bool:
         """Whether somebody has to look at it while it lasts."""
         return self.metrics or self.workload is not None
@@ -148,6 +168,8 @@ class LeaseRequest(BaseModel):
                 "ttl", "until",
             },
         )  # fmt: skip
+        if self._default_ttl is not None:
+            asked["ttl"] = str(self._default_ttl)
         return digest([asked, further])[:32]
 
 
@@ -169,7 +191,7 @@ def read(given: Mapping[str, Any] | LeaseRequest, *, keyed: bool = False) -> Lea
     """
     request = given if isinstance(given, LeaseRequest) else parse(given, keyed=keyed)
     if request.type not in registry.resource_types():
-        known = ", ".join(sorted(registry.resource_types()))
+        known = ", ".join(sorted(name for name in registry.resource_types() if not name.startswith("fake")))
         raise InvalidRequest(f"There is no type {request.type!r}.", field="type", hint=f"There are: {known}.")
     return request.model_copy(update={"requirements": requirements(request.type, request.requirements)})
 
@@ -183,7 +205,8 @@ def parse(given: Mapping[str, Any], *, keyed: bool = False) -> LeaseRequest:
     except ValidationError as error:
         nested = given.get("requirements")
         asked = {*given, *(nested if isinstance(nested, Mapping) else ())}
-        raise invalid(error, written={long: short for short, long in _LONG.items() if short in asked}) from None
+        written = {long: short for short, long in _LONG.items() if short in asked}
+        raise invalid(error, written=written, model=LeaseRequest) from None
 
 
 def requirements(resource_type: str, asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,7 +216,7 @@ def requirements(resource_type: str, asked: Mapping[str, Any]) -> dict[str, Any]
         try:
             understood = registry.kind(name).Requirements.model_validate(dict(asked))
         except ValidationError as error:
-            problem = invalid(error, "requirements")
+            problem = invalid(error, "requirements", model=registry.kind(name).Requirements)
             unknown = any(e["type"] == "extra_forbidden" for e in error.errors())
             closest = problem if closest is None or not unknown else closest
             continue
@@ -202,14 +225,17 @@ def requirements(resource_type: str, asked: Mapping[str, Any]) -> dict[str, Any]
     raise closest
 
 
-def invalid(error: ValidationError, prefix: str = "", *, written: Mapping[str, str] | None = None) -> InvalidRequest:
-    """Everything that pydantic found, as our error. `written`: how the caller wrote a field, where not by its name."""
-    return InvalidRequest(problems=[_problem(found, prefix, written or {}) for found in error.errors()])
+def invalid(
+    error: ValidationError, prefix: str = "", *, written: Mapping[str, str] | None = None,
+    model: type[BaseModel] | None = None,
+) -> InvalidRequest:  # fmt: skip
+    """Everything that pydantic found, as our error. `written`: how the caller wrote a field, where not by its name;
+    `model`: what was read, whose fields are named where one is unknown."""
+    known = () if model is None else tuple(model.model_fields)
+    return InvalidRequest(problems=[_problem(found, prefix, written or {}, known) for found in error.errors()])
 
 
-def _problem(found: Any, prefix: str, written: Mapping[str, str]) -> Problem:
+def _problem(found: Any, prefix: str, written: Mapping[str, str], known: Collection[str]) -> Problem:
     pieces = [str(piece) for piece in found["loc"]]
     pieces[:1] = [written.get(piece, piece) for piece in pieces[:1]]
-    said = str(found["msg"]).removeprefix("Value error, ")
-    known = "It is not known here" if found["type"] == "extra_forbidden" else said
-    return Problem(field=".".join([prefix, *pieces] if prefix else pieces), message=f"{known}.")
+    return Problem(field=".".join([prefix, *pieces] if prefix else pieces), message=f"{plain_message(found, known)}.")

@@ -11,13 +11,13 @@ from pydantic import BeforeValidator
 def _whole(given: Any) -> Any:
     """A number as JSON writes it; nothing else that Python would read as one."""
     if isinstance(given, str) and not re.fullmatch(r"-?(0|[1-9][0-9]{0,20})", given):
-        raise ValueError("it is no whole number")
+        raise ValueError("it is not a whole number")
     return given
 
 
 def _number(given: Any) -> Any:
     if isinstance(given, str) and not re.fullmatch(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?", given):
-        raise ValueError("it is no number")
+        raise ValueError("it is not a number")
     return given
 
 

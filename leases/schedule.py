@@ -7,6 +7,7 @@ from typing import Any
 from celery import beat
 from django.conf import settings
 
+from drydock.core import clock
 from leases import hints
 
 BEAT: dict[str, dict[str, Any]] = {
@@ -19,23 +20,38 @@ BEAT: dict[str, dict[str, Any]] = {
 
 
 class Scheduler(beat.Scheduler):
-    """Beat's scheduler in memory. What it cannot send to a worker it carries out itself, so that a stopped broker
-    costs speed and nothing else."""
+    """Beat's scheduler in memory. What it cannot send, and what no worker would read, it carries out itself: a stopped
+    broker, or workers that die, cost speed and nothing else."""
 
     producer: Any = None
     """Beat's own would wait for the broker; a hint is sent with one bounded try."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._began = clock.monotonic()
+
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """Send the entry's hint; where the broker does not take it, do its work here."""
+        """Send the entry's hint; where the broker does not take it, or no worker reads it, do its work here."""
         from django.db import close_old_connections
 
+        from leases.engine import database
         from leases.inline import settle
 
         hint = entry.task.removeprefix("leases.")
-        if hints.send(hint):
-            return
+        sent = hints.send(hint)
         close_old_connections()
         try:
-            settle()
-        except Exception:
-            hints.log.exception("The sweep in beat failed; the next one follows.")
+            if not sent or self._unread(entry.options["queue"]):
+                settle()
+        except Exception as error:
+            if database.is_lost(error):
+                database.report(error)
+            else:
+                hints.log.exception("The sweep in beat failed; the next one follows.")
+
+    def _unread(self, queue: str) -> bool:
+        """Whether no worker of this queue was seen lately. Those that begin with beat are given time to."""
+        from leases.engine import workers
+
+        waited = clock.monotonic() - self._began > settings.DRYDOCK.lost_worker_seconds
+        return waited and not workers.served(queue)

@@ -3,16 +3,25 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
-from celery.signals import worker_ready, worker_shutdown, worker_shutting_down
+from celery.signals import worker_process_init, worker_ready, worker_shutdown, worker_shutting_down
 
 from leases.engine import draining
 from leases.engine.workers import Pulse
 from leases.hearing import Watch
+from leases.messages import DROPPED
 
 _pulse: Pulse | None = None
 _watch: Watch | None = None
+
+
+@worker_process_init.connect
+def _leave_the_end_to_the_parent(**_: Any) -> None:
+    """Ignore SIGTERM in a child: a shell sends it to the whole job (`kill %1`), and the parent alone decides that the
+    children finish the steps at hand. They end with it, for they read the end of its pipe."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @worker_ready.connect
@@ -21,7 +30,7 @@ def _begin(sender: Any = None, **_: Any) -> None:
     global _pulse, _watch
     draining.forget()
     queues = sorted(sender.app.amqp.queues.consume_from)
-    _pulse = _pulse or Pulse(queues)
+    _pulse = _pulse or Pulse(queues, DROPPED.report)
     _watch = _watch or Watch(queues, sender.pool.num_processes)
 
 

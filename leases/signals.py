@@ -7,3 +7,10 @@ lease_changed = Signal()
 
 Arguments: `lease_id`, `state` (the new one), `reason`.
 """
+
+interruption_announced = Signal()
+"""The provider of a lease's machine has announced that it takes it back soon; sent after commit, in the worker that
+read it.
+
+Arguments: `lease_id`, `resource_id`, `message` (with the provider's words).
+"""

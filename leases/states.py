@@ -67,3 +67,7 @@ HOLDING = (LeaseState.ACQUIRED, LeaseState.ACTIVE, LeaseState.RELEASED)
 """A lease in these states has a share."""
 
 UNFINISHED = (LeaseState.PENDING, LeaseState.ACQUIRED, LeaseState.ACTIVE, LeaseState.RELEASED)
+
+SUSPECTED, VANISHED, STOPPED = "suspected", "vanished", "stopped"
+"""What is observed of an active machine that may be gone, of one that is gone with everything else of its account, and
+of one that somebody else switched off."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from celery import Task, shared_task
+from django.db import close_old_connections
 
 from drydock.core.logging import about
 from leases import hints, shift
 from leases.acts import ACTS
+from leases.engine import database
 
 __all__ = ["shift"]
 """Imported with the tasks, so that every worker keeps it."""
@@ -27,11 +29,23 @@ class Said(Task):  # type: ignore[type-arg]
 
 def _task(hint: str) -> Any:
     def carry_out(*args: Any) -> None:
+        # A connection that broke, or that the server closed meanwhile, is noticed here and not by the first statement.
+        close_old_connections()
         with hints.read(hint, *args) as mine:
             if mine:
-                ACTS[hint](*args)
+                _carry_out(hint, *args)
 
     return shared_task(base=Said, name=f"leases.{hint}")(carry_out)
+
+
+def _carry_out(hint: str, *args: Any) -> None:
+    """Without a database the hint is dropped: the sweep finds what is due when the database is back."""
+    try:
+        ACTS[hint](*args)
+    except Exception as error:
+        if not database.is_lost(error):
+            raise
+        database.report(error)
 
 
 serve, end, step, job, watch = _task("serve"), _task("end"), _task("step"), _task("job"), _task("watch")

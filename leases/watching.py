@@ -9,13 +9,15 @@ from __future__ import annotations
 import datetime as dt
 import logging
 
+from django.conf import settings
 from django.db.models.functions import Coalesce, Now
 
 from drydock.core.errors import Conflict, DrydockError
 from interfaces.command import container
 from interfaces.command.contract import Command
 from interfaces.command.metering import Sample
-from interfaces.errors import JobMissing, LeaseEnded
+from interfaces.contract import answering_within
+from interfaces.errors import DeadlineExceeded, JobMissing, LeaseEnded
 from leases import concluding, jobs, outcomes
 from leases.engine import ending, views
 from leases.engine.installation import current
@@ -43,6 +45,9 @@ def look(lease_id: int) -> None:
         return
     except DrydockError as error:
         log.warning("Lease %s could not be looked at: %s", lease_id, error)
+        if isinstance(error, DeadlineExceeded) and watch.lease.state == LeaseState.ACTIVE:
+            pause = dt.timedelta(seconds=jobs.SILENT)
+            Watch.objects.filter(pk=watch.pk, over_at=None).update(due_at=Now() + pause)
 
 
 def _wait(watch: Watch) -> None:
@@ -50,9 +55,10 @@ def _wait(watch: Watch) -> None:
 
 
 def _follow(watch: Watch) -> None:
-    """Count what an active lease uses, and begin its workload."""
-    host = jobs.host(watch.lease_id)
-    sample, at = concluding.measured(watch, host)
+    """Count what an active lease uses, and begin its workload. Its host has `DRYDOCK_HOST_SECONDS` to answer."""
+    with answering_within(float(settings.DRYDOCK.host_seconds)):
+        host = jobs.host(watch.lease_id)
+        sample, at = concluding.measured(watch, host)
     unseen = Watch.objects.filter(pk=watch.pk, over_at=None, samples=watch.samples)
     unseen.update(began_at=Coalesce("began_at", Now()), **concluding.counted(watch, sample, at))
     if watch.workload is not None and watch.job_id is None and (job_id := _begin(watch.lease_id)) is not None:

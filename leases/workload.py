@@ -51,7 +51,7 @@ class Workload(BaseModel):
     @classmethod
     def _named(cls, image: str) -> str:
         if image and not container.is_image(image):
-            raise ValueError("it is no name of an image; write it like docker.io/library/alpine:3")
+            raise ValueError("it is not a name of an image; write it like docker.io/library/alpine:3")
         return image
 
     @field_validator("env")

@@ -42,6 +42,7 @@ PEERS = {
     "sudo": Peer("visudo", "sudo"),
     "cron": Peer("crontab", "cron"),
     "systemd-analyze": Peer("systemd-analyze", "systemd"),
+    "pgbouncer": Peer("pgbouncer", "pgbouncer"),
     "cloud-init": Peer("cloud-init", "cloud-init", installed=False),
 }
 
@@ -70,7 +71,7 @@ def install() -> None:
     for package in (one.package for one in wanted if not one.installed and shutil.which("apt-get")):
         _unpack(package)
     packages = sorted({one.package for one in wanted if one.installed})
-    become = _become_root()
+    become = become_root()
     if packages and become is not None and shutil.which("apt-get"):
         print(f"Installing peers for the tests: {' '.join(packages)}", flush=True)
         _apt(become, packages)
@@ -79,7 +80,8 @@ def install() -> None:
         print(f"Missing peers, whose tests are skipped: {', '.join(missing)}")
 
 
-def _become_root() -> list[str] | None:
+def become_root() -> list[str] | None:
+    """Return the words before a command of root's: none as root, sudo where it asks for no password, else None."""
     if os.geteuid() == 0:
         return []
     sudo = ["sudo", "--non-interactive"]

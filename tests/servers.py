@@ -23,7 +23,8 @@ class Server:
             listening.listen(64)
             self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
             self._log = log
-            words = ["--bind", f"fd://{listening.fileno()}", "--worker-class", "gthread", "--threads", str(threads)]
+            words = ["--worker-class", "drydock.webworker.Worker", "--threads", str(threads)]
+            words += ["--bind", f"fd://{listening.fileno()}"]
             with log.open("wb") as output:
                 self.process = subprocess.Popen(
                     [sys.executable, "-m", "gunicorn", "drydock.wsgi", *words, "--graceful-timeout", "1"],

@@ -28,6 +28,8 @@ def prepare() -> None:
     os.environ["DRYDOCK_STATE"] = str(state)
     os.environ["TMPDIR"] = str(_temporary(state))
     os.environ["DRYDOCK_ENGINE_DURABLE"] = "0"
+    os.environ["DRYDOCK_INLINE"] = "0"
+    os.environ["DRYDOCK_LEASE_HOURS"] = os.environ["DRYDOCK_LEASE_HOURS_LIMIT"] = "0"
     os.environ["DRYDOCK_ENGINE_LINGER_SECONDS"] = "0.2"
     os.environ["DRYDOCK_BROKER_PREFIX"] = f"{state.name}:{os.environ.get('PYTEST_XDIST_WORKER', 'main')}:"
     for name, value in KEYS.items():

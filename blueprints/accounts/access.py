@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 
+from blueprints.accounts import scripts
 from blueprints.accounts.config import Accounts
 from blueprints.hosts import LEASE_VARIABLE
 from blueprints.hostshell import HostShell, NeedsOperator
-from blueprints.specs import BlueprintView, LeaseView, ResourceView, Spec
+from blueprints.specs import BlueprintView, Control, LeaseView, ResourceView, Spec
 from drydock.core.errors import InvalidRequest
+from interfaces.contract import Deadline
 from interfaces.endpoints import SshEndpoint, endpoint_from_json
 from interfaces.errors import Unreachable
 from interfaces.keys import PublicKey
@@ -29,8 +31,18 @@ def user_of(lease: LeaseView) -> str:
     return prefix(lease.resource) + _digest(lease.key, 12)
 
 
+def is_shared(lease: LeaseView) -> bool:
+    """Whether the lease uses the control account: as it was set up, whatever the config says now."""
+    if "user" in lease.facts:
+        return bool(lease.facts["user"] != user_of(lease))
+    return bool(lease.resource.blueprint.config.accounts == "shared")
+
+
 def home_of(lease: LeaseView) -> str:
-    """Where the account of a lease has its home."""
+    """Where the account of a lease has its home, wherever others are made now."""
+    made = lease.facts.get("home", "")
+    if made and not is_shared(lease):
+        return str(made)
     return home_for(lease.resource, user_of(lease))
 
 
@@ -68,9 +80,9 @@ def control(resource: ResourceView) -> SshEndpoint:
     )
 
 
-def shell(spec: Spec) -> HostShell:
+def shell(spec: Spec, *, at_most: float | None = None) -> HostShell:
     """The control account's shell, for the seconds of one call. Raises NeedsOperator without its key."""
-    return HostShell(control_transport(spec.resource), spec.deadline)
+    return HostShell(control_transport(spec.resource), min(spec.deadline, at_most or spec.deadline))
 
 
 def control_transport(resource: ResourceView) -> Transport:
@@ -88,6 +100,22 @@ def control_key(resource: ResourceView) -> str:
     if not own and not config.control_credential:
         raise NeedsOperator("The host has no key pair of its own, and its blueprint names no credential for it.")
     return own or key_of(resource.blueprint, config.control_credential)
+
+
+def control_of(lease: LeaseView) -> Control | None:
+    """The control account, where the lease has another one."""
+    if is_shared(lease) or "home" not in lease.facts:
+        return None
+    kind, body = lease.facts["public_key"].split()[:2]
+    return Control(
+        transport=control_transport(lease.resource),
+        uid=lease.facts["uid"],
+        gid=lease.facts["gid"],
+        home=lease.facts["home"],
+        kept={".ssh/authorized_keys": f"{kind} {body} {mark_of(lease)}\n"},
+        renumber=(scripts.RENUMBER, user_of(lease)),
+        numbers=(scripts.NUMBERS, user_of(lease)),
+    )
 
 
 def lease_endpoint(lease: LeaseView, *, user: str, home: str) -> SshEndpoint:
@@ -144,6 +172,22 @@ def key_of(blueprint: BlueprintView, credential: str) -> str:
     if not secrets.get("private_key"):
         raise NeedsOperator(f"The credential {credential!r} has no private_key.", hint="Enter the OpenSSH key text.")
     return secrets["private_key"]
+
+
+SCAN = 8.0
+"""Seconds within which a host shows its keys."""
+
+
+def scan(blueprint: BlueprintView, address: str, port: int) -> list[str]:
+    """The host keys shown at an address. Raises InterfaceError, NeedsOperator."""
+    # Not at the top: paramiko takes a third of a second to import.
+    from interfaces.ssh.scan import shown_keys
+
+    config: Accounts = blueprint.config
+    within = min(config.connect_timeout, SCAN)
+    way = config.bastion.endpoint(connect_timeout=within) if config.bastion else None
+    found = shown_keys(address, port, Deadline(SCAN), bastion=way, bastion_key=_bastion_key(blueprint))
+    return [key.line for key in found]
 
 
 def _bastion_key(blueprint: BlueprintView) -> str:

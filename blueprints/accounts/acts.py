@@ -4,15 +4,32 @@ from __future__ import annotations
 
 from blueprints.accounts import scripts
 from blueprints.accounts.access import home_for, mark_of_host, prefix, shell
-from blueprints.accounts.ending import SHARED_FOLDER, shared_close, shared_ended, shared_removed, vanished
+from blueprints.accounts.ending import (
+    SHARED_FOLDER,
+    shared_close,
+    shared_ended,
+    shared_removed,
+    tidied,
+    vanished,
+)
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.hostshell import HostShell, NeedsOperator, told, until_done
 from blueprints.specs import Spec
-from interfaces.errors import CommandFailed
+from interfaces.errors import CommandFailed, ConnectionLost, DeadlineExceeded, Unreachable
+
+REACH = 8.0
+"""Seconds within which a host answers, or counts as unreachable."""
+
+_TIDYING = 10.0
+"""Seconds of a health check for what was put aside."""
 
 
 def looked(spec: Spec) -> Json:
     """Facts of the host. Raises InterfaceError, NeedsOperator."""
+    return {name: value for name, value in _looked(spec).items() if name != "aside"}
+
+
+def _looked(spec: Spec) -> Json:
     folder = spec.config.homes if spec.config.accounts == "per_lease" else "."
     return shell(spec).look(folder)
 
@@ -30,9 +47,21 @@ def prepare(spec: Spec, memo: Json) -> Answer:
 
 
 @told
+def reach(spec: Spec, memo: Json) -> Answer:
+    """Have the host answer within a few seconds, over a connection that is there or a new one."""
+    try:
+        shell(spec, at_most=REACH).run(":")
+    except (DeadlineExceeded, ConnectionLost) as error:
+        message = f"No answer within {REACH:g} s." if isinstance(error, DeadlineExceeded) else error.message
+        return Failed(scope=Scope.STEP, code=Unreachable.code, message=message)
+    return Ready()
+
+
+@told
 def look(spec: Spec, memo: Json) -> Answer:
     """The health check: reachable, room on the disk, and whatever the operator asks besides."""
-    found = looked(spec)
+    found = _looked(spec)
+    found |= _tidied(spec, found.pop("aside", ""))
     free = found.get("disk_free_mib", 0)
     if free < spec.config.min_free_mib:
         return Failed(scope=Scope.STEP, code="disk_full", message=f"{free} MiB of its disk are free.")
@@ -42,6 +71,13 @@ def look(spec: Spec, memo: Json) -> Answer:
         except CommandFailed as error:
             return Failed(scope=Scope.STEP, code="health_command", message=error.message)
     return Ready(facts=found)
+
+
+def _tidied(spec: Spec, there: str) -> Json:
+    """What is left of the homes that were put aside, where there are any."""
+    if spec.config.accounts != "per_lease" or not (there or spec.resource.facts.get("aside")):
+        return {}
+    return {"aside": tidied(shell(spec, at_most=_TIDYING), spec.config.homes.rstrip("/"), prefix(spec.resource))}
 
 
 @until_done("Accounts of former leases are being removed.")

@@ -7,17 +7,19 @@ from typing import ClassVar
 
 from blueprints.accounts import access, acts, leasing
 from blueprints.accounts.config import Accounts
-from blueprints.contract import Activates, Checks, Fields, Kind, Opener, Plan, Step
+from blueprints.contract import Activates, Checks, Controls, Fields, Kind, Opener, Plan, Step
 from blueprints.hosts import openers
 from blueprints.hostshell import NeedsOperator
-from blueprints.specs import BlueprintView, LeaseView, Problem
+from blueprints.specs import BlueprintView, Control, LeaseView, Problem
+from interfaces.errors import AuthenticationRefused, HostKeyMismatch, Unreachable
 
 LONG = 3600.0
 """Deadline in seconds of a step that ends processes or removes files."""
 _SLOW = {"processes", "files"}
+_REACH = Step(name="reach", act=acts.reach)
 
 
-class WithAccounts(Kind, Activates, Checks):
+class WithAccounts(Kind, Activates, Checks, Controls):
     """Base of kinds whose hosts are reached over SSH, with a key pair for every lease, and an account of its own
     (`per_lease`) or the control account for itself (`shared`).
 
@@ -26,27 +28,34 @@ class WithAccounts(Kind, Activates, Checks):
     """
 
     Config: ClassVar[type[Fields]] = Accounts
+    unreachable: ClassVar[frozenset[str]] = frozenset(
+        error.code for error in (Unreachable, HostKeyMismatch, AuthenticationRefused)
+    )
 
     def activate(self) -> Plan:
-        """A key pair, an account, access, and one try of it."""
-        return _plan("activate")
+        """See that the host answers; then a key pair, an account, access, and one try of it."""
+        return (_REACH, *_plan("activate"))
 
     def deactivate(self) -> Plan:
         """No access, no process, no file, no account."""
-        return _plan("deactivate")
+        return (_REACH, *_plan("deactivate"))
 
     def check(self) -> Plan:
         """Reachable by the pinned key, room on the disk."""
-        return (Step(name="look", act=acts.look),)
+        return (_REACH, Step(name="look", act=acts.look))
 
     def interfaces(self) -> Mapping[str, Opener]:
         """Commands and files over SSH with the lease's own account and key."""
         return openers(access.transport_of, "command", "filesystem")
 
+    def control(self, lease: LeaseView) -> Control | None:
+        """The control account, unless leases share it."""
+        return access.control_of(lease)
+
     def reusable_after(self, lease: LeaseView) -> bool:
         """False after a lease that could change the host itself, unless the operator trusts the owners."""
         used: Accounts = lease.resource.blueprint.config
-        return used.trusted or not used.marks_host
+        return used.trusted or not (used.marks_host or lease.facts.get("isolation") in ("none", "machine"))
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Whether the keys are there, and what the config gives away. Calls no host."""

@@ -6,6 +6,7 @@ from blueprints.accounts import ending, scripts
 from blueprints.accounts.access import (
     connect_line,
     home_of,
+    is_shared,
     lease_endpoint,
     mark_of,
     owner_keys,
@@ -16,7 +17,7 @@ from blueprints.accounts.access import (
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.contract import Act
 from blueprints.hosts import endpoint_facts, lease_of
-from blueprints.hostshell import told, until_done
+from blueprints.hostshell import remove_or_put_aside, told, until_done
 from blueprints.specs import LeaseView, Spec
 from drydock.core.errors import InvalidRequest
 from interfaces.command.shell import ShellCommand
@@ -37,10 +38,10 @@ def make_key(spec: Spec, memo: Json) -> Answer:
 def make_account(spec: Spec, memo: Json) -> Answer:
     """An account of the lease's own, which nobody can enter yet."""
     lease = lease_of(spec)
-    if _shared(spec):
+    if is_shared(lease_of(spec)):
         return Ready()
     user, home = user_of(lease), home_of(lease)
-    said = shell(spec).as_root(scripts.MAKE_ACCOUNT, user, home, f"Drydock {lease.key}")
+    said = shell(spec).as_root(scripts.MAKE_ACCOUNT, user, home, "Drydock lease")
     uid, gid = map(int, said.split())
     return Ready(facts={"uid": uid, "gid": gid, "home": home, "user": user}, log=f"account {user}")
 
@@ -52,7 +53,7 @@ def open_access(spec: Spec, memo: Json) -> Answer:
     own, unread = owner_keys(lease)
     keys = "".join(f"{line} {mark_of(lease)}\n" for line in (_public(lease), *own))
     log = f"{unread} public keys of the owner could not be read" if unread else ""
-    if _shared(spec):
+    if is_shared(lease_of(spec)):
         return Ready(facts=_open_shared(spec, lease, keys), log=log)
     sudo = "sudo" if spec.config.lease_sudo else ""
     shell(spec).as_root(scripts.OPEN_ACCESS, user_of(lease), home_of(lease), sudo, stdin=keys)
@@ -79,7 +80,7 @@ def try_access(spec: Spec, memo: Json) -> Answer:
 def close_access(spec: Spec, memo: Json) -> Answer:
     """Nothing new begins for the lease."""
     lease = lease_of(spec)
-    if _shared(spec):
+    if is_shared(lease_of(spec)):
         ending.shared_close(shell(spec), user_of(lease))
     else:
         ending.close(shell(spec), user_of(lease))
@@ -91,31 +92,30 @@ def close_access(spec: Spec, memo: Json) -> Answer:
 def end_processes(spec: Spec) -> bool:
     """Every process of the lease, detached ones too."""
     lease, there = lease_of(spec), shell(spec)
-    if _shared(spec):
+    if is_shared(lease_of(spec)):
         return ending.shared_ended(there, user_of(lease), lease.key, whole=spec.config.end_account)
     return not there.end_account(user_of(lease))
 
 
-@until_done("Files of the lease are being removed.")
-def remove_files(spec: Spec) -> bool:
-    """Home or folder, and what lies in places that all may write to."""
+@told
+def remove_files(spec: Spec, memo: Json) -> Answer:
+    """Home or folder, and what lies in places that all may write to. An account whose home was put aside stays."""
     lease, there = lease_of(spec), shell(spec)
-    if _shared(spec):
-        return ending.shared_removed(there, user_of(lease))
-    return ending.files_removed(there, user_of(lease), home_of(lease))
+    user, home = user_of(lease), home_of(lease)
+    if is_shared(lease):
+        return remove_or_put_aside(memo, lambda: ending.shared_removed(there, user), None)
+    return remove_or_put_aside(
+        memo, lambda: ending.files_removed(there, user, home), lambda: ending.put_aside(shell(spec), home)
+    )
 
 
 @told
 def remove_account(spec: Spec, memo: Json) -> Answer:
     """The account itself, last: only then may its uid be another's."""
     lease = lease_of(spec)
-    if not _shared(spec):
+    if not is_shared(lease_of(spec)):
         ending.remove(shell(spec), user_of(lease), home_of(lease))
     return Ready()
-
-
-def _shared(spec: Spec) -> bool:
-    return bool(spec.config.accounts == "shared")
 
 
 def _public(lease: LeaseView) -> str:

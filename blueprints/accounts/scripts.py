@@ -7,8 +7,39 @@ _AGAIN = r"""
 again() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 20 ] || return 1; sleep 0.2 2>/dev/null || sleep 1; done; }
 """
 
+_UIDS = r"""
+counter=/var/lib/drydock-accounts/uid
+setting() { sed -n "s/^$1[[:space:]][[:space:]]*\([0-9][0-9]*\).*/\1/p" /etc/login.defs 2>/dev/null | tail -n 1; }
+least=$(setting UID_MIN) most=$(setting UID_MAX)
+least=${least:-1000} most=${most:-60000}
+in_use() {
+  getent passwd "$1" >/dev/null || getent group "$1" >/dev/null || grep -qsE "^ *$1:" /proc/key-users ||
+    echo /proc/[0-9]*/task/[0-9]*/status |
+    xargs grep -lsE "^[UG]id:([[:space:]][0-9]+)*[[:space:]]$1([[:space:]]|\$)" | grep -q .
+}
+# useradd alone gives out again what the last lease had. The uids go round instead: a process, setuid file or key that
+# an older lease has kept in some way then belongs to nobody for as long as there are others.
+next_uid() {
+  read -r uid 2>/dev/null <"$counter" || uid=$(getent passwd | cut -d: -f3 | sort -n |
+    while read -r each; do [ "$each" -gt "$most" ] || echo "$each"; done | tail -n 1)
+  n=0
+  while :; do
+    uid=$((uid + 1)) n=$((n + 1))
+    [ "$uid" -ge "$least" ] && [ "$uid" -le "$most" ] || uid=$least
+    in_use "$uid" || break
+    [ $n -le $((most - least)) ] || { echo "No uid from $least to $most is free." >&2; return 1; }
+  done
+  echo "$uid" >"$counter.new" && mv -f "$counter.new" "$counter" && echo "$uid"
+}
+locked_counter() {
+  (umask 077; mkdir -p "${counter%/*}") || return 1
+  exec 9>"$counter.lock"
+  ! command -v flock >/dev/null 2>&1 || flock 9
+}
+"""
+
 TOOLS = r"""
-for tool in useradd userdel usermod groupdel su find grep sed rm chown getent id; do
+for tool in useradd userdel usermod groupdel groupmod su find grep sed sort xargs rm chown getent id; do
   command -v $tool >/dev/null 2>&1 || printf '%s ' $tool
 done
 [ -r /proc/self/status ] || printf '/proc '
@@ -19,15 +50,18 @@ done
 
 MAKE_ACCOUNT = (
     _AGAIN
+    + _UIDS
     + r"""
 user=$1 home=$2 comment=$3
 if ! id -u "$user" >/dev/null 2>&1; then
+  locked_counter && number=$(next_uid) || exit 1
   shell=/bin/sh; [ -x /bin/bash ] && shell=/bin/bash
   group=-U; getent group "$user" >/dev/null && group="-g $user"
   # A locked password ("!") would have some SSH servers refuse keys as well; "*" is one that nothing matches.
   # Subordinate uids would let it own files and processes under other numbers than its own.
-  again useradd -M -d "$home" -s $shell -p '*' -c "$comment" $group -K SUB_UID_COUNT=0 -K SUB_GID_COUNT=0 \
-    "$user" >&2 || exit 1
+  again useradd -u "$number" -M -d "$home" -s $shell -p '*' -c "$comment" $group -K SUB_UID_COUNT=0 -K SUB_GID_COUNT=0 \
+    "$user" >&2 9>&- || exit 1
+  exec 9>&-
 fi
 uid=$(id -u "$user") && gid=$(id -g "$user") || exit 1
 [ "$uid" -ge 1000 ] || { echo "The account $user has the uid $uid." >&2; exit 1; }
@@ -41,6 +75,24 @@ echo "$uid $gid"
 """
 )
 """$1 user, $2 home, $3 comment. Prints uid and gid. May be repeated; a home is only filled when it is new."""
+
+RENUMBER = (
+    _AGAIN
+    + _UIDS
+    + r"""
+user=$1
+id -u "$user" >/dev/null 2>&1 || { echo "There is no account $user." >&2; exit 1; }
+locked_counter && number=$(next_uid) || exit 1
+again usermod -u "$number" "$user" >&2 9>&- && again groupmod -g "$number" "$user" >&2 9>&- || exit 1
+[ "$(id -u "$user") $(id -g "$user")" = "$number $number" ] ||
+  { echo "The uid of $user has not changed." >&2; exit 1; }
+"""
+)
+"""$1 user, which runs nothing and owns nothing any more. Gives it a uid and gid that no lease has had for longest;
+`usermod` refuses an account that has processes."""
+
+NUMBERS = 'id -u "$1" && id -g "$1"'
+"""$1 user. Prints uid and gid."""
 
 OPEN_ACCESS = (
     _AGAIN
@@ -77,8 +129,31 @@ exit 0
 )
 """$1 user. From now on nothing new begins for the account: no login, no sudo, no timed work."""
 
+ASIDE = ".drydock-aside"
+"""In the folder of homes: those of former leases that could not be removed yet."""
+
+PUT_ASIDE = rf"""
+home=$1 place=${{1%/*}}/{ASIDE}
+[ ! -L "$place" ] && mkdir -p -m 700 "$place" && chown 0:0 "$place" && chmod 700 "$place" || exit 1
+place=$place/${{home##*/}}
+mkdir -p -m 700 "$place" || exit 1
+if [ -e "$home" ] || [ -L "$home" ]; then mv -- "$home" "$place/home"; fi
+"""
+"""$1 home. Moves it to where root alone comes by its path: whoever still works in it keeps what it has open there, and
+nothing else. The folder around it also stands for what is left elsewhere."""
+
+PUT_ASIDE_THERE = rf"""
+for each in "$1"/{ASIDE}/"$2"*; do [ ! -d "$each" ] || echo "${{each##*/}}"; done
+rmdir "$1"/{ASIDE} 2>/dev/null
+exit 0
+"""
+"""$1 folder of homes, $2 prefix. Prints the accounts whose homes were put aside; where none is left, nothing is."""
+
 REMOVE_ACCOUNT = (
     _AGAIN
+    + rf"""
+[ ! -d "${{2%/*}}/{ASIDE}/${{2##*/}}" ] || exit 0
+"""
     + r"""
 user=$1 home=$2
 if id -u "$user" >/dev/null 2>&1; then again userdel "$user" >&2 || exit 1; fi
@@ -89,7 +164,7 @@ if id -u "$user" >/dev/null 2>&1 || [ -e "$home" ]; then exit 1; fi
 """
 )
 """$1 user, $2 home, which must be gone. Fails unless the account is gone at the end; `userdel` refuses one that
-has processes."""
+has processes. One whose home was put aside is left, so that nobody else gets its uid."""
 
 ACCOUNTS = r"""
 getent passwd | cut -d: -f1 | while IFS= read -r name; do

@@ -9,8 +9,9 @@ from blueprints.azure import machines, names
 from blueprints.azure.calls import seconds
 from blueprints.azure.connection import Connection
 from blueprints.azure.errors import told
-from blueprints.azure.inventory import Inventory
+from blueprints.azure.inventory import Features, Inventory
 from blueprints.azure.parts import Parts
+from blueprints.azure.sizes import Size
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Instance, Lifecycle, Order, Underway
 
@@ -27,7 +28,10 @@ class Attempts:
     def create(self, order: Order, nic: str) -> Instance | Underway:
         """PUT the machine unless there is one."""
         names.check(order)
-        body = machines.body(order, nic, security=self._security(order))
+        size, features = self.suiting(order)
+        said = None if features is None else features.security
+        security = machines.security(order, said, trusted_launch=size.trusted_launch)
+        body = machines.body(order, nic, security=security, controller=machines.controller(size.controllers))
         try:
             _, headers = self._parts.put("machine", order.key, body, only_new=True)
         except CloudError as error:
@@ -63,22 +67,28 @@ class Attempts:
         cards, addresses = ({one["id"].lower(): one} if one else {} for one in (card, address))
         return machines.instance(there, view(there), cards, addresses)
 
-    def _security(self, order: Order) -> dict[str, Any] | None:
-        """Raises CloudError NOT_OFFERED for a confidential order with a size that cannot."""
+    def suiting(self, order: Order) -> tuple[Size, Features | None]:
+        """The order's size, and what its image says of itself. Raises CloudError NOT_OFFERED where the two do not go
+        together: the size boots no image of that generation, or has no disk by a controller that the image knows."""
         size = self._inventory.size(order.location, order.type)
         if order.confidential and order.confidential not in size.type.confidential:
             raise CloudError(Meaning.NOT_OFFERED, f"{order.type} has no {order.confidential} in {order.location}.")
         features = self._inventory.features(order.location, order.image)
-        return machines.security(order, features, trusted_launch=size.trusted_launch)
+        if features is not None:
+            if features.generation and features.generation not in size.generations:
+                raise _unsuited(order, f"images of generation {_listed(size.generations)}", features.generation)
+            if size.controllers and not size.controllers & features.controllers:
+                raise _unsuited(order, f"disks by {_listed(size.controllers)}", _listed(features.controllers))
+        return size, features
 
     def _there(self, order: Order) -> Instance | Underway:
         """The machine under the key, once it is provisioned."""
         there = self.machine(order.key)
         if there is None:
             raise CloudError(Meaning.NOT_FOUND, f"The machine {order.key} is gone again.")
-        if not names.bears(there, order.tags):
+        if not names.of_owner(there, order.tags):
             raise CloudError(Meaning.INVALID, f"There is a machine {order.key} already: its tags are not ours.")
-        if not names.bears(there, machines.tags(order)):
+        if not names.bears(there, {names.ATTEMPT: order.token}):
             raise CloudError(Meaning.CONFLICT, f"The machine of an earlier attempt still stands as {order.key}.")
         instance = self.instance(there)
         if instance.state is Lifecycle.FAILED:
@@ -97,6 +107,15 @@ class Attempts:
             # The machine is there and runs; a disk without tags still goes with it and with a sweep.
             if error.meaning in (Meaning.CREDENTIALS, Meaning.INVALID):
                 raise
+
+
+def _unsuited(order: Order, size: str, image: str) -> CloudError:
+    text = f"{order.type} takes only {size}, and the image {order.image} is made for {image}."
+    return CloudError(Meaning.NOT_OFFERED, text, provider_code="ImageDoesNotSuitSize")
+
+
+def _listed(found: frozenset[str]) -> str:
+    return ", ".join(sorted(found))
 
 
 def view(machine: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -7,7 +7,8 @@ so that none is changed by it. No call waits for an operation's end.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from blueprints.azure import machines, names, permissions, subnets
@@ -41,12 +42,14 @@ from blueprints.cloud.client import (
     Tags,
     TellsHostKeys,
     UserData,
+    ignore,
 )
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import (
     Image,
     Instance,
     InstanceType,
+    Lifecycle,
     Location,
     Order,
     Quota,
@@ -149,7 +152,7 @@ class Azure(
         """Firewall, address and network card. Without order.network (a subnet's resource id) the card stands in the
         subnet `hosts` of `drydock-LOCATION`, made once per location, shared, and left there by every sweep."""
         names.check(order)
-        size = self._inventory.size(order.location, order.type)
+        size, _ = self._attempts.suiting(order)
         return self._network.prepare(order, accelerated=size.accelerated_network)
 
     def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
@@ -164,26 +167,46 @@ class Azure(
     def find(self, order: Order) -> Instance | None:
         """The machine of the key, when this attempt (the order's token) has made it."""
         there = self._attempts.machine(order.key)
-        return self._attempts.instance(there) if there and names.bears(there, machines.tags(order)) else None
+        if there is None or not names.of_owner(there, order.tags):
+            return None
+        return self._attempts.instance(there) if names.bears(there, {names.ATTEMPT: order.token}) else None
 
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
         there = self._attempts.machine(key)
-        if there is None or (instance_id and there["properties"].get("vmId") != instance_id):
+        if there is None:
+            return None
+        if str(there.get("name")) != key or not (there.get("properties") or {}).get("vmId"):
+            raise CloudError(Meaning.UNAVAILABLE, f"Azure's answer to a question about {key} is not about it.")
+        if instance_id and there["properties"]["vmId"] != instance_id:
             return None
         return self._attempts.instance(there)
+
+    stops_spot = "Azure deallocates a spot machine when it takes it back."
+
+    def ended(self, instance: Instance) -> Instance:
+        said = f"Azure says that there is no machine {instance.key} (ResourceNotFound)."
+        return replace(instance, state=Lifecycle.TERMINATED, reason=said)
 
     def terminate(self, instance: Instance) -> None:
         self._parts.delete("machine", instance.key)
 
-    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
-        """The machine too, where there is one. Not the network that locations share."""
-        read = {part: self._parts.get(part, key) for part in names.SUFFIXES}
-        # Azure makes the disk itself and gives it no tags until we do.
-        ours = {
-            part: there
-            for part, there in read.items()
-            if there is not None and names.bears(there, tags, untagged_too=part == "disk")
-        }
+    def sweep(
+        self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
+        report: Callable[[str], object] = ignore,
+    ) -> Sequence[str]:  # fmt: skip
+        """The machine too, where there is one. Not the network that locations share. What bears the id of something
+        that was made for it (`known`), and nobody's tags, is ours too."""
+        ids, ours = {one.lower() for one in known}, {}
+        for part in names.SUFFIXES:
+            there = self._parts.get(part, key)
+            if there is None:
+                continue
+            untagged = names.lost_tags(there) and str(there["id"]).lower() in ids
+            if untagged:
+                report(f"{there['name']}: its tags were removed, it is known by its id.")
+            # Azure makes the disk itself and gives it no tags until we do.
+            if untagged or names.of_owner(there, tags) or (part == "disk" and names.lost_tags(there)):
+                ours[part] = there
         return self._parts.sweep(key, ours)
 
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from azure.core.credentials import AccessToken, AccessTokenInfo
+from azure.core.exceptions import AzureError
 from azure.core.pipeline import PipelineRequest, PipelineResponse, policies
 from azure.core.rest import HttpRequest
 from azure.identity import ClientSecretCredential, DefaultAzureCredential, ManagedIdentityCredential
@@ -16,6 +18,7 @@ from azure.mgmt.network import NetworkManagementClient
 
 from blueprints.azure.calls import guarded
 from blueprints.azure.config import Credential
+from blueprints.azure.errors import worked_on
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.rates import Rate, shared
 
@@ -109,6 +112,46 @@ class _OneMoreRead(policies.RetryPolicy[Any, Any]):
         return {**super().configure_retries(options), "methods": frozenset({"GET", "HEAD"})}
 
 
+class NotAzure(AzureError):
+    """A successful answer did not come from Azure Resource Manager."""
+
+
+class _Shaped(policies.SansIOHTTPPolicy[Any, Any]):
+    """A successful answer is JSON, and one to a listing has its list. The SDK takes any JSON: one of another shape
+    would be an empty listing."""
+
+    def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
+        asked, answer = request.http_request, response.http_response
+        if not 200 <= answer.status_code < 300:
+            return
+        try:
+            said = json.loads(answer.body()) if answer.body() else None
+        except ValueError:
+            raise NotAzure(f"it is not JSON (status {answer.status_code})") from None
+        if asked.method == "GET" and not _fits(urlsplit(asked.url).path, said):
+            raise NotAzure(f"it has none of what was asked for (status {answer.status_code})")
+
+
+def _fits(path: str, said: Any) -> bool:
+    """Whether an answer fits what a path names. After `providers/NAMESPACE` types and names alternate, so that an odd
+    number of segments names a collection; a few collections are bare lists. What an operation answers is its own."""
+    _, found, tail = path.strip("/").rpartition("providers/")
+    if isinstance(said, list) or not found:
+        return isinstance(said, list | dict)
+    if not isinstance(said, dict):
+        return said is None
+    parts = tail.lower().split("/")[1:]
+    if not _OPERATIONS.isdisjoint(parts):
+        return True
+    listing = len(parts) % 2 == 1
+    return isinstance(said.get("value"), list) if listing else bool(said.keys() & _TOLD)
+
+
+_OPERATIONS = frozenset({"operations", "operationresults"})
+_TOLD = frozenset({"id", "name", "properties", "status"})
+"""Of what a single object or operation tells there is at least one of these."""
+
+
 class _Paced(policies.SansIOHTTPPolicy[Any, Any]):
     """Keeps to the rate of ARM per subscription: 25 reads per second with a burst of 250, 10 writes and 10 deletes
     with 200 (learn.microsoft.com, "Understand how Azure Resource Manager throttles requests")."""
@@ -123,7 +166,8 @@ class _Paced(policies.SansIOHTTPPolicy[Any, Any]):
         self._of(request).take(LONGEST_TURN)
 
     def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
-        if response.http_response.status_code == 429:
+        answer: Any = response.http_response
+        if answer.status_code == 429 and not worked_on(answer.read().decode(errors="replace")):
             self._of(request).drain()
 
     def _of(self, request: PipelineRequest[Any]) -> Rate:
@@ -138,6 +182,7 @@ def _policies(who: Any, credential: Credential) -> list[Any]:
         policies.HeadersPolicy(),
         policies.UserAgentPolicy(base_user_agent="drydock"),
         policies.ContentDecodePolicy(),
+        _Shaped(),
         _OneMoreRead(retry_total=1, retry_status=0, retry_backoff_factor=0.2),
         _Paced(credential.endpoint, credential.subscription_id),
         ARMChallengeAuthenticationPolicy(who, f"{credential.endpoint}/.default"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import fnmatch
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from blueprints.azure import places, sizes
@@ -22,6 +23,18 @@ KEEP = 3600.0
 """Seconds for which what a size can do is taken as known when a machine is made. Offers come from fresh readings."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Features:
+    """What a marketplace image says of itself ("Virtual Machine Images - Get", features and hyperVGeneration)."""
+
+    security: str = ""
+    """`TrustedLaunchSupported`, ...; empty where it says nothing."""
+    generation: str = ""
+    """V1 or V2; empty where it is not told."""
+    controllers: frozenset[str] = frozenset({"SCSI"})
+    """By which it can have its disk; an image that says nothing knows SCSI alone."""
+
+
 class Inventory:
     """Reads it, a page per call."""
 
@@ -29,7 +42,7 @@ class Inventory:
         self._connection = connection
         self._prices = prices
         self._known: dict[str, tuple[float, dict[str, Size]]] = {}
-        self._features: dict[str, str] = {}
+        self._features: dict[str, Features] = {}
 
     def locations(self) -> list[Location]:
         """The regions of the subscription, by name."""
@@ -101,9 +114,9 @@ class Inventory:
             Image(id=one["id"], name=one["name"]) for one in sorted(fits, key=lambda one: one["name"], reverse=True)
         ]
 
-    def features(self, location: str, image: str) -> str | None:
-        """What a marketplace image says of its security (`TrustedLaunchSupported`, ...), read once; "" where it says
-        nothing, None where it cannot be asked because it is one of your own."""
+    def features(self, location: str, image: str) -> Features | None:
+        """What a marketplace image says of itself, read once; None where it cannot be asked because it is one of your
+        own."""
         if ":" not in image:
             return None
         if image not in self._features:
@@ -114,15 +127,20 @@ class Inventory:
             self._features[image] = about
         return self._features[image]
 
-    def _version(self, location: str, words: Mapping[str, str]) -> str:
+    def _version(self, location: str, words: Mapping[str, str]) -> Features:
         version = words["version"]
         if version == "latest":
             version = self._newest(location, words["publisher"], words["offer"], words["sku"])
         about = self._connection.compute.virtual_machine_images.get(
             location, words["publisher"], words["offer"], words["sku"], version
         ).as_dict()
-        listed: Sequence[Mapping[str, Any]] = (about.get("properties") or {}).get("features") or ()
-        return next((str(one.get("value")) for one in listed if one.get("name") == "SecurityType"), "")
+        properties: Mapping[str, Any] = about.get("properties") or {}
+        listed = {str(one.get("name")): str(one.get("value")) for one in properties.get("features") or ()}
+        return Features(
+            security=listed.get("SecurityType", ""),
+            generation=str(properties.get("hyperVGeneration") or ""),
+            controllers=frozenset(sizes.words(listed.get("DiskControllerTypes", "SCSI"))),
+        )
 
     def _newest(self, location: str, publisher: str, offer: str, sku: str) -> str:
         listed = self._versions(location, publisher, offer, sku)

@@ -29,7 +29,15 @@ _PROVISIONING = {
 }
 
 
-def body(order: Order, nic: str, *, security: Mapping[str, Any] | None) -> dict[str, Any]:
+def controller(of_size: frozenset[str]) -> str:
+    """What a machine's diskControllerType must say: NVMe for a size that has nothing else. Where it has SCSI too, or
+    does not tell, Azure's own choice is right (REST reference, StorageProfile)."""
+    return "NVMe" if of_size == {"NVMe"} else ""
+
+
+def body(
+    order: Order, nic: str, *, security: Mapping[str, Any] | None, controller: str = ""
+) -> dict[str, Any]:  # fmt: skip
     """The PUT of a machine. Disk, network card and address go with it (deleteOption; the default leaves them)."""
     if not order.user or not order.public_key:
         raise CloudError(Meaning.INVALID, "Azure makes no Linux machine without a user and a public key.")
@@ -42,10 +50,15 @@ def body(order: Order, nic: str, *, security: Mapping[str, Any] | None) -> dict[
         },
         "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
     }
+    if controller:
+        properties["storageProfile"]["diskControllerType"] = controller
     if security:
         properties["securityProfile"] = dict(security)
     if order.market is Market.SPOT:
-        properties |= {"priority": "Spot", "evictionPolicy": "Delete", "billingProfile": {"maxPrice": -1}}
+        # -1: as much as on demand. A figure has at most five decimals (REST reference, BillingProfile).
+        most = -1 if order.max_price is None else round(order.max_price, 5)
+        # Deallocated, it still tells that it was taken back; Drydock deletes it then.
+        properties |= {"priority": "Spot", "evictionPolicy": "Deallocate", "billingProfile": {"maxPrice": most}}
     zones = {"zones": [order.zone]} if order.zone else {}
     return {"location": order.location, "tags": tags(order), "properties": properties, **zones}
 
@@ -82,7 +95,7 @@ def reference(image: str) -> dict[str, str]:
         return {"id": image}
     words = image.split(":")
     if len(words) != 4:
-        raise CloudError(Meaning.INVALID, f"{image!r} is no image: PUBLISHER:OFFER:SKU:VERSION, or a resource id.")
+        raise CloudError(Meaning.INVALID, f"{image!r} is not an image: PUBLISHER:OFFER:SKU:VERSION, or a resource id.")
     return dict(zip(("publisher", "offer", "sku", "version"), words, strict=True))
 
 

@@ -155,7 +155,7 @@ def shared_network(order: Order) -> dict[str, Any]:
 def _ours(part: str, there: Mapping[str, Any], order: Order, body: Mapping[str, Any]) -> None:
     """Raises CloudError: INVALID where it is somebody else's, CONFLICT where it is of an earlier attempt elsewhere."""
     named = names.name(part, order.key)
-    if not names.bears(there, order.tags):
+    if not names.of_owner(there, order.tags):
         raise CloudError(Meaning.INVALID, f"There is a {named} already, and it is not ours: its tags differ.")
     if str(there.get("location") or "").lower() != order.location:
         raise CloudError(Meaning.CONFLICT, f"{named} of an earlier attempt is still in {there.get('location')}.")

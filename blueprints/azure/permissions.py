@@ -7,14 +7,14 @@ conditions of assignments are not told there.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from blueprints.azure.connection import Connection
 from blueprints.cloud.client import Permission
 from blueprints.cloud.faults import CloudError
 from blueprints.cloud.values import Order
+from drydock.core.wildcards import matches
 
 VERSION = "2022-04-01"
 IN_GROUP = (
@@ -128,9 +128,9 @@ def _granted(connection: Connection, scope: str) -> Callable[[str], bool]:
 
 
 def _allows(entry: Mapping[str, Any], name: str) -> bool:
-    allowed, but = ([_pattern(one) for one in entry.get(field) or ()] for field in ("actions", "notActions"))
-    return any(one.fullmatch(name) for one in allowed) and not any(one.fullmatch(name) for one in but)
+    allowed, but = (entry.get(field) or () for field in ("actions", "notActions"))
+    return _fits(name, allowed) and not _fits(name, but)
 
 
-def _pattern(action: str) -> re.Pattern[str]:
-    return re.compile(".*".join(map(re.escape, action.split("*"))), re.IGNORECASE)
+def _fits(name: str, actions: Iterable[str]) -> bool:
+    return any(matches(action.lower(), name.lower()) for action in actions)

@@ -38,7 +38,7 @@ def opening(rule: Rule, priority: int) -> dict[str, Any]:
     """One opening as a security rule. Raises CloudError INVALID for a protocol that Azure does not know."""
     protocol = _PROTOCOLS.get(rule.protocol.lower())
     if protocol is None:
-        raise CloudError(Meaning.INVALID, f"{rule.protocol!r} is no protocol: {', '.join(_PROTOCOLS)}.")
+        raise CloudError(Meaning.INVALID, f"{rule.protocol!r} is not a protocol: {', '.join(_PROTOCOLS)}.")
     port = rule.port if protocol in ("Tcp", "Udp") else "*"
     return _inbound(priority, port, protocol=protocol, prefixes=[rule.source])
 
@@ -74,5 +74,5 @@ def _by_version(prefixes: Sequence[str]) -> dict[int, list[str]]:
         try:
             sorted_out.setdefault(ipaddress.ip_network(prefix, strict=False).version, []).append(prefix)
         except ValueError:
-            raise CloudError(Meaning.INVALID, f"ssh_from: {prefix!r} is no network such as 192.0.2.0/24.") from None
+            raise CloudError(Meaning.INVALID, f"ssh_from: {prefix!r} is not a network such as 192.0.2.0/24.") from None
     return sorted_out

@@ -34,6 +34,10 @@ class Size:
     type: InstanceType
     trusted_launch: bool
     accelerated_network: bool
+    generations: frozenset[str]
+    """Of images that it boots: V1, V2."""
+    controllers: frozenset[str]
+    """By which it has its disks: SCSI, NVMe; empty where that is not told, as of older sizes, which have SCSI."""
 
 
 def sizes(skus: Iterable[Mapping[str, Any]], prices: Prices) -> Iterator[Size]:
@@ -62,6 +66,8 @@ def _of(sku: Mapping[str, Any], prices: Prices) -> Iterator[Size]:
         yield Size(
             type=_type(sku, can, location, left, available=not refused and bool(left or not without), prices=prices),
             trusted_launch=can.get("TrustedLaunchDisabled", "").lower() != "true" and "V2" in _generations(can),
+            generations=frozenset(words(_generations(can))),
+            controllers=frozenset(words(can.get("DiskControllerTypes", ""))),
             accelerated_network=can.get("AcceleratedNetworkingEnabled", "").lower() == "true",
         )
 
@@ -90,6 +96,11 @@ def _type(
         available=available,
         prices=prices.of(name, location, spot=can.get("LowPriorityCapable", "").lower() == "true"),
     )
+
+
+def words(listed: str) -> list[str]:
+    """The words of a capability or feature such as `SCSI, NVMe`."""
+    return [word.strip() for word in listed.split(",") if word.strip()]
 
 
 def _generations(can: Mapping[str, str]) -> str:

@@ -27,7 +27,7 @@ def problems(connection: Connection, order: Order) -> list[Problem]:
         return _of_ours(_read(connection, connection.group, f"drydock-{order.location}"), order.location)
     parts = _ID.fullmatch(order.network)
     if parts is None:
-        said = f"{order.network!r} is no subnet's resource id ({_WORDS})."
+        said = f"{order.network!r} is not a subnet's resource id ({_WORDS})."
         return [_problem(f"{said} {_instead(connection, order)}")]
     subscription, group, network, subnet = parts.groups()
     if subscription.lower() != connection.subscription.lower():

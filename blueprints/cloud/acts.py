@@ -12,8 +12,8 @@ from typing import TypeAlias
 from blueprints.answers import Absent, Answer, Failed, Json, Ready, Scope, Unknown, Wait
 from blueprints.cloud.client import Client, Console, StopsStarts
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.order import instance, order
-from blueprints.cloud.values import Instance, Lifecycle, Underway
+from blueprints.cloud.order import counted, instance, order
+from blueprints.cloud.values import Instance, Lifecycle, Market, Underway
 from blueprints.contract import Act
 from blueprints.specs import ResourceView, Spec
 from drydock.core import clock
@@ -34,10 +34,14 @@ def called(client_of: ClientOf, calls: Calls) -> Act:
         try:
             return calls(client_of(spec.resource), spec, memo)
         except CloudError as error:
-            answer = error.answer()
-            return replace(answer, memo=memo) if isinstance(answer, Wait) else answer
+            return _refusal(error, spec, memo)
 
     return act
+
+
+def _refusal(error: CloudError, spec: Spec, memo: Json) -> Answer:
+    answer = error.answer(counted(spec.resource) if error.reach else "")
+    return replace(answer, memo=memo) if isinstance(answer, Wait) else answer
 
 
 def decide(spec: Spec, memo: Json) -> Answer:
@@ -49,11 +53,13 @@ def decide(spec: Spec, memo: Json) -> Answer:
     control = new_key_pair("drydock")
     host = new_key_pair("drydock-host") if config.host_key == "injected" else None
     ends_at = clock.now() + dt.timedelta(seconds=config.longest_seconds) if config.longest_seconds else None
+    watched = config.interruption and spec.resource.attributes.get("market") == Market.SPOT
     return Ready(
         facts={
             "attempt": secrets.token_hex(8), "public_key": control.public,
             **({"host_keys": [host.public]} if host else {}),
             "user": config.user, "port": config.ssh_port, "ends_at": ends_at.isoformat() if ends_at else "",
+            **({"interruption": "watched"} if watched else {}),
         },
         secrets={"private_key": control.private, **({"host_private": host.private} if host else {})},
         dies_at=ends_at,
@@ -85,11 +91,18 @@ def create(client: Client, spec: Spec, memo: Json) -> Answer:
     except CloudError as error:
         if error.meaning not in _REFUSALS:
             raise
-        answer = error.answer()
+        answer = _refusal(error, spec, memo)
+        if isinstance(answer, Failed) and error.meaning is Meaning.INVALID:
+            # Wrong for this type, as far as one refusal tells: others may do.
+            answer = replace(answer, scope=Scope.OFFER, blames_request=True, remember=_WRONG)
         return replace(answer, facts={"refused": True}) if isinstance(answer, Failed) else answer
 
 
-_REFUSALS = (Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED, Meaning.CREDENTIALS, Meaning.INVALID)
+_WRONG = 3600.0
+"""Seconds for which an offer that was refused as invalid is not tried again."""
+_REFUSALS = (
+    Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED, Meaning.POLICY, Meaning.CREDENTIALS, Meaning.INVALID,
+)  # fmt: skip
 """After one of these nothing of the create appears later: who ends it need not wait and look."""
 
 
@@ -111,7 +124,8 @@ def _made(made: Instance | Underway) -> Answer:
         return _wait(made)
     if made.state is Lifecycle.FAILED:
         return Failed(scope=Scope.OFFER, code="failed", message=made.reason or "The provider gave up on it.")
-    return Ready(facts={"instance_id": made.id}, log=f"instance {made.id}")
+    facts = {"instance_id": made.id, "made_at": clock.now().isoformat()}
+    return Ready(facts=facts, log=f"instance {made.id}")
 
 
 def _wait(work: Underway) -> Wait:
@@ -127,18 +141,37 @@ def boot(client: Client, spec: Spec, memo: Json) -> Answer:
     for long, it is read by itself."""
     seen, looks = spec.resource.facts.get("seen", {}), memo.get("looks", 0)
     if looks >= _LOOKS and seen.get("state") != Lifecycle.RUNNING:
-        there, looks = instance(spec.resource), 0
-        found = client.instance(there.location, there.zone, there.key, there.id)
-        seen = {"state": Lifecycle.TERMINATED, "reason": "It is gone."} if found is None else seen_of(found)
+        looks, found = 0, _read(client, spec)
+        seen = seen_of(client.ended(instance(spec.resource)) if found is None else found)
     if seen.get("state") in _OVER:
         return Failed(
             scope=Scope.OFFER, code=seen["state"], message=seen.get("reason") or f"It is {seen['state']} before it ran."
         )
     address = address_of(spec.resource, seen)
     if seen.get("state") == Lifecycle.RUNNING and address:
-        return Ready(facts={"address": address}, log=f"running at {address}")
+        facts = {"address": address, "parts": list(seen.get("parts", ()))}
+        return Ready(facts=facts, log=f"running at {address}")
     state = seen.get("state", "asked for")
     return Wait(after=2 * client.status_every, memo={"looks": looks + 1}, sentence=f"The machine is {state}.")
+
+
+def _read(client: Client, spec: Spec) -> Instance | None:
+    """The instance as it is. One made a moment ago that reads do not know yet is asked for again, under its token:
+    that makes no second one, and tells of the first."""
+    there = instance(spec.resource)
+    found = client.instance(there.location, there.zone, there.key, there.id)
+    if found is None and _unproven(client, spec):
+        again = client.create(order(spec), spec.resource.facts.get("stands_on", {}))
+        return again if isinstance(again, Instance) else replace(there, state=Lifecycle.PENDING)
+    return found
+
+
+def _unproven(client: Client, spec: Spec) -> bool:
+    """Whether it was made so lately that not to find it proves nothing."""
+    made_at = spec.resource.facts.get("made_at")
+    if not client.unseen_for or not made_at:
+        return False
+    return clock.now() - dt.datetime.fromisoformat(made_at) < dt.timedelta(seconds=client.unseen_for)
 
 
 def seen_of(found: Instance) -> Json:
@@ -146,7 +179,7 @@ def seen_of(found: Instance) -> Json:
     return {
         "instance_id": found.id, "location": found.location, "zone": found.zone, "state": found.state.value,
         "public_address": found.public_address, "private_address": found.private_address, "type": found.type,
-        "reason": found.reason,
+        "reason": found.reason, "parts": list(found.parts), **({"leaving": found.leaving} if found.leaving else {}),
     }  # fmt: skip
 
 
@@ -171,6 +204,9 @@ def terminate(client: Client, spec: Spec, memo: Json) -> Answer:
     there = instance(spec.resource)
     found = client.instance(there.location, there.zone, there.key, there.id)
     since = memo.get("since") or clock.now().isoformat()
+    if found is None and there.id and _unproven(client, spec):
+        client.terminate(there)
+        return _still(since, "The machine is being terminated; its provider does not tell of it yet.")
     if found is None or found.state is Lifecycle.TERMINATED:
         return (
             Ready() if there.id or _nothing_asked(spec) or _waited(client, since) else _still(since, "It may appear.")
@@ -182,14 +218,22 @@ def terminate(client: Client, spec: Spec, memo: Json) -> Answer:
 
 def sweep(client: Client, spec: Spec, memo: Json) -> Answer:
     """Whatever else was made under its key. What it was to stand on may still appear, where that was never answered."""
-    there = instance(spec.resource)
-    left = client.sweep(there.location, there.zone, there.key, spec.tags)
-    since = memo.get("since") or clock.now().isoformat()
+    there, untagged = instance(spec.resource), list[str]()
+    left = client.sweep(
+        there.location, there.zone, there.key, spec.tags, known=_known(spec), report=untagged.append
+    )  # fmt: skip
+    since, log = memo.get("since") or clock.now().isoformat(), " ".join(untagged)
     if left:
-        return _still(since, f"Still there: {', '.join(left)}."[:500])
+        return replace(_still(since, f"Still there: {', '.join(left)}."[:500]), log=log)
     if _unprepared(spec) and not _waited(client, since):
-        return _still(since, "What it was to stand on may appear.")
-    return Ready()
+        return replace(_still(since, "What it was to stand on may appear."), log=log)
+    return Ready(log=log)
+
+
+def _known(spec: Spec) -> list[str]:
+    """The ids of what was made for it, by which it is found without its tags."""
+    facts = spec.resource.facts
+    return [*map(str, facts.get("stands_on", {}).values()), *facts.get("parts", ())]
 
 
 def _unprepared(spec: Spec) -> bool:

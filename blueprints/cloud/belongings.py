@@ -20,7 +20,7 @@ _OWNERSHIP = ("drydock-installation", "drydock-epoch", "drydock-resource", "dryd
 
 def machine(found: Instance) -> Owned:
     """A machine as a listing tells of it."""
-    why = "It was taken back by the provider." if found.preempted else f"It is {found.state}."
+    why = "It was taken back by its provider." if found.preempted else f"It is {found.state}."
     return Owned(
         key=found.key,
         tags=found.tags,
@@ -38,7 +38,8 @@ def owned(client: Client, locations: Iterable[str], tags: Mapping[str, str]) -> 
     stands without a machine."""
     places = list(locations)
     machines = [one for place in places for one in client.instances(place, tags)]
-    there = {one.key for one in machines if one.key}
+    # An ended machine is listed for up to an hour more, and nothing goes with it any longer.
+    there = {one.key for one in machines if one.key and one.state is not Lifecycle.TERMINATED}
     left = [one for place in places for one in _remains(client, place, tags) if one.key not in there]
     return [*(_stands(one) for one in machines if one.state not in _LEAVING), *alone(left)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,6 +15,7 @@ from blueprints.cloud.hostkeys import sources
 from blueprints.cloud.values import Location, Market, Order
 from blueprints.offers import Offer
 from blueprints.specs import Problem
+from drydock.core.wildcards import matches
 
 _REGIONS = 3
 """So many regions are looked at: a check is a few seconds."""
@@ -115,10 +115,9 @@ def _unseen(what: str, error: CloudError) -> Problem:
 
 def _allowed(client: Client, config: CloudConfig, region: str) -> Iterator[Offer]:
     """What the config allows of a region's offers, of whatever architecture: a lease may require another."""
-    wanted = [re.compile(".*".join(map(re.escape, name.split("*")))) for name in config.types]
     spot = isinstance(client, Spot)
     for one in (offer for found in client.types(region) for offer in market.offers(found, spot=spot)):
-        named = not wanted or any(name.fullmatch(one.type) for name in wanted)
+        named = not config.types or any(matches(name, one.type) for name in config.types)
         placed = one.location == region and (not config.zones or one.zone in config.zones)
         sort = one.available and one.market in config.markets
         cheap = config.max_price is None or (one.price is not None and one.price <= config.max_price)

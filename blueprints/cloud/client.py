@@ -8,13 +8,28 @@ provider's rate. None of them waits until something has happened: the frame asks
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
-from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota, Remnant, Rule, Underway
+from blueprints.cloud.values import (
+    Image,
+    Instance,
+    InstanceType,
+    Lifecycle,
+    Location,
+    Order,
+    Quota,
+    Remnant,
+    Rule,
+    Underway,
+)
 from blueprints.specs import Problem
+
+
+def ignore(what: str) -> None:
+    """Report nothing."""
 
 
 class Api(StrEnum):
@@ -80,20 +95,41 @@ class Client(ABC):
 
     find_after: ClassVar[float] = 30.0
     """Seconds after a lost answer until `find` proves an absence."""
+    unseen_for: ClassVar[float] = 0.0
+    """Seconds after an answered create for which reads may not know the instance yet: until then that `instance` finds
+    none proves nothing, and a create under the same token is what tells of it."""
 
     @abstractmethod
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
-        """Read one anew; None where it is provably gone. Without an id (its create was never answered) by its key."""
+        """Read one anew; None where it is provably gone: the provider itself says that there is none. An answer that is
+        not about it raises UNAVAILABLE. Without an id (its create was never answered) by its key."""
+
+    def ended(self, instance: Instance) -> Instance:
+        """What the provider still tells of an instance that it no longer has: TERMINATED, why, and whether it was taken
+        back."""
+        reason = f"{self.provider} says that there is no {instance.id or instance.key}."
+        return replace(instance, state=Lifecycle.TERMINATED, reason=reason)
+
+    stops_spot: ClassVar[str] = ""
+    """The sentence for a spot instance that is stopped though nobody here asked for it, where the provider takes spot
+    instances back by stopping them and says no more than that. Empty: `Instance.preempted` tells."""
 
     @abstractmethod
     def terminate(self, instance: Instance) -> None:
         """Ask for its end; already gone is success."""
 
     @abstractmethod
-    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
+    def sweep(
+        self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
+        report: Callable[[str], object] = ignore,
+    ) -> Sequence[str]:  # fmt: skip
         """Delete what is left of what was made under a key besides the instance, in the right order, as far as it can
         go now; further instances of lost attempts too. The names of what is still there; empty, read after the
-        deletion: nothing is left."""
+        deletion: nothing is left.
+
+        Things are found by the tags of their owner (`values.OWNER`); `known` are ids of what was made, as `prepare`
+        and the instance told them, by which it is found where somebody has removed its tags: `report` is told so.
+        """
 
     @abstractmethod
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:

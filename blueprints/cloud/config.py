@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
 
@@ -52,6 +52,8 @@ class ImageWords(Fields):
 class CloudConfig(Accounts):
     """Config of a blueprint of cloud hosts; a kind says which words its `image` has."""
 
+    interruption: ClassVar[str] = ""
+    """How a spot machine asks its cloud whether it is taken back: a reader (see `interruption`). Empty: it cannot."""
     image: ImageWords
 
     credential: str = Field(min_length=1, description="Name of the credential: the account that pays.")
@@ -94,13 +96,27 @@ class CloudConfig(Accounts):
         "No lease reaches beyond it. Empty: nothing ends it but Drydock.",
     )
 
+    stopped_grace: str = Field(
+        default="15m",
+        description="A machine that somebody else stopped is kept this long before it is given up. 0: not at all.",
+    )
+    start_stopped: bool = Field(
+        default=False, description="A machine that somebody else stopped is started again at once."
+    )
+
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         if self.slots > 1 and self.one_at_a_time:
             raise ValueError("several slots need leases without lease_sudo, in accounts of their own")
         if self.longest and not 60 <= self.longest_seconds <= 120 * 86_400:
             raise ValueError("longest is from one minute to 120 days")
+        if not 0 <= self.stopped_seconds <= 30 * 86_400:
+            raise ValueError("stopped_grace is at most 30 days")
         return self
+
+    def options(self) -> dict[str, str]:
+        """Return the options that the kind's own fields give a machine, for `Order.options`."""
+        return {}
 
     def user_data_for(self, asked: dict[str, Any] | None) -> dict[str, Any] | None:
         """What a lease's cloud-config adds to a machine; none where a lease may not become root, where nothing in the
@@ -112,10 +128,19 @@ class CloudConfig(Accounts):
     @property
     def longest_seconds(self) -> float:
         """`longest` in seconds; 0 where it is empty."""
-        try:
-            return duration(self.longest).total_seconds() if self.longest else 0.0
-        except InvalidRequest as error:
-            raise ValueError(f"longest: {error.message}") from None
+        return _seconds("longest", self.longest)
+
+    @property
+    def stopped_seconds(self) -> float:
+        """`stopped_grace` in seconds."""
+        return _seconds("stopped_grace", self.stopped_grace)
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        return duration(text).total_seconds() if text not in ("", "0") else 0.0
+    except InvalidRequest as error:
+        raise ValueError(f"{name}: {error.message}") from None
 
 
 def user_data_trouble(also: dict[str, Any], asked: dict[str, Any] | None = None) -> str:

@@ -5,11 +5,17 @@ Every client maps its provider's own codes onto it (docs/kinds/ has the tables, 
 
 from __future__ import annotations
 
+import logging
+import re
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from blueprints.answers import Answer, Failed, Scope, Unknown, Wait
 from drydock.core.errors import DrydockError
+
+log = logging.getLogger(__name__)
 
 
 class Meaning(StrEnum):
@@ -23,6 +29,8 @@ class Meaning(StrEnum):
     """Not to be had there at all, or not by this account, or not in this combination."""
     THROTTLED = "throttled"
     """Too many calls: the same call later, under the same token."""
+    POLICY = "policy"
+    """A policy of the organisation forbids it: nobody but an operator can change that."""
     CREDENTIALS = "credentials"
     """The account refuses us: nothing works there before the operator mends it."""
     NOT_FOUND = "not_found"
@@ -54,6 +62,7 @@ CONSEQUENCES: dict[Meaning, Consequence] = {
     Meaning.QUOTA: Consequence(scope=Scope.OFFER, remember=900.0),
     Meaning.NOT_OFFERED: Consequence(scope=Scope.OFFER, remember=3600.0),
     Meaning.THROTTLED: Consequence(scope=None),
+    Meaning.POLICY: Consequence(scope=Scope.OPERATOR),
     Meaning.CREDENTIALS: Consequence(scope=Scope.OPERATOR),
     Meaning.NOT_FOUND: Consequence(scope=Scope.STEP),
     Meaning.INVALID: Consequence(scope=Scope.OPERATOR),
@@ -64,6 +73,58 @@ CONSEQUENCES: dict[Meaning, Consequence] = {
 }
 
 
+class Reach(StrEnum):
+    """How far a refusal reaches beyond its offer and zone."""
+
+    FAMILY = "family"
+    """Offers of the same family and market in the location."""
+    MARKET = "market"
+    """All offers of the same market in the location."""
+    LOCATION = "location"
+    """All offers of the location."""
+    ACCOUNT = "account"
+    """All offers of the account."""
+
+    def key(self, counted: str) -> str:
+        """What it rules out of what is counted so (`Offer.counted`), as `Failed.key` is written."""
+        location, _, market = counted.split("/")
+        return {
+            Reach.FAMILY: counted, Reach.MARKET: f"{location}//{market}", Reach.LOCATION: f"{location}//",
+            Reach.ACCOUNT: "//",
+        }[self]  # fmt: skip
+
+
+_HTML = re.compile(r"<(?:!doctype|html|head|body|title|center)\b", re.IGNORECASE)
+
+
+def without_html(text: str) -> str:
+    """A message without the page that a proxy put into it. The page's first words go to the log, for operators."""
+    found = _HTML.search(text)
+    if found is None:
+        return text
+    kept, page = text[: found.start()].rstrip(" \n:'\"(b"), text[found.start() :][:2000]
+    log.warning("A provider's answer is an HTML page: %.300s", " ".join(re.sub(r"<[^<>]*>", " ", page).split()))
+    return f"{kept}: an HTML page" if kept else "The answer is an HTML page."
+
+
+_SKEWED = re.compile(
+    r"RequestExpired|RequestTimeTooSkewed|[Ss]ignature (?:expired|not yet current)|AADSTS700024|AADSTS500133|"
+    r"reasonable timeframe|[Tt]oken used too early|Invalid JWT: Token must be"
+)
+"""What providers say where the clocks of the two sides differ by more than some minutes: EC2's RequestExpired and STS's
+words for signatures, Microsoft Entra's codes for assertions out of their time, Google's for a JWT."""
+_CLOCK = (
+    "The clock of this machine differs from the provider's, or temporary credentials have expired. Compare `date -u`,"
+    " have the time kept (chrony, systemd-timesyncd), or renew them; it goes on by itself then. The provider says:"
+)
+
+
+def with_cause(meaning: Meaning, code: str, text: str) -> str:
+    """A refusal of who we are, with what is mostly behind it where clocks differ."""
+    skewed = meaning is Meaning.CREDENTIALS and _SKEWED.search(f"{code} {text}"[:4000])
+    return f"{_CLOCK} {text}" if skewed else text
+
+
 class CloudError(DrydockError):
     """A call to a provider that did not work. `provider_code` and the message are the provider's own words."""
 
@@ -71,24 +132,46 @@ class CloudError(DrydockError):
     status = 502
 
     def __init__(
-        self, meaning: Meaning, message: str, *, provider_code: str = "", zone_wide: bool = False, after: float = 0.0
-    ) -> None:
-        super().__init__(message)
+        self, meaning: Meaning, message: str, *, provider_code: str = "", zone_wide: bool = False, after: float = 0.0,
+        reach: Reach | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(with_cause(meaning, provider_code, without_html(message)))
         self.meaning = meaning
         self.provider_code = provider_code
         self.zone_wide = zone_wide
         """The whole zone lacks it, not this type only."""
         self.after = after
         """Seconds after which the provider wants to be asked again."""
+        self.reach = reach
 
-    def answer(self) -> Answer:
-        """What a step answers when a call of its failed so."""
+    def answer(self, counted: str = "") -> Answer:
+        """What a step answers when a call of its failed so. `counted`: what the offer is counted by
+        (`Offer.counted`), where it is known."""
         if self.meaning is Meaning.AMBIGUOUS:
             return Unknown(message=self.message)
         if self.meaning is Meaning.THROTTLED:
             return Wait(after=max(self.after, 2.0), sentence=f"The provider wants fewer calls: {self.message}"[:500])
         what = CONSEQUENCES[self.meaning]
         scope = Scope.ZONE if self.zone_wide and what.scope is Scope.OFFER else what.scope or Scope.STEP
+        key = ""
+        if self.reach and counted and scope is Scope.OFFER:
+            scope, key = Scope.LOCATION, self.reach.key(counted)
         return Failed(
-            scope=scope, code=self.provider_code or self.meaning, message=self.message, remember=what.remember
+            scope=scope, key=key, code=self.provider_code or self.meaning, message=self.message, remember=what.remember
+        )
+
+
+class SdkNotInstalled(CloudError):
+    """The packages that a kind needs to talk to its provider cannot be imported in this environment."""
+
+    code = "sdk_not_installed"
+
+    def __init__(self, kind: str, requirements: Sequence[str], error: ImportError) -> None:
+        wanted = " ".join(f"'{each}'" for each in requirements)
+        cure = f"pip install {wanted}" if wanted else "install the packages that its documentation names"
+        super().__init__(
+            Meaning.CREDENTIALS,
+            f"The kind {kind} needs packages that are not installed in {sys.prefix} ({error}). "
+            f"Install them for the web and worker processes: {cure}. Then restart these.",
+            provider_code=self.code,
         )

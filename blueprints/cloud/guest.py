@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 from blueprints.accounts import acts as accounts
 from blueprints.accounts.access import shell
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.cloud.interruption import NOTICE
 from blueprints.cloud.userdata import READY_MARK
 from blueprints.hosts import observed
 from blueprints.hostshell import told
@@ -87,3 +90,29 @@ def compare(spec: Spec, memo: Json) -> Answer:
         message = f"The machine is {there}; {wanted} was ordered. Does the image fit the instance type?"
         return Failed(scope=Scope.BLUEPRINT, code="another_machine", message=message)
     return Ready(facts=found, attributes={**observed(found), "arch": there or wanted})
+
+
+_ANNOUNCED = f"[ -f {NOTICE} ] && head -c 4096 {NOTICE} || :"
+"""Whoever is root in the guest may write there what they like: it is a text for the machine's own holders."""
+_WORD = 64
+
+
+@told
+def announced(spec: Spec, memo: Json) -> Answer:
+    """Read whether the guest was told that its cloud takes it back. Only what we have installed there is asked."""
+    if not spec.resource.facts.get("interruption") or spec.resource.facts.get("announced"):
+        return Ready()
+    try:
+        said = json.loads(shell(spec).run(_ANNOUNCED) or "null")
+    except (ValueError, RecursionError):
+        return Ready()
+    if not isinstance(said, dict):
+        return Ready()
+    action, time = (_word(said.get(name)) for name in ("action", "time"))
+    return Ready(facts={"leaving": f"the guest was told: {action or 'taken back'}{f' at {time}' if time else ''}."})
+
+
+def _word(given: object) -> str:
+    return (
+        "".join(one for one in given[:_WORD] if one.isascii() and one.isprintable()) if isinstance(given, str) else ""
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,17 +15,22 @@ from blueprints.accounts import acts as accounts
 from blueprints.accounts.kind import WithAccounts
 from blueprints.cloud import acts, belongings, guest, hostkeys, market, ports
 from blueprints.cloud.check import problems
-from blueprints.cloud.client import Api, Client, Quotas, Spot
+from blueprints.cloud.client import Api, Client, Quotas, Spot, Tags
 from blueprints.cloud.config import MATCHES, CloudAttributes, CloudConfig, CloudRequirements
-from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.faults import CloudError, Meaning, SdkNotInstalled
 from blueprints.cloud.operations import Operates
-from blueprints.contract import Allows, Lists, Offers, Plan, Step
+from blueprints.cloud.order import instance
+from blueprints.cloud.values import Lifecycle, Market
+from blueprints.contract import Allows, Lists, Offers, Plan, Step, Stops
 from blueprints.hosts import HOST
 from blueprints.offers import Account, Allowance, Offer, Place, Sought
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem, ResourceView
+from drydock.core.errors import NotSupported
 
 _BOOT = 1200.0
 """Seconds until a machine must run and let us in (Brev's suite waits 20 min for the one and 10 for the other)."""
+_ASKED = 1800.0
+"""Seconds for what is asked of a provider to be done: Azure's Retry-After alone is up to 20 minutes."""
 _END = 3600.0
 _KEPT = 64
 
@@ -34,7 +40,10 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
 
     client_at: ClassVar[str]
     """Where the client's class is, `blueprints.ec2.client:Ec2`: made of a credential, and loaded when it is used."""
+    sdk: ClassVar[tuple[str, ...]] = ()
+    """The packages that the client imports, as pip requirements; the error message for a missing one names them."""
     resource_type: ClassVar[str] = HOST
+    idle_timeout: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=15)
     Config = CloudConfig
     Requirements = CloudRequirements
     Attributes = CloudAttributes
@@ -45,9 +54,14 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         self._guard = Lock()
 
     def client_class(self) -> type[Client]:
-        """The client's class; only now is the cloud's SDK loaded. Raises ImportError without it."""
+        """Return the client's class. The provider's SDK is imported by the first call. Raises SdkNotInstalled."""
         module, _, name = self.client_at.partition(":")
-        found: type[Client] = getattr(import_module(module), name)
+        try:
+            found: type[Client] = getattr(import_module(module), name)
+        except ImportError as error:
+            if (error.name or "").startswith(module.partition(".")[0] + "."):
+                raise
+            raise SdkNotInstalled(self.name, self.sdk, error) from error
         return found
 
     def new_client(self, secrets: Mapping[str, Any]) -> Client:
@@ -106,6 +120,32 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         tags = {"drydock-installation": installation}
         return [belongings.machine(one) for one in self.client(account.secrets).instances(place, tags)]
 
+    def read(self, account: Account, resource: ResourceView) -> Owned:
+        """The instance by its own id. A spot instance that is stopped though nobody here stopped it was taken back,
+        where its cloud does so by stopping."""
+        client, there = self.client(account.secrets), instance(resource)
+        if not there.id:
+            raise CloudError(Meaning.UNAVAILABLE, f"The id of {there.key} is not known.")
+        found = client.instance(there.location, there.zone, there.key, there.id)
+        if found is None:
+            gone = client.ended(there)
+            return replace(belongings.machine(gone), absent=not gone.preempted)
+        taken = found.market is Market.SPOT and found.state is Lifecycle.STOPPED and resource.power_wanted != "off"
+        if client.stops_spot and taken:
+            found = replace(found, preempted=True, reason=found.reason or client.stops_spot)
+        return belongings.machine(found)
+
+    def mark(self, account: Account, resource: ResourceView, tags: Mapping[str, str]) -> None:
+        """By the instance's own id. Raises CloudError."""
+        client = self.client(account.secrets)
+        if not isinstance(client, Tags):
+            raise NotSupported(f"{client.provider} has no tags that can be set.")
+        client.set_tags(instance(resource), tags)
+
+    def stops(self, config: Any) -> Stops:
+        """As the config says."""
+        return Stops(grace=config.stopped_seconds, restart=config.start_stopped)
+
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
         """The same over all places, without what is on its way out; and what stands there without its machine."""
         account = Account(name=blueprint.config.credential, secrets=dict(self._secrets(blueprint)))
@@ -126,7 +166,12 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
 
     def draft(self, config: Any, asked: Asked | None, offer: Offer) -> Draft:
         """A machine of an offer."""
-        return market.draft(config, asked, offer)
+        return market.draft(config, asked, offer, self.surcharge)
+
+    def surcharge(self, offer: Offer) -> float | None:
+        """US dollars an hour that a confidential guest costs besides the offer's price; None where that is not known,
+        which is then said of the price."""
+        return None
 
     def build(self) -> Plan:
         """Keys, image, network, the instance, its boot, its first boot, and whether it is what was asked."""
@@ -134,8 +179,8 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         return (
             Step(name="decide", act=acts.decide),
             Step(name="image", act=call(acts.choose_image)),
-            Step(name="network", act=call(acts.prepare)),
-            Step(name="create", act=call(acts.create), find=call(acts.find)),
+            Step(name="network", act=call(acts.prepare), deadline=_ASKED),
+            Step(name="create", act=call(acts.create), find=call(acts.find), deadline=_ASKED),
             Step(name="boot", act=call(acts.boot), deadline=_BOOT),
             Step(name="pin", act=acts.with_console(self.client_of, call(hostkeys.pin), _BOOT), deadline=_BOOT),
             Step(name="reach", act=acts.with_console(self.client_of, guest.reach, _BOOT), deadline=_BOOT),
@@ -152,8 +197,9 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         return (Step(name="ports", act=self._call(ports.close_ports)), *super().deactivate())
 
     def check(self) -> Plan:
-        """What the last listing told; then whether it answers."""
-        return (Step(name="listed", act=acts.look), *super().check())
+        """What the last listing told; then whether it answers, and what the guest tells."""
+        reach, *others = super().check()
+        return (Step(name="listed", act=acts.look), reach, Step(name="notice", act=guest.announced), *others)
 
     def destroy(self) -> Plan:
         """The instance, then whatever else was made under its key, until a read shows that nothing is left."""

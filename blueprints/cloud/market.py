@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from typing import TypeAlias
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Json
@@ -90,7 +91,7 @@ def sought(config: CloudConfig, asked: Asked | None) -> Sought:
         gpu_count=wants.min_gpus or 0,
         gpu_memory_mib=wants.min_gpu_memory_mib or 0,
         confidential=tuple(sorted(asked.traits & _TRAITS)),
-        max_price=min(filter(None, (config.max_price, wants.max_price)), default=None),
+        max_price=_max_price(config, asked),
     )
 
 
@@ -112,12 +113,18 @@ def _least(asked: Asked, wants: CloudRequirements) -> Amounts:
     return Amounts(cpu_millicores=cpu, ram_mib=max(asked.amounts.ram_mib, wants.min_ram_mib or 0))
 
 
-def draft(config: CloudConfig, asked: Asked | None, offer: Offer) -> Draft:
+Surcharge: TypeAlias = Callable[[Offer], float | None]
+"""US dollars an hour that a confidential guest on an offer costs besides its price; None where that is not known."""
+
+
+def draft(config: CloudConfig, asked: Asked | None, offer: Offer, surcharge: Surcharge) -> Draft:
     """The machine that would be made of an offer. A confidential technology is used where it is required or
-    preferred, never unasked."""
+    preferred, never unasked; what it costs besides is in the price, or the price's source says that it is not."""
     wanted = frozenset() if asked is None else asked.traits | (asked.preferred_traits - asked.forbidden_traits)
     used = [one for one in offer.confidential if one in wanted][:1]
-    disk_gib = _disk(config, asked)
+    offer = _with_surcharge(offer, used[0], surcharge(offer)) if used else offer
+    disk_gib, most = _disk(config, asked), _max_price(config, asked)
+    beyond = most is not None and offer.price is not None and offer.price > most
     return Draft(
         attributes=_attributes(config, asked, offer),
         capacity=Amounts(
@@ -125,13 +132,33 @@ def draft(config: CloudConfig, asked: Asked | None, offer: Offer) -> Draft:
             disk_mib=1024 * disk_gib, extra={"gpu": offer.gpu_count} if offer.gpu_count else {},
         ),
         traits=frozenset(used),
-        facts={"family": offer.family, "price_source": offer.price_source, "disk_gib": disk_gib},
+        facts={
+            "family": offer.family, "price_source": offer.price_source, "disk_gib": disk_gib,
+            **({} if most is None else {"max_price": most}),
+        },
+        refused=f"it costs ${offer.price:g} an hour, {offer.price_source}; ${most:g} are allowed" if beyond else "",
         offer=offer.name,
         zone=offer.place,
+        counted=offer.counted,
         price=offer.price,
         boot_seconds=offer.boot_seconds,
         lives=config.longest_seconds or None,
     )  # fmt: skip
+
+
+def _with_surcharge(offer: Offer, technology: str, more: float | None) -> Offer:
+    if more is None or offer.price is None:
+        return replace(offer, price_source=f"{offer.price_source}, without the surcharge for {technology}")
+    if not more:
+        return offer
+    source = f"{offer.price_source}, with the surcharge for {technology}"
+    return replace(offer, price=round(offer.price + more, 6), price_source=source)
+
+
+def _max_price(config: CloudConfig, asked: Asked | None) -> float | None:
+    """The lower of the blueprint's and the lease's."""
+    wanted = None if asked is None else asked.requirements.max_price
+    return min((one for one in (config.max_price, wanted) if one is not None), default=None)
 
 
 def _disk(config: CloudConfig, asked: Asked | None) -> int:

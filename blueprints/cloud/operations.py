@@ -15,7 +15,7 @@ from blueprints.accounts.access import shell
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
 from blueprints.cloud import acts, client, guest
 from blueprints.cloud.client import Client
-from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.faults import CloudError, Meaning, SdkNotInstalled
 from blueprints.cloud.order import instance
 from blueprints.cloud.values import Instance, Lifecycle
 from blueprints.contract import Consoles, Plan, Powers, Reboots, Resizes, Retypes, Step, Tags
@@ -60,7 +60,7 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
 
     @abstractmethod
     def client_class(self) -> type[Client]:
-        """The client's class. Raises ImportError without the cloud's SDK."""
+        """Return the client's class. Raises SdkNotInstalled."""
 
     @abstractmethod
     def client_of(self, resource: ResourceView) -> Client:
@@ -71,7 +71,7 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
         that has it decides."""
         try:
             there = self.client_class()
-        except ImportError:
+        except SdkNotInstalled:
             return frozenset()
         return frozenset(base for base, needed in _NEEDED.items() if not all(issubclass(there, one) for one in needed))
 

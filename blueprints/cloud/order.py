@@ -3,13 +3,16 @@ is made: what is left to chance or to the clock was decided once and stands in t
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import functools
 import hashlib
 
 from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.userdata import user_data
 from blueprints.cloud.values import Confidential, Instance, Lifecycle, Market, Order
 from blueprints.specs import ResourceView, Spec
+from drydock.core.errors import InvalidRequest
 from interfaces.keys import KeyPair
 
 _MADE = {one.value for one in Confidential}
@@ -40,6 +43,8 @@ def order(spec: Spec) -> Order:
         public_key=facts["public_key"],
         user_data=_user_data(resource, config),
         confidential=confidential,
+        max_price=facts.get("max_price"),
+        options=config.options(),
         ends_after=config.longest_seconds or None,
         tags={**config.tags, **spec.tags},
     )
@@ -70,9 +75,17 @@ def instance(resource: ResourceView) -> Instance:
     )
 
 
+def counted(resource: ResourceView) -> str:
+    """The keys by which quotas count a resource, as in `Offer.counted`."""
+    said = resource.attributes
+    market = str(said.get("market", Market.ON_DEMAND))
+    return "/".join((said.get("region", ""), resource.facts.get("family", ""), market))
+
+
 def _user_data(resource: ResourceView, config: CloudConfig) -> str:
     facts = resource.facts
-    return user_data(
+    make = functools.partial(
+        user_data,
         user=config.user,
         public_key=facts["public_key"],
         host_key=_host_key(resource),
@@ -80,6 +93,11 @@ def _user_data(resource: ResourceView, config: CloudConfig) -> str:
         also=config.user_data,
         asked=resource.attributes.get("user_data"),
     )
+    # Decided with the attempt, so that a create that is repeated under its token says the same.
+    if facts.get("interruption"):
+        with contextlib.suppress(InvalidRequest):  # no room beside what the operator and the lease say
+            return make(reader=config.interruption)
+    return make()
 
 
 def _host_key(resource: ResourceView) -> KeyPair | None:

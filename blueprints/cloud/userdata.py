@@ -14,11 +14,17 @@ from typing import Any
 
 import yaml
 
+from blueprints.cloud import interruption
 from drydock.core.errors import InvalidRequest
 from interfaces.keys import KeyPair
 
 LIMIT = 16_384
 """Bytes: the smallest limit of the three clouds (EC2, before base64)."""
+DEEPEST = 32
+"""Levels of a cloud-config, as of every other document that is taken."""
+_TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
+_UNREAD = (AttributeError, KeyError, IndexError, OverflowError)
+"""What PyYAML raises for a tag that its value does not fit, such as `!!int ""` or `!!bool maybe`."""
 READY_MARK = "/run/drydock-ready"
 """Made by the last of our commands: with it and `cloud-init status --wait` a guest is ready."""
 
@@ -38,10 +44,12 @@ def user_data(
     ends_at: dt.datetime | None = None,
     also: Mapping[str, Any] | None = None,
     asked: Mapping[str, Any] | None = None,
+    reader: str = "",
 ) -> str:
     """User data for one machine. `host_key`: None where it makes one itself. `ends_at`: when it switches itself off,
     whatever becomes of us and however often it was booted by then; `also`: the operator's own cloud-config, and `asked`
-    the lease's: their lists come after ours in this order, and their other keys must not be said already.
+    the lease's: their lists come after ours in this order, and their other keys must not be said already. `reader`: how
+    the guest asks whether its cloud takes it back (see `interruption`); empty: nothing in it asks.
 
     Raises InvalidRequest where one says what another has said, or all of it is larger than a cloud takes.
     """
@@ -52,6 +60,7 @@ def user_data(
         "users": [_account(user, public_key)],
         "bootcmd": [["sh", "-c", _SWITCH, "end", str(int(ends_at.timestamp()))]] if ends_at else [],
         "runcmd": [],
+        **(interruption.cloud_config(reader) if reader else {}),
     }
     said = _with(_with(ours, also or {}, whose="Drydock's own"), asked or {}, whose="the operator's, or Drydock's own,")
     said["runcmd"].append(["touch", READY_MARK])
@@ -95,12 +104,32 @@ def cloud_config(text: str) -> dict[str, Any]:
     if len(text.encode()) > LIMIT:
         raise ValueError(f"it has {len(text.encode())} bytes; {LIMIT} are allowed")
     try:
-        if any(isinstance(one, yaml.AliasEvent) for one in yaml.parse(text, yaml.SafeLoader)):
-            raise ValueError("it has a YAML alias (*name); write out what it stands for")
-        read = yaml.safe_load(text)
-        json.dumps(read)
-    except (yaml.YAMLError, TypeError, RecursionError) as error:
-        raise ValueError(f"it is no cloud-config: {' '.join(str(error).split())}"[:500]) from None
+        _check_events(text)
+        read = yaml.load(text, _Loader)  # noqa: S506 - it is the safe loader
+        json.dumps(read, allow_nan=False)
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError, *_UNREAD) as error:
+        raise ValueError(f"it is not a cloud-config: {' '.join(str(error).split())}"[:500]) from None
     if not isinstance(read, dict) or not all(isinstance(name, str) for name in read):
-        raise ValueError("it is no cloud-config: that is a mapping, as in `packages: [git]`")
+        raise ValueError("it is not a cloud-config: that is a mapping, as in `packages: [git]`")
     return read
+
+
+def _check_events(text: str) -> None:
+    """Refuse what would cost far more than its own length, before anything is composed: PyYAML's time grows with the
+    square of the depth, and an alias may stand for any number of others. Raises ValueError."""
+    depth = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("it has a YAML alias (*name); write out what it stands for")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST:
+            raise ValueError(_TOO_DEEP)
+
+
+class _Loader(yaml.SafeLoader):
+    """The safe loader; brackets are counted as they are scanned, which it does a thousand of them ahead."""
+
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        if self.flow_level >= DEEPEST:
+            raise ValueError(_TOO_DEEP)
+        super().fetch_flow_collection_start(token)

@@ -10,6 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+OWNER = ("drydock-installation", "drydock-resource")
+"""Tags that say for which resource of which installation a thing was made, and that never change; others (the
+blueprint's name, the operator's own) may."""
+_OURS = "drydock-"
+
+
+def same_owner(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Whether a thing bears the wanted tags that say whose it is."""
+    owner = {name: value for name, value in wanted.items() if name in OWNER} or wanted
+    return all(found.get(name) == value for name, value in owner.items())
+
+
+def lost_tags(found: Mapping[str, str]) -> bool:
+    """Whether a thing bears no tag of any Drydock: of one that is known to be ours, somebody removed them."""
+    return not any(name.lower().startswith(_OURS) for name in found)
+
 
 class Lifecycle(StrEnum):
     """Where an instance stands, in one vocabulary for all providers."""
@@ -170,6 +186,10 @@ class Order:
     user_data: str = field(default="", repr=False)
     """May hold secrets (the host key's private half)."""
     confidential: Confidential | None = None
+    max_price: float | None = None
+    """US dollars an hour that a spot machine may cost at most, where the provider heeds it; None: as on demand."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """Further words of the kind's own about the machine."""
     ends_after: float | None = None
     """Seconds after which the provider ends it, where it can."""
     tags: Mapping[str, str] = field(default_factory=dict)
@@ -197,6 +217,10 @@ class Instance:
     """Why it is stopped, terminated or failed, in the provider's words."""
     preempted: bool = False
     """The provider took it back."""
+    leaving: str = ""
+    """The provider has announced that it takes it back soon: how it says so."""
+    parts: tuple[str, ...] = ()
+    """Ids of its disks and network cards, where the provider gives them names of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

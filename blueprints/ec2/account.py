@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from blueprints.cloud import client as cloud
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Image, Instance, InstanceType, Location, Order, Quota, Remnant
+from blueprints.cloud.values import Image, Instance, InstanceType, Lifecycle, Location, Order, Quota, Remnant
 from blueprints.ec2 import images, network, offers, permissions, places, prices, quotas, readings, regions, remains
 from blueprints.ec2.acts import Acts
 from blueprints.ec2.calls import filters, tagged
@@ -39,6 +39,9 @@ class Account(
     `order.public_key` have no place of their own here."""
 
     provider: ClassVar[str] = "ec2"
+    unseen_for: ClassVar[float] = 300.0
+    """EC2 is eventually consistent and bids callers to try for five minutes ("Eventual consistency in the Amazon EC2
+    API", https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html)."""
     types_every: ClassVar[float] = 600.0
     """A reading is about twenty calls; types and prices hardly change."""
 
@@ -66,8 +69,10 @@ class Account(
 
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
         """With those that ended within the last hour, as long as EC2 shows them: their reasons are told."""
-        answers = self.connection.pages("describe_instances", location, Filters=tagged(dict(tags)), MaxResults=1000)
-        return [readings.instance_of(one, location) for page in answers for one in readings.instances_in(page)]
+        found = readings.described(self.connection, location, Filters=tagged(dict(tags)), MaxResults=1000)
+        leaving = readings.leaving(self.connection, location, tags) if any(map(readings.is_spot, found)) else {}
+        read = [readings.instance_of(one, location) for one in found]
+        return [replace(one, leaving=leaving.get(one.id, "")) for one in read]
 
     def prepare(self, order: Order) -> Mapping[str, str]:
         """A security group of its own; where it stands, and what its image needs, is looked up and returned."""
@@ -98,26 +103,37 @@ class Account(
         token = client_token(order)
         by_name = [*tagged({network.NAME: order.key})]
         for wanted in (filters(client_token=token), by_name):
-            answer = self.connection.call("describe_instances", order.location, Filters=wanted)
-            found = [one for one in readings.instances_in(answer) if one.get("ClientToken") == token]
+            found = [
+                one for one in readings.described(self.connection, order.location, Filters=wanted)
+                if one.get("ClientToken") == token
+            ]  # fmt: skip
             if found:
                 return readings.best_of(readings.instance_of(one, order.location) for one in found)
         return None
 
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
-        """By its id; without one, as after a create whose answer was lost, by its key. None only where it is found
-        neither by its id nor by its name: reads may lag behind."""
+        """By its id; without one, as after a create whose answer was lost, by its key. None only where EC2 says of the
+        id that it does not exist, and it is not found by its name either: reads may lag behind."""
         if not instance_id:
             return readings.best_of(remains.instances_of(self.connection, location, key))
         try:
-            answer = self.connection.call("describe_instances", location, InstanceIds=[instance_id])
+            found = readings.described(self.connection, location, InstanceIds=[instance_id])
         except CloudError as error:
-            if error.meaning is not Meaning.NOT_FOUND:
+            if error.provider_code != "InvalidInstanceID.NotFound":
                 raise
             by_name = tagged({network.NAME: key}) if key else filters(instance_id=instance_id)
-            answer = self.connection.call("describe_instances", location, Filters=by_name)
-        found = (readings.instance_of(one, location) for one in readings.instances_in(answer))
-        return next((one for one in found if one.id == instance_id), None)
+            found = readings.described(self.connection, location, Filters=by_name)
+            return next(
+                (readings.instance_of(one, location) for one in found if one["InstanceId"] == instance_id), None
+            )
+        for one in found:
+            if one["InstanceId"] == instance_id:
+                return readings.instance_of(one, location)
+        raise CloudError(Meaning.UNAVAILABLE, f"EC2's answer to a question about {instance_id} is not about it.")
+
+    def ended(self, instance: Instance) -> Instance:
+        said = f"EC2 says that there is no {instance.id or instance.key} (InvalidInstanceID.NotFound)."
+        return replace(instance, state=Lifecycle.TERMINATED, reason=said)
 
     def terminate(self, instance: Instance) -> None:
         """Its disks and network card go with it. That EC2 does not know it is success here and no proof:
@@ -128,9 +144,12 @@ class Account(
             if error.provider_code != "InvalidInstanceID.NotFound":
                 raise
 
-    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
+    def sweep(
+        self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
+        report: Callable[[str], object] = cloud.ignore,
+    ) -> Sequence[str]:  # fmt: skip
         """Instances of lost attempts, spot requests, disks, network cards and the security group under a key."""
-        return remains.sweep(self.connection, location, key, tags)
+        return remains.sweep(self.connection, location, key, tags, known=known, report=report)
 
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
         """Open spot requests, volumes and network cards that nothing uses, and all security groups."""

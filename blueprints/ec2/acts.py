@@ -9,8 +9,8 @@ from blueprints.cloud import client as cloud
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Instance, Rule
 from blueprints.ec2 import network
-from blueprints.ec2.calls import Answer, Calls, tag_list
-from blueprints.ec2.readings import instances_in, root_of
+from blueprints.ec2.calls import Answer, Calls, listed, tag_list
+from blueprints.ec2.readings import described, root_of
 
 CONSOLE_LIMIT = 65_536
 """Bytes: what EC2 keeps of a console."""
@@ -47,8 +47,11 @@ class Acts(
         root = root_of(self._described(instance)).get("Ebs") or {}
         if not root:
             raise CloudError(Meaning.NOT_FOUND, f"{instance.id} has no boot disk.")
-        found = self.connection.call("describe_volumes", instance.location, VolumeIds=[root["VolumeId"]])["Volumes"]
-        if found[0]["Size"] < disk_gib:
+        wanted = [root["VolumeId"]]
+        found = next(listed(self.connection, "describe_volumes", instance.location, "Volumes", VolumeIds=wanted), None)
+        if found is None:
+            raise CloudError(Meaning.NOT_FOUND, f"EC2 does not know {root['VolumeId']}.")
+        if found["Size"] < disk_gib:
             self.connection.call("modify_volume", instance.location, VolumeId=root["VolumeId"], Size=disk_gib)
 
     def change_type(self, instance: Instance, type_name: str) -> None:
@@ -103,7 +106,6 @@ class Acts(
         return self.connection.call("get_console_output", instance.location, InstanceId=instance.id, **how)
 
     def _described(self, instance: Instance) -> Answer:
-        answer = self.connection.call("describe_instances", instance.location, InstanceIds=[instance.id])
-        for one in instances_in(answer):
+        for one in described(self.connection, instance.location, InstanceIds=[instance.id]):
             return one
         raise CloudError(Meaning.NOT_FOUND, f"EC2 does not know {instance.id}.")

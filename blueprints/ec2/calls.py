@@ -21,6 +21,13 @@ class Calls(Protocol):
         """Region -> what AWS calls it."""
 
 
+def listed(calls: Calls, operation: str, region: str, field: str, **parameters: Any) -> Iterator[Answer]:
+    """Every item of a describe call, over all its pages. EC2 may answer with an empty page and a token for the next
+    one, so an empty answer alone proves nothing (EC2 API reference, "Pagination")."""
+    for page in calls.pages(operation, region, **parameters):
+        yield from page.get(field) or ()
+
+
 def filters(**wanted: str | Sequence[str]) -> list[dict[str, Any]]:
     """EC2's form of filters; `_` in a name stands for `-`."""
     return [

@@ -88,6 +88,15 @@ def translated(*, changes: bool) -> Iterator[None]:
         raise CloudError(Meaning.INVALID, f"The AWS client cannot work so: {error}"[:500]) from error
 
 
+def _speaks(client: Any, operation: str, answer: Answer) -> bool:
+    """Whether an answer has anything that this operation answers: botocore reads whatever it is given, and a page of
+    another service with status 200 becomes an empty one. EC2 writes the list of a description also where it is
+    empty."""
+    shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[operation]).output_shape
+    wanted = set(shape.members) - {"NextToken"} if shape is not None else set()
+    return not wanted or bool(wanted & set(answer))
+
+
 def _lost(error: Exception, *, changes: bool) -> CloudError:
     meaning = Meaning.AMBIGUOUS if changes else Meaning.UNAVAILABLE
     return CloudError(meaning, f"EC2's answer was lost: {error}"[:500])
@@ -128,8 +137,11 @@ class Connection:
         rate.take(self._deadline / 2)
         try:
             with translated(changes=changes):
-                answer: Answer = getattr(self._client(service, region, changes), operation)(**parameters)
-                return answer
+                client = self._client(service, region, changes)
+                answer: Answer = getattr(client, operation)(**parameters)
+            if not _speaks(client, operation, answer):
+                raise _lost(ValueError(f"it is not an answer to {operation}"), changes=changes)
+            return answer
         except CloudError as error:
             if error.meaning is Meaning.THROTTLED:
                 rate.drain()

@@ -16,7 +16,7 @@ from typing import Any
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Order
 from blueprints.ec2 import images, network
-from blueprints.ec2.calls import Calls, filters, tags_of
+from blueprints.ec2.calls import Calls, filters, listed, tags_of
 from blueprints.ec2.changes import ABOUT, NOTHING, About
 from blueprints.ec2.launches import launch
 from blueprints.ec2.readings import image_of, instances_in
@@ -97,7 +97,7 @@ class DryRuns:
 
     def _listed(self, operation: str, name: str, wanted: list[dict[str, Any]]) -> list[Thing]:
         try:
-            found: list[Thing] = self._calls.call(operation, self._region, Filters=wanted)[name]
+            found: list[Thing] = list(listed(self._calls, operation, self._region, name, Filters=wanted))
         except CloudError as error:
             if error.meaning is not Meaning.CREDENTIALS:
                 raise

@@ -7,9 +7,7 @@ for what follows from each meaning. STS, Service Quotas and the Price List have 
 
 from __future__ import annotations
 
-import re
-
-from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.faults import CloudError, Meaning, Reach
 
 CODES: dict[Meaning, tuple[str, ...]] = {
     Meaning.NO_CAPACITY: (
@@ -129,9 +127,12 @@ CODES: dict[Meaning, tuple[str, ...]] = {
 ZONE_WIDE = frozenset({"InsufficientFreeAddressesInSubnet"})
 """They rule out the whole zone, whatever the type."""
 
+OF_FAMILY = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InstanceLimitExceeded"})
+"""Quotas of a family of types and a market; the others are a region's, whatever the type."""
+
 _MEANINGS = {code: meaning for meaning, codes in CODES.items() for code in codes}
 _LONGEST = 500
-_ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
+_ENCODED = "Encoded authorization failure message:"
 
 
 def meaning_of(code: str, status: int = 400, *, changes: bool = False) -> Meaning:
@@ -155,5 +156,9 @@ def _by_form(code: str) -> Meaning | None:
 
 def refused(code: str, message: str, status: int = 400, *, changes: bool = False) -> CloudError:
     """The error for an answer of EC2's that is none: in its own words, without the blob that only it can read."""
-    words = _ENCODED.sub("", message).strip()[:_LONGEST] or f"EC2 answered {status}."
-    return CloudError(meaning_of(code, status, changes=changes), words, provider_code=code, zone_wide=code in ZONE_WIDE)
+    words = message.partition(_ENCODED)[0].strip()[:_LONGEST] or f"EC2 answered {status}."
+    meaning, zone_wide = meaning_of(code, status, changes=changes), code in ZONE_WIDE
+    reach = None
+    if meaning is Meaning.QUOTA and not zone_wide:
+        reach = Reach.FAMILY if code in OF_FAMILY else Reach.LOCATION
+    return CloudError(meaning, words, provider_code=code, zone_wide=zone_wide, reach=reach)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Image
 from blueprints.ec2 import config
-from blueprints.ec2.calls import Answer, Calls, filters
+from blueprints.ec2.calls import Answer, Calls, filters, listed
 from blueprints.ec2.readings import image_of
 
 _DEBIAN_NAMES = {"x86_64": "amd64", "arm64": "arm64"}
@@ -46,14 +46,13 @@ def fitting(calls: Calls, region: str, name: str) -> list[Image]:
 
 def described(calls: Calls, region: str, image: str) -> Answer:
     """One image as EC2 describes it. Raises CloudError NOT_FOUND."""
-    found: list[Answer] = calls.call("describe_images", region, ImageIds=[image])["Images"]
-    if not found:
-        raise CloudError(Meaning.NOT_FOUND, f"There is no image {image} in {region}.")
-    return found[0]
+    for found in listed(calls, "describe_images", region, "Images", ImageIds=[image]):
+        return found
+    raise CloudError(Meaning.NOT_FOUND, f"There is no image {image} in {region}.")
 
 
 def _described(calls: Calls, region: str, **wanted: Any) -> list[Image]:
-    return [image_of(one) for one in calls.call("describe_images", region, **wanted)["Images"]]
+    return [image_of(one) for one in listed(calls, "describe_images", region, "Images", **wanted)]
 
 
 def _sorted(found: Iterable[Image]) -> list[Image]:

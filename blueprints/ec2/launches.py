@@ -34,6 +34,7 @@ def launch(order: Order, prepared: Mapping[str, str]) -> dict[str, Any]:
         "TagSpecifications": _tags(order),
         **_place(order, prepared),
         **_market(order),
+        **_credits(order),
         **_confidential(order),
         **_ending(order),
     }
@@ -75,7 +76,20 @@ def _market(order: Order) -> Answer:
     if order.market is not Market.SPOT:
         return {}
     spot = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+    if order.max_price is not None:
+        spot["MaxPrice"] = f"{order.max_price:.6f}".rstrip("0")
     return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": spot}}
+
+
+BURSTS = ("t2.", "t3.", "t3a.", "t4g.")
+"""Types with CPU credits. Of them T2 is standard unless told otherwise, the others are unlimited (EC2 guide, "Unlimited
+mode for burstable performance instances"): so it is said of each."""
+
+
+def _credits(order: Order) -> Answer:
+    if not order.type.startswith(BURSTS):
+        return {}
+    return {"CreditSpecification": {"CpuCredits": order.options.get("cpu_credits", "standard")}}
 
 
 def _confidential(order: Order) -> Answer:

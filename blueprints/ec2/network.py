@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Order, Rule
-from blueprints.ec2.calls import Answer, Calls, filters, tag_list, tagged, tags_of
+from blueprints.cloud.values import Order, Rule, same_owner
+from blueprints.ec2.calls import Answer, Calls, filters, listed, tag_list, tags_of
 
 NAME = "Name"
 """The tag that EC2's console shows as the name."""
@@ -22,7 +23,9 @@ def place(calls: Calls, order: Order) -> tuple[str, str]:
     """(VPC, subnet) that the order names, or of the region's default VPC; the subnet is empty where EC2 shall choose
     the zone. Raises CloudError INVALID or NOT_OFFERED where there is none."""
     if order.network:
-        subnet = calls.call("describe_subnets", order.location, SubnetIds=[order.network])["Subnets"][0]
+        subnet = next(_subnets(calls, order, SubnetIds=[order.network]), None)
+        if subnet is None:
+            raise CloudError(Meaning.NOT_FOUND, f"There is no subnet {order.network} in {order.location}.")
         _same_zone(order, subnet)
         return subnet["VpcId"], _roomy(subnet)
     vpc = _default_vpc(calls, order.location)
@@ -55,18 +58,20 @@ def _roomy(subnet: Answer) -> str:
 
 
 def _default_vpc(calls: Calls, region: str) -> str:
-    found = calls.call("describe_vpcs", region, Filters=filters(is_default="true"))["Vpcs"]
-    if not found:
-        raise CloudError(Meaning.INVALID, f"{region} has no default VPC: name a subnet to use in the blueprint.")
-    return str(found[0]["VpcId"])
+    for found in listed(calls, "describe_vpcs", region, "Vpcs", Filters=filters(is_default="true")):
+        return str(found["VpcId"])
+    raise CloudError(Meaning.INVALID, f"{region} has no default VPC: name a subnet to use in the blueprint.")
 
 
 def _default_subnet(calls: Calls, order: Order, vpc: str) -> str:
     wanted = filters(vpc_id=vpc, default_for_az="true", availability_zone=order.zone)
-    found = calls.call("describe_subnets", order.location, Filters=wanted)["Subnets"]
-    if not found:
-        raise CloudError(Meaning.NOT_OFFERED, f"The default VPC has no subnet in {order.zone}.", zone_wide=True)
-    return _roomy(found[0])
+    for found in _subnets(calls, order, Filters=wanted):
+        return _roomy(found)
+    raise CloudError(Meaning.NOT_OFFERED, f"The default VPC has no subnet in {order.zone}.", zone_wide=True)
+
+
+def _subnets(calls: Calls, order: Order, **wanted: Any) -> Iterator[Answer]:
+    return listed(calls, "describe_subnets", order.location, "Subnets", **wanted)
 
 
 def group(calls: Calls, order: Order, vpc: str) -> str:
@@ -88,10 +93,10 @@ def group(calls: Calls, order: Order, vpc: str) -> str:
 
 def _group(calls: Calls, order: Order, vpc: str) -> Answer | None:
     wanted = filters(group_name=order.key, vpc_id=vpc)
-    found: list[Answer] = calls.call("describe_security_groups", order.location, Filters=wanted)["SecurityGroups"]
-    if found and not order.tags.items() <= tags_of(found[0]).items():
+    found = next(listed(calls, "describe_security_groups", order.location, "SecurityGroups", Filters=wanted), None)
+    if found is not None and not same_owner(tags_of(found), order.tags):
         raise CloudError(Meaning.INVALID, f"A security group {order.key} that is not ours exists in {vpc}.")
-    return found[0] if found else None
+    return found
 
 
 def _made(calls: Calls, order: Order, vpc: str) -> Answer:
@@ -141,11 +146,6 @@ def own_group(instance: Answer, key: str) -> str:
         if one["GroupName"] == key:
             return str(one["GroupId"])
     raise CloudError(Meaning.NOT_FOUND, f"{instance['InstanceId']} has no security group {key}.")
-
-
-def own(key: str, tags: Mapping[str, str]) -> list[dict[str, object]]:
-    """The filter for what was made under a key and bears these tags."""
-    return tagged({**tags, NAME: key})
 
 
 def _permission(rule: Rule) -> Answer:

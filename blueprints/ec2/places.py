@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from blueprints.cloud.values import Order
-from blueprints.ec2.calls import Answer, Calls, filters
+from blueprints.ec2.calls import Answer, Calls, filters, listed
 from blueprints.specs import Problem
 
 
 def problems(calls: Calls, order: Order, zones: Sequence[str]) -> list[Problem]:
     """What is wrong with the subnet that an order names, or with the default VPC where it names none."""
-    there = [one for page in calls.pages("describe_subnets", order.location) for one in page["Subnets"]]
+    there = list(listed(calls, "describe_subnets", order.location, "Subnets"))
     if order.network:
         return list(_of_named(order, zones, there))
-    default = calls.call("describe_vpcs", order.location, Filters=filters(is_default="true"))["Vpcs"]
+    default = list(listed(calls, "describe_vpcs", order.location, "Vpcs", Filters=filters(is_default="true")))
     if not default:
         said = f"{order.location} has no default VPC. Name a subnet in network; there are: {_listed(there)}."
         return [_problem(said)]

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from blueprints.cloud.values import Market, Quota
-from blueprints.ec2.calls import Answer, Calls, filters
+from blueprints.ec2.calls import Answer, Calls, filters, listed
 from blueprints.ec2.offers import STANDARD, family_of
-from blueprints.ec2.readings import instances_in
+from blueprints.ec2.readings import described
 
 _D, _S = Market.ON_DEMAND, Market.SPOT
 CODES: dict[str, tuple[Market, tuple[str, ...]]] = {
@@ -52,11 +52,9 @@ def quotas_of(calls: Calls, region: str) -> list[Quota]:
 def vcpus_used(calls: Calls, region: str) -> Counter[tuple[Market, str]]:
     """Virtual CPUs of everything that is pending or running in a region, by market and family."""
     running: Counter[tuple[Market, str]] = Counter()
-    for page in calls.pages(
-        "describe_instances", region, Filters=filters(instance_state_name=["pending", "running"]), MaxResults=1000
-    ):
-        for one in instances_in(page):
-            running[_S if one.get("InstanceLifecycle") == "spot" else _D, one["InstanceType"]] += 1
+    up = filters(instance_state_name=["pending", "running"])
+    for one in described(calls, region, Filters=up, MaxResults=1000):
+        running[_S if one.get("InstanceLifecycle") == "spot" else _D, one["InstanceType"]] += 1
     sizes = dict(_sizes(calls, region, sorted({name for _, name in running})))
     used: Counter[tuple[Market, str]] = Counter()
     for (market, name), count in running.items():
@@ -85,7 +83,6 @@ def _quotas(one: Answer, region: str, used: Counter[tuple[Market, str]]) -> Iter
 
 def _sizes(calls: Calls, region: str, names: list[str]) -> Iterator[tuple[str, int]]:
     for start in range(0, len(names), _MOST_TYPES):
-        for one in calls.call("describe_instance_types", region, InstanceTypes=names[start : start + _MOST_TYPES])[
-            "InstanceTypes"
-        ]:
+        some = names[start : start + _MOST_TYPES]
+        for one in listed(calls, "describe_instance_types", region, "InstanceTypes", InstanceTypes=some):
             yield one["InstanceType"], one["VCpuInfo"]["DefaultVCpus"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from blueprints.cloud.faults import CloudError
 from blueprints.cloud.values import Image, Instance, Lifecycle, Market
-from blueprints.ec2.calls import Answer, tags_of
+from blueprints.ec2.calls import Answer, Calls, tagged, tags_of
 from blueprints.ec2.tokens import key_in
 
 _STATES = {
@@ -30,6 +31,31 @@ def instances_in(answer: Answer) -> Iterator[Answer]:
         yield from reservation["Instances"]
 
 
+def described(calls: Calls, region: str, **wanted: Any) -> list[Answer]:
+    """The instances that DescribeInstances tells of, over all its pages."""
+    return [one for page in calls.pages("describe_instances", region, **wanted) for one in instances_in(page)]
+
+
+def is_spot(found: Answer) -> bool:
+    """Whether an instance that EC2 describes is one of the spot market, and runs."""
+    return found.get("InstanceLifecycle") == "spot" and found["State"]["Name"] == "running"
+
+
+_MARKED = frozenset({"marked-for-termination", "marked-for-stop"})
+"""Status codes of a spot request two minutes before its instance is taken back
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-request-status.html)."""
+
+
+def leaving(calls: Calls, region: str, tags: Mapping[str, str]) -> dict[str, str]:
+    """Instance -> why it is taken back soon. Nothing where that cannot be read: it is a notice, and no more."""
+    try:
+        answer = calls.call("describe_spot_instance_requests", region, Filters=tagged(dict(tags)))
+    except CloudError:
+        return {}
+    marked = [one for one in answer["SpotInstanceRequests"] if (one.get("Status") or {}).get("Code") in _MARKED]
+    return {one["InstanceId"]: f"{one['Status']['Code']}: {one['Status'].get('Message', '')}" for one in marked}
+
+
 def instance_of(found: Answer, location: str) -> Instance:
     """An instance as DescribeInstances or RunInstances tells of it."""
     state = _STATES.get(found["State"]["Name"], Lifecycle.FAILED)
@@ -48,6 +74,7 @@ def instance_of(found: Answer, location: str) -> Instance:
         created_at=_created(found),
         reason=_reason(found) if state in _WITH_REASON else "",
         preempted=_code(found) in _PREEMPTED,
+        parts=_parts(found),
     )
 
 
@@ -74,6 +101,12 @@ def root_of(found: Answer) -> Answer:
     wanted = found.get("RootDeviceName")
     mappings: Iterable[Answer] = found.get("BlockDeviceMappings") or ()
     return next((one for one in mappings if one.get("DeviceName") == wanted), {})
+
+
+def _parts(found: Answer) -> tuple[str, ...]:
+    disks = ((one.get("Ebs") or {}).get("VolumeId") for one in found.get("BlockDeviceMappings") or ())
+    cards = (one.get("NetworkInterfaceId") for one in found.get("NetworkInterfaces") or ())
+    return tuple(filter(None, (*disks, *cards, found.get("SpotInstanceRequestId"))))
 
 
 def _code(found: Answer) -> str:

@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from dataclasses import replace
 
 from blueprints.answers import Absent, Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.contract import Act
+from blueprints.fake import drafts
+from blueprints.fake.config import Registration
 from blueprints.fake.provider import Instance, Provider
 from blueprints.specs import LeaseView, Spec
+
+UNREACHABLE = "unreachable"
+
+
+def reached(act: Act) -> Act:
+    """The act, which fails while the instance is cut off."""
+
+    @functools.wraps(act)
+    def answered(spec: Spec, memo: Json) -> Answer:
+        if "cut_off" in _provider(spec).settings(spec.resource.key):
+            return Failed(scope=Scope.STEP, message="The instance does not answer.", code=UNREACHABLE)
+        return act(spec, memo)
+
+    return answered
 
 
 def reserve(spec: Spec, memo: Json) -> Answer:
@@ -57,6 +75,7 @@ def verify(spec: Spec, memo: Json) -> Answer:
     return Ready(facts=_facts(found), secrets=_password(spec.resource.key) if spec.config.secrets else {})
 
 
+@reached
 def look(spec: Spec, memo: Json) -> Answer:
     """The health check."""
     found = _provider(spec).check(spec.resource.key)
@@ -76,10 +95,20 @@ def switch_on(spec: Spec, memo: Json) -> Answer:
     return _switched(spec, "on") if spec.wanted["power"] in ("on", "cycle") else Ready()
 
 
+@reached
 def restart(spec: Spec, memo: Json) -> Answer:
     """Come back as what the blueprint says now."""
     found = _provider(spec).update(spec.resource.key, spec.resource.blueprint.generation)
-    return Ready(facts=_facts(found)) if found else _lost(found)
+    return replace(_applied(spec), facts=_facts(found)) if found else _lost(found)
+
+
+def _applied(spec: Spec) -> Ready:
+    """What a registration says now, over what the config says; of what was built only the traits can change."""
+    given = spec.resource.registration
+    if not given:
+        return Ready(traits=frozenset(spec.config.traits))
+    draft = drafts.registered(spec.config, Registration.model_validate(given))
+    return Ready(attributes=draft.attributes, traits=draft.traits, capacity=draft.capacity)
 
 
 def delete(spec: Spec, memo: Json) -> Answer:
@@ -95,6 +124,7 @@ def confirm(spec: Spec, memo: Json) -> Answer:
     return Wait(after=spec.config.poll_seconds, memo=memo, sentence="The provider is deleting it.")
 
 
+@reached
 def make_account(spec: Spec, memo: Json) -> Answer:
     """An account of the lease's own."""
     lease = _lease(spec)
@@ -109,24 +139,28 @@ def find_account(spec: Spec, memo: Json) -> Answer:
     return _account(lease) if there else Absent()
 
 
+@reached
 def open_access(spec: Spec, memo: Json) -> Answer:
     """Let the owner in."""
     _provider(spec).leave(spec.resource.key, _lease(spec).key, "access")
     return Ready()
 
 
+@reached
 def close_access(spec: Spec, memo: Json) -> Answer:
     """Let the owner in no longer."""
     _provider(spec).wipe(spec.resource.key, _lease(spec).key, "access")
     return Ready()
 
 
+@reached
 def remove_account(spec: Spec, memo: Json) -> Answer:
     """End the lease's account."""
     _provider(spec).wipe(spec.resource.key, _lease(spec).key, "account")
     return Ready()
 
 
+@reached
 def wipe(spec: Spec, memo: Json) -> Answer:
     """Remove everything of the lease."""
     _provider(spec).wipe(spec.resource.key, _lease(spec).key)

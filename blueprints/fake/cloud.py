@@ -76,6 +76,16 @@ class Cloud(Provider):
         with self._store.transaction() as db:
             db.execute("UPDATE instances SET state = 'dead' WHERE key = ?", (key,))
 
+    def cut_off(self, key: str) -> None:
+        """The instance no longer answers whoever wants to work on it."""
+        with self._store.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO settings VALUES (?, 'cut_off', '1')", (key,))
+
+    def connect(self, key: str) -> None:
+        """The instance answers again."""
+        with self._store.transaction() as db:
+            db.execute("DELETE FROM settings WHERE key = ? AND name = 'cut_off'", (key,))
+
     def lose(self, key: str) -> None:
         """The instance vanishes, as if somebody had deleted it by hand."""
         with self._store.transaction() as db:

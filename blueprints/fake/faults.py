@@ -57,6 +57,8 @@ class Fail(_Fault):
     scope: Scope = Scope.STEP
     message: str = "The fault plan says so."
     code: str = "fault"
+    key: str = ""
+    blames_request: bool = False
     remember: float | None = None
 
 

@@ -15,6 +15,7 @@ from blueprints.contract import (
     CatalogueStale,
     Checks,
     Cleans,
+    Controls,
     Discovers,
     Kind,
     Lists,
@@ -28,7 +29,7 @@ from blueprints.fake.faults import NeedLeases
 from blueprints.fake.machine import Machine
 from blueprints.fake.provider import Provider
 from blueprints.fake.steps import step
-from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem
+from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem
 
 
 class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
@@ -41,6 +42,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
     Attributes = config.Attributes
     Registration = config.Registration
     matches = config.MATCHES
+    unreachable: ClassVar[frozenset[str]] = frozenset({acts.UNREACHABLE})
 
     def drafts(self, config: config.Config, asked: Asked | None) -> Sequence[Draft]:
         """One for every offer that fits, in the config's order."""
@@ -122,7 +124,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         return acted + [f"{phase}.{step.name}.find" for phase, step in steps if step.find]
 
 
-class FakeActivated(Fake, Activates, Cleans):
+class FakeActivated(Fake, Activates, Cleans, Controls):
     """A fake resource on which every lease has an account of its own, and which is cleaned after it."""
 
     name: ClassVar[str] = "fake_activated"
@@ -145,3 +147,7 @@ class FakeActivated(Fake, Activates, Cleans):
     def clean(self) -> Plan:
         """Remove whatever the lease left."""
         return (step("clean", "wipe", acts.wipe),)
+
+    def control(self, lease: LeaseView) -> Control | None:
+        """In memory, and beside what the lease's own interfaces see."""
+        return openers.control_of(lease)

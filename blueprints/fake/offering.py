@@ -16,7 +16,7 @@ from blueprints.fake.provider import Instance, Provider
 from blueprints.fake.steps import step
 from blueprints.matching import Match
 from blueprints.offers import Account, Allowance, Offer, Place, Sought
-from blueprints.specs import Asked, BlueprintView, Draft, Owned
+from blueprints.specs import Asked, BlueprintView, Draft, Owned, ResourceView
 
 
 class Credential(Fields):
@@ -77,6 +77,13 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
         found = _provider(account).listed(place)
         return [_owned(one) for one in found if one.tags.get("drydock-installation") == installation]
 
+    def read(self, account: Account, resource: ResourceView) -> Owned:
+        """The one under its key."""
+        found = _provider(account).look(resource.key)
+        if found is None:
+            return Owned(key=resource.key, tags={}, lost=f"The provider has no {resource.key}.", absent=True)
+        return _owned(found)
+
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
         """The same over all places."""
         found = Provider(blueprint.config.provider).everything()
@@ -106,6 +113,7 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
             capacity=Amounts(slots=config.capacity.slots, cpu_millicores=1000 * offer.vcpus, ram_mib=offer.ram_mib),
             offer=offer.name,
             zone=offer.place,
+            counted=offer.counted,
             price=offer.price,
             boot_seconds=offer.boot_seconds,
         )

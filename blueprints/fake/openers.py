@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from blueprints.contract import Opener
-from blueprints.specs import LeaseView
+from blueprints.specs import Control, LeaseView
 from interfaces.command.fake import FakeCommand
 from interfaces.contract import Interface
 from interfaces.fake import FakeTransport
@@ -47,6 +47,11 @@ def fakes(lease_key: str) -> Fakes:
 
 _fakes: OrderedDict[str, Fakes] = OrderedDict()
 _lock = threading.Lock()
+
+
+def control_of(lease: LeaseView) -> Control:
+    """Return the way to the machine in memory past the account of a lease."""
+    return Control(transport=FakeTransport(), uid=1000, gid=1000, home=f"/home/{lease.key}")
 
 
 def _opener(name: str) -> Opener:

@@ -57,7 +57,8 @@ def _slow(fault: faults.Slow, act: Act, spec: Spec, memo: Json) -> Answer:
 def _fail(fault: faults.Fail, act: Act, spec: Spec, memo: Json) -> Answer:
     if not _strikes(fault, spec):
         return act(spec, memo)
-    return Failed(scope=fault.scope, message=fault.message, code=fault.code, remember=fault.remember)
+    said = {name: getattr(fault, name) for name in ("scope", "message", "code", "key", "blames_request", "remember")}
+    return Failed(**said)
 
 
 def _refuse(fault: faults.Refuse, act: Act, spec: Spec, memo: Json) -> Answer:

@@ -87,7 +87,8 @@ class Calls:
         self._rate.take(self._deadline)
         try:
             with translated(writes=writes):
-                return method(request=request, retry=None, timeout=self._deadline)
+                answer = method(request=request, retry=None, timeout=self._deadline)
+            return _google(answer, writes=writes)
         except CloudError as error:
             if error.meaning is Meaning.THROTTLED:
                 self._rate.drain()
@@ -102,7 +103,7 @@ class Calls:
                 page = next(pages, None)
             if page is None:
                 return
-            _whole(page)
+            _whole(_google(page, writes=False))
             yield page
             if page.next_page_token:
                 self._rate.take(self._deadline)
@@ -133,6 +134,16 @@ def found(read: Callable[[], T]) -> T | None:
         if error.meaning is Meaning.NOT_FOUND:
             return None
         raise
+
+
+def _google(answer: T, *, writes: bool) -> T:
+    """An answer of Compute Engine's, which says what it is (`kind`). The SDK reads any JSON and leaves out what it does
+    not know: an answer of another shape would be an empty one."""
+    said = getattr(answer, "kind", None)
+    if said is not None and not str(said).startswith("compute#"):
+        meaning = Meaning.AMBIGUOUS if writes else Meaning.UNAVAILABLE
+        raise CloudError(meaning, "What answered is not Compute Engine.", provider_code="noAnswer")
+    return answer
 
 
 def _whole(page: Any) -> None:

@@ -26,6 +26,7 @@ from blueprints.cloud.client import (
     Tags,
     TellsHostKeys,
     UserData,
+    ignore,
 )
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import (
@@ -38,12 +39,12 @@ from blueprints.cloud.values import (
     Remnant,
     Rule,
     Underway,
+    same_owner,
 )
 from blueprints.gce import networks, openings, permissions, reading
 from blueprints.gce.calls import Calls, Operation, found
 from blueprints.gce.config import Credential
 from blueprints.gce.inventory import Inventory
-from blueprints.gce.labels import same_owner
 from blueprints.gce.machines import TAKEN, Machines
 from blueprints.gce.openings import Openings
 from blueprints.gce.orders import refused
@@ -173,17 +174,28 @@ class Gce(
         it = self._machines.raw(zone, instance_id or key)
         return None if it is None else self._machines.taken_back(reading.instance(it))
 
+    def ended(self, instance: Instance) -> Instance:
+        return self._machines.ended(instance)
+
     def terminate(self, instance: Instance) -> None:
         self._machines.delete(instance)
 
-    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
-        """Boot disks that outlived their instance, then firewall rules. No address is ever reserved for one."""
+    def sweep(
+        self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
+        report: Callable[[str], object] = ignore,
+    ) -> Sequence[str]:  # fmt: skip
+        """Boot disks that outlived their instance, then firewall rules. No address is ever reserved for one. A rule
+        that bears the name of the one that was made for it (`known`), and nobody's tags, is ours too."""
         for where in self._left_disks(zone, key, tags):
             _as_far_as_it_goes(self._machines.delete_disk, where, key)
-        for rule in self._openings.of(key, tags):
+        untagged = self._openings.untagged([name for name in known if name == key])
+        for rule in untagged:
+            report(f"firewall rule {rule}: its description, which held its tags, was changed; it is known by name.")
+        for rule in (*self._openings.of(key, tags), *untagged):
             _as_far_as_it_goes(self._openings.close, rule)
         disks = [f"disk {key} in {where}" for where in self._left_disks(zone, key, tags)]
-        return [*disks, *(f"firewall rule {rule}" for rule in self._openings.of(key, tags))]
+        rules = [*self._openings.of(key, tags), *self._openings.untagged(untagged)]
+        return [*disks, *(f"firewall rule {rule}" for rule in rules)]
 
     def _left_disks(self, zone: str, key: str, tags: Mapping[str, str]) -> list[str]:
         return [where for where, disk in self._machines.disks(zone, key) if same_owner(dict(disk.labels), tags)]

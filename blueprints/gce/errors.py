@@ -15,15 +15,18 @@ from typing import Any
 import requests
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, RefreshError, TransportError
+from google.protobuf.json_format import ParseError  # type: ignore[import-untyped]
 from urllib3.exceptions import NewConnectionError
 
-from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.faults import CloudError, Meaning, Reach
 
 M = Meaning
 REASONS: dict[str, Meaning] = {
     "zone_resource_pool_exhausted": M.NO_CAPACITY,
     "zone_resource_pool_exhausted_with_details": M.NO_CAPACITY,
     "insufficientcapacity": M.NO_CAPACITY,
+    "resourcepoolexhausted": M.NO_CAPACITY,
+    "stockout": M.NO_CAPACITY,
     "service_unavailable_for_location": M.NO_CAPACITY,
     "resource_not_ready": M.NO_CAPACITY,
     "preempted": M.NO_CAPACITY,
@@ -75,8 +78,16 @@ NOT_OFFERED = ("machine type with name", "machinetypes/", "acceleratortypes/", "
 """A 400 or 404 that says one of these is about what was ordered, not about how."""
 
 
+_CONSTRAINT = re.compile(r"\bconstraints/|\bcustomConstraints/|^Constraint ")
+_LOCATIONS = "gcp.resourceLocations"
+"""The constraint that allows only some locations: others of the blueprint's may be among them."""
+
+
 def meaning(reason: str, status: int, text: str, *, writes: bool) -> Meaning:
-    """Of one error of Google's. A write that ended in a 5xx may have happened."""
+    """Of one error of Google's. A write that ended in a 5xx may have happened. `conditionNotMet` is a fingerprint that
+    another has changed, or a constraint of an organisation's policy, which no repetition changes."""
+    if (status == 412 or reason.lower() in ("conditionnotmet", "condition_not_met")) and _CONSTRAINT.search(text):
+        return M.NOT_OFFERED if _LOCATIONS in text else M.POLICY
     known = REASONS.get(reason.lower())
     if known in (M.INVALID, M.NOT_FOUND, None) and status in (400, 404) and _about_offer(text):
         return M.NOT_OFFERED
@@ -97,13 +108,31 @@ def of_operation(code: str, text: str, status: int = 0) -> CloudError:
     found = meaning(code, status if status < 500 else 0, text, writes=True)
     if "due to preemption" in text:
         found = M.NO_CAPACITY
-    return CloudError(found, text or code, provider_code=code, zone_wide=_zone_wide(code, text))
+    wide = _zone_wide(code, text)
+    return CloudError(found, text or code, provider_code=code, zone_wide=wide, reach=_reach(found, text))
 
 
 def _zone_wide(code: str, text: str) -> bool:
     """Google's words without a machine type in them speak of the zone; those with details of one type."""
     says_so = text.startswith("The zone ") and "does not have enough resources available" in text
     return code == "SERVICE_UNAVAILABLE_FOR_LOCATION" or says_so
+
+
+_METRIC = re.compile(r"Quota '([A-Z0-9_]+)' exceeded")
+OF_METRIC = {
+    "CPUS_ALL_REGIONS": Reach.ACCOUNT,
+    "PREEMPTIBLE_CPUS": Reach.MARKET,
+    **dict.fromkeys(("INSTANCES", "IN_USE_ADDRESSES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB"), Reach.LOCATION),
+}
+"""Metrics that count more than one series (docs.cloud.google.com/compute/resource-usage); the others count one."""
+
+
+def _reach(found: Meaning, text: str) -> Reach | None:
+    """By the metric that a refused quota names (`Quota 'N2_CPUS' exceeded. Limit: 8.0 in region us-central1.`)."""
+    if found is M.NOT_OFFERED and _LOCATIONS in text:
+        return Reach.LOCATION
+    metric = _METRIC.search(text)
+    return OF_METRIC.get(metric[1], Reach.FAMILY) if found is M.QUOTA and metric else None
 
 
 @contextmanager
@@ -113,19 +142,30 @@ def translated(*, writes: bool = False, asked: str = "Compute Engine") -> Iterat
     try:
         yield
     except GoogleAPICallError as error:
-        raise _of_call(error, writes=writes) from error
+        raise _of_call(error, asked, writes=writes) from error
     except GoogleAuthError as error:
         raise _of_credentials(error) from error
     except requests.RequestException as error:
         raise _of_connection(error, asked, writes=writes) from error
+    except ParseError as error:
+        found = M.AMBIGUOUS if writes else M.UNAVAILABLE
+        raise CloudError(found, f"{asked} answered something that is not JSON.", provider_code="noAnswer") from error
 
 
-def _of_call(error: GoogleAPICallError, *, writes: bool) -> CloudError:
+def _of_call(error: GoogleAPICallError, asked: str, *, writes: bool) -> CloudError:
     status, reason = int(error.code or 0), _reason(error)
     text = re.sub(r"^[A-Z]+ https?://\S+: ", "", str(error.message))
+    if "<html" in text.lower():
+        text = f"{asked} answered status {status} with {text}"
     found = meaning(reason, status, text, writes=writes)
+    if status == 404 and not reason:
+        # Google says why; what says no more stands before it.
+        found, text = M.UNAVAILABLE, f"{asked} was not found where it should be (status 404 without Google's words)."
     after = _after(getattr(error.response, "headers", None) or {})
-    return CloudError(found, text, provider_code=reason or str(status), zone_wide=_zone_wide(reason, text), after=after)
+    return CloudError(
+        found, text, provider_code=reason or str(status), zone_wide=_zone_wide(reason, text), after=after,
+        reach=_reach(found, text),
+    )  # fmt: skip
 
 
 def _reason(error: GoogleAPICallError) -> str:

@@ -125,7 +125,7 @@ def _parts(said: Mapping[str, str]) -> tuple[str, str, str]:
         return said.get("project", ""), said.get("family", ""), said.get("name", "")
     project, _, rest = link[link.find("projects/") + len("projects/") :].partition("/global/images/")
     if "projects/" not in link or not project or not rest:
-        raise CloudError(Meaning.INVALID, f"{link!r} is no image: projects/PROJECT/global/images/NAME is.")
+        raise CloudError(Meaning.INVALID, f"{link!r} is not an image: projects/PROJECT/global/images/NAME is.")
     family, slash, name = rest.partition("/")
     return (project, name, "") if slash and family == "family" else (project, "", rest)
 

@@ -15,9 +15,6 @@ VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 REST = "drydock-tags"
 """The metadata item with the tags that are no labels."""
 
-OWNER = ("drydock-installation", "drydock-resource")
-"""Tags that never change."""
-
 
 def fits(name: str, value: str) -> bool:
     """Whether a tag can be a label as it is."""
@@ -47,11 +44,6 @@ def tags(labels: Mapping[str, str], rest: str) -> dict[str, str]:
 def bears(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     """Whether all wanted tags are among the found ones."""
     return all(found.get(name) == value for name, value in wanted.items())
-
-
-def same_owner(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Whether something bears the tags that say whose it is; the others may have been changed since."""
-    return bears(found, {name: value for name, value in wanted.items() if name in OWNER} or wanted)
 
 
 def filter_by(tags: Mapping[str, str]) -> str:

@@ -43,9 +43,17 @@ class Machines:
         return self._calls.write(self._client.insert_unary, request)
 
     def raw(self, zone: str, name: str) -> compute_v1.Instance | None:
-        """By name or id; None where it is not there."""
+        """By name or id; None where Google says of this very instance that it is not there."""
         request = compute_v1.GetInstanceRequest(project=self._calls.project, zone=zone, instance=name)
-        return found(lambda: self._calls.read(self._client.get, request))
+        try:
+            it = self._calls.read(self._client.get, request)
+        except CloudError as error:
+            if error.meaning is Meaning.NOT_FOUND and "/instances/" in error.message:
+                return None
+            raise
+        if name not in (it.name, str(it.id)):
+            raise CloudError(Meaning.UNAVAILABLE, f"Google's answer to a question about {name} is not about it.")
+        return it
 
     def ours(self, order: Order) -> Instance | None:
         """What stands under the order's name and bears its tags. Raises INVALID where another's has the name."""
@@ -70,18 +78,31 @@ class Machines:
                 every = (reading.instance(it) for it in scope.instances)
                 yield from (one for one in every if labels.bears(one.tags, tags))
 
+    def ended(self, it: Instance) -> Instance:
+        """What Google still tells of one that it has deleted."""
+        done = self._preempted(it) if it.market is Market.SPOT else None
+        words = f"Google says that there is no instance {it.key} (notFound)."
+        return replace(
+            it, state=Lifecycle.TERMINATED, preempted=done is not None,
+            reason=words if done is None else done.status_message,
+        )  # fmt: skip
+
     def taken_back(self, it: Instance) -> Instance:
         """With `preempted` set where Google stopped a spot instance. Asked only of one that is not running."""
         if it.market is not Market.SPOT or it.state not in (Lifecycle.STOPPING, Lifecycle.STOPPED):
             return it
+        done = self._preempted(it)
+        return replace(it, preempted=True, reason=done.status_message or it.reason) if done is not None else it
+
+    def _preempted(self, it: Instance) -> Operation | None:
+        """The operation by which Google took it back; it is listed for two weeks, also where it has deleted it."""
         request = compute_v1.ListZoneOperationsRequest(
             project=self._calls.project,
             zone=it.zone,
             filter=f'operationType="compute.instances.preempted" AND targetId={it.id}',
         )
         pages = self._calls.pages(self._calls.of(compute_v1.ZoneOperationsClient).list, request)
-        done = next((operation for page in pages for operation in page.items), None)
-        return replace(it, preempted=True, reason=done.status_message or it.reason) if done is not None else it
+        return next((operation for page in pages for operation in page.items), None)
 
     def delete(self, it: Instance) -> None:
         """By its id: a later instance of the same name is never meant. A new requestId each time, for an id that has

@@ -14,9 +14,9 @@ from typing import Any
 from google.cloud import compute_v1
 
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Order, Remnant, Rule
+from blueprints.cloud.values import Order, Remnant, Rule, lost_tags, same_owner
 from blueprints.gce.calls import Calls, Operation, found
-from blueprints.gce.labels import bears, same_owner
+from blueprints.gce.labels import bears
 from blueprints.gce.orders import NAME, is_subnet, network_link, refused
 from blueprints.gce.reading import when
 
@@ -130,6 +130,11 @@ class Openings:
         pages = self._calls.pages(self._calls.of(compute_v1.GlobalOperationsClient).list, request)
         about = (one for page in pages for one in page.items)
         return any(one.operation_type == "insert" and one.status != Operation.Status.DONE for one in about)
+
+    def untagged(self, names: Sequence[str]) -> list[str]:
+        """Those of these rules that are there and whose descriptions hold nobody's tags."""
+        there = ((name, self._read(name)) for name in names)
+        return [name for name, rule in there if rule is not None and lost_tags(_tags(rule))]
 
     def of(self, key: str, tags: Mapping[str, str]) -> list[str]:
         """The names of all rules of a key that bear these tags."""

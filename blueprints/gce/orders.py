@@ -9,7 +9,7 @@ from typing import Any
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Confidential, Market, Order
 from blueprints.gce import labels
-from blueprints.gce.series import HYPERDISK_ONLY, series_of, split
+from blueprints.gce.series import boots_from_hyperdisk, is_metal, migrates, series_of, split
 
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 SHORTEST, LONGEST = 30, 120 * 86_400
@@ -42,15 +42,13 @@ def body(order: Order, project: str) -> dict[str, Any]:
         "labels": labels.labels(order.tags),
         "tags": {"items": [order.key]},
         "metadata": {"items": _metadata(order)},
-        "disks": [_disk(order, zonal)],
-        "network_interfaces": [_card(order, project)],
-        "scheduling": _scheduling(order, gpus=bool(accelerator) or _built_in_gpus(machine)),
-        "shielded_instance_config": {
-            "enable_secure_boot": False,
-            "enable_vtpm": True,
-            "enable_integrity_monitoring": True,
-        },
+        "disks": [_disk(order, machine, zonal)],
+        "network_interfaces": [_card(order, machine, project)],
+        "scheduling": _scheduling(order, machine, gpus=bool(accelerator)),
     }
+    if not is_metal(machine):
+        shield = {"enable_secure_boot": False, "enable_vtpm": True, "enable_integrity_monitoring": True}
+        made["shielded_instance_config"] = shield
     if accelerator:
         link = f"{zonal}/acceleratorTypes/{accelerator}"
         made["guest_accelerators"] = [{"accelerator_type": link, "accelerator_count": count}]
@@ -77,8 +75,13 @@ def _metadata(order: Order) -> list[dict[str, str]]:
     return [{"key": key, "value": value} for key, value in items.items() if value]
 
 
-def _disk(order: Order, zonal: str) -> dict[str, Any]:
-    default = "hyperdisk-balanced" if series_of(order.type) in HYPERDISK_ONLY else "pd-balanced"
+def _disk(order: Order, machine: str, zonal: str) -> dict[str, Any]:
+    """Raises CloudError NOT_OFFERED where the blueprint's type of disk does not go with the machine's."""
+    hyperdisk = boots_from_hyperdisk(machine)
+    if hyperdisk and order.disk_type.startswith("pd-"):
+        text = f"{machine} boots from Hyperdisk alone, and the blueprint's disk_type is {order.disk_type}."
+        raise CloudError(Meaning.NOT_OFFERED, text, provider_code="diskType")
+    default = "hyperdisk-balanced" if hyperdisk else "pd-balanced"
     made: dict[str, Any] = {
         "source_image": order.image,
         "disk_name": order.key,
@@ -90,11 +93,13 @@ def _disk(order: Order, zonal: str) -> dict[str, Any]:
     return {"boot": True, "auto_delete": True, "initialize_params": made}
 
 
-def _card(order: Order, project: str) -> dict[str, Any]:
+def _card(order: Order, machine: str, project: str) -> dict[str, Any]:
     where = "subnetwork" if is_subnet(order.network) else "network"
     card: dict[str, Any] = {where: network_link(order.network, project)}
     if order.confidential in (Confidential.SEV_SNP, Confidential.TDX):
         card["nic_type"] = "GVNIC"
+    elif is_metal(machine):
+        card["nic_type"] = "IDPF"
     if order.public_address:
         card["access_configs"] = [{"name": "external", "type_": "ONE_TO_ONE_NAT"}]
     return card
@@ -113,11 +118,13 @@ def network_link(network: str, project: str) -> str:
     return found[0] if found else f"projects/{project}/{network}"
 
 
-def _scheduling(order: Order, *, gpus: bool) -> dict[str, Any]:
+def _scheduling(order: Order, machine: str, *, gpus: bool) -> dict[str, Any]:
+    """Of Z3, which may not be told to terminate where it can migrate, Google chooses what it does."""
     spot = order.market is Market.SPOT
-    stays = not (spot or gpus or order.confidential)
+    stays = migrates(machine) and not (spot or gpus or order.confidential)
+    left = stays and series_of(machine) == "z3"
     made: dict[str, Any] = {
-        "on_host_maintenance": "MIGRATE" if stays else "TERMINATE",
+        **({} if left else {"on_host_maintenance": "MIGRATE" if stays else "TERMINATE"}),
         "automatic_restart": not spot,
         "provisioning_model": "SPOT" if spot else "STANDARD",
     }
@@ -133,10 +140,6 @@ def _duration(seconds: float) -> int:
         text = f"Compute Engine ends an instance after 30 seconds to 120 days, not after {seconds:.0f} seconds."
         raise refused(text + " See cloud.google.com/compute/docs/instances/limit-vm-runtime.")
     return int(seconds)
-
-
-def _built_in_gpus(machine: str) -> bool:
-    return series_of(machine) in ("a2", "a3", "a4", "a4x", "g2", "g4")
 
 
 def _confidential(technology: Confidential) -> dict[str, Any]:

@@ -29,6 +29,9 @@ STOPPING as one that is being stopped. Source: docs.cloud.google.com/compute/doc
 ARCHITECTURES = {"ARM64": "arm64", "X86_64": "x86_64"}
 
 
+LEAVING = "Compute Engine is stopping it, as it does up to 30 seconds before it takes a spot machine back."
+
+
 def last(link: str) -> str:
     """The name at the end of a link."""
     return link.rpartition("/")[2]
@@ -62,6 +65,7 @@ def instance(it: Any) -> Instance:
         tags=tags(it),
         created_at=when(it.creation_timestamp),
         reason=it.status_message,
+        leaving=LEAVING if it.scheduling.provisioning_model == "SPOT" and it.status == "STOPPING" else "",
     )
 
 

@@ -9,9 +9,19 @@ from blueprints.cloud.values import Confidential, Gpu
 ARM = frozenset({"t2a", "c4a", "n4a", "a4x"})
 """Series with ARM processors, for entries where the API's `architecture` is empty."""
 SHARED = frozenset({"e2-micro", "e2-small", "e2-medium", "f1-micro", "g1-small"})
-HYPERDISK_ONLY = frozenset({"a4", "a4x", "c4", "c4a", "c4d", "c4n", "g4", "h4d", "m4", "m4n", "n4", "n4a", "n4d", "x4"})
-"""Series that boot from Hyperdisk alone. Not checked yet against the series' pages ("Supported disk types"); an
-order's `disk_type` goes before it."""
+HYPERDISK_ONLY = frozenset(
+    {
+        "a4", "a4x", "c4", "c4a", "c4d", "c4n", "ct6e", "g4", "h4d", "m4", "m4n", "n4", "n4a", "n4d", "tpu7x", "x4",
+        "x5", "z4d",
+    }
+)  # fmt: skip
+"""Series that boot from Hyperdisk alone (openclaw/crabbox, docs/providers, which follows the series' pages)."""
+HYPERDISK_TYPES = ("a3-ultragpu-",)
+"""Types of other series that do; bare metal does too (OpenShift on C3: only hyperdisk-balanced)."""
+NO_MIGRATION = frozenset({"a2", "a3", "a4", "a4x", "g2", "g4", "h3", "h4d", "x4", "x5"})
+"""Series that are not migrated live: those with GPUs of their own, those for high performance computing, bare metal
+(docs.cloud.google.com/compute/docs/instances/live-migration-process, "Limitations")."""
+TPUS = re.compile(r"ct\d|tpu")
 QUOTA = {
     "a2": "A2_CPUS",
     "c2": "C2_CPUS",
@@ -145,6 +155,21 @@ def gpu(accelerator: str, count: int) -> Gpu:
 def country(region: str) -> str:
     """ISO 3166 alpha-2, empty where we do not know the region."""
     return "US" if region.startswith("us-") else COUNTRIES.get(region, "")
+
+
+def is_metal(machine: str) -> bool:
+    """Whether it is a bare metal machine: no hypervisor stands between."""
+    return machine.endswith("-metal") or series_of(machine) in ("x4", "x5")
+
+
+def boots_from_hyperdisk(machine: str) -> bool:
+    """Whether it takes no other boot disk."""
+    return series_of(machine) in HYPERDISK_ONLY or machine.startswith(HYPERDISK_TYPES) or is_metal(machine)
+
+
+def migrates(machine: str) -> bool:
+    """Whether it can be moved to another host while it runs."""
+    return not (is_metal(machine) or series_of(machine) in NO_MIGRATION or TPUS.match(machine))
 
 
 def split(type_name: str) -> tuple[str, str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.contract import Act, Activates, Builds, Checks, Cleans, Kind, Opener, Plan
 from blueprints.hostshell import told
 from blueprints.matching import Match, misses
@@ -70,14 +70,6 @@ class Below:
     def ending(self, work: Work) -> Act:
         """An act that has nothing to do where that lease is no more, and all that stood on it with it."""
         return self._act(work, Ready())
-
-    def until(self, done: Callable[[Spec, LeaseView], bool], sentence: str) -> Act:
-        """An ending act that is called until all is done."""
-
-        def work(spec: Spec, memo: Json, lease: LeaseView) -> Answer:
-            return Ready() if done(spec, lease) else Wait(memo=memo, sentence=sentence)
-
-        return self.ending(work)
 
     def _act(self, work: Work, gone: Answer) -> Act:
         @told

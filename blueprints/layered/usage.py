@@ -7,13 +7,14 @@ from interfaces.command.contract import Command
 from interfaces.errors import QuotaExceeded
 
 MIB = 1 << 20
-_USED = 'du -skx -- "$1" 2>/dev/null | { read -r kib _ && echo "$kib"; }'
+USED = 'du -skx -- "$1" 2>/dev/null | { read -r kib _ && echo "$kib"; }'
+"""$1 a folder. Prints the KiB on disk below it."""
 _FRESH = 5.0
 
 
 def used_kib(command: Command, folder: str, seconds: float = 30.0) -> int:
     """KiB on disk below the folder, as far as the account may look."""
-    return int(command.check(["/bin/sh", "-c", _USED, "sh", folder], timeout=seconds).text or 0)
+    return int(command.check(["/bin/sh", "-c", USED, "sh", folder], timeout=seconds).text or 0)
 
 
 class Allowance:

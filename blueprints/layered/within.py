@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Mapping
 from dataclasses import replace
 
 from interfaces.contract import Deadline
@@ -11,15 +12,16 @@ from interfaces.transport import Launch, Process, Transport
 
 
 class Within(Transport):
-    """`folder` (absolute on the host) is where processes begin and paths start. `home`: it is also their HOME."""
+    """`folder` (absolute on the host) is where processes begin and paths start. `env` is added to the environment of
+    processes; without it the folder is also their HOME."""
 
-    def __init__(self, outer: Transport, folder: str, *, home: bool = True) -> None:
+    def __init__(self, outer: Transport, folder: str, *, env: Mapping[str, str] | None = None) -> None:
         self.outer = outer
         self.folder = folder
-        self._variables = {"HOME": folder} if home else {}
+        self._env = {"HOME": folder} if env is None else dict(env)
 
     def start(self, launch: Launch, deadline: Deadline) -> Process:
-        env = {**self._variables, **launch.env}
+        env = {**self._env, **launch.env}
         return self.outer.start(replace(launch, cwd=self._joined(launch.cwd), env=env), deadline)
 
     def files(self, root: str) -> Files:

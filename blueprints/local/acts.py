@@ -10,9 +10,9 @@ from blueprints.answers import Answer, Failed, Json, Need, NeededLock, Ready, Sc
 from blueprints.hostshell import HostShell, told, until_done
 from blueprints.local import claims, folders, groups, machine
 from blueprints.local.config import Config
-from blueprints.local.leasing import ended, shell, swept
+from blueprints.local.leasing import ended, shell, swept, tidy
 from blueprints.local.whereabouts import elsewhere
-from blueprints.specs import Spec
+from blueprints.specs import Draft, Spec
 
 
 def claim(spec: Spec, memo: Json) -> Answer:
@@ -45,10 +45,13 @@ def look(spec: Spec, memo: Json) -> Answer:
     folder = folders.folder_of(spec.resource)
     if not folders.marked(folder):
         return Failed(scope=Scope.STEP, code="gone", message=f"{folder} is gone.")
+    folders.close(folder)
+    tidy(folder)
     found = shell(spec).look(str(folder))
     if found.get("disk_free_mib", 0) < spec.config.min_free_mib:
         return Failed(scope=Scope.STEP, code="disk_full", message=f"{found.get('disk_free_mib')} MiB are free.")
-    return Ready(facts=found)
+    left = [str(home) for home in folders.aside(folder)]
+    return Ready(facts=found | ({"aside": left} if left or spec.resource.facts.get("aside") else {}))
 
 
 @told
@@ -60,11 +63,11 @@ def end_leases(spec: Spec, memo: Json) -> Answer:
 @until_done("Processes and files of former leases are being removed.")
 def _end_leases(spec: Spec) -> bool:
     here = shell(spec)
-    return all(_end_lease(here, home, spec.config.cgroup) for home in _homes(spec))
+    return all(_end_lease(here, home, spec.config.cgroup) for home in _homes(folders.folder_of(spec.resource)))
 
 
 def _end_lease(here: HostShell, home: Path, cgroup: str) -> bool:
-    if here.tired or not ended(here, home) or not swept(here, home):
+    if here.tired or not ended(here, home, cgroup) or not swept(here, home):
         return False
     if machine.as_root():
         if not groups.remove(cgroup, home.name):
@@ -73,9 +76,14 @@ def _end_lease(here: HostShell, home: Path, cgroup: str) -> bool:
     return True
 
 
-@until_done("The folder is being removed.")
-def remove(spec: Spec) -> bool:
+@told
+def remove(spec: Spec, memo: Json) -> Answer:
     """The folder itself; the last sign of it is its absence."""
+    return elsewhere(spec.resource) or _remove(spec, memo)
+
+
+@until_done("The folder is being removed.")
+def _remove(spec: Spec) -> bool:
     folder = folders.folder_of(spec.resource)
     if not shell(spec).remove_tree(str(folder), root=False):
         return False
@@ -92,6 +100,41 @@ def objection(config: Config) -> str:
     return folders.objection(folders.root_of(config), root=root)
 
 
+@told
+def leave_folder(spec: Spec, memo: Json) -> Answer:
+    """Where the config names another folder now: the old one goes, with all that leases left in it."""
+    return elsewhere(spec.resource) or _leave_folder(spec, memo)
+
+
+@until_done("The folder that the config named before is being removed.")
+def _leave_folder(spec: Spec) -> bool:
+    before, here = Path(spec.resource.facts["folder"]), shell(spec)
+    if before == folders.folder_of(spec.resource) or not folders.marked(before):
+        return True
+    if not all(_end_lease(here, home, spec.config.cgroup) for home in _homes(before)):
+        return False
+    return here.remove_tree(str(before), root=False)
+
+
+def apply(spec: Spec, memo: Json) -> Answer:
+    """What the config says now of traits, limits and the place."""
+    if said := objection(spec.config):
+        return Failed(scope=Scope.OPERATOR, code="unsafe", message=said)
+    now = draft(spec.config)
+    return Ready(attributes={"region": None, **now.attributes}, traits=now.traits, capacity=now.capacity)
+
+
+def draft(config: Config) -> Draft:
+    """The machine as a whole."""
+    place = {"region": config.region} if config.region else {}
+    return Draft(
+        name=str(machine.attributes()["hostname"]),
+        attributes=machine.attributes() | place,
+        capacity=capacity(config),
+        traits=frozenset(config.traits),
+    )
+
+
 def capacity(config: Config) -> Amounts:
     """What the machine has, as far as the config does not say it."""
     given = (config.cpu_millicores, config.ram_mib, config.disk_mib)
@@ -100,6 +143,5 @@ def capacity(config: Config) -> Amounts:
     return Amounts(slots=config.slots, cpu_millicores=cpu, ram_mib=ram, disk_mib=disk)
 
 
-def _homes(spec: Spec) -> list[Path]:
-    folder = folders.folder_of(spec.resource)
+def _homes(folder: Path) -> list[Path]:
     return sorted({*folders.homes(folder), *(claims.below(folder) if machine.as_root() else ())})

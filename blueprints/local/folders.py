@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -12,6 +13,8 @@ from blueprints.local.config import Config
 from blueprints.specs import LeaseView, ResourceView
 
 MARKER = ".drydock-host"
+ASIDE = f"{MARKER}.aside"
+"""In a host's folder: the homes of former leases that could not be removed yet."""
 
 
 def root_of(config: Config) -> Path:
@@ -39,10 +42,17 @@ def make(folder: Path, mode: int) -> None:
 
 
 def mark(folder: Path, tags: Mapping[str, str]) -> None:
-    """Say in the folder whose it is."""
+    """Write into the folder whose it is. The proof among the tags is not for the accounts of leases to read."""
     beside = folder / f"{MARKER}.new"
-    beside.write_text(json.dumps(dict(tags)))
+    beside.unlink(missing_ok=True)
+    with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
+        written.write(json.dumps(dict(tags)))
     beside.replace(folder / MARKER)
+
+
+def close(folder: Path) -> None:
+    """Let nobody else read what earlier versions wrote for all to read."""
+    (folder / MARKER).chmod(0o600)
 
 
 def marked(folder: Path) -> bool:
@@ -55,6 +65,28 @@ def homes(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(child for child in folder.iterdir() if not child.name.startswith(MARKER))
+
+
+def aside_of(home: Path) -> Path:
+    """The folder of root's into which a home is put that cannot be removed."""
+    return home.parent / ASIDE / home.name
+
+
+def put_aside(home: Path) -> None:
+    """Move a home to where root alone comes by its path: whoever still works in it keeps what it has open there, and
+    nothing else. The folder around it also stands for what is left elsewhere."""
+    place = aside_of(home)
+    place.parent.mkdir(mode=0o700, exist_ok=True)
+    place.mkdir(mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        home.rename(place / "home")
+
+
+def aside(folder: Path) -> list[Path]:
+    """The homes that were put aside in a host's folder, by what they were called; the one longest not tried first."""
+    place = folder / ASIDE
+    found = list(place.iterdir()) if place.is_dir() else []
+    return [folder / each.name for each in sorted(found, key=lambda each: each.lstat().st_ctime)]
 
 
 def objection(folder: Path, *, root: bool) -> str:
@@ -74,7 +106,7 @@ def objection(folder: Path, *, root: bool) -> str:
 def _objection_to(step: Path, root: bool) -> str:
     found = step.stat()
     if not stat.S_ISDIR(found.st_mode):
-        return f"{step} is no folder."
+        return f"{step} is not a folder."
     if root and found.st_uid != 0:
         return f"{step} belongs to uid {found.st_uid}, not to root."
     if root and found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:

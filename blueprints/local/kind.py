@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from blueprints import hosts
-from blueprints.contract import Activates, Builds, Checks, Kind, Opener, Plan, Step
+from blueprints.contract import Activates, Builds, Checks, Controls, Kind, Opener, Plan, Step, Updates
 from blueprints.local import acts, config, leasing, machine
 from blueprints.matching import misses
-from blueprints.specs import Asked, BlueprintView, Draft, Problem
+from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Problem
 
 
-class LocalHost(Kind, Builds, Activates, Checks):
+class LocalHost(Kind, Builds, Activates, Checks, Controls, Updates):
     """This machine, as one host that several leases share."""
 
     name: ClassVar[str] = "local_host"
@@ -22,18 +22,13 @@ class LocalHost(Kind, Builds, Activates, Checks):
     Requirements = hosts.HostRequirements
     Attributes = hosts.HostAttributes
     matches = hosts.MATCHES
+    at_once: ClassVar[bool] = True
     most_resources: ClassVar[int | None] = 1
     """There is one machine."""
 
     def drafts(self, config: config.Config, asked: Asked | None) -> Sequence[Draft]:
         """The machine as a whole, if the lease fits on it."""
-        place = {"region": config.region} if config.region else {}
-        draft = Draft(
-            name=str(machine.attributes()["hostname"]),
-            attributes=machine.attributes() | place,
-            capacity=acts.capacity(config),
-            traits=frozenset(config.traits),
-        )
+        draft = acts.draft(config)
         return [draft] if asked is None or _fits(draft, asked) else []
 
     def build(self) -> Plan:
@@ -41,6 +36,15 @@ class LocalHost(Kind, Builds, Activates, Checks):
         return (
             Step(name="claim", act=acts.claim),
             Step(name="folder", act=acts.make),
+            Step(name="look", act=acts.look),
+        )
+
+    def update(self) -> Plan:
+        """Apply what the config says now; another folder is made, and the old one removed."""
+        return (
+            Step(name="leave", act=acts.leave_folder, deadline=3600),
+            Step(name="folder", act=acts.make),
+            Step(name="apply", act=acts.apply),
             Step(name="look", act=acts.look),
         )
 
@@ -70,6 +74,10 @@ class LocalHost(Kind, Builds, Activates, Checks):
     def interfaces(self) -> Mapping[str, Opener]:
         """Commands and files with the lease's own uid, in its home."""
         return hosts.openers(leasing.transport_of, "command", "filesystem")
+
+    def control(self, lease: LeaseView) -> Control | None:
+        """This program, where it is root."""
+        return leasing.control_of(lease)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Whether homes can be made here, and what leases share."""

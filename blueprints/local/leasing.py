@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 from blueprints.answers import Answer, Failed, Json, Need, NeededLock, Ready, Scope, Wait
 from blueprints.hosts import LEASE_VARIABLE, endpoint_facts, lease_of
-from blueprints.hostshell import HostShell, in_pieces, told, until_done
+from blueprints.hostshell import HostShell, in_pieces, remove_or_put_aside, told, until_done
 from blueprints.local import claims, folders, groups, machine
 from blueprints.local.whereabouts import elsewhere, sentence
-from blueprints.specs import LeaseView, Spec
+from blueprints.specs import Control, LeaseView, Spec
 from interfaces.endpoints import LocalEndpoint, endpoint_from_json
-from interfaces.errors import Unreachable
+from interfaces.errors import DeadlineExceeded, Unreachable
 from interfaces.transport import Transport
 from interfaces.transports import transport_to
 
+_TIDYING = 10.0
 _CANDIDATES = 256
 _CLEARING = "What an earlier lease left under its uid is being looked for."
 
@@ -50,18 +53,20 @@ def make_home(spec: Spec, memo: Json) -> Answer:
     folder, home, uid, gid = folders.folder_of(lease.resource), folders.home_of(lease), *_account(lease)
     if not folders.marked(folder):
         return Failed(scope=Scope.STEP, code="gone", message=f"{folder} is gone.")
+    folders.close(folder)
     here = shell(spec)
-    if machine.as_root() and not (ended(here, home) and swept(here, home)):
+    if machine.as_root() and not (ended(here, home, spec.config.cgroup) and swept(here, home)):
         if here.tired:
             return Wait(after=1.0, memo=memo, sentence=_CLEARING)
         return Failed(scope=Scope.STEP, code="uid_in_use", message=f"Something of uid {uid} cannot be removed.")
     home.mkdir(mode=0o700, exist_ok=True)
     os.chown(home, uid, gid, follow_symlinks=False)
     home.chmod(0o700)
-    endpoint = _bounded(LocalEndpoint(uid=uid, gid=gid, home=str(home), environment=_environment(lease, uid)), lease)
+    endpoint = LocalEndpoint(uid=uid, gid=gid, home=str(home), environment=_environment(lease, uid))
+    endpoint, limits = _bounded(endpoint, lease)
     return Ready(
         facts={
-            "limits": _limits(endpoint),
+            "limits": limits,
             "endpoint": endpoint_facts(endpoint),
             "home": str(home),
             "user": str(uid),
@@ -79,25 +84,36 @@ def end_processes(spec: Spec, memo: Json) -> Answer:
 
 @until_done("Processes of the lease are being ended.")
 def _end_processes(spec: Spec) -> bool:
-    return ended(shell(spec), folders.home_of(lease_of(spec)))
+    return ended(shell(spec), folders.home_of(lease_of(spec)), spec.config.cgroup)
 
 
-@until_done("Files of the lease are being removed.")
-def remove_files(spec: Spec) -> bool:
-    """The home, and as root whatever the uid left in places that all may write to."""
+@told
+def remove_files(spec: Spec, memo: Json) -> Answer:
+    """The home, and as root whatever the uid left in places that all may write to. What was put aside keeps its uid."""
+    if answer := elsewhere(spec.resource):
+        return answer
     home = folders.home_of(lease_of(spec))
-    return swept(shell(spec), home)
+
+    def put_aside() -> str:
+        folders.put_aside(home)
+        return str(home)
+
+    return remove_or_put_aside(memo, lambda: swept(shell(spec), home), put_aside if machine.as_root() else None)
 
 
 @told
 def take_account_back(spec: Spec, memo: Json) -> Answer:
-    """Nothing of the lease is left; the uid is free again."""
+    """Nothing of the lease is left; the uid is free again, unless its home was put aside."""
+    if answer := elsewhere(spec.resource):
+        return answer
     home = folders.home_of(lease_of(spec))
-    if not ended(shell(spec), home) or home.exists():
+    if not ended(shell(spec), home, spec.config.cgroup) or home.exists():
         return Failed(scope=Scope.STEP, code="still_there", message=f"Something in {home} came back.")
     if machine.as_root():
         if not groups.remove(spec.config.cgroup, home.name):
             return Failed(scope=Scope.STEP, code="still_there", message=f"The control group of {home} is not empty.")
+        if folders.aside_of(home).exists():
+            return Ready(log=f"the uid of {home} is not given back before all is removed")
         claims.give_back(home)
     return Ready(log=f"{home} is gone")
 
@@ -106,18 +122,36 @@ def transport_of(lease: LeaseView) -> Transport:
     """The way to the lease's account. Raises Unreachable on another machine."""
     if said := sentence(lease.resource):
         raise Unreachable(said)
-    return transport_to(endpoint_from_json(lease.facts["endpoint"]))
+    endpoint = endpoint_from_json(lease.facts["endpoint"])
+    if isinstance(endpoint, LocalEndpoint) and _has_lost_its_group(endpoint):
+        _group(lease)
+    return transport_to(endpoint)
+
+
+def control_of(lease: LeaseView) -> Control | None:
+    """This program itself, where it is root and the lease has a uid. Raises Unreachable on another machine."""
+    if said := sentence(lease.resource):
+        raise Unreachable(said)
+    if not machine.as_root() or "home" not in lease.facts:
+        return None
+    uid, gid = _account(lease)
+    return Control(transport=_here(), uid=uid, gid=gid, home=lease.facts["home"])
 
 
 def shell(spec: Spec) -> HostShell:
     """This machine, with the rights of this program."""
-    here = LocalEndpoint(uid=os.geteuid(), gid=os.getegid(), home="/")
-    return HostShell(transport_to(here), spec.deadline)
+    return HostShell(_here(), spec.deadline)
 
 
-def ended(here: HostShell, home: Path) -> bool:
+def _here() -> Transport:
+    return transport_to(LocalEndpoint(uid=os.geteuid(), gid=os.getegid(), home="/"))
+
+
+def ended(here: HostShell, home: Path, cgroup: str) -> bool:
     """End the processes of a home's lease; True when none is left."""
     if machine.as_root():
+        if not groups.end(cgroup, home.name):
+            return False
         uid = claims.uid_of(home)
         return uid is None or not here.end_account(uid)
     return not here.end_marked(f"{LEASE_VARIABLE}={home.name}", str(home))
@@ -128,7 +162,22 @@ def swept(here: HostShell, home: Path) -> bool:
     if os.path.lexists(home) and not here.remove_tree(str(home), root=False):
         return False
     uid = claims.uid_of(home) if machine.as_root() else None
-    return uid is None or here.sweep_account(uid)
+    return uid is None or here.sweep_account(uid, python=sys.executable, homes=str(home.parent.parent))
+
+
+def tidy(folder: Path) -> None:
+    """Try again to remove what was put aside, for some seconds, and give the uids back of which nothing is left."""
+    here = HostShell(_here(), _TIDYING)
+    for home in folders.aside(folder):
+        place = folders.aside_of(home)
+        with contextlib.suppress(DeadlineExceeded):
+            if swept(here, home) and here.remove_tree(str(place), root=False):
+                claims.give_back(home)
+                continue
+        with contextlib.suppress(FileNotFoundError):
+            os.utime(place, follow_symlinks=False)  # the others first next time
+        if here.tired:
+            return
 
 
 def _ask_for_uid(spec: Spec) -> Answer:
@@ -143,20 +192,25 @@ def _account(lease: LeaseView) -> tuple[int, int]:
     return int(lease.facts["uid"]), int(lease.facts["gid"])
 
 
-def _bounded(endpoint: LocalEndpoint, lease: LeaseView) -> LocalEndpoint:
-    """With what holds the lease to its share. Without root nothing does: others work with the same account."""
+def _bounded(endpoint: LocalEndpoint, lease: LeaseView) -> tuple[LocalEndpoint, str]:
+    """With what holds the lease to its share, and the name of that. Without root nothing does: others work with the
+    same account."""
     if not machine.as_root():
-        return endpoint
-    config, name = lease.resource.blueprint.config, Path(endpoint.home).name
-    group = groups.make(config.cgroup, name, lease.asked.amounts, config.processes)
-    cgroup = str(group) if group else ""
-    return replace(endpoint, processes=config.processes, open_files=config.open_files, cgroup=cgroup)
+        return endpoint, "none"
+    config, group = lease.resource.blueprint.config, _group(lease)
+    cgroup = str(group.folder) if group else ""
+    bounded = replace(endpoint, processes=config.processes, open_files=config.open_files, cgroup=cgroup)
+    return bounded, "cgroup" if group and group.bounded else "rlimit"
 
 
-def _limits(endpoint: LocalEndpoint) -> str:
-    if endpoint.cgroup:
-        return "cgroup"
-    return "rlimit" if endpoint.processes else "none"
+def _has_lost_its_group(endpoint: LocalEndpoint) -> bool:
+    """A lease outlives a restart of the machine, control groups do not."""
+    return bool(endpoint.cgroup) and Path(endpoint.home).exists() and not Path(endpoint.cgroup).exists()
+
+
+def _group(lease: LeaseView) -> groups.Group | None:
+    config = lease.resource.blueprint.config
+    return groups.make(config.cgroup, folders.home_of(lease).name, lease.asked.amounts, config.processes)
 
 
 def _environment(lease: LeaseView, uid: int) -> tuple[tuple[str, str], ...]:

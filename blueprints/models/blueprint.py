@@ -88,11 +88,13 @@ class Credential(models.Model):
 
 
 class RememberedError(models.Model):
-    """An offer, a zone or a whole blueprint that failed, and until when it is not tried again."""
+    """An offer, a zone, what a location counts alike, or a whole blueprint that failed, and until when it is not tried
+    again."""
 
     class Scope(models.TextChoices):
         OFFER = "offer"
         ZONE = "zone"
+        LOCATION = "location"
         BLUEPRINT = "blueprint"
         OPERATOR = "operator"
 

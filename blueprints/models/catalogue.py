@@ -109,8 +109,8 @@ class Reading(models.Model):
     message = models.TextField(blank=True, default="", db_default="", help_text="Why the last one failed.")
 
     class Meta:
-        verbose_name = "reading of an account"
-        verbose_name_plural = "readings of accounts"
+        verbose_name = "account poll"
+        verbose_name_plural = "account polling"
         constraints = [models.UniqueConstraint(fields=["credential", "kind", "what", "place"], name="reading_once")]
         indexes = [models.Index(fields=["due_at"], name="reading_due")]
 

@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from blueprints.accounts.acts import looked
 from blueprints.answers import Answer, Json, Ready
-from blueprints.hosts import observed
+from blueprints.hosts import HostAttributes, observed
 from blueprints.hostshell import NeedsOperator, told
 from blueprints.specs import Spec
 from blueprints.sshhost import drafts
+from blueprints.sshhost.config import Registration
+
+
+@told
+def apply(spec: Spec, memo: Json) -> Answer:
+    """What the config and the registration say now, whatever they said before. Calls no host."""
+    view = spec.resource
+    draft = drafts.registered(spec.config, Registration.model_validate(view.registration or drafts.known(view)))
+    found_anew = dict.fromkeys(HostAttributes.model_fields)
+    return Ready(
+        facts=draft.facts, attributes={**found_anew, **draft.attributes}, traits=draft.traits,
+        capacity=drafts.capacity(draft.capacity, draft.facts["given"], view.facts),
+    )  # fmt: skip
 
 
 @told

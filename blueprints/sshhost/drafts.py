@@ -5,7 +5,7 @@ from __future__ import annotations
 from blueprints.amounts import Amounts
 from blueprints.answers import Json
 from blueprints.hosts import stated
-from blueprints.specs import Draft
+from blueprints.specs import Draft, ResourceView
 from blueprints.sshhost.config import Config, Registration
 from drydock.core.errors import InvalidRequest
 
@@ -26,12 +26,20 @@ def registered(config: Config, registration: Registration) -> Draft:
     )
 
 
+def known(resource: ResourceView) -> Json:
+    """The registration of a host that was registered before registrations were kept."""
+    place = {name: resource.facts[name] for name in ("address", "port", "user", "host_keys") if name in resource.facts}
+    given = {name: getattr(resource.capacity, name) for name in resource.facts.get("given", [])}
+    slots, traits = resource.capacity.slots, sorted(resource.traits)
+    return {"name": resource.name, "slots": slots, "traits": traits, **place, **given}
+
+
 def contradictions(attributes: Json, found: Json) -> list[str]:
     """Where the host is not what it was registered as."""
     return [
         f"{name} is {found[name]}, registered as {attributes[name]}"
         for name in ("arch", "os", "os_release", "hostname")
-        if name in attributes and name in found and attributes[name] != found[name]
+        if attributes.get(name) and name in found and attributes[name] != found[name]
     ]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-_SUITES = ("declared", "drafting", "hooks", "leasing", "making", "phases", "watching")
+_SUITES = ("declared", "drafting", "hooks", "leasing", "leftovers", "making", "phases", "watching")
 
 # Only so do the suite's bare asserts say what they compared.
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in _SUITES))

@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from blueprints.answers import Json
-from blueprints.contract import Builds, Offers, Registers
+from blueprints.contract import Builds, Controls, Offers, Registers
 from blueprints.offers import Account, Offer, Sought
-from blueprints.specs import Asked, BlueprintView, Draft, LeaseView, ResourceView, Spec
+from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, ResourceView, Spec
 from blueprints.testing.driver import Driver
 from blueprints.testing.hooks import Hooks
 from drydock.core.errors import NotSupported
@@ -127,6 +127,7 @@ class Bench(Hooks):
             asked=self.asked(),
             resource=resource,
             opener=self.opener(always_mine),
+            controlled=self.control_of,
         )
 
     def opener(self, still_mine: Callable[[], None]) -> Callable[[LeaseView, str], Interface]:
@@ -139,6 +140,10 @@ class Bench(Hooks):
             return openers[name](lease, still_mine)
 
         return open_it
+
+    def control_of(self, lease: LeaseView) -> Control | None:
+        """The way to the lease's host past its account, as the engine would ask for it."""
+        return self.kind.control(lease) if isinstance(self.kind, Controls) else None
 
     def spec(self, phase: str, resource: ResourceView, lease: LeaseView | None = None, **wanted: Any) -> Spec:
         """What the steps of a phase work on."""

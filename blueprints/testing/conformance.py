@@ -17,6 +17,7 @@ from blueprints.testing.declared import Declared
 from blueprints.testing.drafting import Drafting
 from blueprints.testing.hooks import Outside
 from blueprints.testing.leasing import Leasing
+from blueprints.testing.leftovers import Leftovers
 from blueprints.testing.making import Making
 from blueprints.testing.needs import applies
 from blueprints.testing.offering import Offering
@@ -24,13 +25,15 @@ from blueprints.testing.operating import Operating
 from blueprints.testing.watching import Watching
 
 
-class KindConformance(Declared, Drafting, Offering, Making, Leasing, Watching, Operating):
+class KindConformance(Declared, Drafting, Offering, Making, Leasing, Leftovers, Watching, Operating):
     """Subclass it, name it Test..., set `kind`, and fill in the hooks."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if (kind := getattr(cls, "kind", None)) is None:
             return
+        if not cls.on_host:
+            cls.test_nothing_that_a_lease_plants_outlives_it = None  # type: ignore[assignment]
         for name in dir(cls):
             if name.startswith("test_") and not applies(getattr(cls, name), kind):
                 setattr(cls, name, None)

@@ -29,7 +29,7 @@ class Declared(Phases):
 
     def test_its_models_are_fields_with_a_schema(self) -> None:
         for model in self._models():
-            assert issubclass(model, Fields), f"{model.__name__} is no Fields"
+            assert issubclass(model, Fields), f"{model.__name__} is not a Fields"
             json_safe(f"schema of {model.__name__}", model.model_json_schema())
 
     def test_its_models_refuse_unknown_names_clearly(self) -> None:

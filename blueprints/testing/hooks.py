@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, get_args
 
@@ -11,7 +12,9 @@ from pydantic import SecretStr
 from blueprints.amounts import Amounts
 from blueprints.answers import Hold, Json, Maintenance, NeededLease, NeededLock
 from blueprints.contract import Kind
-from blueprints.specs import LeaseView, ResourceView
+from blueprints.hostshell import HostShell
+from blueprints.leftovers import Outside as Outsiders
+from blueprints.specs import Control, LeaseView, ResourceView
 from blueprints.testing.rules import texts
 from interfaces.command.contract import Command
 from interfaces.contract import Interface
@@ -52,6 +55,29 @@ class Hooks:
     def requirements(self) -> Json:
         """Requirements that the config's resources meet."""
         return {}
+
+    on_host: ClassVar[bool] = False
+    """Whether leases of the bench run commands on a real host, so that the leftover suite applies."""
+
+    def own_account(self, lease: LeaseView) -> bool:
+        """on_host: whether the lease has an account that is nobody else's."""
+        return bool(lease.facts.get("isolation") == "uid")
+
+    def home_above(self, lease: LeaseView) -> str:
+        """on_host: the home of the account, where that of the lease is a folder in it."""
+        return str(lease.resource.facts.get("home", ""))
+
+    def neighbour(self, resource: ResourceView) -> LeaseView | None:
+        """on_host: another active lease on the same host with an account of its own; None: there can be none."""
+        return None
+
+    def outside_looks(self) -> Outsiders | None:
+        """on_host: those who can look at the host past its leases."""
+        return None
+
+    def must_be_planted(self) -> Iterable[str]:
+        """on_host: the rows of the suite that are possible there: a test that plants nothing proves nothing."""
+        return ()
 
     def impossible(self) -> Json | None:
         """Requirements that none of them meets; None: the kind has no requirements."""
@@ -115,6 +141,10 @@ class Hooks:
         """Consoles: the resource writes on its console."""
         raise NotImplementedError
 
+    def cut_off(self, resource: ResourceView) -> AbstractContextManager[None]:
+        """Activates, of kinds that say what counts as `unreachable`: the resource does not answer meanwhile."""
+        raise NotImplementedError
+
     def access_of(self, lease: LeaseView) -> Sequence[str]:
         """Activates: what lets the lease in or runs for it now: accounts, keys, processes."""
         raise NotImplementedError
@@ -140,6 +170,13 @@ class Hooks:
                 interface.status()
             case _:
                 raise NotImplementedError(f"use() knows no interface {interface.name!r}")
+
+    def use_control(self, control: Control) -> None:
+        """Controls: do something with the way to a host. Override it where nothing can be run there."""
+        shell = HostShell(control.transport, 30)
+        assert int(shell.run("id -u")) != control.uid
+        assert shell.as_root("id -u").split() == ["0"]
+        assert shell.as_root('stat -c %u -- "$1"', control.home).split() == [str(control.uid)]
 
     def supply(self, needed: NeededLease) -> LeaseView:
         """A lease that the kind asks for."""

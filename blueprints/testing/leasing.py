@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from blueprints.contract import Activates, Cleans, Opener
+from blueprints.answers import Failed
+from blueprints.contract import Activates, Cleans, Controls, Opener
 from blueprints.specs import LeaseView
 from blueprints.testing.bench import always_mine
 from blueprints.testing.needs import needs
@@ -36,6 +37,18 @@ class Leasing(Phases):
         self.destroyed(lease.resource)
 
     @needs(Activates)
+    def test_an_activation_on_what_does_not_answer_says_so(self) -> None:
+        if not self.kind.unreachable:
+            pytest.skip("its resources cannot be out of reach")
+        lease = self.activated(self.lease(self.built()))
+        with self.cut_off(lease.resource):
+            for phase in ("activate", "check", "deactivate"):
+                outcome = self.run(phase, lease.resource, None if phase == "check" else lease)
+                assert isinstance(outcome.answer, Failed), f"{phase} ended {outcome.ended}: {outcome.answer}"
+                assert outcome.answer.code in self.kind.unreachable, phase
+        self._end(lease)
+
+    @needs(Activates)
     def test_deactivating_what_was_never_activated_succeeds(self) -> None:
         lease = self.lease(self.built())
         self._end(lease)
@@ -60,6 +73,17 @@ class Leasing(Phases):
             self.ready("deactivate", resource, clean.spec.lease)
             expect_ready(self.resume(self.run("activate", resource, self.lease(resource), mishap=mishap)))
         self._end(self.lease(resource))
+
+    @needs(Controls)
+    def test_the_way_past_the_account_of_a_lease_is_not_the_leases(self) -> None:
+        lease = self.activated(self.lease(self.built()))
+        control = lease.control()
+        if control is not None:
+            assert control.uid >= 1000
+            assert control.home.startswith("/")
+            assert not any(path.startswith("/") or ".." in path for path in control.kept)
+            self.use_control(control)
+        self._end(lease)
 
     @needs(Cleans)
     def test_cleaning_removes_what_the_lease_left(self) -> None:

@@ -57,7 +57,7 @@ def json_safe(where: str, value: Any) -> None:
     try:
         back = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
-        raise ContractBroken(f"{where} is no JSON: {error}") from error
+        raise ContractBroken(f"{where} is not valid JSON: {error}") from error
     _require(back == value, f"{where} comes back from JSON as another value: {value!r}")
 
 
@@ -80,7 +80,7 @@ def _require(kept: bool, broken: str) -> None:
 
 
 def _kind_of_answer(where: str, answer: Any, *, find: bool) -> None:
-    _require(isinstance(answer, get_args(Answer)), f"{where} answered {answer!r}, which is no answer")
+    _require(isinstance(answer, get_args(Answer)), f"{where} answered {answer!r}, which is not an answer")
     _require(not find or isinstance(answer, _FROM_FIND), f"{where} answered {type(answer).__name__}")
     _require(find or not isinstance(answer, Absent), f"{where} answered Absent; only find may")
     if isinstance(answer, Wait):

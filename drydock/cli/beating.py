@@ -19,7 +19,9 @@ class Heart:
     def __init__(self, client: Client, infos: Sequence[LeaseInfo]) -> None:
         limits = {info.id: info.heartbeat_limit.total_seconds() for info in infos if info.heartbeat_limit}
         self._client, self._ids = client, list(limits)
-        self._every = min(limits.values(), default=0.0) * _SHARE
+        self.limit = min(limits.values(), default=0.0)
+        """Seconds without a heartbeat after which the first of them ends; 0: none does."""
+        self._every = self.limit * _SHARE
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 

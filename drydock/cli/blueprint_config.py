@@ -24,10 +24,11 @@ Builds = Annotated[int | None, typer.Option("--max-builds", help="Builds at the 
 Outdated = Annotated[
     int | None, typer.Option("--max-outdated", help="Outdated resources replaced at the same time; 0: none.")
 ]
-Idle = Annotated[str | None, typer.Option("--idle-timeout", metavar="SPAN", help="Idle longer: given up.")]
+Idle = Annotated[str | None, typer.Option("--idle-timeout", metavar="SPAN", help="Idle longer: given up; clouds: 15m.")]
 Life = Annotated[str | None, typer.Option("--max-lifetime", metavar="SPAN", help="Older: replaced.")]
 Check = Annotated[str | None, typer.Option("--check-interval", metavar="SPAN", help="Between health checks.")]
 Note = Annotated[str | None, typer.Option("--note")]
+Clear = Annotated[list[str] | None, typer.Option("--clear", help="max, idle-timeout, ...: none at all.")]
 
 
 def _change(**given: Any) -> BlueprintChange:
@@ -36,12 +37,17 @@ def _change(**given: Any) -> BlueprintChange:
     return BlueprintChange(**{name: value for name, value in given.items() if value is not None})
 
 
+def _columns(clear: list[str] | None) -> list[str]:
+    """What is to be empty, as columns are called."""
+    return [{"max": "max_resources"}.get(one, one).replace("-", "_") for one in clear or ()]
+
+
 @guarded
 def add(
     name: Name, kind: Annotated[str, typer.Argument(metavar="KIND", help="See `drydock blueprints kinds`.")],
     config: Fields = None, *, file: File = "", order: Order = None, audience: Audience = None, maximum: Maximum = None,
     ready: Ready = None, max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None,
-    check_interval: Check = None, max_outdated: Outdated = None, note: Note = None,
+    check_interval: Check = None, max_outdated: Outdated = None, note: Note = None, clear: Clear = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Do not enable it yet.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
@@ -52,7 +58,7 @@ def add(
     wanted = _change(
         order=order, audience=audience, max_resources=maximum, min_ready=ready, max_builds=max_builds,
         idle_timeout=idle_timeout, max_lifetime=max_lifetime, check_interval=check_interval,
-        max_outdated=max_outdated, note=note,
+        max_outdated=max_outdated, note=note, clear=_columns(clear),
     )  # fmt: skip
     given = {**o.document(file), **o.values(config, "config")}
     end(o.client().add_blueprint(name, kind, given, wanted, enabled=not disabled), as_json)
@@ -63,8 +69,7 @@ def change(
     name: Name, config: Fields = None, *, file: File = "", kind: Annotated[str | None, typer.Option()] = None,
     order: Order = None, audience: Audience = None, maximum: Maximum = None, ready: Ready = None,
     max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None, check_interval: Check = None,
-    max_outdated: Outdated = None, note: Note = None,
-    clear: Annotated[list[str] | None, typer.Option("--clear", help="max, idle-timeout, ...: none any more.")] = None,
+    max_outdated: Outdated = None, note: Note = None, clear: Clear = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Change a blueprint. KEY=VALUE changes single values of its config, --file replaces it."""
@@ -72,10 +77,9 @@ def change(
     found: dict[str, Any] | None = None
     if config or file:
         found = {**(o.document(file) if file else dict(client.blueprint(name).config)), **o.values(config, "config")}
-    columns = [{"max": "max_resources"}.get(one, one).replace("-", "_") for one in clear or ()]
     wanted = _change(
         kind=kind, config=found, order=order, audience=audience, max_resources=maximum, min_ready=ready,
         max_builds=max_builds, idle_timeout=idle_timeout, max_lifetime=max_lifetime, check_interval=check_interval,
-        max_outdated=max_outdated, note=note, clear=columns,
+        max_outdated=max_outdated, note=note, clear=_columns(clear),
     )  # fmt: skip
     tell(client.change_blueprint(name, wanted), as_json, full=True)

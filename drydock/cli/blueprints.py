@@ -97,11 +97,11 @@ def undrain(blueprint: Name, *, as_json: o.AsJson = False) -> None:
 def remove(blueprint: Name, *, as_json: o.AsJson = False) -> None:
     """Remove a blueprint that no resource and no lease needs any more. Its history stays."""
     o.client().remove_blueprint(blueprint)
-    output.emit({"removed": blueprint}) if as_json else print(f"{blueprint} is removed")
+    output.emit({"removed": blueprint}) if as_json else output.line(f"{blueprint} is removed")
 
 
 @guarded
 def forget(blueprint: Annotated[str, typer.Argument(metavar="[BLUEPRINT]")] = "", *, as_json: o.AsJson = False) -> None:
     """Forget remembered failures, so that they are tried again at once."""
     cleared = o.client().clear_errors(blueprint=blueprint)
-    output.emit({"cleared": cleared}) if as_json else print(f"{cleared} forgotten")
+    output.emit({"cleared": cleared}) if as_json else output.line(f"{cleared} forgotten")

@@ -43,7 +43,7 @@ def set_(
     try:
         amount = float(dollars.removeprefix("$"))
     except ValueError:
-        raise InvalidRequest(f"{dollars!r} is no amount.", field="max_hourly") from None
+        raise InvalidRequest(f"{dollars!r} is not an amount.", field="max_hourly") from None
     _tell([o.client().set_budget(max_hourly=amount, user=user, group=group, blueprint=blueprint)], as_json)
 
 
@@ -52,7 +52,7 @@ def remove(*, user: o.User = "", group: o.Group = "", blueprint: OfBlueprint = "
     """Let any amount be spent."""
     o.client().remove_budget(user=user, group=group, blueprint=blueprint)
     whose = user or group or blueprint
-    output.emit({"removed": whose}) if as_json else print(f"{whose} has no budget any more")
+    output.emit({"removed": whose}) if as_json else output.line(f"{whose} has no budget any more")
 
 
 def _tell(found: list[BudgetInfo], as_json: bool) -> None:
@@ -62,4 +62,6 @@ def _tell(found: list[BudgetInfo], as_json: bool) -> None:
         (b.user, b.group, b.blueprint, *(f"{amount:.4f}" for amount in (b.max_hourly, b.used, b.left)), b.waiting)
         for b in found
     ]
-    return output.table(("user", "group", "blueprint", "$/hour", "spent", "left", "waiting"), rows, empty="No budgets.")
+    return output.table(
+        ("user", "group", "blueprint", "$/hour", "in use", "left", "waiting"), rows, empty="No budgets."
+    )

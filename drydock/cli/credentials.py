@@ -74,7 +74,7 @@ def _tell(info: CredentialInfo, as_json: bool) -> None:
             (r.what, r.place, output.ago(r.seen_at) or "never", r.found, output.ago(r.due_at), r.message)
             for r in info.readings
         ]
-        print()
+        output.line()
         output.table(("read", "place", "last", "found", "next", "why it failed"), rows)
     return None
 
@@ -109,7 +109,7 @@ def read(credential: Name, *, as_json: o.AsJson = False) -> None:
     info = o.client().read_credential(credential)
     if as_json:
         return output.emit(info)
-    print(f"{len(info.readings)} readings of {info.name} are due now")
+    output.line(f"{len(info.readings)} readings of {info.name} are due now")
     return output.say("Workers make them. Where none runs: drydock sweep")
 
 
@@ -117,7 +117,7 @@ def read(credential: Name, *, as_json: o.AsJson = False) -> None:
 def remove(credential: Name, *, as_json: o.AsJson = False) -> None:
     """Remove a credential that no blueprint names."""
     o.client().remove_credential(credential)
-    output.emit({"removed": credential}) if as_json else print(f"{credential} is removed")
+    output.emit({"removed": credential}) if as_json else output.line(f"{credential} is removed")
 
 
 def _read(given: list[str] | None, file: str) -> dict[str, object]:

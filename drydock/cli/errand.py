@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from drydock.cli import output, waiting
+from drydock.cli.beating import Heart
 from drydock.cli.signals import undisturbed
+from drydock.core.units import in_words
 
 if TYPE_CHECKING:
     from leases.client import Client, Ended, LeaseInfo
@@ -39,10 +41,12 @@ class Errand:
         ids: list[int] = []
         try:
             ids = ask()
-            infos = waiting.until_active(client, ids, attended, limit=self.limit, quiet=self.quiet)
-            ended = self._work(client, attended, infos)
+            with Heart(client, [client.lease(pk) for pk in ids]) as heart:
+                self._tell_heartbeat(heart)
+                infos = waiting.until_active(client, ids, attended, limit=self.limit, quiet=self.quiet)
+                ended = self._work(client, attended, infos)
         except BaseException:
-            self._release(client, attended, ids)
+            self._release_after_all(client, attended, ids)
             raise
         if self.keep:
             self._tell_how(infos)
@@ -53,21 +57,34 @@ class Errand:
         return next((end.exit_code for end in ended if end.exit_code), 0)
 
     def _work(self, client: Client, attended: Attendance, infos: Sequence[LeaseInfo]) -> list[Ended]:
-        from drydock.cli.beating import Heart
+        if not self.command:
+            return [] if self.keep else self._hold(client, attended, infos)
+        return [
+            run(client, info.id, self.command, env=self.env, cwd=self.cwd, stdin=self.stdin, quiet=self.quiet)
+            for info in infos
+        ]
 
-        with Heart(client, infos):
-            if not self.command:
-                return [] if self.keep else self._hold(client, attended, infos)
-            return [
-                run(client, info.id, self.command, env=self.env, cwd=self.cwd, stdin=self.stdin, quiet=self.quiet)
-                for info in infos
-            ]
+    def _tell_heartbeat(self, heart: Heart) -> None:
+        if heart.limit and not self.quiet and not self.keep:
+            output.say(f"released when this program ends, or {in_words(heart.limit)} after it was killed")
 
     def _hold(self, client: Client, attended: Attendance, infos: Sequence[LeaseInfo]) -> list[Ended]:
         """Hold them until somebody ends us, or they end."""
         self._tell_how(infos, held=True)
         waiting.until_ended(client, [info.id for info in infos], attended)
         return []
+
+    def _release_after_all(self, client: Client, attended: Attendance, ids: Sequence[int]) -> None:
+        """Release after an error, a timeout or a signal, and say what became of the request."""
+        numbers = " ".join(map(str, ids))
+        try:
+            self._release(client, attended, ids)
+        except Exception as error:
+            output.say(f"lease {numbers} could not be released ({error}); do it later: drydock release {numbers}")
+            return
+        if ids and not self.quiet:
+            what = "The request was" if len(ids) == 1 else f"All {len(ids)} requests were"
+            output.say(f"{what} released.")
 
     def _release(self, client: Client, attended: Attendance, ids: Sequence[int]) -> None:
         with undisturbed():

@@ -24,7 +24,7 @@ def add_to(app: typer.Typer) -> None:
 @guarded
 def events(
     *, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
-    lease: Annotated[int | None, typer.Option("--lease", help="Of this lease.")] = None,
+    lease: o.LeaseOption = None,
     resource: Annotated[int | None, typer.Option("--resource", help="Of this resource.")] = None,
     blueprint: Annotated[str, typer.Option("--blueprint", help="Of this blueprint.")] = "",
     kind: Annotated[str, typer.Option("--kind", help="Whose kind begins so: lease., resource., step.")] = "",
@@ -59,5 +59,5 @@ def _row(event: EventInfo) -> tuple[object, ...]:
 def _print(event: EventInfo, as_json: bool) -> None:
     if as_json:
         return output.emit_line(event)
-    print("  ".join(output.text(cell) for cell in _row(event) if output.text(cell)), flush=True)
+    output.line("  ".join(output.text(cell) for cell in _row(event) if output.text(cell)))
     return None

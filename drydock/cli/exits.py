@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
+from drydock.cli import output
 from drydock.core import errors
 
 FAILURE, INVALID, NOT_FOUND, CONFLICT, TIMED_OUT, REFUSED, NOT_ALLOWED, NO_WORKER = range(1, 9)
@@ -22,10 +23,11 @@ R = TypeVar("R")
 
 def code_of(error: BaseException) -> int:
     """The exit code an error ends the program with."""
+    from interfaces.errors import LeaseEnded
     from leases.client.errors import LeaseFailed, NoWorker
 
     table: list[tuple[type[BaseException], int]] = [
-        (LeaseFailed, REFUSED), (NoWorker, NO_WORKER), (errors.InvalidRequest, INVALID),
+        (LeaseFailed, REFUSED), (LeaseEnded, CONFLICT), (NoWorker, NO_WORKER), (errors.InvalidRequest, INVALID),
         (errors.NotSupported, INVALID), (errors.NotFound, NOT_FOUND), (errors.Conflict, CONFLICT),
         (errors.TimedOut, TIMED_OUT), (errors.Busy, TIMED_OUT), (errors.NotAllowed, NOT_ALLOWED),
     ]  # fmt: skip
@@ -48,7 +50,7 @@ def guarded(work: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(work)
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return work(*args, **kwargs)
+            return work(*args, **_with_numbers(kwargs))
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
@@ -64,6 +66,12 @@ def guarded(work: Callable[P, R]) -> Callable[P, R]:
             tell(error, as_json=bool(kwargs.get("as_json")))
 
     return told
+
+
+def _with_numbers(given: dict[str, Any]) -> Any:
+    from drydock.cli.options import with_numbers
+
+    return with_numbers(given)
 
 
 def _silence_stdout() -> None:
@@ -83,16 +91,45 @@ def tell(error: Exception, *, as_json: bool = False) -> NoReturn:
         if capability := getattr(error, "capability", ""):
             said["capability"] = capability
         if verdicts := getattr(error, "verdicts", ()):
-            from leases.client.values import to_json
-
-            said["verdicts"] = to_json(verdicts)
-        print(json.dumps({"error": said}))
+            said["verdicts"] = verdicts
+        output.emit_line({"error": said})
     else:
         for where, what in problems:
-            print(f"drydock: {where + ': ' if where else ''}{what}", file=sys.stderr)
+            output.say(f"drydock: {where + ': ' if where else ''}{what}")
         if hint:
-            print(f"  {hint}", file=sys.stderr)
+            output.say(f"  {hint}")
     raise typer.Exit(code)
+
+
+class PlainGroup(TyperGroup):
+    """A group of commands that refuses wrong options in our own words, not in those of the library that reads them."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command. Raises typer.BadParameter for an option or argument that cannot be read."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = refusal(error)
+            raise
+
+
+def refusal(error: typer.BadParameter) -> str:
+    """Return why a value was not taken: what was given and what is allowed."""
+    found = getattr(error.__cause__, "errors", None)
+    if found is None:
+        return error.message
+    from leases.mistakes import plain_message
+
+    said = []
+    for one in found(include_url=False):
+        value = repr(one["input"])
+        value = value if len(value) <= _LONGEST else f"{value[:_LONGEST]} ..."
+        said.append(plain_message(one).replace("It ", f"{value} ", 1))
+    return "; ".join(said) + "."
+
+
+_LONGEST = 60
+"""Characters of a value that a refusal repeats."""
 
 
 def described(error: Exception) -> tuple[str, str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +15,13 @@ from drydock.cli import output
 from drydock.cli.exits import guarded
 from drydock.cli.signals import stoppable
 from drydock.core.errors import InvalidRequest
+from drydock_client.values import JobInfo
 
-_PLACE = re.compile(r"(\d+):(.*)", re.DOTALL)
-Place = Annotated[str, typer.Argument(metavar="LEASE:PATH", help="12: is the lease's own folder, 12:a/b a path in it.")]
+_PLACE = re.compile(r"([^/:]+):(.*)", re.DOTALL)
+"""As with scp, a path of this machine with a colon in it is written with a slash before: `./a:b`."""
+Place = Annotated[
+    str, typer.Argument(metavar="LEASE:PATH", help="12: is the lease's own folder, mine:a/b a path in it.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -26,10 +31,21 @@ def add_to(app: typer.Typer) -> None:
 
 
 def _there(place: str) -> tuple[int, str]:
-    found = _PLACE.fullmatch(place)
+    found = _place(place)
     if found is None:
-        raise InvalidRequest(f"{place!r} is no LEASE:PATH.", field="place", hint="Such as 12:logs, or 12: for all.")
-    return int(found[1]), found[2]
+        raise InvalidRequest(f"{place!r} is not LEASE:PATH.", field="place", hint="Such as 12:logs, or 12: for all.")
+    return _lease(found[1]), found[2]
+
+
+def _place(given: str) -> re.Match[str] | None:
+    """LEASE:PATH taken apart; None for a path of this machine, also one that has a colon in it and is there."""
+    found = _PLACE.fullmatch(given)
+    return None if found is None or (not found[1].isdigit() and Path(given).exists()) else found
+
+
+def _lease(given: str) -> int:
+    reference = o.lease_reference(given)
+    return o.client().named(reference) if isinstance(reference, o.LeaseName) else reference
 
 
 @guarded
@@ -51,9 +67,22 @@ def remove(
 ) -> None:  # fmt: skip
     """Remove a file or folder of a lease; what is not there is fine."""
     lease, path = _there(place)
-    o.client().remove_path(lease, path, recursive=recursive)
+    with stoppable():
+        o.client().remove_path(lease, path, recursive=recursive, on_job=_telling())
     if as_json:
         output.emit({"removed": place})
+
+
+def _telling() -> Callable[[JobInfo], None]:
+    """Says once which job removes the folder."""
+    told: list[int] = []
+
+    def tell(job: JobInfo) -> None:
+        if not told:
+            output.say(f"a large folder: job {job.id} removes it on the host (drydock job show {job.id})")
+        told.append(job.id)
+
+    return tell
 
 
 @guarded
@@ -66,7 +95,7 @@ def copy(
 
     As with cp, a folder that is there already as DST receives SRC under its own name.
     """
-    there, here = _PLACE.fullmatch(source), _PLACE.fullmatch(target)
+    there, here = _place(source), _place(target)
     if bool(there) == bool(here):
         raise InvalidRequest("One of SRC and DST is LEASE:PATH, the other a path of this machine.", field="src")
     with stoppable():
@@ -74,12 +103,12 @@ def copy(
         if here is not None:
             path = _into(Path(source).name, here[2])
             _readable(Path(source))
-            files, size = client.upload(int(here[1]), Path(source), path)
+            files, size = client.upload(_lease(here[1]), Path(source), path)
         else:
             assert there is not None
             local = Path(target)
             local = local / Path(there[2]).name if local.is_dir() and Path(there[2]).name else local
-            files, size = client.download(int(there[1]), there[2], local)
+            files, size = client.download(_lease(there[1]), there[2], local)
     if as_json:
         output.emit({"files": files, "bytes": size})
     else:

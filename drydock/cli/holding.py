@@ -10,20 +10,25 @@ import typer
 
 from drydock.cli import options as o
 from drydock.cli import output, waiting, watching
-from drydock.cli.errand import CLEANING
-from drydock.cli.exits import guarded
+from drydock.cli.errand import CLEANING, seconds
+from drydock.cli.exits import REFUSED, Stopped, guarded
+from drydock.cli.signals import stoppable
+from drydock.core.errors import TimedOut
+from drydock.core.units import in_words
 
 if TYPE_CHECKING:
     from leases.client import LeaseInfo
 
-Ids = Annotated[list[int], typer.Argument(metavar="LEASE...", help="Numbers of leases.")]
+Ids = Annotated[
+    list[int], typer.Argument(metavar="LEASE...", parser=o.lease_reference, help="Numbers or names of leases.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
     for name, command in (
-        ("leases", leases), ("show", show), ("release", release), ("extend", extend), ("heartbeat", heartbeat),
-        ("hold", hold), ("unhold", unhold), ("retry", retry), ("key", key),
+        ("leases", leases), ("show", show), ("wait", wait), ("release", release), ("extend", extend),
+        ("heartbeat", heartbeat), ("hold", hold), ("unhold", unhold), ("retry", retry), ("key", key),
     ):  # fmt: skip
         app.command(name, rich_help_panel="Leases")(command)
 
@@ -56,6 +61,41 @@ def leases(
 
 
 @guarded
+def wait(
+    leases: Ids, *,
+    until: Annotated[
+        str, typer.Option("--for", metavar="active|ended|STATE", help="What to wait for; a state is one of a lease.")
+    ] = "active",
+    timeout: Annotated[str | None, typer.Option("--timeout", metavar="SPAN", help="Stop waiting after this.")] = None,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Wait for leases, showing why they are not there yet.
+
+    Ends with 0, with 5 when the time is over, 6 when one cannot come there any more, 8 when no worker lives.
+
+    With --for ended it ends with the exit code of the first workload that failed, and with 6 when a lease is broken.
+    """
+    from drydock_client.waiting import ENDED, checked, end_of
+
+    client, limit = o.client(), seconds(timeout)
+    checked(until)
+    with stoppable(), client.attended() as attended:
+        try:
+            infos = waiting.until_reached(client, leases, attended, until, limit=limit, quiet=as_json)
+        except (TimedOut, Stopped):
+            output.say(f"Nothing was released; release with: drydock release {' '.join(map(str, leases))}")
+            raise
+        ends = [end_of(client, info) for info in infos] if until == ENDED else []
+    if as_json:
+        output.emit(ends or infos)
+    for end in () if as_json else ends:
+        cost = f"; it cost ${end.cost:.4f}" if end.usage else ""
+        output.say(f"{waiting.sentence(end.lease)}{cost}")
+    codes = [watching.code_of(one.workload) if one.workload else REFUSED * (one.state == "broken") for one in infos]
+    raise typer.Exit(next((code for code in codes if code), 0) if ends else 0)
+
+
+@guarded
 def show(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
     """Everything about a lease, with what every blueprint said and what happened to it."""
     client = o.client()
@@ -66,6 +106,9 @@ def show(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
 
         return output.emit({**to_json(info), "events": to_json(events)})
     output.pairs(waiting.sentence(info), _facts(info))
+    if info.waiting is not None and info.waiting.siblings:
+        group = [(one.lease, one.state, one.resource) for one in info.waiting.siblings]
+        output.table(("lease of its group", "state", "resource"), group)
     if info.verdicts:
         rows = [(v.blueprint, v.answer, v.offer, v.sentence) for v in info.verdicts]
         output.table(("blueprint", "answer", "offer", "why"), rows)
@@ -90,6 +133,7 @@ def _facts(info: LeaseInfo) -> list[tuple[str, object]]:
         ("blueprint", info.blueprint), ("sizes", {k: v for k, v in sizes.items() if v} | dict(info.extra)),
         ("exclusive", info.exclusive), ("requirements", dict(info.requirements)), ("labels", dict(info.labels)),
         ("until", info.until), ("heartbeat limit", info.heartbeat_limit), ("group", info.group),
+        ("builds take about", in_words(info.progress.estimate) if info.progress and info.progress.estimate else None),
         ("held until", info.hold_until if info.held else None), ("replaced by", info.replaced_by),
         ("interfaces", list(info.interfaces)), *watching.facts(info), *told(info.facts),
     ]  # fmt: skip
@@ -123,7 +167,7 @@ def _tell(infos: list[LeaseInfo], as_json: bool) -> None:
         output.emit(infos if len(infos) != 1 else infos[0])
     else:
         for info in infos:
-            print(waiting.sentence(info))
+            output.line(waiting.sentence(info))
 
 
 @guarded
@@ -133,7 +177,7 @@ def extend(
 ) -> None:  # fmt: skip
     """Let a lease last longer: SPAN from now, or --until a time."""
     info = o.client().extend(lease, ttl=ttl, until=o.moment(until))
-    output.emit(info) if as_json else print(f"lease {lease} lasts until {output.text(info.until)}")
+    output.emit(info) if as_json else output.line(f"lease {lease} lasts until {output.text(info.until)}")
 
 
 @guarded
@@ -150,9 +194,14 @@ def hold(
     ttl: Annotated[str | None, typer.Option("--ttl", help="How long; a day when nothing is said.")] = None,
     reason: Annotated[str, typer.Option("--reason", help="Why, for whoever wonders.")] = "", as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Keep its resource as it is after the end of the lease, for debugging."""
+    """Keep its resource as it is after the end of the lease, for debugging; you can still use it."""
     info = o.client().hold(lease, ttl=ttl, reason=reason)
-    output.emit(info) if as_json else print(f"lease {lease} is held until {output.text(info.hold_until) or 'unhold'}")
+    if as_json:
+        return output.emit(info)
+    output.line(f"lease {lease} is held until {output.text(info.hold_until) or 'unhold'}")
+    if info.active_at is not None:
+        output.say(f"you can go on using it, also after its end, until then or `drydock unhold {lease}`")
+    return None
 
 
 @guarded
@@ -170,4 +219,4 @@ def retry(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
 @guarded
 def key(lease: o.LeaseId) -> None:
     """Print the lease's generated private key. Its owner alone may, and it is recorded."""
-    print(o.client().private_key(lease), end="")
+    output.line(o.client().private_key(lease), end="")

@@ -62,7 +62,7 @@ def publish(
             content = sys.stdin.buffer.read() if source == "-" else local.read_bytes()
             files, size = 1, len(content)
             address = client.publish(lease, path or local.name, content)
-    output.emit({"uri": address, "files": files, "bytes": size}) if as_json else print(address)
+    output.emit({"uri": address, "files": files, "bytes": size}) if as_json else output.line(address)
 
 
 @guarded
@@ -81,7 +81,7 @@ def uri(
 ) -> None:
     """The address of a page."""
     address = o.client().uri(lease, path)
-    output.emit({"uri": address}) if as_json else print(address)
+    output.emit({"uri": address}) if as_json else output.line(address)
 
 
 def _act(name: str) -> Callable[..., None]:
@@ -90,7 +90,7 @@ def _act(name: str) -> Callable[..., None]:
         info = o.client().server(lease, name)
         if as_json:
             return output.emit(info)
-        print(" ".join([info.state, info.uri, f"(process {info.pid})" if info.pid else ""]).strip())
+        output.line(" ".join([info.state, info.uri, f"(process {info.pid})" if info.pid else ""]).strip())
         if info.detail:
             output.say(info.detail)
         return None
@@ -103,16 +103,16 @@ def logs(
     lease: o.LeaseId, *, error: Annotated[bool, typer.Option("--error", help="The error log.")] = False,
     offset: Annotated[int, typer.Option(help="From this byte on.")] = 0,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    raw: o.Raw = False,
 ) -> None:  # fmt: skip
     """Write its access log, or its error log."""
     with stoppable():
-        client = o.client()
+        client, shown = o.client(), output.Stream(raw=raw)
         while True:
             part = client.server_log(lease, "error" if error else "access", offset=offset)
-            sys.stdout.buffer.write(part.content)
-            sys.stdout.buffer.flush()
+            shown.write(part.content)
             offset = part.next_offset
             if not part.content and not follow:
-                return
+                return shown.end()
             if not part.content:
                 clock.sleep(_EVERY)

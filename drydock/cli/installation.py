@@ -90,9 +90,9 @@ def _print(verdict: str, check: str, message: str, mend: str) -> None:
         mark = Text(_MARKS[verdict], style=output.COLOURS[verdict])
         output.console().print(mark, Text(check.replace("_", " "), style="bold"), Text(message))
     else:
-        print(f"{_MARKS[verdict]} {check.replace('_', ' ')}: {message}")
+        output.line(f"{_MARKS[verdict]} {check.replace('_', ' ')}: {message}")
     if mend:
-        print(f"     {mend}")
+        output.line(f"     {mend}")
 
 
 @guarded
@@ -115,6 +115,6 @@ def migrate(
     said = {"applied": names, "operator": operator}
     if as_json:
         return output.emit(said)
-    print(f"{len(names)} migrations applied" if names else "Nothing to apply.")
+    output.line(f"{len(names)} migrations applied" if names else "Nothing to apply.")
     if operator:
-        print(f"{operator} is an operator.")
+        output.line(f"{operator} is an operator.")

@@ -11,6 +11,7 @@ import typer
 from drydock.cli import options as o
 from drydock.cli import output
 from drydock.cli.exits import guarded
+from drydock.cli.machine import failure
 
 if TYPE_CHECKING:
     from leases.client import InstanceInfo
@@ -44,7 +45,7 @@ def add_to(app: typer.Typer) -> None:
 @guarded
 def list_(
     *, state: Annotated[list[str] | None, typer.Option("--state", help="Only in this state; repeatable.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Those that are over, too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Also terminated, reassigned and failed ones.")] = False,
     location: Annotated[str, typer.Option("--location", help="In this region.")] = "",
     tag: Annotated[str, typer.Option("--tag", metavar="KEY[=VALUE]")] = "", owner: o.Owner = None,
     as_json: o.AsJson = False,
@@ -54,16 +55,16 @@ def list_(
     if as_json:
         return output.emit(found)
     rows = [
-        (i.id, i.name, i.state, i.kind, i.zone or i.location, i.instance_type, i.market, _price(i), i.ssh_host,
-         output.ago(i.created_at))
+        (i.id, i.name, i.state, i.kind, i.zone or i.location, i.instance_type, i.market,
+         _dollars(i.hourly_cost), i.ssh_host, output.ago(i.created_at))
         for i in found
     ]  # fmt: skip
     headers = ("number", "name", "state", "cloud", "where", "type", "market", "$/hour", "address", "made")
     return output.table(headers, rows, empty="No instances.")
 
 
-def _price(info: InstanceInfo) -> str:
-    return "" if info.price is None else f"{info.price:.4f}"
+def _dollars(price: float | None) -> str:
+    return "" if price is None else f"{price:.4f}"
 
 
 @guarded
@@ -100,7 +101,8 @@ def show(instance: Id, *, as_json: o.AsJson = False) -> None:
 
 @guarded
 def delete(instance: Id, *, as_json: o.AsJson = False) -> None:
-    """End it; one that has ended is fine."""
+    """End it; one that has ended is fine. It is `released` while its machine is kept for the next lease, and
+    `terminated` once the machine is gone."""
     _told(o.client().end_instance(instance), as_json)
 
 
@@ -131,7 +133,9 @@ def _told(info: InstanceInfo, as_json: bool) -> None:
         [
             ("message", info.message), ("cloud", info.kind), ("blueprint", info.blueprint),
             ("where", info.zone or info.location), ("type", info.instance_type), ("market", info.market),
-            ("$/hour", _price(info)), ("image", info.image), ("provider's id", info.provider_id),
+            ("price", _dollars(info.price)), ("costs now, $/hour", _dollars(info.hourly_cost)),
+            ("kept until", info.kept_until), ("failed last", failure(info.failure)),
+            ("image", info.image), ("provider's id", info.provider_id),
             ("public address", info.public_address), ("private address", info.private_address), ("ssh", reached),
             ("host key", list(info.ssh_host_keys)), ("tags", [f"{k}={v}" for k, v in info.tags.items()]),
             ("made", info.created_at), ("until", info.until), ("resource", info.resource),

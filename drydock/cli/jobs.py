@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -41,14 +40,14 @@ def start(
     job = o.client().start_job(lease, words, env=o.variables(env), cwd=cwd, ends_lease=ends_lease)
     if as_json:
         return output.emit(job)
-    print(job.id)
+    output.line(job.id)
     output.say(f"job {job.id} is {job.state}: drydock job output {job.id} --follow")
     return None
 
 
 @guarded
 def list_(
-    *, lease: Annotated[int | None, typer.Option("--lease", help="Only of this lease.")] = None,
+    *, lease: o.LeaseOption = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """List jobs, newest first, as they were last seen."""
@@ -82,19 +81,20 @@ def show(job: JobId, *, as_json: o.AsJson = False) -> None:
 def read(
     job: JobId, *, offset: Annotated[int, typer.Option(help="From this byte on.")] = 0,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Until it is over; its exit code is ours.")] = False,
+    raw: o.Raw = False,
 ) -> None:  # fmt: skip
     """Write a job's output."""
     with stoppable():
-        client = o.client()
+        client, shown = o.client(), output.Stream(raw=raw)
         while True:
             part = client.job_output(job, offset=offset)
-            sys.stdout.buffer.write(part.content)
-            sys.stdout.buffer.flush()
+            shown.write(part.content)
             offset = part.next_offset
             if part.over or (not follow and not part.content):
                 break
             if not part.content:
                 clock.sleep(_EVERY)
+        shown.end()
         if follow:
             raise typer.Exit(client.job(job).exit_code or 0)
 
@@ -103,4 +103,4 @@ def read(
 def cancel(job: JobId, *, as_json: o.AsJson = False) -> None:
     """End a job and all its processes."""
     found = o.client().cancel_job(job)
-    output.emit(found) if as_json else print(f"job {found.id} {found.state}")
+    output.emit(found) if as_json else output.line(f"job {found.id} {found.state}")

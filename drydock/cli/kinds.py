@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Annotated, Any
 
 import typer
@@ -10,15 +11,27 @@ from drydock.cli import options as o
 from drydock.cli import output
 from drydock.cli.exits import guarded
 
+FAKE, WIDTH = "fake", 100
+"""What the names of kinds for tests begin with; and columns of a table of kinds."""
+
 
 @guarded
-def kinds(*, type_: Annotated[str, typer.Option("--type")] = "", as_json: o.AsJson = False) -> None:
-    """List the kinds that a blueprint may select."""
-    found = o.client().kinds(type=type_)
+def kinds(
+    *, type_: Annotated[str, typer.Option("--type", help="Only of this type.")] = "",
+    all_: Annotated[bool, typer.Option("--all", help="Also the fake ones, which are for tests.")] = False,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """List the kinds that a blueprint may select. `blueprints schema KIND` says everything about one."""
+    found = [one for one in o.client().kinds(type=type_) if all_ or type_ or not one.name.startswith(FAKE)]
     if as_json:
         return output.emit(found)
-    rows = [(k.name, k.type, " ".join(k.capabilities), " ".join(k.interfaces), k.description) for k in found]
-    return output.table(("kind", "type", "can", "interfaces", "description"), rows)
+    columns = [(k.name, k.type, " ".join(k.interfaces)) for k in found]
+    taken = sum(max(map(len, column)) + 2 for column in zip(*columns, ("kind", "type", "interfaces"), strict=True))
+    rows = [
+        (*column, textwrap.shorten(k.description, WIDTH - taken, placeholder=" ..."))
+        for column, k in zip(columns, found, strict=True)
+    ]
+    return output.table(("kind", "type", "interfaces", "description"), rows, empty="No kinds.")
 
 
 @guarded
@@ -27,7 +40,7 @@ def schema(kind: Annotated[str, typer.Argument(metavar="KIND")], *, as_json: o.A
     found = o.client().kind(kind)
     if as_json:
         return output.emit(found)
-    print(f"{found.name}: {found.description}")
+    output.line(f"{found.name}: {found.description}")
     for title, of in (
         ("config", found.config),
         ("requirements", found.requirements),
@@ -38,7 +51,7 @@ def schema(kind: Annotated[str, typer.Argument(metavar="KIND")], *, as_json: o.A
             for n, p in (of or {}).get("properties", {}).items()
         ]
         if rows:
-            print(f"\n{title}")
+            output.line(f"\n{title}")
             output.table(("field", "type", "default", "description"), rows)
     return None
 

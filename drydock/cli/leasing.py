@@ -12,6 +12,7 @@ from drydock.cli import output, watching
 from drydock.cli.errand import Errand, seconds
 from drydock.cli.exits import REFUSED, guarded
 from drydock.cli.signals import stoppable
+from drydock.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from leases.client import Client
@@ -65,6 +66,7 @@ def lease(
         heartbeat_limit=heartbeat_limit, priority=priority, name=name, label=label, key=key, public_key=public_key,
         serve_again=serve_again, choose=choose, charge=charge, metrics=metrics,
     )  # fmt: skip
+    _give_heartbeat(given, heartbeat_limit, keeps=keep or bool(run or container))
     if work := watching.workload(run, container, command or [], cwd, o.variables(env), stdin=stdin):
         given["workload"] = work
     errand = (watching.WorkloadErrand if work else Errand)(
@@ -73,16 +75,45 @@ def lease(
     )  # fmt: skip
     with stoppable():
         client = o.client(owner)
+        if command and not work:
+            _refuse_without_commands(client, given)
         with client.attended() as attended:
             code = errand.run(client, attended, lambda: _ask(client, given, count, same, different))
     raise typer.Exit(code)
 
 
+HEARTBEAT = "60s"
+"""What a command's lease has that is not kept, where nothing else is said: a killed program leaves nothing behind."""
+
+
+def _give_heartbeat(given: dict[str, Any], wanted: str | None, *, keeps: bool) -> None:
+    """A heartbeat limit for a lease that lasts as long as this program; `none` asks for none."""
+    if wanted == "none":
+        del given["heartbeat_limit"]
+    elif wanted is None and not keeps:
+        given["heartbeat_limit"] = HEARTBEAT
+
+
+def _refuse_without_commands(client: Client, given: dict[str, Any]) -> None:
+    """Raises InvalidRequest, before anything is asked for, where no lease of this type could run the command."""
+    found = {kind.name: kind.interfaces for kind in client.kinds(type=given["type"])}
+    named = given.get("allowed_blueprints")
+    usable = [one for one in client.blueprints(type=given["type"]) if named is None or one.name in named]
+    having = [found[one.kind] for one in usable if one.kind in found] or list(found.values())
+    if having and not any("command" in interfaces for interfaces in having):
+        others = ", ".join(sorted(set().union(*having)))
+        raise InvalidRequest(
+            f"A lease on a {given['type']} runs no commands; its interfaces are: {others}.", field="command",
+            hint=f"Leave the command out: drydock lease {given['type']} --keep",
+        )  # fmt: skip
+
+
 def _ask(client: Client, given: dict[str, Any], count: int, same: str, different: str) -> list[int]:
     if count == 1:
         return [client.request(given).id]
-    key = given.pop("idempotency_key", None)
-    return [info.id for info in client.request_group([given] * count, same=same, different=different, key=key)]
+    key, name = given.pop("idempotency_key", None), given.get("name")
+    each = [{**given, "name": f"{name}-{number}"} if name else given for number in range(1, count + 1)]
+    return [info.id for info in client.request_group(each, same=same, different=different, key=key)]
 
 
 @guarded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +14,15 @@ from drydock.core import clock
 from drydock.core.errors import DrydockError, InvalidRequest, TimedOut
 
 if TYPE_CHECKING:
-    from leases.client import MachineInfo
+    from leases.client import FailureInfo, MachineInfo
 
 Machine = Annotated[
-    int, typer.Argument(metavar="LEASE", help="The lease's number; with --resource, the machine's own.")
+    int,
+    typer.Argument(
+        metavar="LEASE",
+        parser=o.lease_reference,
+        help="The lease's number or name; with --resource, the machine's own.",
+    ),
 ]
 Resource = Annotated[bool, typer.Option("--resource", help="The number is the machine's own. For operators.")]
 Wait = Annotated[bool, typer.Option(help="Wait until it has happened, where a worker lives.")]
@@ -58,7 +62,17 @@ def _facts(info: MachineInfo) -> list[tuple[str, object]]:
         ("can do", list(info.capabilities)),
         ("now", "" if now is None else f"{now.phase} {now.step} {now.sentence}".strip()),
         ("last", f"{info.act} {info.outcome}: {info.message}" if info.act else ""),
+        ("failed last", failure(info.failure)),
     ]  # fmt: skip
+
+
+def failure(info: FailureInfo | None) -> str:
+    """The act that failed last, in the provider's words."""
+    if info is None:
+        return ""
+    code = f" [{info.code}]" if info.code else ""
+    times = "1 attempt" if info.attempts == 1 else f"{info.attempts} attempts"
+    return f"{info.act}, {times} since {output.text(info.since)}: {info.message}{code}"
 
 
 def _act(machine: int, act: str, *, resource: bool, wait: bool, as_json: bool, **given: Any) -> None:
@@ -69,7 +83,7 @@ def _act(machine: int, act: str, *, resource: bool, wait: bool, as_json: bool, *
             info = _until_done(lambda: client.machine(machine, resource=resource), act, attended.look)
     if as_json:
         return output.emit(info)
-    print(_sentence(info, act))
+    output.line(_sentence(info, act))
     return None
 
 
@@ -91,7 +105,8 @@ def _until_done(look: Callable[[], MachineInfo], act: str, alive: Callable[[], b
     if act not in ("stop", "start") and info.outcome == "failed":
         raise DrydockError(info.message)
     if act == "stop" and info.power_wanted != "off":
-        raise DrydockError(f"{info.name} could not be stopped.", hint="`drydock show LEASE` tells what was said.")
+        said = info.failure.message if info.failure and info.failure.act == "stop" else ""
+        raise DrydockError(f"{info.name} could not be stopped. {said}".strip())
     return info
 
 
@@ -162,8 +177,7 @@ def console(machine: Machine, *, resource: Resource = False, as_json: o.AsJson =
     info = o.client().console(machine, resource=resource)
     if as_json:
         return output.emit(info)
-    sys.stdout.write("".join(c if c.isprintable() or c in "\n\t" else "?" for c in info.text.replace("\r\n", "\n")))
-    return None
+    return output.line(info.text.replace("\r\n", "\n"), end="")
 
 
 @guarded
@@ -180,7 +194,7 @@ def access(
     if as_json:
         return output.emit(info)
     if known_hosts or ssh_config:
-        print(info.known_hosts if known_hosts else info.ssh_config, end="")
+        output.line(info.known_hosts if known_hosts else info.ssh_config, end="")
         return None
     return output.pairs(
         info.command,

@@ -77,11 +77,11 @@ def suspend(
 def _tell(info: InstallationInfo, as_json: bool) -> None:
     if as_json:
         return output.emit(info)
-    print(f"Installation {info.uuid}, epoch {info.epoch}: {'SUSPENDED' if info.problem else 'at work'}.")
+    output.line(f"Installation {info.uuid}, epoch {info.epoch}: {'SUSPENDED' if info.problem else 'at work'}.")
     if info.problem:
-        print(f"{info.problem} Until `drydock confirm-installation` nothing outside is touched.")
+        output.line(f"{info.problem} Until `drydock confirm-installation` nothing outside is touched.")
     for held in info.held:
-        print(f"  would {held.what} {held.name}" + (f": {held.message}" if held.message else ""))
+        output.line(f"  would {held.what} {held.name}" + (f": {held.message}" if held.message else ""))
     return None
 
 
@@ -97,6 +97,6 @@ def workers(*, as_json: o.AsJson = False) -> None:
     found = installation.workers(who, settings.DRYDOCK.lost_worker_seconds)
     for worker in found:
         said = f"{worker.name} ({', '.join(worker.queues)}) seen {worker.age:g} s ago" + (", lost" * worker.lost)
-        output.emit_line(worker) if as_json else print(said)
+        output.emit_line(worker) if as_json else output.line(said)
     if all(worker.lost for worker in found):
         raise typer.Exit(NO_WORKER)

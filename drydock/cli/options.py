@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -16,9 +16,44 @@ from drydock.core.errors import InvalidRequest
 if TYPE_CHECKING:
     from leases.client import Client
 
+Raw = Annotated[bool, typer.Option("--raw", help="Every byte as it is, on a terminal too.")]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 Owner = Annotated[str | None, typer.Option("--owner", help="Operators: act for this user.")]
-LeaseId = Annotated[int, typer.Argument(metavar="LEASE", help="The lease's number.")]
+
+
+class LeaseName(str):
+    """The name of a lease, given where its number could be; `guarded` finds the number before the command begins."""
+
+
+def lease_reference(given: int | str) -> int | LeaseName:
+    """A lease's number, or its name where it is not a number."""
+    text = str(given)
+    return int(text) if text.isascii() and text.isdigit() else LeaseName(text)
+
+
+LeaseId: TypeAlias = Annotated[
+    int, typer.Argument(metavar="LEASE", parser=lease_reference, help="The lease's number or name.")
+]
+LeaseOption: TypeAlias = Annotated[
+    int | None, typer.Option("--lease", metavar="LEASE", parser=lease_reference, help="Only of this lease.")
+]
+
+
+def with_numbers(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a command, names of leases replaced by their numbers. Raises NotFound, Conflict."""
+    if not any(isinstance(one, LeaseName) for value in given.values() for one in _listed(value)):
+        return given
+    known = client()
+    return {
+        name: [_number(known, one) for one in value] if isinstance(value, list) else _number(known, value)
+        for name, value in given.items()
+    }
+
+
+def _number(known: Client, value: Any) -> Any:
+    return known.named(value) if isinstance(value, LeaseName) else value
+
+
 User = Annotated[str, typer.Option("--user", help="This user.")]
 Group = Annotated[str, typer.Option("--group", help="The members of this group.")]
 Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="What to run there.")]
@@ -65,10 +100,15 @@ WaitLimit = Annotated[
 ]
 Heartbeat = Annotated[
     str | None,
-    typer.Option("--heartbeat-limit", metavar="SPAN", help="Ended without a heartbeat.", rich_help_panel=_TIME),
+    typer.Option(
+        "--heartbeat-limit",
+        metavar="SPAN|none",
+        rich_help_panel=_TIME,
+        help="Ended when no heartbeat came for so long; 60s without --keep, --run and --container.",
+    ),
 ]
 Priority = Annotated[int, typer.Option("--priority", help="-100 to 100; higher is earlier.", rich_help_panel=_REST)]
-Name = Annotated[str, typer.Option("--name", help="A name for it.", rich_help_panel=_REST)]
+Name = Annotated[str, typer.Option("--name", help="A name, to be used like its number.", rich_help_panel=_REST)]
 Label = Annotated[
     list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label.", rich_help_panel=_REST)
 ]
@@ -199,7 +239,9 @@ def moment(text: str | None) -> dt.datetime | None:
     try:
         return dt.datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
-        raise InvalidRequest(f"{text!r} is no time.", field="until", hint="Write it like 2030-01-31T18:00.") from None
+        raise InvalidRequest(
+            f"{text!r} is not a valid time.", field="until", hint="Write it like 2030-01-31T18:00."
+        ) from None
 
 
 def _line(path: Path) -> str:
@@ -220,7 +262,7 @@ def document(path: str) -> dict[str, Any]:
     except RecursionError:
         raise InvalidRequest(f"{path} is nested too deeply.", field="file") from None
     except ValueError as error:
-        raise InvalidRequest(f"{path} is no JSON: {error}.", field="file") from None
+        raise InvalidRequest(f"{path} is not valid JSON: {error}.", field="file") from None
     if not isinstance(read, dict):
         raise InvalidRequest(f"{path} holds no JSON object.", field="file")
     return read

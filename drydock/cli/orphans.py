@@ -71,4 +71,4 @@ def _settle(orphan: int, act: str, dry_run: bool, yes: bool, as_json: bool) -> N
         output.say(client.settle_orphan(orphan, act, dry_run=True).message)
         typer.confirm("Shall it be so?", abort=True, err=True)
     found = client.settle_orphan(orphan, act, dry_run=dry_run)
-    output.emit(found) if as_json else print(found.message)
+    output.emit(found) if as_json else output.line(found.message)

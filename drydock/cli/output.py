@@ -1,15 +1,22 @@
-"""Saying things: rich on a terminal, plain in a pipe, JSON where asked."""
+"""Saying things: rich on a terminal, plain in a pipe, JSON where asked.
+
+Everything that the program writes goes through here: names, commands and messages are often a tenant's, and their
+control characters are written out, so that no lease's name or file can steer an operator's terminal.
+"""
 
 from __future__ import annotations
 
+import codecs
 import datetime as dt
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from drydock.core import clock
+from drydock.core.characters import escaped, escaped_json
 from drydock.core.units import in_words
 
 if TYPE_CHECKING:
@@ -19,33 +26,84 @@ COLOURS = {
     "active": "green", "pending": "yellow", "acquired": "cyan", "released": "blue", "destroyed": "dim",
     "broken": "red", "ok": "green", "warn": "yellow", "fail": "red", "build": "green", "wait": "yellow", "no": "red",
 }  # fmt: skip
+_AS_WRITTEN: dict[str, Any] = {"ensure_ascii": False}
+_COLOUR = re.compile("(\x1b\\[[0-9;]{0,32}m)")
+_BEGUN = re.compile("(\r|\x1b(\\[[0-9;]{0,32})?)\\Z")
 
 
 def emit(value: Any) -> None:
     """One JSON document on standard output."""
     from leases.client.values import to_json
 
-    print(json.dumps(to_json(value), indent=2 if sys.stdout.isatty() else None, ensure_ascii=False), flush=True)
+    _put(sys.stdout, escaped_json(json.dumps(to_json(value), indent=2 if sys.stdout.isatty() else None, **_AS_WRITTEN)))
 
 
 def emit_line(value: Any) -> None:
     """One line of a stream of JSON documents."""
     from leases.client.values import to_json
 
-    print(json.dumps(to_json(value), ensure_ascii=False), flush=True)
+    _put(sys.stdout, escaped_json(json.dumps(to_json(value), **_AS_WRITTEN)))
+
+
+def line(text: object = "", end: str = "\n") -> None:
+    """A line, or several, on standard output."""
+    _put(sys.stdout, escaped(str(text), keep="\n\t"), end)
 
 
 def say(text: str) -> None:
     """A line for people, beside what a program may read."""
-    print(text, file=sys.stderr, flush=True)
+    _put(sys.stderr, escaped(text, keep="\n\t"))
+
+
+def _put(stream: TextIO, text: str, end: str = "\n") -> None:
+    print(text, end=end, file=stream, flush=True)
+
+
+class Stream:
+    """A job's output or a log on standard output. A pipe gets every byte as it is. A terminal gets text whose control
+    characters are written out, except colours, line breaks and tabs: what runs on a leased machine chooses these bytes,
+    and whoever reads them may be an operator."""
+
+    def __init__(self, *, raw: bool = False) -> None:
+        self._raw = raw or not sys.stdout.isatty()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def write(self, content: bytes) -> None:
+        """The next bytes."""
+        if self._raw:
+            sys.stdout.buffer.write(content)
+        else:
+            self._write(self._decoder.decode(content), over=False)
+        sys.stdout.flush()
+
+    def end(self) -> None:
+        """What was held back because it might go on."""
+        if not self._raw:
+            self._write(self._decoder.decode(b"", True), over=True)
+            sys.stdout.flush()
+
+    def _write(self, text: str, *, over: bool) -> None:
+        text = (self._rest + text).replace("\r\n", "\n")
+        begun = None if over else _BEGUN.search(text)
+        text, self._rest = (text[: begun.start()], text[begun.start() :]) if begun else (text, "")
+        # The odd pieces are colours. A lone return, as of a progress bar, would write over what was there before.
+        pieces = _COLOUR.split(text.replace("\r", "\n"))
+        sys.stdout.write("".join(one if n % 2 else escaped(one, keep="\n\t") for n, one in enumerate(pieces)))
 
 
 @lru_cache(maxsize=2)
 def console(stderr: bool = False) -> Console:
-    """The terminal."""
+    """The terminal. Whatever is printed there has its control characters written out."""
     from rich.console import Console
+    from rich.segment import Segment
 
-    return Console(stderr=stderr, highlight=False)
+    class Escaping(Console):
+        def render(self, renderable: Any, options: Any = None) -> Any:
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else escaped(text, keep="\n"), style, control)
+
+    return Escaping(stderr=stderr, highlight=False)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str = "Nothing.") -> None:
@@ -58,7 +116,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[Any]], *, empty: str =
     else:
         widths = [max(len(row[n]) for row in [list(headers), *texts]) for n in range(len(headers))]
         for row in [[h.upper() for h in headers], *texts]:
-            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+            line("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def rich_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "") -> Any:
@@ -69,7 +127,7 @@ def rich_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
 
     made = Table(*headers, box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
     for row in rows:
-        made.add_row(*(Text(cell, style=COLOURS.get(cell, "")) for cell in row))
+        made.add_row(*(Text(escaped(cell), style=COLOURS.get(cell, "")) for cell in row))
     return made
 
 
@@ -77,13 +135,13 @@ def pairs(title: str, facts: Iterable[tuple[str, Any]]) -> None:
     """Names and values of one thing, those without a value left out."""
     shown = [(name, text(value)) for name, value in facts if text(value)]
     width = max((len(name) for name, _ in shown), default=0)
-    print(title)
+    line(title)
     for name, value in shown:
-        print(f"  {name.ljust(width)}  {value}")
+        line(f"  {name.ljust(width)}  {value}")
 
 
 def text(value: Any) -> str:
-    """A value as a person reads it."""
+    """A value as a person reads it, on one line."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -93,10 +151,10 @@ def text(value: Any) -> str:
     if isinstance(value, dt.timedelta):
         return in_words(value)
     if isinstance(value, dict):
-        return " ".join(f"{key}={text(one)}" for key, one in value.items())
+        return " ".join(f"{text(key)}={text(one)}" for key, one in value.items())
     if isinstance(value, list | tuple):
         return " ".join(text(one) for one in value)
-    return str(value)
+    return escaped(str(value))
 
 
 def ago(moment: dt.datetime | None) -> str:

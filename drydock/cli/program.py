@@ -27,14 +27,20 @@ from drydock.cli import (
     quotas,
     remote,
     resources,
+    ssh,
+    sshconfig,
     tokens,
     upkeep,
     usage,
+    users,
+    validating,
     work,
 )
+from drydock.cli.exits import PlainGroup
 
 app = typer.Typer(
     name="drydock",
+    cls=PlainGroup,
     help="Leases on machines and on what stands on machines.\n\n"
     "Begin with `drydock demo`, then `drydock lease --help`.",
     no_args_is_help=True,
@@ -42,13 +48,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 well, 1 failure, 2 bad request, 3 not found, 4 conflict, 5 timed out, 6 refused or broken, "
-    "7 not allowed, 8 no worker; `lease` and `run` end with the exit code of the command they ran.",
+    epilog="Exit codes: 0 success, 1 failure, 2 bad request, 3 not found, 4 conflict, 5 timed out, "
+    "6 refused or broken, 7 not allowed, 8 no worker; "
+    "`lease`, `run` and `ssh` end with the exit code of the command they ran.",
 )
 for module in (
     leasing, instances, offers, places, holding, work, files, httpd, jobs, resources, blueprints, fleet, credentials,
-    provider, access, quotas, budgets, usage, events, upkeep, tokens, remote, installation, operating, orphans,
-    machine,
+    provider, validating, users, access, quotas, budgets, usage, events, upkeep, tokens, remote, installation,
+    operating, orphans, machine, ssh, sshconfig,
 ):  # fmt: skip
     module.add_to(app)
 
@@ -70,5 +77,7 @@ def _main(
     if version:
         from importlib.metadata import version as installed
 
-        typer.echo(f"drydock {installed('drydock')}")
+        from drydock import DISTRIBUTION
+
+        typer.echo(f"drydock {installed(DISTRIBUTION)}")
         raise typer.Exit

@@ -214,7 +214,7 @@ def _cleaned(account: Account, as_json: bool) -> None:
     if as_json:
         output.emit({"gone": gone, "left": left})
     else:
-        print("\n".join(f"{name} is gone" for name in gone) or "Nothing was left.")
+        output.line("\n".join(f"{name} is gone" for name in gone) or "Nothing was left.")
         for sentence in left:
             output.say(f"LEFT: {sentence}")
     raise typer.Exit(FAILURE if left else 0)

@@ -49,18 +49,18 @@ def set_(
 def remove(*, user: o.User = "", group: o.Group = "", as_json: o.AsJson = False) -> None:
     """Lift all limits of a user or a group."""
     o.client().remove_quota(user=user, group=group)
-    output.emit({"removed": user or group}) if as_json else print(f"{user or group} has no quota any more")
+    output.emit({"removed": user or group}) if as_json else output.line(f"{user or group} has no quota any more")
 
 
 def _tell(found: list[QuotaInfo], as_json: bool) -> None:
     if as_json:
         return output.emit(found)
-    rows = [
-        (q.user, q.group, q.max_leases, q.max_slots, q.max_cpu_millicores, q.max_ram_mib, q.max_disk_mib) for q in found
-    ]
-    return output.table(
-        ("user", "group", "leases", "slots", "millicores", "ram MiB", "disk MiB"), rows, empty="No quotas."
-    )
+    rows = [(q.user, q.group, q.max_leases, q.max_slots, _vcpus(q), q.max_ram_mib, q.max_disk_mib) for q in found]
+    return output.table(("user", "group", "leases", "slots", "vcpus", "ram MiB", "disk MiB"), rows, empty="No quotas.")
+
+
+def _vcpus(one: QuotaInfo) -> str:
+    return "" if one.max_cpu_millicores is None else f"{one.max_cpu_millicores / 1000:g}"
 
 
 def _mebibytes(text: str) -> int:
@@ -84,4 +84,4 @@ def _limit(name: str, text: str) -> int | None:
     try:
         return int(_NAMES[name][1](text))
     except ValueError:
-        raise InvalidRequest(f"{text!r} is no number.", field=name) from None
+        raise InvalidRequest(f"{text!r} is not a number.", field=name) from None

@@ -10,12 +10,13 @@ from drydock.cli import options as o
 from drydock.cli import output
 from drydock.cli.exits import guarded
 from drydock.cli.holding import event_row, told
-from drydock.core.errors import InvalidRequest
+from drydock.cli.machine import failure
+from drydock.core.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from leases.client import ResourceInfo
 
-Id = Annotated[int, typer.Argument(metavar="RESOURCE", help="The resource's number.")]
+Id = Annotated[str, typer.Argument(metavar="RESOURCE", help="The resource's number or name.")]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -24,7 +25,7 @@ def add_to(app: typer.Typer) -> None:
     for name, command in (
         ("list", list_), ("show", show), ("drain", drain), ("undrain", undrain), ("quarantine", quarantine),
         ("unquarantine", unquarantine), ("retire", retire), ("destroy", destroy), ("power", power), ("check", check),
-        ("register", register),
+        ("scan", scan), ("register", register), ("change", change), ("remove", remove),
     ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="resources", rich_help_panel="Operators")
@@ -43,7 +44,7 @@ def list_(
     if as_json:
         return output.emit(found)
     rows = [
-        (r.id, r.name, r.type, r.blueprint, r.state, _used(r), _marks(r), output.ago(r.since), r.message or r.note)
+        (r.id, r.name, r.type, r.blueprint, r.state, _used(r), _marks(r), output.ago(r.since), _says(r))
         for r in found
     ]  # fmt: skip
     output.table(
@@ -52,12 +53,18 @@ def list_(
     return None
 
 
+def _says(info: ResourceInfo) -> str:
+    """Its message, with what is wrong with it."""
+    return " ".join((*info.problems, info.message)).strip() or info.note
+
+
 def _used(info: ResourceInfo) -> str:
     return f"{info.capacity['slots'].used}/{info.capacity['slots'].total}"
 
 
 def _marks(info: ResourceInfo) -> list[str]:
-    marks = [n for n in ("drained", "quarantined", "in_maintenance", "outdated") if getattr(info, n)]
+    marks = ["suspect"] if info.suspect_since is not None and info.gone_at is None else []
+    marks += [n for n in ("drained", "quarantined", "in_maintenance", "outdated") if getattr(info, n)]
     return marks + ([f"power {info.power}"] if info.power else [])
 
 
@@ -65,11 +72,11 @@ def _marks(info: ResourceInfo) -> list[str]:
 def show(resource: Id, *, as_json: o.AsJson = False) -> None:
     """Everything about a resource, with what happened to it."""
     client = o.client()
-    info = client.resource(resource)
+    info = client.resource(number(resource))
     if as_json:
         return output.emit(info)
     _facts(info)
-    events = client.events(resource=resource, newest=True, limit=30)
+    events = client.events(resource=info.id, newest=True, limit=30)
     return output.table(("at", "what", "took", "who", "message"), [event_row(e) for e in events])
 
 
@@ -80,7 +87,9 @@ def _facts(info: ResourceInfo) -> None:
         [
             ("type", info.type), ("blueprint", info.blueprint), ("kind", info.kind), ("origin", info.origin),
             ("identity", info.identity), ("part of", info.part_of), ("marks", _marks(info)), ("note", info.note),
-            ("now", step.strip()), ("observed", info.observed), ("dies at", info.dies_at),
+            ("problems", list(info.problems)),
+            ("now", step.strip()), ("observed", info.observed),
+            ("failed last", failure(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),
             ("used", {name: f"{u.used}/{u.total}" for name, u in info.capacity.items() if u.total}),
             ("attributes", dict(info.attributes)), ("traits", list(info.traits)), ("leases", list(info.leases)),
             ("parts", [f"{p['class']} {p['identity']}" for p in info.parts]), *told(info.facts),
@@ -88,11 +97,25 @@ def _facts(info: ResourceInfo) -> None:
     )  # fmt: skip
 
 
-def _act(resource: int, act: str, as_json: bool, **given: Any) -> None:
-    info = o.client().change_resource(resource, act, **given)
+def number(resource: str) -> int:
+    """The number of a resource that is given by number or name. Raises InvalidRequest, NotFound."""
+    if resource.isascii() and resource.isdecimal():
+        return int(resource)
+    found = o.client().resources(name=resource)
+    if not found:
+        raise NotFound(f"No resource is named {resource!r}.", field="resource", hint="See: drydock resources list")
+    if len(found) > 1:
+        numbers = ", ".join(str(one.id) for one in found)
+        raise InvalidRequest(f"Several resources are named {resource!r}: {numbers}.", field="resource",
+                             hint="Give the number.")  # fmt: skip
+    return found[0].id
+
+
+def _act(resource: str, act: str, as_json: bool, **given: Any) -> None:
+    info = o.client().change_resource(number(resource), act, **given)
     if as_json:
         return output.emit(info)
-    print(" ".join([f"resource {info.id} {info.name} is {info.state}", *_marks(info)]))
+    output.line(" ".join([f"resource {info.id} {info.name} is {info.state}", *_marks(info)]))
     return None
 
 
@@ -133,7 +156,7 @@ def destroy(
     reason: Annotated[str, typer.Option("--reason", help="With --force: why, in words.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Destroy an idle resource; with --force, break its leases and vouch that it is gone."""
+    """Destroy an idle or vanished resource; with --force, break its leases and vouch that it is gone."""
     if force:
         return _act(resource, "force_destroy", as_json, reason=reason)
     return _act(resource, "retire", as_json)
@@ -165,4 +188,38 @@ def register(
     if not given:
         raise InvalidRequest("Give its fields as KEY=VALUE or as a file.", field="fields")
     info = o.client().register(blueprint, given)
-    output.emit(info) if as_json else print(f"resource {info.id} {info.name} is {info.state}")
+    output.emit(info) if as_json else output.line(f"resource {info.id} {info.name} is {info.state}")
+
+
+@guarded
+def scan(
+    blueprint: Annotated[str, typer.Argument(metavar="BLUEPRINT")],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS")],
+    *, port: Annotated[int, typer.Option("--port")] = 22, as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Show the host keys that a host presents now. Compare them on its console: `ssh-keygen -lf KEY.pub`."""
+    found = o.client().host_keys(blueprint, address, port=port)
+    if as_json:
+        return output.emit(found)
+    return output.table(("fingerprint", "host_keys line"), [(one.fingerprint, one.key) for one in found])
+
+
+@guarded
+def change(
+    resource: Id,
+    fields: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="What is to be other.")] = None,
+    *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="As JSON; - is standard input.")] = "",
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Correct a registered resource: address, port, user, host_keys, ... It is checked again before it serves."""
+    given = {**o.document(file), **o.values(fields, "fields")}
+    if not given:
+        raise InvalidRequest("Give the fields to change as KEY=VALUE or as a file.", field="fields")
+    info = o.client().change_registration(number(resource), given)
+    output.emit(info) if as_json else output.line(f"resource {info.id} {info.name} is {info.state}: {info.message}")
+
+
+@guarded
+def remove(resource: Id, *, as_json: o.AsJson = False) -> None:
+    """Remove an idle resource: a registered one is cleaned and handed back, also one that was never reached."""
+    _act(resource, "retire", as_json)

@@ -83,7 +83,7 @@ def _attendance() -> Any:
 
     if not (settings.DRYDOCK.private_database and settings.DRYDOCK.private_broker):
         return Onlooker
-    from drydock.cli.attendance import PrivateWorker
+    from leases.private_worker import PrivateWorker
 
     return PrivateWorker
 
@@ -129,7 +129,10 @@ def _alone() -> Iterator[None]:
     """One process of this state folder at a time."""
     from django.conf import settings
 
-    with (settings.DRYDOCK.state / "migrate.lock").open("w") as lock:
+    path = settings.DRYDOCK.state / "migrate.lock"
+    # Whoever can open it can hold the lock, and leases of this machine may pass through the folder.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as lock:
+        os.fchmod(lock.fileno(), 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -168,8 +171,8 @@ def user() -> Any:
         found, _ = users.get_or_create(**{model.USERNAME_FIELD: name}, defaults=fresh)
     if found is None or not found.is_active:
         raise NotAllowed(
-            f"{name!r} is no user of this installation.",
-            hint="Its operator adds you, in the admin or by `drydock migrate --operator NAME`. "
+            f"{name!r} is not a user of this installation.",
+            hint="Its operator adds you: `drydock users add NAME`, or `drydock migrate --operator NAME`. "
             "DRYDOCK_USER says who you are.",
         )
     return found

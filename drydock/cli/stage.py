@@ -22,7 +22,7 @@ class Stage:
         if self._rich:
             output.console().print(f"\n[bold cyan]{title}[/]")
         else:
-            print(f"\n== {title}", flush=True)
+            output.line(f"\n== {title}")
 
     def line(self, text: str) -> None:
         """Something that happened, with the seconds since the beginning."""
@@ -32,7 +32,7 @@ class Stage:
 
             output.console().print(Text(f"{at:5.1f} s  ", style="dim").append(text, style="default"))
         else:
-            print(f"{at:5.1f} s  {text}", flush=True)
+            output.line(f"{at:5.1f} s  {text}")
 
     def promise(self, what: str, kept: bool, found: str = "") -> None:
         """Something that must be true; the demo fails when it is not."""
@@ -47,7 +47,7 @@ class Stage:
                 Text("         ").append(f"{mark:3}", style=f"bold {colour}").append(f" {what}{about}")
             )
         else:
-            print(f"         {mark:3} {what}{about}", flush=True)
+            output.line(f"         {mark:3} {what}{about}")
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Rows under headers."""

@@ -81,7 +81,7 @@ def create(
 
     if as_json:
         return output.emit({**to_json(made), "token": secret})
-    print(secret)
+    output.line(secret)
     output.say(f"token {made.id} of {made.user}, scope {made.scope}, until {output.text(made.expires_at)}")
     output.say("it is shown only now: `drydock --server URL login` keeps it, or DRYDOCK_TOKEN holds it")
     return None
@@ -97,7 +97,7 @@ def list_(*, user: User = None, as_json: o.AsJson = False) -> None:
         (t.id, t.user, t.name, t.scope, f"...{t.tail}", _state(t), t.expires_at, output.ago(t.last_used_at))
         for t in found
     ]
-    headers = ("id", "user", "name", "scope", "ends in", "state", "until", "used")
+    headers = ("id", "user", "name", "scope", "last 4", "state", "until", "used")
     return output.table(headers, rows, empty="No tokens.")
 
 
@@ -111,4 +111,4 @@ def revoke(
 ) -> None:
     """Make a token worthless, now and for good, and those that were made with it."""
     gone = _tokens().revoke_token(token)
-    output.emit(gone) if as_json else print(f"token {gone.id} of {gone.user} is revoked")
+    output.emit(gone) if as_json else output.line(f"token {gone.id} of {gone.user} is revoked")

@@ -60,8 +60,8 @@ def reclaim(
                 break
             ids += more
             clock.sleep(0.2)
-    output.emit({"reclaimed": ids}) if as_json else print(
-        f"{len(ids)} given up" + (f": {output.text(ids)}" if ids else "")
+    output.emit({"reclaimed": ids}) if as_json else output.line(
+        f"{len(ids)} idle resource{'' if len(ids) == 1 else 's'} removed" + (f" ({output.text(ids)})" if ids else "")
     )
 
 
@@ -76,12 +76,12 @@ def _gone(client: Client, ids: list[int]) -> bool:
 def sweep(*, as_json: o.AsJson = False) -> None:
     """Look once over everything that may be due; without a worker, carry it out here."""
     found = o.client().sweep()
-    output.emit({"found": found}) if as_json else print(f"{found} found due")
+    output.emit({"found": found}) if as_json else output.line(f"{found} found due")
 
 
 @guarded
 def resolve(
-    *, lease: Annotated[int | None, typer.Option("--lease")] = None,
+    *, lease: o.LeaseOption = None,
     resource: Annotated[int | None, typer.Option("--resource")] = None,
     message: Annotated[str, typer.Option("--message", "-m", help="What was done.")] = "", as_json: o.AsJson = False,
 ) -> None:  # fmt: skip

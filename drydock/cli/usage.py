@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -79,7 +78,7 @@ def _csv(found: UsageReport) -> None:
     from leases.tables import lines
 
     for line in lines([field.name for field in fields(UsageSum)], (astuple(one) for one in found.groups)):
-        sys.stdout.write(line)
+        output.line(line.removesuffix("\r\n"), end="\r\n")
 
 
 def _tell(found: UsageReport) -> None:

@@ -11,11 +11,13 @@ from drydock.cli import output
 from drydock.core import clock
 from drydock.core.errors import TimedOut
 from drydock.core.units import in_words
+from drydock_client.waiting import reached
 from leases.client.errors import LeaseFailed, NoWorker
 
 if TYPE_CHECKING:
     from leases.client import Client, LeaseInfo
     from leases.client.protocol import Attendance
+    from leases.client.values import Progress
 
 Show = Callable[[Sequence["LeaseInfo"], bool], None]
 QUICKEST, SLOWEST = 0.05, 0.5
@@ -41,6 +43,14 @@ def until_begun(
 
     with display(quiet) as show:
         return _wait(client, ids, attended, show, limit, begun)
+
+
+def until_reached(
+    client: Client, ids: Sequence[int], attended: Attendance, wanted: str, *, limit: float | None, quiet: bool
+) -> list[LeaseInfo]:  # fmt: skip
+    """The leases once each is `active`, has `ended` or is in the state. Raises as `until_active`."""
+    with display(quiet) as show:
+        return _wait(client, ids, attended, show, limit, lambda infos: all([reached(one, wanted) for one in infos]))
 
 
 def until_over(client: Client, ids: Sequence[int], attended: Attendance, *, limit: float, quiet: bool) -> bool:
@@ -162,16 +172,26 @@ def sentence(info: LeaseInfo) -> str:
     pieces = [info.reason.replace("_", " ")] if info.reason else []
     if info.place is not None:
         pieces.append(f"{_ordinal(info.place)} in the queue")
-    if info.progress is not None and info.progress.step:
-        percent = "" if info.progress.percent is None else f" {info.progress.percent} %"
-        pieces.append(f"{info.progress.phase}: {info.progress.step}{percent}")
-    if info.progress is not None and info.progress.waits_for == "operator":
-        pieces.append(f"waits for {info.progress.who}: {info.progress.sentence}")
+    if info.progress is not None:
+        pieces += _step(info.progress)
     if info.state == "active" and info.resource_name:
         pieces = [f"on {info.resource_name}"]
     about = ", ".join(pieces)
     told = info.message if info.state != "active" else ""
     return f"{head} ({about}): {told}" if about and told else f"{head} ({about})" if about else f"{head} {told}".strip()
+
+
+def _step(now: Progress) -> list[str]:
+    """The step at hand, its percent and attempt, the person it waits for, and what failed last."""
+    percent = "" if now.percent is None else f" {now.percent} %"
+    pieces = [f"{now.phase}: {now.step}{percent}"] if now.step else []
+    if now.attempt > 1:
+        pieces.append(f"attempt {now.attempt}" + (f" of {now.attempts}" if now.attempts else ""))
+    if now.waits_for == "operator":
+        pieces.append(f"waits for {now.who}: {now.task}")
+    elif now.failure:
+        pieces.append(f"the last failed: {now.failure}")
+    return pieces
 
 
 def _ordinal(n: int) -> str:

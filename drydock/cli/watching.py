@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +43,7 @@ class WorkloadErrand(Errand):
             infos = waiting.until_begun(client, ids, attended, limit=self.limit, quiet=self.quiet)
             found = [] if self.keep else [follow(client, pk, attended, quiet=self.quiet) for pk in ids]
         except BaseException:
-            self._release(client, attended, ids)
+            self._release_after_all(client, attended, ids)
             raise
         if self.keep:
             self._tell_where(infos)
@@ -67,7 +66,7 @@ class WorkloadErrand(Errand):
 def follow(client: Client, lease: int, attended: Attendance, *, quiet: bool) -> WorkloadInfo:
     """Write what a lease's workload says, from its beginning, until it is over. Raises NotFound, and InvalidRequest
     for a lease without one."""
-    offset, done = 0, False
+    offset, done, shown = 0, False, output.Stream()
     while True:
         info = client.lease(lease)
         found = info.workload
@@ -76,23 +75,23 @@ def follow(client: Client, lease: int, attended: Attendance, *, quiet: bool) -> 
         over = found.state == "over"
         came = 0
         if found.job is not None and not quiet and not done:
-            offset, came, done = _some(client, found.job, offset, over=over)
+            offset, came, done = _some(client, found.job, offset, shown, over=over)
         if over and (done or quiet or found.job is None):
+            shown.end()
             return found
         attended.look()
         if not came:
             clock.sleep(_EVERY)
 
 
-def _some(client: Client, job: int, offset: int, *, over: bool) -> tuple[int, int, bool]:
+def _some(client: Client, job: int, offset: int, shown: output.Stream, *, over: bool) -> tuple[int, int, bool]:
     """Write on from there: the next offset, how many bytes came, and whether that was all. While the workload runs its
     host may be out of reach for a moment; afterwards there is what is kept, or nothing."""
     try:
         part = client.job_output(job, offset=offset)
     except DrydockError:
         return offset, 0, over
-    sys.stdout.buffer.write(part.content)
-    sys.stdout.buffer.flush()
+    shown.write(part.content)
     return part.next_offset, len(part.content), part.over
 
 

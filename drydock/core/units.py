@@ -26,7 +26,7 @@ _LONGEST = dt.timedelta(days=3650)
 def duration(text: str | float | dt.timedelta, *, field: str = "") -> dt.timedelta:
     """A span of time from `90`, `"90s"`, `"1h30m"` or a timedelta; a bare number is seconds.
 
-    Raises InvalidRequest when it is no duration, not positive, or over ten years.
+    Raises InvalidRequest when it is not a valid duration, not positive, or over ten years.
     """
     span = text if isinstance(text, dt.timedelta) else dt.timedelta(seconds=_seconds(text, field))
     if not dt.timedelta(0) < span <= _LONGEST:
@@ -38,23 +38,25 @@ def _seconds(text: str | float, field: str) -> float:
     if isinstance(text, int | float) and not isinstance(text, bool):
         return float(min(text, 1e10)) if text == text else 0.0
     if len(str(text)) > 63:
-        raise InvalidRequest("It is no duration.", field=field, hint='Write it like "90s", "2h" or "1h30m".')
+        raise InvalidRequest("It is not a valid duration.", field=field, hint='Write it like "90s", "2h" or "1h30m".')
     pieces = re.findall(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", str(text))
     if pieces and "".join(n + u for n, u in pieces) == text:
         return min(sum(float(n) * _SECONDS[u] for n, u in pieces), 1e10)
     if re.fullmatch(r"[0-9]{1,10}(\.[0-9]+)?", str(text)):
         return float(text)
-    raise InvalidRequest(f"{text!r} is no duration.", field=field, hint='Write it like "90s", "2h" or "1h30m".')
+    raise InvalidRequest(
+        f"{text!r} is not a valid duration.", field=field, hint='Write it like "90s", "2h" or "1h30m".'
+    )
 
 
 def mebibytes(text: str | int, *, field: str = "") -> int:
     """A size in MiB from `512`, `"512MiB"`, `"4G"` or `"1TiB"`; a bare number is MiB.
 
-    Raises InvalidRequest when it is no size or over 2^40 MiB.
+    Raises InvalidRequest when it is not a valid size or over 2^40 MiB.
     """
     found = re.fullmatch(r"([0-9]{1,13})\s*([A-Z]*)", str(text).strip().upper())
     if isinstance(text, bool) or not found or found[2] not in _MIB:
-        raise InvalidRequest(f"{text!r} is no size.", field=field, hint='Write it like "512MiB" or "4GiB".')
+        raise InvalidRequest(f"{text!r} is not a valid size.", field=field, hint='Write it like "512MiB" or "4GiB".')
     size = int(found[1]) * _MIB[found[2]]
     if size > 1 << 40:
         raise InvalidRequest(f"{text!r} is beyond any machine.", field=field)

@@ -147,7 +147,10 @@ def _connect_to_new(config: Config, until: float) -> socket.socket:
 
 @contextmanager
 def _starting(layout: Layout, until: float) -> Iterator[None]:
-    with (layout.engines / "start.lock").open("w") as lock:
+    path = layout.engines / "start.lock"
+    # Whoever can open it can hold the lock, and leases of this machine may pass through the folder.
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600), "w") as lock:
+        os.fchmod(lock.fileno(), 0o600)
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

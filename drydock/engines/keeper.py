@@ -181,6 +181,12 @@ def listen(layout: Layout) -> socket.socket:
     return listener
 
 
+def _answer(said: dict[str, str]) -> None:
+    """Tell the process that started us, which may have been killed meanwhile."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(1, f"{json.dumps(said)}\n".encode())
+
+
 def main() -> None:
     """Start, say so on standard output, let go of it, and serve."""
     config = Config.from_json(sys.argv[1])
@@ -190,11 +196,11 @@ def main() -> None:
         hold_lock(config.layout, config.deadline)
         keeper = Keeper(config, listen(config.layout))
     except (EngineError, OSError) as error:
-        print(json.dumps({"error": str(error)}), flush=True)
+        _answer({"error": str(error)})
         sys.exit(1)
     log = config.layout.log("keeper")
     with open_log(log) as output:
-        print(json.dumps({"ready": "keeper"}), flush=True)
+        _answer({"ready": "keeper"})
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")

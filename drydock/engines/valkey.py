@@ -19,6 +19,7 @@ OPTIONS = {
     "save": "",
     "appendonly": "no",
     "maxmemory": "256mb",
+    "proto-max-bulk-len": "1mb",
     "maxmemory-policy": "noeviction",
     "daemonize": "no",
     "databases": "16",

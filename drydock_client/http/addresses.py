@@ -19,7 +19,7 @@ def checked(url: str) -> str:
     a token would cross a network in the clear."""
     parts = urlsplit(url if "//" in url else f"https://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise InvalidRequest(f"{url!r} is no address of a server.", field="server", hint="Write https://HOST.")
+        raise InvalidRequest(f"{url!r} is not an address of a server.", field="server", hint="Write https://HOST.")
     if parts.username or parts.password:
         raise InvalidRequest("The address must not hold a password.", field="server", hint="Use DRYDOCK_TOKEN.")
     if parts.scheme == "http" and not loopback(parts.hostname) and os.environ.get(INSECURE) != "1":

@@ -15,10 +15,11 @@ from drydock_client.http.fleet import HttpFleet
 from drydock_client.http.jobs import HttpJobs
 from drydock_client.http.leases import HttpLeases
 from drydock_client.http.machines import HttpMachines
-from drydock_client.http.operating import HttpAccess, HttpBlueprints, HttpResources
+from drydock_client.http.operating import HttpAccess, HttpBlueprints, HttpResources, HttpUsers
 from drydock_client.http.tokens import HttpTokens
 from drydock_client.protocol import Attendance
 from drydock_client.values import EventInfo, from_json
+from drydock_client.waiting import Waits
 
 _LOOK_EVERY = 2.0
 _FOLLOW_EVERY = 0.5
@@ -55,10 +56,12 @@ class HttpClient(
     HttpResources,
     HttpBlueprints,
     HttpAccess,
+    HttpUsers,
     HttpCatalogue,
     HttpCosts,
     HttpTokens,
     HttpFleet,
+    Waits,
 ):
     """A client of the server at `url`, for whom the token speaks; operators may ask for another `owner`. `ca`: a file
     of certificates to trust instead of the system's (else DRYDOCK_CA).

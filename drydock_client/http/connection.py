@@ -15,6 +15,8 @@ from drydock_client.http import addresses
 from drydock_client.http.failures import BadAnswer, ServerUnreachable, failure
 
 CONNECT, READ, LONGEST = 10.0, 60.0, 86_400.0
+_PATIENCE = 30
+"""How often a server that is busy is asked again, after the second or so that it says."""
 _LARGEST_JSON = 256 << 20
 _AGENT = "drydock-client"
 
@@ -56,8 +58,9 @@ class Connection:
         streamed = not isinstance(body, bytes)
         safe = method == "GET" if again is None else again
         retries = urllib3.Retry(
-            total=4, connect=0 if streamed else 3, read=3 if safe else 0, other=0, status=0 if streamed else 3,
-            status_forcelist=(429, 503), allowed_methods=None, backoff_factor=0.2, redirect=False,
+            total=_PATIENCE, connect=0 if streamed else 3, read=3 if safe else 0, other=0,
+            status=0 if streamed else _PATIENCE, status_forcelist=(429, 503), allowed_methods=None,
+            backoff_factor=0.2, backoff_max=2.0, backoff_jitter=0.2, redirect=False,
             raise_on_status=False,
         )  # fmt: skip
         try:
@@ -136,4 +139,4 @@ def _query(given: Mapping[str, Any] | None) -> str:
         for one in value if isinstance(value, list | tuple | set | frozenset) else [value]:
             if one not in (None, "", False):
                 chosen.append((name, "true" if one is True else str(one)))
-    return f"?{urlencode(chosen)}" if chosen else ""
+    return f"?{urlencode(chosen, errors='surrogateescape')}" if chosen else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,12 @@ import urllib3
 from urllib3.exceptions import HTTPError
 
 from drydock_client import trees
+from drydock_client.errors import DrydockError
 from drydock_client.http.connection import LONGEST, Connection, unreachable
-from drydock_client.values import FileInfo, LogPart, ServerInfo, from_json
+from drydock_client.values import FileInfo, JobInfo, LogPart, ServerInfo, from_json
 
 LARGEST_READ = 64 << 20
+_POLL = 1.0
 _BYTES = {"Content-Type": "application/octet-stream"}
 _TAR = {"Content-Type": "application/x-tar"}
 
@@ -57,10 +60,26 @@ class HttpFiles:
         found = self.http.get(f"leases/{id}/files", {"path": path})
         return [from_json(FileInfo, one) for one in found["results"]]
 
-    def remove_path(self, id: int, path: str, *, recursive: bool = False) -> None:
+    def remove_path(
+        self, id: int, path: str, *, recursive: bool = False, on_job: Callable[[JobInfo], None] | None = None
+    ) -> None:
         # An empty path is the root, and must be said.
         query = {"recursive": recursive} | ({"path": path} if path else {"path": "."})
-        self.http.send("DELETE", f"leases/{id}/file", query=query)
+        began = self.http.send("DELETE", f"leases/{id}/file", query=query)
+        if began is not None:
+            self._wait_for_removal(from_json(JobInfo, began), on_job or (lambda job: None))
+
+    def _wait_for_removal(self, job: JobInfo, on_job: Callable[[JobInfo], None]) -> None:
+        while job.state in ("pending", "running"):
+            on_job(job)
+            time.sleep(_POLL)
+            job = from_json(JobInfo, self.http.get(f"jobs/{job.id}"))
+        if job.exit_code != 0:
+            raise DrydockError(
+                f"Job {job.id}, which removes the folder, is {job.state}"
+                + (f" with exit code {job.exit_code}." if job.exit_code is not None else f". {job.message}"),
+                hint=f"What it could not remove: drydock job output {job.id}",
+            )
 
     def _put(self, id: int, address: str, path: str, content: bytes) -> Any:
         answer = self.http.ask(

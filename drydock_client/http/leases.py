@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from drydock_client.errors import Conflict, NotFound
 from drydock_client.http.connection import Connection
 from drydock_client.leasing import Request
 from drydock_client.values import Explanation, LeaseInfo, from_json, to_json
@@ -17,6 +18,7 @@ class HttpLeases:
 
     http: Connection
     owner: str | None
+    name: str
 
     def request(self, request: Request) -> LeaseInfo:
         given = written(request)
@@ -35,6 +37,19 @@ class HttpLeases:
 
     def lease(self, id: int) -> LeaseInfo:
         return from_json(LeaseInfo, self.http.get(f"leases/{id}"))
+
+    def named(self, name: str) -> int:
+        found = self.leases(states=("pending", "acquired", "active", "released"), name=name, limit=10)
+        own = [one for one in found if one.owner == self.name]
+        if not own and len(found) > 1:
+            raise Conflict(
+                f"Several owners have a lease named {name!r}.", field="lease",
+                hint=f"Give its number: drydock leases --name {name}",
+            )  # fmt: skip
+        live = sorted(own or found, key=lambda one: (one.state == "released", -one.id))
+        for one in live or [one for one in self.leases(states=(), name=name, limit=10) if one.owner == self.name]:
+            return one.id
+        raise NotFound(f"{name!r} is not a lease number or name.", field="lease", hint="`drydock leases` lists them.")
 
     def leases(
         self, *, states: Collection[str] | None = None, type: str = "", label: str = "", name: str = "",

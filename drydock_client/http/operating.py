@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from drydock_client.http.connection import Connection
@@ -14,9 +14,12 @@ from drydock_client.values import (
     BlueprintChange,
     BlueprintInfo,
     CredentialInfo,
+    HostKey,
     KindInfo,
+    PasswordInfo,
     QuotaInfo,
     ResourceInfo,
+    UserInfo,
     from_json,
     to_json,
 )
@@ -30,9 +33,9 @@ class HttpResources:
     http: Connection
 
     def resources(
-        self, *, type: str = "", blueprint: str = "", state: str = "", gone: bool = False
+        self, *, type: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False
     ) -> list[ResourceInfo]:
-        query = {"type": type, "blueprint": blueprint, "state": state, "gone": gone}
+        query = {"type": type, "blueprint": blueprint, "state": state, "name": name, "gone": gone}
         return [from_json(ResourceInfo, one) for one in pages(self.http, "resources", query, _MOST)]
 
     def resource(self, id: int) -> ResourceInfo:
@@ -44,6 +47,13 @@ class HttpResources:
     def register(self, blueprint: str, registration: Mapping[str, Any]) -> ResourceInfo:
         found = self.http.send("POST", f"blueprints/{blueprint}/resources", dict(registration))
         return from_json(ResourceInfo, found)
+
+    def host_keys(self, blueprint: str, address: str, *, port: int = 22) -> list[HostKey]:
+        found = self.http.send("POST", f"blueprints/{blueprint}/host-keys", {"address": address, "port": port})
+        return [from_json(HostKey, one) for one in found["results"]]
+
+    def change_registration(self, id: int, changed: Mapping[str, Any]) -> ResourceInfo:
+        return from_json(ResourceInfo, self.http.send("PATCH", f"resources/{id}", dict(changed)))
 
     def reclaim(self, *, type: str = "", blueprint: str = "") -> list[int]:
         found = self.http.send("POST", "reclaim", {"type": type, "blueprint": blueprint})
@@ -158,3 +168,31 @@ class HttpAccess:
 
     def remove_credential(self, name: str) -> None:
         self.http.send("DELETE", f"credentials/{name}")
+
+
+class HttpUsers:
+    """Users and groups of `drydock_client.operating.Operating` on a server."""
+
+    http: Connection
+
+    def users(self) -> list[UserInfo]:
+        return [from_json(UserInfo, one) for one in self.http.get("users")["results"]]
+
+    def user(self, user: str) -> UserInfo:
+        return from_json(UserInfo, self.http.get(f"users/{user}"))
+
+    def add_user(
+        self, user: str, *, operator: bool = False, groups: Collection[str] = (), password: str | None = None
+    ) -> PasswordInfo:
+        given = {"user": user, "operator": operator, "groups": list(groups), "password": password}
+        return from_json(PasswordInfo, self.http.send("POST", "users", given))
+
+    def set_user_password(self, user: str, *, password: str | None = None) -> PasswordInfo:
+        return from_json(PasswordInfo, self.http.send("POST", f"users/{user}/password", {"password": password}))
+
+    def switch_user(self, user: str, act: str) -> UserInfo:
+        return from_json(UserInfo, self.http.send("POST", f"users/{user}/{act}"))
+
+    def change_user_groups(self, user: str, *, add: Collection[str] = (), remove: Collection[str] = ()) -> UserInfo:
+        given = {"add": list(add), "remove": list(remove)}
+        return from_json(UserInfo, self.http.send("POST", f"users/{user}/groups", given))

@@ -1,13 +1,20 @@
 """The frozen values that operations answer with: `to_json` writes them, `from_json` reads them again."""
 
-from drydock_client.values.access import AuthorizationInfo, CredentialInfo, QuotaInfo, TokenInfo
+from drydock_client.values.access import (
+    AuthorizationInfo,
+    CredentialInfo,
+    PasswordInfo,
+    QuotaInfo,
+    TokenInfo,
+    UserInfo,
+)
 from drydock_client.values.blueprints import BlueprintChange, BlueprintInfo, KindInfo
-from drydock_client.values.costs import BudgetInfo, UsageInfo, UsageReport, UsageSum
+from drydock_client.values.costs import BudgetInfo, LeaseEnd, UsageInfo, UsageReport, UsageSum
 from drydock_client.values.events import Attention, EventInfo
 from drydock_client.values.fleet import BackendInfo, InstanceInfo, OrphanInfo
 from drydock_client.values.json import to_json
-from drydock_client.values.leases import Explanation, LeaseInfo, Progress, Verdict
-from drydock_client.values.machines import AccessInfo, ConsoleInfo, HostKey, MachineInfo
+from drydock_client.values.leases import Explanation, LeaseInfo, Progress, Sibling, Verdict, WaitingInfo
+from drydock_client.values.machines import AccessInfo, Bastion, ConsoleInfo, HostKey, MachineInfo
 from drydock_client.values.offers import (
     InstanceTypeInfo,
     LocationInfo,
@@ -16,7 +23,7 @@ from drydock_client.values.offers import (
     ReaderInfo,
     ReadingInfo,
 )
-from drydock_client.values.resources import ResourceInfo, Usage
+from drydock_client.values.resources import FailureInfo, ResourceInfo, Usage
 from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import Ended, FileInfo, JobInfo, JobPart, LogPart, ServerInfo
@@ -26,6 +33,7 @@ __all__ = [
     "Attention",
     "AuthorizationInfo",
     "BackendInfo",
+    "Bastion",
     "BlueprintChange",
     "BlueprintInfo",
     "BudgetInfo",
@@ -34,6 +42,7 @@ __all__ = [
     "Ended",
     "EventInfo",
     "Explanation",
+    "FailureInfo",
     "FileInfo",
     "HostKey",
     "InstanceInfo",
@@ -41,6 +50,7 @@ __all__ = [
     "JobInfo",
     "JobPart",
     "KindInfo",
+    "LeaseEnd",
     "LeaseInfo",
     "LocationInfo",
     "LogPart",
@@ -48,6 +58,7 @@ __all__ = [
     "MetricsInfo",
     "OfferInfo",
     "OrphanInfo",
+    "PasswordInfo",
     "PriceInfo",
     "Progress",
     "QuotaInfo",
@@ -55,12 +66,15 @@ __all__ = [
     "ReadingInfo",
     "ResourceInfo",
     "ServerInfo",
+    "Sibling",
     "TokenInfo",
     "Usage",
     "UsageInfo",
     "UsageReport",
     "UsageSum",
+    "UserInfo",
     "Verdict",
+    "WaitingInfo",
     "WorkloadInfo",
     "from_json",
     "to_json",

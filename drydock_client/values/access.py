@@ -36,6 +36,28 @@ class QuotaInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UserInfo:
+    """A user of the installation. `operator`: sees and changes everything; `administrator`: also administers users.
+    `password`: whether there is one to sign in with."""
+
+    name: str
+    active: bool
+    operator: bool
+    administrator: bool
+    password: bool
+    groups: tuple[str, ...]
+    last_login: dt.datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PasswordInfo:
+    """A user whose password was set. `password`: the one that was made up, shown only now; empty when it was given."""
+
+    user: UserInfo
+    password: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class TokenInfo:
     """A token as its owner sees it. `tail` is the end of the secret, `made_by` the token that it was made with."""
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
+from drydock_client.values.leases import LeaseInfo
+from drydock_client.values.watches import MetricsInfo
+
 
 @dataclass(frozen=True, kw_only=True)
 class UsageInfo:
@@ -36,6 +39,22 @@ class UsageInfo:
     """When it ends because its budget was not enough for another hour."""
     seconds: float
     cost: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseEnd:
+    """How a lease ended, and what it has used and cost."""
+
+    lease: LeaseInfo
+    """Its last state, `destroyed` or `broken`, with reason and message; its `workload` says how that ended."""
+    exit_code: int | None
+    """Of its workload; None where it had none, or that ended otherwise (`lease.workload.outcome`)."""
+    metrics: MetricsInfo | None
+    """What it used of its host, where that was measured."""
+    usage: tuple[UsageInfo, ...]
+    """What it held that has a price. An open record: a machine that is still being destroyed."""
+    cost: float
+    """US dollars, as far as it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

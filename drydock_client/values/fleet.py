@@ -6,6 +6,8 @@ import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from drydock_client.values.resources import FailureInfo
+
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanInfo:
@@ -94,8 +96,12 @@ class BackendInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceInfo:
-    """A lease on a whole cloud machine. `state`: pending, running, stopping, stopped, terminating, terminated or
-    failed."""
+    """A lease on a whole cloud machine.
+
+    `state`: pending, running, stopping, stopped, terminating (the machine is still there), released (the lease is over,
+    and the machine is kept for the next one), terminated (the machine is gone), reassigned (another lease has taken the
+    machine) or failed.
+    """
 
     id: int
     """The lease's."""
@@ -127,3 +133,10 @@ class InstanceInfo:
     until: dt.datetime | None
     resource: int | None
     replaced_by: int | None
+    hourly_cost: float | None = None
+    """What it costs now, in US dollars an hour: its price until the machine is gone, also after the end of the lease;
+    0 when it is over; None where the price is not known."""
+    kept_until: dt.datetime | None = None
+    """Of a released one: when its machine is destroyed unless somebody takes it; None: nothing ends it."""
+    failure: FailureInfo | None = None
+    """The act on its machine that failed last: a destruction that is repeated, a stop, a start, a change."""

@@ -30,8 +30,50 @@ class Progress:
     percent: int | None = None
     waits_for: str = ""
     who: str = ""
-    """The person a held step waits for."""
+    """The person a held step waits for; `task` is what that person must do."""
     uninterruptible: bool = False
+    task: str = ""
+    attempt: int = 1
+    attempts: int = 0
+    """The step is tried for the `attempt`-th time of at most `attempts`; 0: until it succeeds."""
+    failure: str = ""
+    """The last failure of the step, or of an earlier resource for this lease, in the provider's words."""
+    since: dt.datetime | None = None
+    estimate: dt.timedelta | None = None
+    """How long such a build took lately, on average."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sibling:
+    """A lease of the same group; `resource` is kept for it, or held by it."""
+
+    lease: int
+    state: str
+    resource: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitingInfo:
+    """Why a lease waits, computed when it is shown."""
+
+    reason: str
+    message: str
+    """One or two sentences."""
+    help: str = ""
+    """The action that would help, with its command."""
+    place: int = 1
+    """Place among the requests that compete for the same blueprints; the first is 1."""
+    behind: int | None = None
+    """The lease at the head of the queue, where the asker may know it."""
+    holder: int | None = None
+    """The lease that ends next on what is full, where the asker may know it."""
+    ends_at: dt.datetime | None = None
+    """When that lease ends, or when the next attempt follows."""
+    estimate: dt.timedelta | None = None
+    """How long builds of the blueprint took lately, on average."""
+    siblings: tuple[Sibling, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    """What every blueprint says now."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +123,8 @@ class LeaseInfo:
     """What it does by itself, where it was asked for with that."""
     metrics: MetricsInfo | None = None
     """What it uses of its host, where that is measured."""
+    waiting: WaitingInfo | None = None
+    """Why it waits, while it is pending."""
 
     @property
     def over(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from drydock_client.values.leases import Progress
+from drydock_client.values.resources import FailureInfo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class MachineInfo:
     """asked, done or failed."""
     message: str = ""
     at: dt.datetime | None = None
+    failure: FailureInfo | None = None
+    """The act that failed last, also one that is repeated by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,16 @@ class HostKey:
 
     key: str
     fingerprint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bastion:
+    """The host to pass through on the way to a lease, where its own account and key are needed."""
+
+    host: str
+    port: int
+    user: str
+    host_keys: tuple[HostKey, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,3 +94,5 @@ class AccessInfo:
     """An entry for ~/.ssh/config."""
     own_keys: bool = False
     """The owner gave public keys of their own; else `drydock key` shows the private half that was made."""
+    bastion: Bastion | None = None
+    """The host to pass through first."""

@@ -7,6 +7,7 @@ belongs to somebody else cannot be hit, and one that belongs to the same account
 from __future__ import annotations
 
 import contextlib
+import re
 
 from drydock.core import clock
 from interfaces.contract import Deadline
@@ -14,26 +15,41 @@ from interfaces.errors import InterfaceError
 from interfaces.launch import IDENTIFY
 from interfaces.transport import Launch, Process, Transport
 
+_LONGEST_COUNT = 20
+"""Bytes of the script's answer that are kept; the number has fewer."""
+_COUNT = re.compile(rb"\s*([0-9]{1,9})\s*")
 # $1 leader ("pid.start.boot"), $2 NAME=token, $3 tenths of a second between TERM and KILL.
 END = (
     IDENTIFY
     + r"""
 leader=${1%%.*}
 now=$(drydock_identity "$leader") && [ "$now" != "$1" ] && leader=-
+# One whose first thread has exited shows as a zombie without an environment, while its other threads go on.
+runs() {
+  for t in "/proc/$1/task"/[0-9]*/stat; do
+    { read -r l <"$t"; } 2>/dev/null || continue
+    case "${l##*) }" in [ZX]*) ;; *) return 0;; esac
+  done
+  return 1
+}
 members() {
+  seen=
   if [ -n "$2" ]; then
-    for e in $(grep -slF -- "$2" /proc/[0-9]*/environ 2>/dev/null); do
+    for e in $(echo /proc/[0-9]*/task/[0-9]*/environ | xargs grep -slF -- "$2" 2>/dev/null); do
       e=${e#/proc/}; e=${e%%/*}
-      { read -r l <"/proc/$e/stat"; } 2>/dev/null || continue
-      case "${l##*) }" in [ZX]*) ;; *) printf '%s ' "$e";; esac
+      case "$seen" in *" $e "*) continue;; esac
+      seen="$seen $e "
+      runs "$e" && printf '%s ' "$e"
     done
   fi
   [ "$1" = - ] && return
   for f in /proc/[0-9]*/stat; do
     { read -r l <"$f"; } 2>/dev/null || continue
     p=${l%% *}; set -- "$1" "$2" ${l##*) }
-    case "$3" in [ZX]) continue;; esac
-    if [ "$5" = "$1" ] || [ "$6" = "$1" ]; then printf '%s ' "$p"; fi
+    if [ "$5" = "$1" ] || [ "$6" = "$1" ]; then
+      case "$3" in [ZX]) runs "$p" || continue;; esac
+      printf '%s ' "$p"
+    fi
   done
 }
 signal() {
@@ -59,6 +75,10 @@ echo "$#"
 )
 
 
+_SPARE = 5.0
+"""Seconds for the ending of what used up the time it had."""
+
+
 def end(transport: Transport, *, leader: str, token: str, grace: float, within: float = 20.0) -> int | None:
     """End what `leader` leads and what carries `token` ("NAME=value"); how many are left, None if unknown.
 
@@ -67,11 +87,13 @@ def end(transport: Transport, *, leader: str, token: str, grace: float, within: 
     tenths = str(max(0, int(grace * 10)))
     argv = ["/bin/sh", "-c", END, "sh", leader or "-", token, tenths]
     with contextlib.suppress(InterfaceError, ValueError):
-        deadline = Deadline(within + grace)
+        deadline = Deadline(within + grace, spare=_SPARE)
         process = transport.start(Launch(argv=argv, cwd="/"), deadline)
         try:
-            return int(_said(process, deadline))
+            found = _COUNT.fullmatch(_said(process, deadline))
+            return int(found[1]) if found else None
         finally:
+            process.kill()
             process.close()
     return None
 
@@ -81,7 +103,7 @@ def _said(process: Process, deadline: Deadline) -> bytes:
     said = b""
     while not process.ended:
         deadline.check("Ending the processes")
-        said += process.read(min(0.2, deadline.remaining))[0]
+        said = (said + process.read(min(0.2, deadline.remaining))[0])[:_LONGEST_COUNT]
     while process.exit is None:
         deadline.check("Ending the processes")
         clock.sleep(0.01)

@@ -56,7 +56,7 @@ for d in /proc/[0-9]*; do
   if [ "$3" = shared ]; then grep -qF -- "DRYDOCK_LEASE=$2" "$d/environ" 2>/dev/null || continue; fi
   p=${d##*/}
   set -- "$1" "$2" "$3" ${l##*) }
-  case $4 in [ZX]) continue;; esac
+  case $4 in [ZX]) [ "${21}" -gt 1 ] || continue;; esac
   [ "$7" = "$mine" ] && continue
   echo "process $p.${23} $5 $((${15} + ${16} + ${17} + ${18})) ${25}"
   n=$(readlink "$d/ns/net" 2>/dev/null) || continue

@@ -132,6 +132,7 @@ class _Running:
         finally:
             if not over:
                 self._end(process)
+            process.kill()
             process.close()
 
     def _pump(self, process: Process) -> Iterator[Output]:

@@ -29,7 +29,8 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """What the copying of a tree did. `skipped`: links that lead out of the tree, pipes, devices."""
+    """What the copying of a tree did. `skipped`: links that lead out of the tree, pipes, sockets, devices; the first
+    1,000 of them."""
 
     files: int
     bytes: int
@@ -97,7 +98,8 @@ class Filesystem(Interface):
     @abstractmethod
     def remove(self, path: str, *, recursive: bool = False, timeout: float | None = None) -> None:
         """Remove a file, a link (never what it leads to), or an empty folder; with `recursive` a full one.
-        What is not there is no error. The root itself is emptied, not removed."""
+        What is not there is no error. The root itself is emptied, not removed. When the time runs out, what was
+        removed until then is gone."""
 
     @abstractmethod
     def chmod(self, path: str, permissions: int, *, timeout: float | None = None) -> None:
@@ -122,11 +124,13 @@ class Filesystem(Interface):
         local: Path,
         *,
         progress: Callable[[Progress], None] | None = None,
+        limit: int | None = None,
         timeout: float | None = None,
         cancel: Cancel | None = None,
     ) -> Transfer:
         """Copy a file or a tree from the lease to `local`. Whatever names and links the lease holds,
-        nothing is written outside `local`."""
+        nothing is written outside `local`. Raises TooLarge for more than `limit` bytes, before anything is copied
+        where the sizes of the files say so."""
 
     def read_text(self, path: str, *, limit: int = LARGEST_READ, timeout: float | None = None) -> str:
         """All of a UTF-8 file. Raises TooLarge, UnicodeDecodeError."""

@@ -18,6 +18,9 @@ from interfaces.filesystem.trees import Tree, copy_tree
 from interfaces.local.files import LocalFiles
 from interfaces.transport import Transport
 
+_REMOVE_FOR = 0.5
+"""Seconds that a transport removes a tree before it is asked again whether it may go on."""
+
 
 class RootedFilesystem(Filesystem):
     """Files below `root` (absolute on the host, or relative to the home).
@@ -101,8 +104,11 @@ class RootedFilesystem(Filesystem):
             entry = self._files.stat(normal(path), follow=False)
             if entry.kind != "directory":
                 self._files.unlink(normal(path))
-            else:
-                Tree(self._files, watch).remove(normal(path), recursive=recursive)
+            elif recursive:
+                while not self._files.remove_tree(normal(path), _REMOVE_FOR):
+                    watch.check()
+            elif normal(path):
+                self._files.rmdir(normal(path))
 
     def chmod(self, path: str, permissions: int, *, timeout: float | None = None) -> None:
         self._watch(f"Changing {path!r}", timeout)
@@ -130,13 +136,14 @@ class RootedFilesystem(Filesystem):
         local: Path,
         *,
         progress: Callable[[Progress], None] | None = None,
+        limit: int | None = None,
         timeout: float | None = None,
         cancel: Cancel | None = None,
     ) -> Transfer:
         watch = self._watch("The download", timeout, cancel)
         with contextlib.closing(_own_files(local.absolute().parent)) as target:
             own = Tree(target, watch, _Writer(target, None))
-            return copy_tree(Tree(self._files, watch), normal(path), own, local.absolute().name, progress)
+            return copy_tree(Tree(self._files, watch), normal(path), own, local.absolute().name, progress, limit)
 
     def _write(self, path: str, parts: Iterable[bytes], permissions: int, watch: Watch) -> None:
         _Writer(self._files, self.usage_check)(path, parts, permissions, watch)

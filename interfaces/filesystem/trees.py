@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from drydock_client.trees import MOST_DEEP, MOST_ENTRIES, link_stays
+from drydock_client.trees import LONGEST_PATH, MOST_DEEP, MOST_ENTRIES, MOST_SKIPPED, link_stays
 from interfaces.contract import Watch
 from interfaces.errors import PathExists, PathMissing, TooLarge, WrongKind
 from interfaces.files import PART, Entry, Files, normal
@@ -29,7 +30,7 @@ class Tree:
             at = posixpath.join(at, step)
             try:
                 if self.files.stat(at).kind != "directory":
-                    raise WrongKind(f"It is no folder: {at!r}.")
+                    raise WrongKind(f"It is not a folder: {at!r}.")
             except PathMissing:
                 self._make(at)
 
@@ -37,7 +38,7 @@ class Tree:
         """Make one folder where the one above it is made; WrongKind when something else, a link too, is in the way."""
         try:
             if self.files.stat(path, follow=False).kind != "directory":
-                raise WrongKind(f"It is no folder: {path!r}.")
+                raise WrongKind(f"It is not a folder: {path!r}.")
         except PathMissing:
             self._make(path)
 
@@ -50,22 +51,28 @@ class Tree:
                 raise
 
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
-        """Everything below the folder, each folder before what is in it; links are not followed."""
-        for entry in self.files.list(path, most=MOST_ENTRIES):
+        """Yield everything below the folder, each folder before what is in it; links are not followed."""
+        open_folders = [self._listed(path)]
+        while open_folders:
+            found = next(open_folders[-1], None)
+            if found is None:
+                open_folders.pop()
+                continue
             self._check()
-            below = posixpath.join(path, entry.name)
-            yield below, entry
-            if entry.kind == "directory":
-                yield from self.walk(below)
+            yield found
+            if found[1].kind == "directory":
+                open_folders.append(self._listed(found[0]))
 
-    def remove(self, path: str, *, recursive: bool) -> None:
-        """Remove a folder; with `recursive` what is in it first. The root stays."""
-        if recursive:
-            for below, entry in reversed(list(self.walk(path))):
-                self._check()
-                (self.files.rmdir if entry.kind == "directory" else self.files.unlink)(below)
-        if path:
-            self.files.rmdir(path)
+    def _listed(self, path: str) -> Iterator[tuple[str, Entry]]:
+        return ((posixpath.join(path, entry.name), entry) for entry in self.files.list(path, most=MOST_ENTRIES))
+
+    def measure(self, path: str, limit: int) -> None:
+        """Raise TooLarge when the files below the folder, by their stated sizes, have more than `limit` bytes."""
+        size = 0
+        for number, (below, entry) in enumerate(self.walk(path)):
+            _bound(number, _moved(below, path, ""))
+            size += entry.size if entry.kind == "file" else 0
+            require_within(size, limit)
 
     def parts(self, path: str) -> Generator[bytes, None, None]:
         """The content of a file."""
@@ -88,6 +95,7 @@ class Tree:
 @dataclass
 class _Count:
     progress: Callable[[Progress], None] | None
+    limit: int | None = None
     files: int = 0
     size: int = 0
     skipped: list[str] = field(default_factory=list)
@@ -96,6 +104,7 @@ class _Count:
         with closing(parts):
             for part in parts:
                 self.size += len(part)
+                require_within(self.size, self.limit)
                 self.tell(path)
                 yield part
 
@@ -107,13 +116,34 @@ class _Count:
         self.files += 1
         self.tell(path)
 
+    def skip(self, path: str) -> None:
+        if len(self.skipped) < MOST_SKIPPED:
+            self.skipped.append(path)
+
+
+def require_within(size: int, limit: int | None) -> None:
+    """Raise TooLarge when there is a limit and `size` is over it."""
+    if limit is not None and size > limit:
+        raise TooLarge(f"The tree has more than {limit} bytes.")
+
 
 def copy_tree(
-    source: Tree, start: str, target: Tree, end: str, progress: Callable[[Progress], None] | None
-) -> Transfer:
-    """Copy the file or folder at `start` to `end`. A link is made again when it stays inside the tree."""
-    count = _Count(progress)
+    source: Tree, start: str, target: Tree, end: str, progress: Callable[[Progress], None] | None,
+    limit: int | None = None,
+) -> Transfer:  # fmt: skip
+    """Copy the file or folder at `start` to `end`. A link is made again when it stays inside the tree.
+
+    With `limit`, a tree of more bytes is refused by the sizes of its files before anything is copied. Raises
+    TooLarge, and WrongKind when `start` is a pipe, a socket or a device.
+    """
+    count = _Count(progress, limit)
     first = source.files.stat(start)
+    if first.kind not in ("directory", "file"):
+        raise WrongKind(f"It is neither a file nor a folder: {start!r}.")
+    if first.kind == "file":
+        require_within(first.size, limit)
+    elif limit is not None:
+        source.measure(start, limit)
     if first.kind == "directory":
         target.make_folders(end)
         for number, (path, entry) in enumerate(source.walk(start)):
@@ -134,6 +164,8 @@ def _bound(number: int, below: str) -> None:
         )
     if below.count("/") >= MOST_DEEP:
         raise TooLarge(f"A tree of more than {MOST_DEEP} folders in one another is not copied: {below[:80]!r}.")
+    if len(os.fsencode(below)) > LONGEST_PATH:
+        raise TooLarge(f"A tree with a path of more than {LONGEST_PATH} bytes is not copied: {below[:80]!r}.")
 
 
 def _copy(source: Tree, path: str, entry: Entry, target: Tree, to: str, start: str, count: _Count) -> None:
@@ -142,10 +174,15 @@ def _copy(source: Tree, path: str, entry: Entry, target: Tree, to: str, start: s
     elif entry.kind == "file":
         target.write(to, count.counted(path, source.parts(path)), entry.permissions)
         count.done(path)
-    elif entry.kind == "link" and link_stays(source.files.readlink(path), _moved(path, start, "").count("/")):
-        _link(target, source.files.readlink(path), to)
+    elif entry.kind == "link":
+        # Read once: whoever swaps the link must not have another one judged than the one that is made.
+        leads_to = source.files.readlink(path)
+        if link_stays(leads_to, _moved(path, start, "").count("/")):
+            _link(target, leads_to, to)
+        else:
+            count.skip(path)
     else:
-        count.skipped.append(path)
+        count.skip(path)
 
 
 def _link(target: Tree, leads_to: str, path: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,7 @@ from interfaces.transport import Transport
 _PAGES, _OWN = "www", "nginx"
 _CONF, _NEW_CONF = f"{_OWN}/nginx.conf", f"{_OWN}/nginx.conf.new"
 _SETTLE = 10.0
+_RUNNING = re.compile(r"running (?P<pid>[0-9]{1,10}) (?P<leader>[^ \n]{1,200})")
 # $1: the prefix. A process that merely has the number of ours does not have our folder in its title.
 _LOOK = (
     IDENTIFY
@@ -103,9 +105,9 @@ class NginxHttpd(Httpd):
     def stop(self) -> HttpdStatus:
         prefix = self._prefix()
         self._files.remove(f"{_OWN}/wanted")
-        words = self._look(prefix)
-        if words[0] == "running":
-            left = end(self.transport, leader=words[2], token="", grace=5.0)
+        now, leader = self._look(prefix)
+        if now.state is HttpdState.RUNNING:
+            left = end(self.transport, leader=leader, token="", grace=5.0)
             if left != 0:
                 raise InterfaceError("The web server could not be stopped.")
             self._files.remove(f"{_OWN}/nginx.pid")
@@ -128,10 +130,7 @@ class NginxHttpd(Httpd):
         return self.status()
 
     def status(self) -> HttpdStatus:
-        words = self._look(self._prefix())
-        if words[0] == "running":
-            return HttpdStatus(state=HttpdState.RUNNING, pid=int(words[1]))
-        return HttpdStatus(state=HttpdState(words[0]), detail=" ".join(words[1:]))
+        return self._look(self._prefix())[0]
 
     def configure(self, site: Site) -> HttpdStatus:
         moved = site.listen != self.site.listen
@@ -174,12 +173,12 @@ class NginxHttpd(Httpd):
             self._write_conf(_CONF, self.site)
 
     def _write_conf(self, path: str, site: Site) -> None:
-        account = self._command.check("id -u; id -un 2>/dev/null || :", timeout=30).text.split()
+        account = self._command.check("id -u; id -un 2>/dev/null || :", timeout=30).text.split() or [""]
         text = rendered(
             site,
             prefix=self._prefix(),
             pages=f"{self._root()}/{_PAGES}",
-            root_account=account[1] if account[0] == "0" else "",
+            root_account=" ".join(account[1:2]) if account[0] == "0" else "",
         )
         self._files.write_text(path, text)
 
@@ -196,8 +195,16 @@ class NginxHttpd(Httpd):
         words = [self._program, "-e", log, "-p", prefix, "-c", f"{self._root()}/{conf}", *more]
         return self._command.run(words, cwd=prefix, timeout=60)
 
-    def _look(self, prefix: str) -> list[str]:
-        return self._command.check(["/bin/sh", "-c", _LOOK, "sh", prefix], timeout=30).text.split()
+    def _look(self, prefix: str) -> tuple[HttpdStatus, str]:
+        """How the server is, and the identity of its first process while it runs."""
+        said = self._command.check(["/bin/sh", "-c", _LOOK, "sh", prefix], timeout=30, max_output=1 << 16).text
+        if found := _RUNNING.fullmatch(said.strip()):
+            return HttpdStatus(state=HttpdState.RUNNING, pid=int(found["pid"])), found["leader"]
+        word, _, detail = said.strip().partition("\n")
+        state = {"failed": HttpdState.FAILED, "stopped": HttpdState.STOPPED}.get(word)
+        if state is None:
+            raise InterfaceError(f"The host was asked for the state of the web server and answered {said[:200]!r}.")
+        return HttpdStatus(state=state, detail=" ".join(detail.split())), ""
 
     def _until(self, state: HttpdState) -> HttpdStatus:
         deadline = Deadline(_SETTLE)

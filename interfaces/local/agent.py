@@ -17,10 +17,15 @@ from interfaces.local.beneath import Beneath
 LENGTHS = struct.Struct(">II")
 
 
+def frame(head: dict[str, Any], body: bytes = b"") -> bytes:
+    """One frame."""
+    text = json.dumps(head).encode()
+    return LENGTHS.pack(len(text), len(body)) + text + body
+
+
 def send(stream: BinaryIO, head: dict[str, Any], body: bytes = b"") -> None:
     """Write one frame."""
-    text = json.dumps(head).encode()
-    stream.write(LENGTHS.pack(len(text), len(body)) + text + body)
+    stream.write(frame(head, body))
     stream.flush()
 
 

@@ -8,9 +8,12 @@ library is used: the file agent (`agent.py`) runs this with the uid of a lease.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import stat
+import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -24,6 +27,10 @@ _MODES = {
     "append": os.O_WRONLY | os.O_CREAT | os.O_APPEND,
 }
 _MOST_LINKS = 40
+_AT_ONCE = 1000
+"""Entries of a folder that are read before some are removed."""
+_MOST_DEEP = 256
+"""Folders in one another on the way to a place: each is an open descriptor."""
 
 
 class _Place:
@@ -58,6 +65,8 @@ class _Place:
                 steps.extendleft(reversed(target.split("/")))
             elif last:
                 return step
+            elif len(self._open) > _MOST_DEEP:
+                raise OSError(errno.ENAMETOOLONG, f"The path has more than {_MOST_DEEP} folders in one another")
             else:
                 self._open.append(os.open(step, _STEP, dir_fd=self._open[-1]))
         return "."
@@ -115,6 +124,7 @@ class Beneath:
 
     def open(self, root: str, path: str, mode: str, permissions: int) -> int:
         with _Place(root, path, follow=mode != "create") as place:
+            _only_regular(place)  # to open a device or a pipe may do something already
             opened = os.open(place.name, _FILE | _MODES[mode], permissions, dir_fd=place.folder)
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             os.close(opened)
@@ -162,6 +172,17 @@ class Beneath:
         with _Place(root, path, follow=False) as place:
             os.rmdir(place.name, dir_fd=place.folder)
 
+    def remove_tree(self, root: str, path: str, seconds: float) -> bool:
+        with _Place(root, path, follow=False) as place:
+            folder = os.open(place.name, _FOLDER, dir_fd=place.folder)
+            try:
+                done = _emptied(folder, time.monotonic() + seconds)
+            finally:
+                os.close(folder)
+            if done and place.name != ".":
+                os.rmdir(place.name, dir_fd=place.folder)
+        return done
+
     def symlink(self, root: str, target: str, path: str) -> None:
         with _Place(root, path, follow=False) as place:
             os.symlink(target, place.name, dir_fd=place.folder)
@@ -189,6 +210,73 @@ class Beneath:
     def close_all(self) -> None:
         while self._open:
             os.close(self._open.popitem()[1])
+
+
+def _only_regular(place: _Place) -> None:
+    try:
+        mode = os.stat(place.name, dir_fd=place.folder, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
+        raise OSError(errno.EINVAL, "A pipe, socket or device, not a regular file")
+
+
+def _emptied(top: int, until: float) -> bool:
+    """Remove what is in an open folder until that time; whether it is empty.
+
+    What is in a folder in it is moved up into the top one, so that no depth of nesting needs a stack, a long path or
+    more than two descriptors.
+    """
+    while entries := _some(top):
+        for entry in entries:
+            if time.monotonic() >= until:
+                return False
+            if not entry.is_dir(follow_symlinks=False):
+                _gone(os.unlink, entry.name, top)
+            elif not _is_removed(entry.name, top) and not _flattened(entry.name, top, until):
+                return False
+    return True
+
+
+def _flattened(name: str, top: int, until: float) -> bool:
+    """Empty a folder of `top`: its files are removed, its own folders that hold something are moved up to `top`."""
+    folder = os.open(name, _FOLDER, dir_fd=top)
+    try:
+        while entries := _some(folder):
+            for entry in entries:
+                if time.monotonic() >= until:
+                    return False
+                if not entry.is_dir(follow_symlinks=False):
+                    _gone(os.unlink, entry.name, folder)
+                elif not _is_removed(entry.name, folder):
+                    os.rename(entry.name, f".drydock-{os.urandom(8).hex()}", src_dir_fd=folder, dst_dir_fd=top)
+    finally:
+        os.close(folder)
+    _is_removed(name, top)
+    return True
+
+
+def _some(folder: int) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as found:
+        return list(itertools.islice(found, _AT_ONCE))
+
+
+def _is_removed(name: str, folder: int) -> bool:
+    """Remove a folder if it is empty; whether it is gone."""
+    try:
+        _gone(os.rmdir, name, folder)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def _gone(remove: Callable[..., None], name: str, folder: int) -> None:
+    try:
+        remove(name, dir_fd=folder)
+    except FileNotFoundError:
+        return
 
 
 def _entry(name: str, found: os.stat_result) -> dict[str, Any]:

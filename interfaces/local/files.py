@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -12,16 +13,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drydock.core import clock
+from interfaces.contract import Deadline
 from interfaces.endpoints import LocalEndpoint
-from interfaces.errors import ConnectionLost
+from interfaces.errors import ConnectionLost, DeadlineExceeded, NotStarted
 from interfaces.files import MOST_LISTED, PART, Entry, Files, Mode, OpenFile, file_error
-from interfaces.local.agent import LENGTHS, send
+from interfaces.local.agent import LENGTHS, frame
 from interfaces.local.beneath import Beneath
 from interfaces.local.bounds import join
+from interfaces.local.privileges import unprivileged
 
 _Call = Callable[[str, dict[str, Any], bytes], Any]
-_ANSWER_WITHIN = 60.0
+_ANSWER_WITHIN, _END_WITHIN = 60.0, 1.0
+_LONGEST_HEAD = 32 << 20
+"""Bytes: a listing of `MOST_LISTED` names, every one of them as long and as oddly written as it can be, has less."""
+_LONGEST_BODY = 4 * PART
 
 
 class _Agent:
@@ -35,45 +40,75 @@ class _Agent:
 
     def __call__(self, operation: str, arguments: dict[str, Any], body: bytes) -> Any:
         with self._lock:
-            popen = self._running()
-            assert popen.stdin is not None
+            self._running()
+            deadline = Deadline(_ANSWER_WITHIN)
             try:
-                send(popen.stdin, {"operation": operation, "arguments": arguments}, body)  # type: ignore[arg-type]
-                lengths = LENGTHS.unpack(self._read(LENGTHS.size))
-                head, content = json.loads(self._read(lengths[0])), self._read(lengths[1])
-            except (BrokenPipeError, ConnectionLost) as error:
+                self._write(frame({"operation": operation, "arguments": arguments}, body), deadline)
+                head, content = self._answer(deadline)
+            except (BrokenPipeError, EOFError) as error:
                 self._end()
-                raise ConnectionLost("The file agent of this account ended or did not answer.") from error
+                raise ConnectionLost("The file agent of this account ended.") from error
+            except BaseException:
+                self._end()
+                raise
         if "errno" in head:
             raise OSError(head["errno"], head["text"])
         return content if operation == "read" else head["value"]
 
-    def _running(self) -> subprocess.Popen[bytes]:
+    def _answer(self, deadline: Deadline) -> tuple[dict[str, Any], bytes]:
+        """One frame. Raises ConnectionLost for one that cannot be an answer, before memory is taken for it."""
+        head_size, body_size = LENGTHS.unpack(self._read(LENGTHS.size, deadline))
+        if head_size > _LONGEST_HEAD or body_size > _LONGEST_BODY:
+            raise ConnectionLost
+        text, body = self._read(head_size, deadline), self._read(body_size, deadline)
+        try:
+            head = json.loads(text)
+        except (ValueError, RecursionError):
+            raise ConnectionLost from None
+        if not isinstance(head, dict) or not ({"errno", "text"} <= head.keys() or "value" in head):
+            raise ConnectionLost
+        return head, body
+
+    def _running(self) -> None:
         if self._popen is None or self._popen.poll() is not None or self._pid != os.getpid():
             self._end()
             self._pid = os.getpid()
-            self._popen = subprocess.Popen(
-                [sys.executable, "-P", "-s", "-S", "-m", "interfaces.local.agent",
-                 str(self._endpoint.uid), str(self._endpoint.gid)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-                cwd="/", env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": os.defpath,
-                              "PYTHONDONTWRITEBYTECODE": "1"},
-            )  # fmt: skip
-            join(self._popen.pid, self._endpoint)
-        return self._popen
+            self._popen = unprivileged(self._start)
+            try:
+                join(self._popen.pid, self._endpoint)
+            except NotStarted:
+                self._end()
+                raise
+            assert self._popen.stdin is not None
+            os.set_blocking(self._popen.stdin.fileno(), False)
 
-    def _read(self, size: int) -> bytes:
+    def _start(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-s", "-S", "-m", "interfaces.local.agent",
+             str(self._endpoint.uid), str(self._endpoint.gid)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+            cwd="/", env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": os.defpath,
+                          "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+
+    def _write(self, rest: bytes, deadline: Deadline) -> None:
+        assert self._popen is not None
+        assert self._popen.stdin is not None
+        descriptor, left = self._popen.stdin.fileno(), memoryview(rest)
+        while left:
+            _await(descriptor, select.POLLOUT, deadline)
+            with contextlib.suppress(BlockingIOError):
+                left = left[os.write(descriptor, left) :]
+
+    def _read(self, size: int, deadline: Deadline) -> bytes:
         assert self._popen is not None
         assert self._popen.stdout is not None
-        until, parts = clock.monotonic() + _ANSWER_WITHIN, bytearray()
-        descriptor = self._popen.stdout.fileno()
-        answer = select.poll()
-        answer.register(descriptor, select.POLLIN)
+        parts, descriptor = bytearray(), self._popen.stdout.fileno()
         while len(parts) < size:
-            ready = answer.poll(max(0.0, until - clock.monotonic()) * 1000)
-            part = os.read(descriptor, size - len(parts)) if ready else b""
+            _await(descriptor, select.POLLIN, deadline)
+            part = os.read(descriptor, size - len(parts))
             if not part:
-                raise ConnectionLost
+                raise EOFError
             parts += part
         return bytes(parts)
 
@@ -86,7 +121,8 @@ class _Agent:
                 pipe.close()
         if self._pid == os.getpid():
             popen.kill()
-            popen.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel may hold it in a call to a file system
+                popen.wait(_END_WITHIN)
 
     def close(self) -> None:
         with self._lock:
@@ -94,6 +130,13 @@ class _Agent:
 
     def __del__(self) -> None:
         self._end()
+
+
+def _await(descriptor: int, event: int, deadline: Deadline) -> None:
+    ready = select.poll()
+    ready.register(descriptor, event)
+    if not ready.poll(deadline.remaining * 1000):
+        raise DeadlineExceeded("The file agent of this account did not answer.")
 
 
 class _Direct:
@@ -170,6 +213,9 @@ class LocalFiles(Files):
 
     def rmdir(self, path: str) -> None:
         self._do("rmdir", path)
+
+    def remove_tree(self, path: str, seconds: float) -> bool:
+        return bool(self._do("remove_tree", path, seconds=seconds))
 
     def symlink(self, target: str, path: str) -> None:
         self._do("symlink", path, target=target)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
 import subprocess
 from typing import IO
 
@@ -11,24 +13,27 @@ from interfaces import launch as launching
 from interfaces.endpoints import LocalEndpoint
 from interfaces.errors import NotStarted
 from interfaces.local.bounds import join, limiting
+from interfaces.local.privileges import unprivileged
 from interfaces.transport import Exit, Launch, Process
 
 _PART = 1 << 16
+_END_WITHIN = 1.0
 
 
 class LocalProcess(Process):
-    """Three pipes read without blocking. As root all privileges go before the first instruction."""
+    """Three pipes read without blocking. As root all privileges go before the first instruction, and for another
+    account none comes back."""
 
     def __init__(self, launch: Launch, endpoint: LocalEndpoint) -> None:
         mark = launching.new_mark()
         script = launching.script_of(launch, endpoint.environment, endpoint.home, mark)
         self._greeting = launching.Greeting(mark)
-        self._popen = _joined(_popen(endpoint), endpoint)
+        self._popen = _joined(_started(endpoint), endpoint)
         self._ends: dict[str, int] = {}
         self._input: int | None = _unblocked(self._popen.stdin)
         for name, pipe in (("out", self._popen.stdout), ("err", self._popen.stderr)):
             self._ends[name] = _unblocked(pipe)
-        self._script = script
+        self._script, self._closing = script, False
 
     @property
     def leader(self) -> str:
@@ -55,11 +60,9 @@ class LocalProcess(Process):
         return self._write(part)
 
     def close_input(self) -> None:
-        while self._send_script() and self._input is not None:
-            room = select.poll()
-            room.register(self._input, select.POLLOUT)
-            room.poll(100)
-        self._shut_input()
+        # What is left of the script goes with the next reads: the host's shell may never take it.
+        self._closing = True
+        self._send_script()
 
     @property
     def ended(self) -> bool:
@@ -74,6 +77,13 @@ class LocalProcess(Process):
             return Exit(code=128 - code, signal=-code)
         return Exit(code=code, signal=code - 128 if 128 < code <= 192 else 0)
 
+    def kill(self) -> None:
+        if self._popen.poll() is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._popen.pid, signal.SIGKILL)  # it leads a group of its own and is not waited for yet
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(_END_WITHIN)
+
     def close(self) -> None:
         self._shut_input()
         for pipe in (self._popen.stdout, self._popen.stderr):
@@ -86,6 +96,8 @@ class LocalProcess(Process):
         """Whether some of the script is still to be sent."""
         if self._script:
             self._script = self._script[self._write(self._script) :]
+        if self._closing and not self._script:
+            self._shut_input()
         return bool(self._script)
 
     def _write(self, part: bytes) -> int:
@@ -132,6 +144,11 @@ def _joined(popen: subprocess.Popen[bytes], endpoint: LocalEndpoint) -> subproce
         popen.communicate()
         raise
     return popen
+
+
+def _started(endpoint: LocalEndpoint) -> subprocess.Popen[bytes]:
+    own = endpoint.uid == os.geteuid()
+    return _popen(endpoint) if own else unprivileged(lambda: _popen(endpoint))
 
 
 def _popen(endpoint: LocalEndpoint) -> subprocess.Popen[bytes]:

@@ -18,6 +18,7 @@ from interfaces.errors import (
     DeadlineExceeded,
     HostKeyMismatch,
     Unreachable,
+    failed_connection,
 )
 from interfaces.ssh.hostkeys import client_for, private_key_of
 
@@ -158,12 +159,12 @@ def _told_apart(endpoint: SshEndpoint, deadline: Deadline) -> Iterator[None]:
     except paramiko.AuthenticationException as error:
         raise AuthenticationRefused(f"{where} refused the key for {endpoint.user}.") from error
     except ConnectionLost as error:
-        raise Unreachable(f"{where} could not be reached through the bastion: {error.message}") from error
+        raise Unreachable(f"The bastion does not reach {where}: {error.message}") from error
     except (paramiko.SSHException, OSError, EOFError, AttributeError) as error:
         # AttributeError: paramiko's client when it is closed (by the deadline) while it connects.
         if deadline.expired:
             raise DeadlineExceeded(f"Connecting to {where} took longer than {deadline.seconds:g} s.") from error
-        raise Unreachable(f"{where} could not be reached: {error or type(error).__name__}.") from error
+        raise Unreachable(f"Cannot connect: {failed_connection(error, endpoint.host, endpoint.port)}.") from error
 
 
 def _step(deadline: Deadline) -> float:

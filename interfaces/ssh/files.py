@@ -88,7 +88,7 @@ class SftpFiles(Files):
         with self._session.client(path) as client:
             full = self._resolved(client, path, follow=False)
             if not stat.S_ISDIR(client.lstat(full).st_mode or 0):
-                raise file_error(errno.ENOTDIR, "It is no folder", path)
+                raise file_error(errno.ENOTDIR, "It is not a folder", path)
             if listed(client, full, 2):
                 raise file_error(errno.ENOTEMPTY, "The folder is not empty", path)
             client.rmdir(full)
@@ -150,7 +150,7 @@ def _lstat(client: paramiko.SFTPClient, full: str) -> paramiko.SFTPAttributes | 
 
 def _entry(name: str, found: paramiko.SFTPAttributes) -> Entry:
     if "/" in name or name in (".", "..") or "\0" in name:
-        raise FileError(f"The host names a file {name!r}, which is no name.")
+        raise FileError(f"The host names a file {name!r}, which is not a name.")
     kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
     mode = found.st_mode or 0
     return Entry(

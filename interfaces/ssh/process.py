@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import paramiko
 
-from drydock.core import clock
 from interfaces.errors import ConnectionLost
 from interfaces.launch import Greeting
 from interfaces.ssh.connection import SshConnection
@@ -31,7 +30,7 @@ class SshProcess(Process):
         give_back: Callable[[], None],
     ) -> None:
         self._connection, self._channel = connection, channel
-        self._script, self._greeting = script, greeting
+        self._script, self._closing, self._greeting = script, False, greeting
         self._give_back: Callable[[], None] | None = give_back
         self._channel.settimeout(0.0)
         self._ready = select.poll()
@@ -64,10 +63,9 @@ class SshProcess(Process):
         return 0 if self._send_script() else self._write(part)
 
     def close_input(self) -> None:
-        while self._send_script():
-            clock.sleep(_LEAST_WAIT)
-        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
-            self._channel.shutdown_write()
+        # What is left of the script goes with the next reads: the host may never take it.
+        self._closing = True
+        self._send_script()
 
     @property
     def ended(self) -> bool:
@@ -81,6 +79,9 @@ class SshProcess(Process):
         if code == -1:
             return None  # reading to the end raises what became of it
         return Exit(code=code, signal=code - 128 if 128 < code <= 192 else 0)
+
+    def kill(self) -> None:
+        """There is no way but the host's own; to close the channel is all that can be done."""
 
     def close(self) -> None:
         with contextlib.suppress(Exception):
@@ -104,6 +105,10 @@ class SshProcess(Process):
     def _send_script(self) -> bool:
         if self._script:
             self._script = self._script[self._write(self._script) :]
+        if self._closing and not self._script:
+            self._closing = False
+            with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+                self._channel.shutdown_write()
         return bool(self._script)
 
     def _write(self, part: bytes) -> int:

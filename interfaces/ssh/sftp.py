@@ -14,12 +14,11 @@ from interfaces.contract import Deadline
 from interfaces.errors import ConnectionLost, DeadlineExceeded, FileError, QuotaExceeded
 from interfaces.files import PART, OpenFile, file_error
 from interfaces.ssh.connection import SshConnection
+from interfaces.ssh.sftpclient import LONGEST_NAME, STEP, SftpClient, name_of, raw_name
 
 if TYPE_CHECKING:
     from interfaces.ssh.transport import SshTransport
 
-STEP = 30.0
-"""Seconds within which the host must answer one request."""
 _BLOCK = 1 << 15
 _AHEAD = 16
 
@@ -43,10 +42,11 @@ class SftpSession:
             self.close()
             if lost:
                 raise ConnectionLost from error
-            raise DeadlineExceeded(f"The host did not answer within {STEP:g} s.") from error
-        except UnicodeError as error:
-            # paramiko reads names as UTF-8 and nothing else.
-            raise FileError(f"A name on the way is no text: {path!r}.") from error
+            raise DeadlineExceeded("The host did not answer in time.") from error
+        except paramiko.SFTPError as error:
+            # What comes next on this session cannot be told either.
+            self.close()
+            raise ConnectionLost(f"The host's SFTP server sent nonsense: {str(error)[:200]}.") from error
         except OSError as error:
             if self.broken:
                 self.close()
@@ -62,8 +62,7 @@ class SftpSession:
             self._connection, channel = self._transport.session(deadline)
             try:
                 self._connection.subsystem(channel, "sftp", deadline)
-                channel.settimeout(STEP)
-                self._client = paramiko.SFTPClient(channel)
+                self._client = SftpClient(channel)
             except BaseException:
                 self._drop()
                 raise
@@ -138,12 +137,15 @@ def listed(client: paramiko.SFTPClient, folder: str, most: int) -> list[paramiko
     """What is in the folder, or somewhat more than `most` of it. paramiko's own listing reads on for as long as the
     host has something to say, and its iterating one loses answers to others that use the client."""
     ask: Any = client._request  # type: ignore[attr-defined]
-    handle = ask(sftp.CMD_OPENDIR, folder)[1].get_binary()
+    handle = ask(sftp.CMD_OPENDIR, raw_name(folder))[1].get_binary()
     found: list[paramiko.SFTPAttributes] = []
     try:
         while len(found) <= most:
-            _, said = ask(sftp.CMD_READDIR, handle)
-            found += [_attributes(said) for _ in range(said.get_int())]
+            kind, said = ask(sftp.CMD_READDIR, handle)
+            # An answer with no entry is the end of the list, as for OpenSSH's client.
+            if kind != sftp.CMD_NAME or not (count := said.get_int()):
+                break
+            found += [_attributes(said) for _ in range(count)]
     except EOFError:
         # The end of the list; a lost connection is an SSHException here.
         pass
@@ -152,5 +154,8 @@ def listed(client: paramiko.SFTPClient, folder: str, most: int) -> list[paramiko
 
 
 def _attributes(said: Any) -> Any:
-    name, long_name = said.get_text(), said.get_text()
-    return paramiko.SFTPAttributes._from_msg(said, name, long_name)  # type: ignore[attr-defined]
+    name = said.get_string()
+    said.get_string()  # the line of `ls -l`, which nobody reads here
+    if len(name) > LONGEST_NAME:
+        raise paramiko.SFTPError(f"a file name of {len(name)} bytes")
+    return paramiko.SFTPAttributes._from_msg(said, name_of(name), "")  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.db import transaction
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Model, Q, QuerySet, Subquery
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
 from drydock.core.errors import DrydockError
@@ -15,6 +15,8 @@ from drydock.core.fields import EncryptedTextField
 from leases.admin import elsewhere, finding, live, pages
 from leases.admin.acting import Acting
 from leases.admin.panels import Head, Panel
+from leases.engine import installation
+from leases.models import Installation
 
 
 class ActingAdmin(Acting):
@@ -43,7 +45,19 @@ class ActingAdmin(Acting):
         """Rows with their relations and without their secrets."""
         found = super().get_queryset(request)
         found = found.select_related(*self.related) if self.related else found
+        if getattr(request, "dd_one", False):
+            standing = Installation.objects.filter(pk=1).values("problem")[:1]
+            found = found.annotate(installation_problem=Subquery(standing))
         return found.defer(*_secret(self.model, self.related))
+
+    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """A row; with it is read whether the installation is suspended, which every page says."""
+        request.dd_one = True  # type: ignore[attr-defined]
+        row = super().get_object(request, *args, **kwargs)
+        request.dd_one = False  # type: ignore[attr-defined]
+        if row is not None:
+            installation.seen(row.installation_problem or "")
+        return row
 
     def found(self, words: str) -> Q | None:
         """The rows that a search means, by indexes; None: the stock search over `search_fields`."""

@@ -14,6 +14,7 @@ from drydock.core.errors import DrydockError
 from leases.admin.config_widget import ConfigWidget
 from leases.admin.fields import SpanOfColumn
 from leases.client.values import BlueprintChange
+from leases.mistakes import plain_message
 from leases.models import Resource
 from leases.operations.blueprints import EMPTIABLE, SPANS
 
@@ -26,7 +27,10 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
     """What may be said of a blueprint."""
 
     kind = forms.ChoiceField(help_text="The implementation it selects. The page of the blueprint says what it can do.")
-    idle_timeout = SpanOfColumn(required=False, help_text='Idle longer: given up. Such as "30m"; empty: never.')
+    idle_timeout = SpanOfColumn(
+        required=False,
+        help_text='Idle longer: given up. Such as "30m"; empty: never, for a new one of a cloud 15 minutes.',
+    )
     max_lifetime = SpanOfColumn(required=False, help_text='Older: no new lease, then given up. Such as "7d".')
     check_interval = SpanOfColumn(required=False, help_text='Between health checks. Such as "5m".')
 
@@ -109,5 +113,5 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
 
 def _sentence(found: dict[str, Any]) -> str:
     where = ".".join(str(piece) for piece in found["loc"])
-    said = str(found["msg"]).removeprefix("Value error, ")
+    said = plain_message(found)
     return f"{where}: {said}." if where else f"{said}."

@@ -16,7 +16,7 @@ from leases.admin.panels import Panel
 from leases.operations import credentials
 from leases.operations.callers import Caller
 
-_TITLES = {Listing: "Offers", Reading: "Readings of accounts", Allowance: "Allowances of accounts"}
+_TITLES = {Listing: "Offers", Reading: "Account polling", Allowance: "Allowances of accounts"}
 
 
 def _read(who: Caller, row: Any, given: Given) -> str:

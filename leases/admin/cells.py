@@ -32,6 +32,7 @@ _LOOKS = {
     "disabled": ("over", "○"),
     "declined": ("over", "⊘"),
     "drained": ("wait", "▽"),
+    "suspect": ("bad", "?"),
     "quarantined": ("bad", "⚠"),
     "maintenance": ("wait", "⚙"),
     "held": ("wait", "‖"),

@@ -73,7 +73,7 @@ def named(row: Any) -> str:
 def said(row: Any) -> Any:
     """Reason and sentence of a status."""
     reason = row.reason.replace("_", " ")
-    return cells.short(f"{reason}: {row.message}" if row.message else reason, 120)
+    return cells.short(f"{reason}: {row.message}" if row.message else reason, 200)
 
 
 def sentence(row: Any) -> str:

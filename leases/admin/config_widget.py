@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,6 +64,11 @@ def settings_of(kind: str) -> list[Setting] | None:
         schema = blueprints.schema(kind).config
     except DrydockError:
         return None
+    return settings_in(schema)
+
+
+def settings_in(schema: Mapping[str, Any]) -> list[Setting]:
+    """The names of an object's JSON Schema."""
     needed = schema.get("required", ())
     return [_setting(key, one, key in needed) for key, one in schema.get("properties", {}).items()]
 
@@ -91,6 +96,34 @@ def _sort(plain: Mapping[str, Any]) -> str:
     return _SORTS.get(plain.get("type", ""), "json")
 
 
+def inputs_of(
+    known: Sequence[Setting], name: str, given: Mapping[str, Any], problems: Mapping[str, list[str]]
+) -> list[dict[str, Any]]:
+    """What the template needs of each setting, as it is stored or was typed."""
+    return [_input(name, one, given, problems.get(one.key, [])) for one in known]
+
+
+def _input(name: str, one: Setting, given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
+    value = given.get(one.key, one.default)
+    return {
+        "name": f"{name}.{one.key}", "id": f"id_{name}.{one.key}", "setting": one, "value": one.written(value),
+        "on": value is True, "problems": problems,
+        "default": "" if one.sort == "flag" else one.written(one.default)[:200],
+        "rows": 3 if one.sort == "lines" else min(max(one.written(value).count("\n") + 1, 3), 16),
+    }  # fmt: skip
+
+
+def values_in(data: Any, name: str, known: Sequence[Setting]) -> dict[str, Any]:
+    """What was typed, without what is as it would be anyway."""
+    found: dict[str, Any] = {}
+    for one in known:
+        typed = f"{name}.{one.key}" in data
+        value = typed if one.sort == "flag" else one.read(data[f"{name}.{one.key}"]) if typed else one.default
+        if value not in (None, "", [], one.default):
+            found[one.key] = value
+    return found
+
+
 class ConfigWidget(forms.Textarea):
     """Inputs made from the schema of `kind`; a text area for JSON where the kind is not known."""
 
@@ -105,20 +138,11 @@ class ConfigWidget(forms.Textarea):
         given, known = _object(value), settings_of(self.kind)
         if given is None or known is None:
             return context
-        context["settings"] = [self._input(name, one, given) for one in known]
+        context["settings"] = inputs_of(known, name, given, self.problems)
         others = {key: one for key, one in given.items() if key not in {setting.key for setting in known}}
         context["other"] = {"name": f"{name}.{OTHER}", "value": json.dumps(others, indent=2)} if others else None
         context["whole"] = json.dumps(given, indent=2, sort_keys=True) if given else ""
         return context
-
-    def _input(self, name: str, one: Setting, given: Mapping[str, Any]) -> dict[str, Any]:
-        value = given.get(one.key, one.default)
-        return {
-            "name": f"{name}.{one.key}", "id": f"id_{name}.{one.key}", "setting": one, "value": one.written(value),
-            "on": value is True, "problems": self.problems.get(one.key, []),
-            "default": "" if one.sort == "flag" else one.written(one.default)[:200],
-            "rows": 3 if one.sort == "lines" else min(max(one.written(value).count("\n") + 1, 3), 16),
-        }  # fmt: skip
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> Any:
         """As inputs where the schema is known."""

@@ -76,6 +76,15 @@ RESOURCES = {
         ("check", "Check now"), ("drain", "Drain"), ("undrain", "Undrain"), ("unquarantine", "End quarantine"),
         ("retire", "Retire"),
     )),
+    "resource.register": _row(
+        "Register a host", "drydock resources register {blueprint} address=ADDRESS host_keys=KEY", "POST",
+        "blueprints/{blueprint}/resources", address="ADDRESS", host_keys=["KEY"],
+    ),
+    "resource.remove": _row("Remove", "drydock resources remove {id}", "POST", "resources/{id}/retire"),
+    "resource.change": _row(
+        "Correct its registration", "drydock resources change {id} address=10.0.0.8", "PATCH", "resources/{id}",
+        address="10.0.0.8",
+    ),
     "resource.power": _row(
         "Power", "drydock resources power {id} cycle", "POST", "resources/{id}/power", wanted="cycle"
     ),
@@ -170,6 +179,7 @@ OF_LIST = {
     "credential": ("credentials", "credential.add"), "job": ("jobs",), "rememberederror": ("attention",),
     "run": ("attention",), "worker": ("workers", "doctor"), "installation": ("installation", "doctor"),
     "leasegroup": ("leases",), "share": ("leases", "resources"), "slotlock": ("leases",), "debt": ("resources",),
+    "failure": ("attention", "resources"),
     "capacity": ("resources",), "part": ("resources",), "sync": ("blueprints",), "stray": ("orphans",),
     "listing": ("offers", "instance-types"), "reading": ("credentials", "locations"),
     "allowance": ("credentials", "offers"),

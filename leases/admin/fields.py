@@ -63,7 +63,7 @@ class SecretsField(forms.CharField):
             given = json.loads(text)
         except ValueError:
             # Not the parser's own words: they may quote what was typed.
-            raise forms.ValidationError('That is no JSON. Write it like {"private_key": "..."}.') from None
+            raise forms.ValidationError('That is not valid JSON. Write it like {"private_key": "..."}.') from None
         if not isinstance(given, dict) or not given:
             raise forms.ValidationError('Give an object with at least one name, like {"private_key": "..."}.')
         return given

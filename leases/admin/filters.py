@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from django.contrib import admin
@@ -29,6 +29,19 @@ class TypeFilter(admin.SimpleListFilter):
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         """Those of the type."""
         return queryset.filter(type=self.value()) if self.value() else queryset
+
+
+class ExistsFilter(admin.EmptyFieldListFilter):
+    """By whether a thing still exists: its `gone_at` is empty."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.title = "existence"
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """All, those that exist, and those that are gone."""
+        for choice, words in zip(super().choices(changelist), ("All", "Exists", "Gone"), strict=True):
+            yield {**choice, "display": words}
 
 
 class ReasonFilter(admin.SimpleListFilter):
@@ -88,6 +101,8 @@ class ResourceAttention(AttentionFilter):
         "in maintenance": Q(in_maintenance=True, gone_at=None),
         "outdated": Q(generation__lt=F("blueprint__generation"), gone_at=None),
         "failing checks": attention.SICK,
+        "unreachable": attention.UNREACHABLE,
+        "put aside": attention.PUT_ASIDE,
         "broken and not gone": attention.BROKEN,
     }
 

@@ -67,7 +67,7 @@ def _counts(counts: Mapping[str, int]) -> Any:
 def _readings(found: Sequence[BackendInfo]) -> Panel:
     """How old what is known of each account is, and what fails."""
     return Panel(
-        title="How old that is", empty="Nothing is read.", columns=("Backend", "Account", "What", "Oldest", "Problems"),
+        title="Data freshness", empty="Nothing is read.", columns=("Backend", "Account", "What", "Oldest", "Problems"),
         rows=[
             (
                 one.name, one.account, what, "not yet" if age is None else cells.span(age),

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from leases.admin import cells, columns, finding, panels
 from leases.admin.base import RecordAdmin
 from leases.admin.panels import Panel
-from leases.models import Capacity, Debt, Lease, LeaseGroup, Part, Share, SlotLock, Sync, Worker
+from leases.models import Capacity, Debt, Failure, Lease, LeaseGroup, Part, Share, SlotLock, Sync, Worker
 
 
 @admin.register(Share)
@@ -44,6 +44,23 @@ class SlotLockAdmin(RecordAdmin):
 
     holder = columns.column("held by", lambda row: cells.numbered(row.lease or row.resource))
     since = columns.moment("since", "created_at")
+
+
+@admin.register(Failure)
+class FailureAdmin(RecordAdmin):
+    """Acts on resources that failed: a destruction that is repeated, a stop, a start, a change."""
+
+    related = ("lease", "resource")
+    list_display = ("resource_", "act", "code", "attempts", "failing", "tried", "says")
+    list_filter = ("act",)
+    search_fields = ("resource__name", "code", "message")
+    ordering = ("-id",)
+    fields = ("resource_", "lease", "act", "code", "attempts", "failing", "tried", "message")
+
+    resource_ = columns.link("resource", "resource")
+    says = columns.text("the provider says", "message")
+    failing = columns.moment("since", "since")
+    tried = columns.moment("last attempt", "at")
 
 
 @admin.register(Debt)

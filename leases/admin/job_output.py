@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -13,6 +14,7 @@ from django.utils.safestring import SafeString
 
 from drydock.core.errors import DrydockError
 from interfaces.command.jobs import Stream
+from leases import hostcalls
 from leases import jobs as mechanism
 from leases.admin import elsewhere, live
 from leases.models import Job
@@ -60,7 +62,8 @@ def _part(who: Any, job: Job, offset: int, stream: Stream) -> dict[str, Any]:
         # To read would start it, and looking starts nothing.
         return {"text": "", "runs": True}
     try:
-        part = jobs.output(who, job.pk, offset=offset, limit=PART, stream=stream)
+        with hostcalls.calling(who.id, partial(hostcalls.of_job, job.pk)):
+            part = jobs.output(who, job.pk, offset=offset, limit=PART, stream=stream)
     except DrydockError as error:
         return {"problem": str(error), "runs": False}
     end = offset + len(part.content)

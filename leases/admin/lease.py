@@ -16,6 +16,7 @@ from leases.admin.lease_acts import ACTS
 from leases.admin.panels import Head, Panel
 from leases.models import Lease
 from leases.operations import reading
+from leases.operations.callers import caller
 
 OWNER = f"owner__{get_user_model().USERNAME_FIELD}"
 
@@ -116,6 +117,19 @@ class LeaseAdmin(RecordAdmin):
     def found(self, words: str) -> Q:
         """By number, name, owner, label and resource."""
         return Q(pk__in=finding.lease_ids(words))
+
+    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """With why it waits."""
+        row = super().get_object(request, *args, **kwargs)
+        if row is not None:
+            reading.with_waits([row], caller(request.user))
+        return row
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """With why each of the listed leases waits."""
+        found = super().get_changelist_instance(request)
+        reading.with_waits(found.result_list, caller(request.user))
+        return found
 
     def head(self, row: Lease) -> Head:
         """Its state, and what comes next."""

@@ -8,15 +8,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 
 from drydock.core import clock
 from drydock.core.units import in_words
 from leases.admin import cells, columns, elsewhere, job_output, panels, strips, watch_panels
 from leases.admin.panels import Head, Panel
-from leases.engine import waiting
+from leases.client.values import InstanceInfo, Verdict, WaitingInfo
 from leases.models import Event, Job, Lease, Run, Share, SlotLock
-from leases.operations import reading
+from leases.operations import instances, reading
+from leases.reports import progress
 from leases.states import LEASE
 
 LEASE_OVER = frozenset(state for state, following in LEASE.transitions.items() if not following)
@@ -26,11 +28,17 @@ LEASE_OVER = frozenset(state for state, following in LEASE.transitions.items() i
 def of(row: Lease, request: HttpRequest) -> list[Panel]:
     """All panels of a lease, in the order in which they are asked for."""
     events = panels.latest(Event.objects.filter(lease=row))
-    first = [verdicts(row)] if row.state == "pending" else []
+    found = why(row)
+    if found is not None:
+        now = [waits(row, found), *siblings(found), connect(row, request), *watch_panels.of(row)]
+    else:
+        runs = progress.runs_for([row])
+        now = [
+            *under_way(row, runs), connect(row, request), *watch_panels.of(row),
+            panels.runs([run for run in runs if run.lease_id == row.pk]), jobs(row), *decided(row), *holding(row),
+        ]  # fmt: skip
     return [
-        way(row, events), *first, connect(row, request), *watch_panels.of(row),
-        panels.runs(Run.objects.filter(lease=row)), jobs(row),
-        *([] if first else [verdicts(row)]), *holding(row), panels.timeline(events),
+        way(row, events), *now, panels.timeline(events),
         panels.leases("Leases that it holds", Lease.objects.filter(for_lease=row).select_related("owner", "resource")
                       .defer("secrets", "resource__secrets").order_by("id")[: panels.LATEST]),
     ]  # fmt: skip
@@ -45,9 +53,24 @@ def head(row: Lease) -> Head:
         facts.append(("on", cells.numbered(row.resource)))
     if row.until and row.ended_at is None:
         facts.append(("until", cells.moment(row.until)))
-    if row.state == "pending" and row.due_at:
-        facts.append(("looked at again", cells.moment(row.due_at)))
+    if row.state == "pending" and row.due_at and row.due_at > clock.now():
+        facts.append(("next check", cells.moment(row.due_at)))
+    if instance := instances.of_lease(row):
+        facts += _of_instance(instance)
     return Head(badges=cells.badges(row.state, *flags(row)), sentence=columns.sentence(reading.said(row)), facts=facts)
+
+
+def _of_instance(instance: InstanceInfo) -> list[tuple[str, Any]]:
+    """Its machine, in a cloud's own words: the state, what it costs now, and the act on it that failed last."""
+    facts: list[tuple[str, Any]] = [("instance", cells.badge(instance.state))]
+    if instance.hourly_cost:
+        facts.append(("costs", f"${instance.hourly_cost:.4f} an hour"))
+    if instance.kept_until:
+        facts.append(("machine kept until", cells.moment(instance.kept_until)))
+    if failed := instance.failure:
+        said = cells.short(failed.message, 200)
+        facts.append((f"{failed.act} failed {failed.attempts} times", said))
+    return facts
 
 
 def flags(row: Lease) -> list[str]:
@@ -70,7 +93,7 @@ def way(row: Lease, events: Sequence[Event]) -> Panel:
         ((cells.badge(state) if took is not None else format_html("<span class='dd-quiet'>{}</span>", state),
           "" if took is None or state in LEASE_OVER else in_words(took)) for state, took in stages),
     )  # fmt: skip
-    return Panel(title="Its way", lead=format_html('<ol class="dd-way">{}</ol>{}', listed, strip), name="way")
+    return Panel(title="Progress", lead=format_html('<ol class="dd-way">{}</ol>{}', listed, strip), name="way")
 
 
 def _stages(row: Lease, events: Sequence[Event]) -> list[tuple[str, dt.timedelta | None]]:
@@ -79,6 +102,22 @@ def _stages(row: Lease, events: Sequence[Event]) -> list[tuple[str, dt.timedelta
     gone = [(e.from_state, e.duration) for e in moves if e.from_state and e.duration is not None]
     ahead = _WAY[_WAY.index(row.state) + 1 :] if row.state in _WAY else ()
     return [*gone, (row.state, max(clock.now() - row.since, dt.timedelta())), *((state, None) for state in ahead)]
+
+
+def under_way(row: Lease, runs: Sequence[Run]) -> list[Panel]:
+    """The step at hand: percent, attempt, the last failure in the provider's words, and the person it waits for."""
+    found = progress.of([row], runs).get(row.pk)
+    if found is None:
+        return []
+    tried = f"{found.attempt} of {found.attempts}" if found.attempts else str(found.attempt)
+    task = f"{found.who}: {found.task}" if found.task else ""
+    rows = [
+        ("Step", f"{found.phase}: {found.step}"), ("Progress", cells.progress(found.percent)), ("Attempt", tried),
+        ("It says", found.sentence), ("Waits for a person", task), ("Last failure", found.failure),
+        ("Since", cells.moment(found.since)),
+        ("Such builds take about", cells.span(found.estimate) if found.estimate else ""),
+    ]  # fmt: skip
+    return [Panel(title="Under way", name="progress", rows=[(words, value) for words, value in rows if value])]
 
 
 def connect(row: Lease, request: HttpRequest) -> Panel:
@@ -113,28 +152,62 @@ def _lines(row: Lease, request: HttpRequest) -> Iterator[tuple[str, str]]:
         yield "REST", call
 
 
-def verdicts(row: Lease) -> Panel:
-    """What every candidate said, and the place in the queue."""
-    waits = row.state == "pending"
-    said = [one for one in row.verdicts or () if isinstance(one, dict)]
+def why(row: Lease) -> WaitingInfo | None:
+    """Why it waits, where that was read with it."""
+    return getattr(row, "why", None)
+
+
+def waits(row: Lease, found: WaitingInfo) -> Panel:
+    """Why it waits now, what would help, and what every blueprint says."""
     return Panel(
-        title="Why is it waiting?" if waits else "What the candidates said when it was last decided",
-        columns=("Blueprint", "Offer", "Answer", "It says") if said else (), name="why", always=waits,
-        rows=[(v.get("blueprint"), v.get("offer") or "-", _answer(v), v.get("sentence")) for v in said],
-        note=_place(row) if waits else "", empty="No candidate was asked yet." if waits else "None was asked.",
+        title="Why is it waiting?", columns=("Blueprint", "Offer", "Answer", "It says") if found.verdicts else (),
+        name="why", always=True, rows=_said(found.verdicts), empty="No blueprint gives this type.",
+        note=" ".join(filter(None, (found.message, f"Place in the queue: {found.place}.", _again(row), found.help))),
     )  # fmt: skip
 
 
-def _answer(verdict: dict[str, Any]) -> Any:
-    return cells.badge(str(verdict.get("answer", "")))
+def _again(row: Lease) -> str:
+    """When it is decided again, where that is to come."""
+    if row.due_at is None or row.due_at <= clock.now():
+        return ""
+    return f"The next check comes at {row.due_at:%H:%M:%S} UTC at the latest."
 
 
-def _place(row: Lease) -> str:
-    before = waiting.place(row.pk)
-    turn = "It is the next of its type." if not before else f"{before} of its type wait before it."
-    again = f" Looked at again at {row.due_at:%H:%M:%S} UTC at the latest." if row.due_at else ""
-    said = f"{row.message.rstrip('.')}. " if row.message else ""
-    return f"{said}{turn}{again}"
+def siblings(found: WaitingInfo) -> list[Panel]:
+    """The other leases of its group, with what is kept for each."""
+    if not found.siblings:
+        return []
+    return [
+        Panel(
+            title="Leases of its group", columns=("Lease", "State", "Resource"),
+            rows=[
+                (format_html('<a href="{}">lease {}</a>', reverse("admin:leases_lease_change", args=(one.lease,)),
+                             one.lease), cells.badge(one.state), one.resource or cells.DASH)
+                for one in found.siblings
+            ],
+        )
+    ]  # fmt: skip
+
+
+_DECIDED = ("acquired", "broken")
+"""States in which what was decided last tells something: an active lease has what it asked for."""
+
+
+def decided(row: Lease) -> list[Panel]:
+    """The verdicts of the last placement decision."""
+    if row.state not in _DECIDED:
+        return []
+    said = reading.verdicts(row.verdicts)
+    return [
+        Panel(
+            title="Last placement decision", columns=("Blueprint", "Offer", "Answer", "It says") if said else (),
+            name="why", rows=_said(said), empty="There was none: a resource had room.",
+        )
+    ]  # fmt: skip
+
+
+def _said(found: Sequence[Verdict]) -> list[tuple[Any, ...]]:
+    return [(one.blueprint, one.offer or "-", cells.badge(one.answer), one.sentence) for one in found]
 
 
 def holding(row: Lease) -> list[Panel]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django import forms
 from django.contrib import messages
 
 from drydock.core.errors import InvalidRequest
+from leases import hostcalls
 from leases.admin.acts import Act, Given, Plain
 from leases.operations import machines
 from leases.operations.callers import Caller
@@ -61,14 +63,15 @@ def _change_type(who: Caller, row: Any, given: Given) -> str:
 def _tag(who: Caller, row: Any, given: Given) -> str:
     lines = [line.strip() for line in given["tags"].splitlines() if line.strip()]
     if odd := next((line for line in lines if "=" not in line), ""):
-        raise InvalidRequest(f"{odd[:80]!r} is no NAME=VALUE.", field="tags")
+        raise InvalidRequest(f"{odd[:80]!r} is not NAME=VALUE.", field="tags")
     pairs = [line.partition("=") for line in lines]
     machines.act_on_resource(who, row.pk, "tags", tags={name.strip(): value.strip() for name, _, value in pairs})
     return "Tags are being set."
 
 
 def _console(who: Caller, row: Any, given: Given) -> list[tuple[int, str]]:
-    shown = machines.console_of_resource(who, row.pk).text
+    with hostcalls.calling(who.id, partial(hostcalls.of_resource, row.pk)):
+        shown = machines.console_of_resource(who, row.pk).text
     end = " ".join(shown.split())[-_SHOWN:] or "(nothing yet)"
     return [
         (messages.INFO, f"It ends so: {end}"),

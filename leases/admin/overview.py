@@ -52,7 +52,7 @@ def overview(*, events: bool) -> Overview:
     there, workers = pools.there(), list(Worker.objects.order_by("-seen_at")[:10])
     return Overview(
         leases=_leases(), states=[cells.badge(s) for s in LIVE], resources=pools.of(there),
-        attention=needs.of(there, workers), pulse=[_beat(one) for one in workers],
+        attention=needs.of(there), pulse=[_beat(one) for one in workers],
         events=_events() if events else None,
     )  # fmt: skip
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from django.contrib import admin
 from django.contrib.postgres.expressions import ArraySubquery
+from django.db import transaction
 from django.db.models import OuterRef, Q
 from django.db.models.functions import JSONObject
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 from django.utils.html import format_html, format_html_join
 
 from blueprints.amounts import CLASSES
-from leases.admin import cells, columns, finding, resource_panels
+from leases.admin import cells, columns, finding, registering, resource_panels
 from leases.admin.base import RecordAdmin
-from leases.admin.filters import ReasonFilter, ResourceAttention, TypeFilter
+from leases.admin.filters import ExistsFilter, ReasonFilter, ResourceAttention, TypeFilter
 from leases.admin.machine_acts import ACTS as OF_MACHINES
 from leases.admin.panels import Head, Panel
 from leases.admin.resource_acts import ACTS
@@ -46,15 +50,21 @@ def _health(row: Resource) -> Any:
     return format_html("{}{} ({})", row.observed or "not observed", failed, cells.moment(row.observed_at))
 
 
+@transaction.non_atomic_requests
+def _outside(view: Callable[..., HttpResponse], model_admin: ResourceAdmin, request: HttpRequest, **path: Any) -> Any:
+    """Without a transaction around it: hosts are asked for their keys."""
+    return view(model_admin, request, **path)
+
+
 @admin.register(Resource)
 class ResourceAdmin(RecordAdmin):
     """All resources."""
 
     acts = (*ACTS, *OF_MACHINES)
-    related = ("blueprint", "part_of", "reserved_for")
+    related = ("blueprint", "part_of", "reserved_for", "failure")
     list_display = ("number", "status", "type", "blueprint_", "slots", "says", "origin", "note_", "in_state", "dies")
     list_filter = (
-        "state", ResourceAttention, ("gone_at", admin.EmptyFieldListFilter), TypeFilter, "blueprint", "origin",
+        "state", ResourceAttention, ("gone_at", ExistsFilter), TypeFilter, "blueprint", "origin",
         ReasonFilter,
     )  # fmt: skip
     search_fields = ("=id", "name", "identity")
@@ -73,6 +83,33 @@ class ResourceAdmin(RecordAdmin):
             },
         ),
     )
+
+    change_list_template = "admin/drydock/resources.html"
+    change_form_template = "admin/drydock/resource.html"
+
+    def get_urls(self) -> list[Any]:
+        """With the pages that register hosts and correct them."""
+        pages = (("register/", registering.register, "register"), ("<int:pk>/correct/", registering.correct, "correct"))
+        own = [
+            path(where, self.admin_site.admin_view(partial(_outside, view, self)), name=f"leases_resource_{name}")
+            for where, view, name in pages
+        ]
+        return [*own, *super().get_urls()]
+
+    def may_operate(self, request: HttpRequest) -> bool:
+        """Whether the user may change resources, which operations look at again."""
+        return request.user.has_perm("leases.change_resource")
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """The list, with the way to register hosts."""
+        return super().changelist_view(request, {"may_register": self.may_operate(request), **(extra_context or {})})
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """The page, with the way to correct a registered one."""
+        row = context.get("original")
+        registered = row is not None and row.origin == "registered" and row.state in ("pending", "active")
+        context["may_correct"] = registered and self.may_operate(request)
+        return super().render_change_form(request, context, *args, **kwargs)
 
     number = columns.number()
     status = columns.column("state", _status, "state")

@@ -69,6 +69,11 @@ def _retire(who: Caller, row: Any, given: Given) -> str:
     return "On its way out."
 
 
+def _remove(who: Caller, row: Any, given: Given) -> str:
+    resources.retire(who, row.pk)
+    return "It is being handed back."
+
+
 def _force(who: Caller, row: Any, given: Given) -> str:
     resources.force_destroy(who, row.pk, reason=given["message"])
     return "Its row is closed."
@@ -115,6 +120,12 @@ ACTS = (
     Act(
         name="retire", label="Retire", does=_retire, dangerous=True, applies=_there,
         sentence="If nobody holds it, it is destroyed now, or cleaned and handed back where we have not built it.",
+    ),
+    Act(
+        name="remove", label="Remove", does=_remove, dangerous=True,
+        applies=lambda row: _there(row) and row.origin == "registered",
+        sentence="If no lease holds it, what is ours on it is removed, and it is handed back and no longer listed. One "
+        "that was never reached is gone at once.",
     ),
     Act(
         name="force_destroy", label="Force destroy", does=_force, form=Vouch, dangerous=True, typed=True,

@@ -11,14 +11,15 @@ from blueprints.models import RememberedError
 from drydock.core import clock
 from leases.admin import cells, columns, panels, strips
 from leases.admin.panels import Head, Panel
-from leases.models import Event, Lease, Part, Resource, Run, SlotLock
+from leases.models import Event, Failure, Lease, Part, Resource, Run, SlotLock
+from leases.operations import reading
 
 
 def of(row: Resource, request: HttpRequest) -> list[Panel]:
     """All panels of a resource, in the order in which they are asked for."""
     on, held = _leases(row)
     return [
-        over_time(on), panels.runs(Run.objects.filter(resource=row)), family(row),
+        *failure(row), over_time(on), panels.runs(Run.objects.filter(resource=row)), family(row),
         panels.leases("Leases that it holds on others", held), parts(row), locks(row),
         panels.timeline(panels.latest(Event.objects.filter(resource=row))),
         errors(RememberedError.objects.filter(blueprint=row.blueprint_id)),
@@ -35,19 +36,37 @@ def head(row: Resource) -> Head:
         facts.append(("observed", row.observed))
     if row.idle_since and row.gone_at is None:
         facts.append(("idle", cells.span(clock.now() - row.idle_since)))
+    if row.price and row.gone_at is None:
+        facts.append(("costs", f"${row.price:.4f} an hour"))
     if row.dies_at and row.gone_at is None:
         facts.append(("dies", cells.moment(row.dies_at)))
-    said = " ".join(part for part in (columns.sentence(row), row.note) if part)
+    said = " ".join(part for part in (columns.sentence(row), *(reading.problems(row) or (row.note,))) if part)
     return Head(badges=cells.badges(row.state, *flags(row)), sentence=said, facts=facts)
 
 
 def flags(row: Resource) -> list[str]:
     """What is special about it now, as words for badges."""
     found = {
-        "drained": row.drained, "quarantined": row.quarantined, "maintenance": row.in_maintenance,
+        "suspect": row.gone_at is None and row.suspect_since is not None, "drained": row.drained,
+        "quarantined": row.quarantined, "maintenance": row.in_maintenance,
         "outdated": row.gone_at is None and row.generation < row.blueprint.generation,
     }  # fmt: skip
     return [word for word, on in found.items() if on]
+
+
+def failure(row: Resource) -> list[Panel]:
+    """The act on it that failed last, in the provider's words; no panel where none did."""
+    one: Failure | None = getattr(row, "failure", None)
+    if one is None:
+        return []
+    said = cells.short(one.message, 500)
+    return [
+        Panel(
+            title="What failed last", name="failure",
+            columns=("Act", "Code", "The provider says", "Attempts", "Since", "Last attempt"),
+            rows=[(one.act, one.code or "-", said, one.attempts, cells.moment(one.since), cells.moment(one.at))],
+        )
+    ]  # fmt: skip
 
 
 def over_time(rows: list[Lease]) -> Panel:

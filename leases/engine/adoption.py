@@ -35,7 +35,7 @@ def adoptable(what: str) -> bool:
 def adopt(stray: Stray, blueprint: Blueprint, owned: Owned, made: Proven) -> int:
     """Give a machine a row, and forget the orphan; the resource's id. Raises Conflict for what is no machine."""
     if not adoptable(owned.what):
-        raise Conflict(f"A {owned.what} is no machine, and only machines are adopted.", hint="Have it destroyed.")
+        raise Conflict(f"A {owned.what} is not a machine, and only machines are adopted.", hint="Have it destroyed.")
     with transaction.atomic():
         allocation.lock_blueprint(blueprint.pk)
         resource = Resource.objects.create(**_columns(stray, blueprint, owned, made))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from leases.engine import quotas, retiring, serving
+from leases.engine.children import end_waiting_siblings
 from leases.engine.endpoint import Ending
 from leases.reasons import Reason
 from leases.states import ResourceState
 
 
 def follow_up(ending: Ending) -> None:
-    """After the commit: unpark who waits for quota, retire what cannot be used again, hand over what has room."""
+    """Follow up a committed end: end the waiting leases of its group, unpark leases that wait for quota, retire what
+    cannot be used again and hand over what has room."""
+    if ending.in_group:
+        end_waiting_siblings(ending.id)
     if ending.parked_siblings:
         quotas.unpark(ending.id)
     spare = ending.resource_id if ending.has_share and not ending.keep else None

@@ -11,6 +11,7 @@ from django.db.models.functions import Least, Now
 
 from blueprints.models import Blueprint
 from blueprints.specs import Draft
+from leases import hints
 from leases.engine import budgets, claim, leaving, quotas, retiring, search, snapshot, waiting
 from leases.engine.children import end_waiting_siblings
 from leases.engine.decision import Build, Decision, Reclaim, Refuse, Wait
@@ -58,7 +59,7 @@ def act(waiter: waiting.Waiter, decision: Decision) -> Outcome:
             return build(waiter.id, decision.blueprint_id, decision.draft, verdicts)
         case Reclaim():
             for resource_id in decision.resource_ids:
-                retiring.retire_idle(resource_id, reason=Reason.RECLAIMED, message=f"Given up for lease {waiter.id}.")
+                retiring.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Given up for another lease.")
             return _wait(waiter.id, Reason.WAITING_RECLAIM, decision.message, verdicts, None)
         case Wait() if decision.personal and waiter.group_id is None:
             return _beyond(waiter.id, decision, verdicts)
@@ -99,7 +100,7 @@ def _refuse(lease_id: int, message: str, verdicts: Any) -> Outcome:
         lease_id, LeaseState.BROKEN, reason=Reason.REFUSED, message=message, actor="allocator",
         verdicts=verdicts, ended_at=Now(),
     )  # fmt: skip
-    end_waiting_siblings(lease_id)
+    hints.once_committed(end_waiting_siblings, lease_id)
     return Outcome.GONE
 
 
@@ -123,7 +124,7 @@ def build(lease_id: int, blueprint_id: int, draft: Draft, verdicts: Any) -> Outc
     if blueprint is None or not may_build(blueprint, draft) or spending.against(draft):
         return Outcome.BUSY
     lease = Lease.objects.select_related("owner").get(pk=lease_id)
-    room = insert(blueprint, draft, asked=_stored(lease), actor="allocator", message=f"For lease {lease_id}.")
+    room = insert(blueprint, draft, asked=_stored(lease), actor="allocator", message="For a waiting lease.")
     Lease.objects.filter(pk=lease_id).update(verdicts=verdicts)
     return _take(waiter, room)
 
@@ -138,7 +139,7 @@ def build_reserved(waiter: waiting.Waiter, blueprint_id: int, draft: Draft) -> b
     if blueprint is None or not may_build(blueprint, draft):
         return False
     asked = _stored(Lease.objects.get(pk=waiter.id)) | dataclasses.asdict(waiter.question.amounts)
-    message = f"For lease {waiter.id} of a group."
+    message = "For a waiting group."
     insert(blueprint, draft, asked=asked, actor="allocator", message=message, reserved_for=waiter.id)
     return True
 
@@ -174,7 +175,7 @@ def may_build(blueprint: Blueprint, draft: Draft | None = None) -> bool:
 
 def insert(
     blueprint: Blueprint, draft: Draft, *, actor: str, message: str, asked: Any = None, origin: str = "built",
-    reserved_for: int | None = None,
+    reserved_for: int | None = None, registration: Any = None,
 ) -> search.Room:  # fmt: skip
     """Write the row of a drafted resource with its further capacities and parts, and begin its build."""
     notice()
@@ -187,6 +188,7 @@ def insert(
         total_cpu_millicores=draft.capacity.cpu_millicores, total_ram_mib=draft.capacity.ram_mib,
         total_disk_mib=draft.capacity.disk_mib, reserved_for_id=reserved_for,
         dies_at=None if life is None else Now() + life, part_of=whole(blueprint, draft),
+        registration=registration or {},
     )  # fmt: skip
     if not draft.name:
         Resource.objects.filter(pk=resource.pk).update(name=f"{blueprint.name}-{resource.pk}")

@@ -12,7 +12,7 @@ from blueprints.answers import Absent, Answer, Failed, Hold, Need, Ready, Scope,
 from blueprints.contract import Plan
 from drydock.core.errors import InvalidRequest
 from leases import hints
-from leases.engine import inventory, needs
+from leases.engine import aside, inventory, needs, suspicion, unreachable
 from leases.engine.outcomes import again, done, failed, in_, leave
 from leases.engine.transitions import note
 from leases.models import Lease, Resource, Run
@@ -50,10 +50,13 @@ def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
             return False
         case Need():
             return _need(run, answer, step.name)
+        case Failed() if unreachable.ends_phase(run, answer):
+            return failed(run, answer)
         case Failed() if answer.scope is Scope.STEP and run.tries + 1 < settings.DRYDOCK.step_retry_limit:
+            unreachable.notice(run, answer)
             note("step.failed", answer.message, details={"step": step.name, "code": answer.code}, **_about(run))
             if answer.code != "deadline":
-                return again(run, answer.message)
+                return again(run, answer.message, code=answer.code)
             return failed(run, answer)
         case Failed():
             if answer.facts:
@@ -81,17 +84,26 @@ def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
 
 def _keep(run: Run, answer: Ready) -> None:
     """Keep what a step found out with the lease or the resource. Of a lease that is gone nothing is kept."""
+    aside.keep(run, answer)
     if run.debt_id is not None:
         return
     if run.phase == Run.Phase.CHECK and (power := answer.facts.get("power")) in ("on", "off"):
         Resource.objects.filter(pk=run.resource_id).update(power=power)
+    if run.phase == Run.Phase.CHECK and (leaving := answer.facts.get("leaving")):
+        hints.once_committed(suspicion.announce, run.resource_id, str(leaving))
     holder: Lease | Resource = run.lease if run.lease is not None else run.resource
     if answer.facts or answer.secrets:
         fresh = type(holder).objects.only("facts", "secrets").get(pk=holder.pk)
         fresh.facts = {**fresh.facts, **answer.facts}
         fresh.secrets = {**(fresh.secrets or {}), **answer.secrets}
         fresh.save(update_fields=["facts", "secrets"])
-    if answer.attributes or answer.capacity is not None or answer.parts or answer.dies_at is not None:
+    if (
+        answer.attributes
+        or answer.traits is not None
+        or answer.capacity is not None
+        or answer.parts
+        or answer.dies_at is not None
+    ):
         inventory.amend(run.resource_id, answer)
 
 

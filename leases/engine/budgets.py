@@ -1,12 +1,13 @@
 """Budgets: what the leases of an owner, of a group, and what a blueprint has built may cost in an hour.
 
 What an owner's leases cost is the sum over the shares that they hold: price of the resource times the lease's part of
-it. A share is inserted while the budget's row is locked, so no two claims spend the same dollar. What a blueprint
-has built costs its whole price for as long as it is there, leased or not; a build is decided while its row is locked.
+it; after its end a lease goes on costing until a machine that is destroyed with it is gone. A share is inserted while
+the budget's row is locked, so no two claims spend the same dollar. What a blueprint has built costs its whole price for as long as it is there, leased or not; a build is decided while its row is locked.
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from django.db.models.functions import Now
 
 from blueprints.specs import Draft
 from leases.engine import claim, waiting
-from leases.engine.purse import NONE, Purse, Spending, dollars, price
+from leases.engine.purse import NONE, Purse, Spending, price
 from leases.engine.question import TINY, Question
 from leases.engine.transaction import rows
 from leases.engine.transitions import explain
@@ -31,11 +32,17 @@ _OF = """
         AND (b.user_id = l.owner_id OR b.group_id = l.charged_group_id)
     LEFT JOIN {users} u ON u.{key} = b.user_id LEFT JOIN auth_group g ON g.id = b.group_id
     ORDER BY b.id, l.id {locking}"""
-_USED = f"""
-    SELECT coalesce(sum(r.price * {PART}), 0)
-    FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id
-    JOIN leases_resource r ON r.id = s.resource_id AND r.price > 0
-    WHERE l.state IN ('acquired', 'active', 'released') AND l.for_resource_id IS NULL AND {{whose}} = """
+USED = f"""
+    SELECT coalesce(sum(l.cost), 0) FROM (
+        SELECT r.price * {PART} AS cost, l.owner_id, l.charged_group_id
+        FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id
+        JOIN leases_resource r ON r.id = s.resource_id AND r.price > 0
+        WHERE l.state IN ('acquired', 'active', 'released') AND l.for_resource_id IS NULL
+        UNION ALL SELECT u.price * u.part, u.owner_id, u.group_id
+        FROM leases_usage u JOIN leases_lease x ON x.id = u.lease_id AND x.state IN ('destroyed', 'broken')
+        WHERE u.ended_at IS NULL AND x.for_resource_id IS NULL) l
+    WHERE {{whose}} = """
+"""What is held, and what goes on costing after the end of a lease until its machine is gone."""
 _GATHERED = """
     SELECT coalesce(sum(price), 0) FROM leases_resource WHERE reserved_for_id = ANY(%s) AND state IN ('pending', 'active')"""
 _OF_BLUEPRINT = """
@@ -96,7 +103,7 @@ def _purse(user: int | None, group: int | None, holder: str, maximum: float) -> 
 def spent(user: int | None, group: int | None) -> float:
     """What the leases of a user, or those charged to a group, cost an hour."""
     whose = "l.owner_id" if user is not None else "l.charged_group_id"
-    return float(rows(_USED.format(whose=whose) + "%s", (user if user is not None else group,))[0][0])
+    return float(rows(USED.format(whose=whose) + "%s", (user if user is not None else group,))[0][0])
 
 
 def overspent(lease_id: int) -> str:
@@ -106,16 +113,14 @@ def overspent(lease_id: int) -> str:
     if not rows(costs, (lease_id,)):
         return ""
     over = (purse for purse, _ in lock([lease_id]).found if purse.used > purse.maximum + TINY)
-    return next(
-        (f"the budget of {p.holder} is {dollars(p.maximum)} an hour, {dollars(p.used)} are spent" for p in over), ""
-    )
+    return next((purse.standing for purse in over), "")
 
 
 _STANDING = f"""
     SELECT b.id, CASE WHEN b.blueprint_id IS NOT NULL THEN (SELECT coalesce(sum(r.price), 0) FROM leases_resource r
             WHERE r.blueprint_id = b.blueprint_id AND r.gone_at IS NULL)
-        WHEN b.user_id IS NOT NULL THEN ({_USED.format(whose="l.owner_id")} b.user_id)
-        ELSE ({_USED.format(whose="l.charged_group_id")} b.group_id) END,
+        WHEN b.user_id IS NOT NULL THEN ({USED.format(whose="l.owner_id")} b.user_id)
+        ELSE ({USED.format(whose="l.charged_group_id")} b.group_id) END,
         (SELECT count(*) FROM leases_lease l WHERE l.state = 'pending' AND l.reason = 'waiting_budget'
             AND (l.owner_id = b.user_id OR l.charged_group_id = b.group_id
                 OR l.message LIKE '%%the budget of blueprint ' || p.name || ' is %%'))
@@ -125,6 +130,24 @@ _STANDING = f"""
 def standing(budget_ids: Sequence[int]) -> dict[int, tuple[float, int]]:
     """What is spent of budgets now, and how many leases tell that they wait for more of them."""
     return {pk: (float(used), waiting) for pk, used, waiting in rows(_STANDING, (list(budget_ids),))}
+
+
+_SHORT_SINCE = """
+    SELECT b.id, coalesce(
+        (SELECT min(l.since) FROM leases_lease l WHERE l.state = 'pending' AND l.reason = 'waiting_budget'
+            AND (l.owner_id = b.user_id OR l.charged_group_id = b.group_id
+                OR l.message LIKE '%%the budget of blueprint ' || p.name || ' is %%')),
+        CASE WHEN b.blueprint_id IS NOT NULL THEN (SELECT max(r.created_at) FROM leases_resource r
+            WHERE r.blueprint_id = b.blueprint_id AND r.gone_at IS NULL AND r.price > 0)
+        ELSE (SELECT max(u.started_at) FROM leases_usage u WHERE u.ended_at IS NULL
+            AND (u.owner_id = b.user_id OR u.group_id = b.group_id)) END)
+    FROM leases_budget b LEFT JOIN blueprints_blueprint p ON p.id = b.blueprint_id WHERE b.id = ANY(%s)"""
+
+
+def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
+    """Since when nothing more can be had of budgets: the first lease that waits for more of one, or else the newest
+    cost that counts against it. None where nothing costs."""
+    return dict(rows(_SHORT_SINCE, (list(budget_ids),)))
 
 
 def holder(budget_id: int) -> str:

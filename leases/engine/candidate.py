@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from typing import Any
 
 from blueprints.specs import Draft
 from leases.engine.purse import Purse
+from leases.reasons import Reason
 
 COUNTED = 1000
 """Suitable resources are counted up to this: a decision must not cost more the larger the fleet is."""
@@ -21,9 +23,25 @@ class Verdict:
     """`build`, `reclaim`, `wait` or `no`."""
     sentence: str
     offer: str = ""
+    reason: str = ""
+    """Why it waits, or says no, where that may change without another decision."""
+    cost: float | None = None
+    price: float | None = None
+    """For a budget that is in the way: what the lease would cost, and all of what would be built. None: unknown."""
 
-    def to_json(self) -> dict[str, str]:
-        return {"blueprint": self.blueprint, "offer": self.offer, "answer": self.answer, "sentence": self.sentence}
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept with the lease."""
+        shown: dict[str, Any] = {
+            "blueprint": self.blueprint,
+            "offer": self.offer,
+            "answer": self.answer,
+            "sentence": self.sentence,
+        }
+        if self.reason:
+            shown["reason"] = str(self.reason)
+        if self.reason == Reason.WAITING_BUDGET:
+            shown |= {"cost": self.cost, "price": self.price}
+        return shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +63,7 @@ class Candidate:
     id: int
     name: str
     enabled: bool = True
+    drained: bool = False
     authorized: bool = True
     authorization_asked: bool = False
     impossible: str = ""
@@ -67,6 +86,13 @@ class Candidate:
     """Idle resources that may be given up to make room in the budget, and the price of each."""
     suitable: int = 0
     """Resources that could serve this if they were empty; counted up to `COUNTED`."""
+    used_slots: int = 0
+    slots: int = 0
+    """The slots in use of those, and all that they have."""
+    noun: str = "resource"
+    """How people call one of its resources."""
+    silent: int = 0
+    """Those of them that do not answer."""
     idle: tuple[int, ...] = ()
     """Idle resources that may be given up to make room under the limit, idle children first."""
     leaving: int = 0

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from blueprints.models import Reading
-from blueprints.offers import Offer, Sought
+from blueprints.offers import Offer, Sought, type_in
 from leases.engine.matching import Sql
 from leases.engine.readings import keeps
 from leases.engine.transaction import rows, run, short
@@ -44,6 +44,9 @@ _PLACE = """CASE WHEN o.zone = '' THEN o.location WHEN starts_with(o.zone, o.loc
     ELSE o.location || '-' || o.zone END"""
 _NAME = f"({_PLACE}) || '/' || o.type || '/' || o.market"
 """As `blueprints.offers.Offer` has them."""
+_NOT_COUNTED = """NOT EXISTS (SELECT FROM unnest(%s::text[]) AS q(key) WHERE split_part(q.key, '/', 1) IN ('', o.location)
+    AND split_part(q.key, '/', 2) IN ('', o.family) AND split_part(q.key, '/', 3) IN ('', o.market))"""
+"""As `blueprints.offers.counts`."""
 _FOUND = ", ".join(f"o.{name}" for name in _COLUMNS)
 _ORDER = {"fastest": "o.boot_seconds NULLS LAST, o.price NULLS LAST, o.id"}
 _BY_PRICE = "o.price NULLS LAST, o.id"
@@ -87,17 +90,17 @@ def trouble(account: str, kind: str) -> str:
 
 def find(
     kind: str, sought: Sought, *, choose: str = "", but: Sequence[str] = (), not_in: Sequence[str] = (),
-    room: Sql | None = None, limit: int = 50,
+    not_counted: Sequence[str] = (), room: Sql | None = None, limit: int = 50,
 ) -> list[Offer]:  # fmt: skip
     """The best offers for what is sought: the cheapest first, or those that are soonest ready. `but` leaves out
-    offers by name, `not_in` zones, `room` says what else must be true of a listing `o`."""
+    offers by name, `not_in` zones, `not_counted` what quotas count so, `room` says what else must be true of a listing `o`."""
     what = condition(sought) if room is None else condition(sought) & room
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
         WHERE c.name = %s AND o.kind = %s AND o.available AND {what.text}
-            AND {_NAME} <> ALL(%s) AND {_PLACE} <> ALL(%s)
+            AND {_NAME} <> ALL(%s) AND {_PLACE} <> ALL(%s) AND {_NOT_COUNTED}
         ORDER BY {_ORDER.get(choose, _BY_PRICE)} LIMIT %s"""
-    params = (sought.account, kind, *what.params, list(but), list(not_in), limit)
+    params = (sought.account, kind, *what.params, list(but), list(not_in), list(not_counted), limit)
     return [_offer(row) for row in rows(sql, params)]
 
 
@@ -156,7 +159,7 @@ def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
         WHERE c.name = %s AND o.kind = %s AND o.type = ANY(%s) AND {_NAME} = ANY(%s)"""
-    types = {name.partition("/")[2].rpartition("/")[0] for name in offers}
+    types = {type_in(name) for name in offers}
     found = [_offer(row) for row in rows(sql, (account, kind, sorted(types), list(offers)))]
     return {offer.name: offer for offer in found}
 

@@ -37,6 +37,11 @@ _ACTIVATE = """
     WHERE id = %s AND state = %s"""
 
 
+_UNRESERVE = """
+    UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY(
+        SELECT id FROM leases_resource WHERE reserved_for_id = %s ORDER BY id FOR NO KEY UPDATE SKIP LOCKED))"""
+
+
 def take(question: Question, room: Room) -> bool:
     """Move the lease on and insert its share; True when it is active at once. Same transaction as `find`."""
     lease_id = question.lease_id
@@ -57,8 +62,12 @@ def activate(lease_id: int) -> bool:
 
 
 def unreserve(lease_id: int) -> int:
-    """Give up the resources that fill for this lease."""
-    return run("UPDATE leases_resource SET reserved_for_id = NULL WHERE reserved_for_id = %s", (lease_id,))
+    """Give up the resources that fill for this lease.
+
+    Waits for no lock, since other resources may be locked already: what somebody else holds is left to the sweep
+    (`queue_looks.idle_reservations`) or to the next look at the lease.
+    """
+    return run(_UNRESERVE, (lease_id,))
 
 
 def _amounts(amounts: Amounts) -> tuple[Any, ...]:

@@ -67,7 +67,7 @@ PATIENCE = dt.timedelta(hours=1)
 _DUE = """
     SELECT DISTINCT ON (d.resource_id) d.id, d.resource_id FROM leases_debt d
     JOIN leases_resource r ON r.id = d.resource_id AND r.state = 'active' JOIN leases_lease l ON l.id = d.lease_id
-    WHERE d.due_at <= clock_timestamp() AND NOT (l.held AND l.state IN ('broken', 'destroyed')
+    WHERE d.due_at <= clock_timestamp() AND r.suspect_since IS NULL AND NOT (l.held AND l.state IN ('broken', 'destroyed')
             AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp()))
         AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)
         AND (d.created_at < clock_timestamp() - %s::interval OR NOT EXISTS (

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
+from blueprints.amounts import amount
+from blueprints.offers import counts
 from blueprints.specs import Draft
 from leases.engine.candidate import COUNTED, Candidate, Setback, Verdict
-from leases.engine.purse import NONE, Spending, price
+from leases.engine.purse import NONE, UNKNOWN, Spending, price
 from leases.engine.question import TINY
 from leases.reasons import Reason
 
@@ -71,6 +73,8 @@ class _Opinion:
     until: dt.datetime | None = None
     personal: bool = False
     """A budget of the lease's owner or group is in the way."""
+    excluded: bool = False
+    """It is disabled or drained, or the owner may not use it: that others cannot serve this is decided without it."""
 
 
 def decide(
@@ -91,7 +95,7 @@ def decide(
         candidate, draft = min(able, key=lambda one: _CHOICES[choose](one[1]))
         return Build(blueprint_id=candidate.id, draft=draft, verdicts=verdicts)
     if held_leaving >= wanted:
-        message = "An idle resource that holds what is asked is being given up."
+        message = "An idle resource that holds what is requested is being removed."
         return Wait(reason=Reason.WAITING_RECLAIM, message=message, verdicts=verdicts)
     if any(opinion.enough for _, opinion in opinions):
         return _wait_or_refuse([opinion for _, opinion in opinions if opinion.enough], verdicts)
@@ -99,14 +103,14 @@ def decide(
         return Reclaim(
             resource_ids=tuple(held_idle[:1]),
             verdicts=verdicts,
-            message="An idle resource that holds what is asked is given up.",
+            message="An idle resource that holds what is requested is removed.",
         )
     for candidate, opinion in opinions:
         if opinion.reclaim:
             return Reclaim(
                 resource_ids=opinion.reclaim[:1],
                 verdicts=verdicts,
-                message=f"{candidate.name} is at its limit or budget; an idle resource is given up.",
+                message=f"{candidate.name} is at its limit or budget; an idle resource is removed.",
             )
     return _wait_or_refuse([opinion for _, opinion in opinions], verdicts)
 
@@ -122,10 +126,13 @@ first in the operators' order."""
 
 def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> Decision:
     waiting = [opinion for opinion in opinions if opinion.reason is not None]
+    if not all(opinion.excluded for opinion in opinions):
+        # A blueprint that is switched off is worth waiting for only where there is no other.
+        waiting = [opinion for opinion in waiting if not opinion.excluded]
     if not waiting:
         said = "; ".join(f"{v.blueprint}: {v.sentence}" for v in verdicts) or "no blueprint gives this type"
         return Refuse(message=f"No blueprint can serve this. {said}", verdicts=verdicts)
-    first = min(waiting, key=lambda opinion: _URGENCY.index(opinion.reason))
+    first = min(waiting, key=lambda opinion: URGENCY.index(opinion.reason))
     times = [opinion.until for opinion in waiting if opinion.until is not None]
     assert first.reason is not None
     message = f"{first.verdict.blueprint}: {first.verdict.sentence}"
@@ -136,7 +143,7 @@ def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> 
     )  # fmt: skip
 
 
-_URGENCY: list[Any] = [
+URGENCY: list[Any] = [
     Reason.WAITING_RECLAIM,
     Reason.WAITING_ROOM,
     Reason.WAITING_LIMIT,
@@ -153,10 +160,13 @@ def _opinion(candidate: Candidate, spending: Spending) -> _Opinion:
         return _no(candidate, candidate.impossible)
     if not candidate.authorized:
         if candidate.authorization_asked:
-            return _wait(candidate, Reason.WAITING_AUTHORIZATION, "the owner's authorization is not decided yet")
-        return _no(candidate, "the owner is not authorized to use it")
-    if not candidate.enabled:
-        return _wait(candidate, Reason.NEEDS_OPERATOR, "it is disabled or drained")
+            return _wait(candidate, Reason.WAITING_AUTHORIZATION, "your request to use it is not decided yet")
+        return replace(
+            _no(candidate, f"you may not use it; ask: drydock authorizations ask {candidate.name}",
+                Reason.WAITING_AUTHORIZATION), excluded=True,
+        )  # fmt: skip
+    if switched_off := _switched_off(candidate):
+        return replace(_wait(candidate, Reason.NEEDS_OPERATOR, switched_off), excluded=True)
     if not candidate.builds:
         return _without_building(candidate, spending)
     if candidate.stale:
@@ -164,23 +174,49 @@ def _opinion(candidate: Candidate, spending: Spending) -> _Opinion:
     return _with_building(candidate, spending)
 
 
+def _switched_off(candidate: Candidate) -> str:
+    if not candidate.enabled:
+        return f"it is disabled; an operator enables it: drydock blueprints enable {candidate.name}"
+    if candidate.drained:
+        return f"it is drained; an operator lets it serve again: drydock blueprints undrain {candidate.name}"
+    return ""
+
+
 def _without_building(candidate: Candidate, spending: Spending) -> _Opinion:
     if candidate.suitable:
-        sentence = f"all {_number(candidate.suitable)} suitable resources are taken"
+        sentence = _full(candidate, "suitable ")
         if spending.purses:
             sentence += ", or cost more than is left of a budget"
         return replace(_wait(candidate, Reason.WAITING_ROOM, sentence), personal=bool(spending.purses))
-    return _no(candidate, "it has no resource that could ever serve this")
+    return _no(candidate, "it has no resource that could ever serve this", Reason.WAITING_ROOM)
+
+
+def _full(candidate: Candidate, which: str) -> str:
+    """Say that its resources are full, how full, and how many of them do not answer."""
+    n, one = candidate.suitable, candidate.suitable == 1
+    there = f"its only {which}{candidate.noun}" if one else f"all {_number(n)} {which}{candidate.noun}s"
+    if one and candidate.silent:
+        return f"{there} does not answer (unreachable)"
+    if candidate.used_slots >= candidate.slots:
+        full = f"{'is' if one else 'are'} full ({candidate.used_slots} of {amount('slots', candidate.slots)})"
+    else:
+        full = f"{'has' if one else 'have'} too little room for this ({candidate.used_slots} of"
+        full += f" {amount('slots', candidate.slots)} in use)"
+    return f"{there} {full}" + (f" or do not answer (unreachable: {candidate.silent})" if candidate.silent else "")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _number(suitable: int) -> str:
-    return str(suitable) if suitable < COUNTED else f"of {COUNTED} or more"
+    return str(suitable) if suitable < COUNTED else f"{COUNTED} or more"
 
 
 def _with_building(candidate: Candidate, spending: Spending) -> _Opinion:
     draft, setback = _first_draft(candidate, spending)
     if draft is not None and (beyond := _beyond_budget(candidate, draft, spending)):
-        return beyond
+        return _dear(beyond, draft, spending)
     if draft is None:
         if setback is None:
             return _no(candidate, "it offers nothing that fits")
@@ -191,7 +227,9 @@ def _with_building(candidate: Candidate, spending: Spending) -> _Opinion:
         return _at_limit(candidate, candidate.maximum)
     if candidate.building >= candidate.max_builds:
         return _wait(
-            candidate, Reason.WAITING_LIMIT, f"it builds {candidate.building} at the moment, as many as it may"
+            candidate,
+            Reason.WAITING_LIMIT,
+            f"{candidate.building} builds are running, its limit is {candidate.max_builds}",
         )
     what = f"can build {draft.offer}" if draft.offer else "can build one"
     if draft.price is not None:
@@ -203,15 +241,21 @@ def _at_limit(candidate: Candidate, maximum: int) -> _Opinion:
     if maximum == 0:
         return _wait(candidate, Reason.NEEDS_OPERATOR, "its limit is 0")
     if candidate.enough_leaves or (candidate.leaving and not candidate.idle):
-        sentence = f"at its limit of {maximum}, {candidate.leaving} of them on the way out"
+        sentence = f"at its limit of {_counted(maximum, candidate.noun)}, {candidate.leaving} of them being removed"
         return _Opinion(
             verdict=_verdict(candidate, "wait", sentence), reason=Reason.WAITING_RECLAIM, enough=candidate.enough_leaves
         )
     if candidate.idle:
-        verdict = _verdict(candidate, "reclaim", f"at its limit of {maximum}, with an idle resource to give up")
+        verdict = _verdict(
+            candidate,
+            "reclaim",
+            f"at its limit of {_counted(maximum, candidate.noun)}, one of them idle and to be removed",
+        )
         return _Opinion(verdict=verdict, reason=Reason.WAITING_LIMIT, reclaim=candidate.idle)
     reason = Reason.WAITING_ROOM if candidate.suitable else Reason.WAITING_LIMIT
-    return _wait(candidate, reason, f"at its limit of {maximum}, all in use")
+    if not candidate.suitable:
+        return _wait(candidate, reason, f"at its limit of {_counted(maximum, candidate.noun)}, none of which fits")
+    return _wait(candidate, reason, _full(candidate, "" if candidate.suitable == maximum else "suitable "))
 
 
 def _first_draft(candidate: Candidate, spending: Spending) -> tuple[Draft | None, Setback | None]:
@@ -241,31 +285,56 @@ def _beyond_budget(candidate: Candidate, draft: Draft, spending: Spending) -> _O
     sentence = candidate.budget.sentence(draft.offer or "one more", price(draft))
     if short <= candidate.freeing + TINY:
         return replace(
-            _wait(candidate, Reason.WAITING_RECLAIM, f"{sentence}; some of that is being given up"), enough=True
+            _wait(candidate, Reason.WAITING_RECLAIM, f"{sentence}; some of that is being removed"), enough=True
         )
     if candidate.spare and short <= candidate.freeing + sum(cost for _, cost in candidate.spare) + TINY:
         return _Opinion(
-            verdict=_verdict(candidate, "reclaim", f"{sentence}; an idle resource can be given up"),
+            verdict=_verdict(candidate, "reclaim", f"{sentence}; an idle resource can be removed"),
             reason=Reason.WAITING_BUDGET, reclaim=tuple(pk for pk, _ in candidate.spare),
         )  # fmt: skip
     return _wait(candidate, Reason.WAITING_BUDGET, sentence)
 
 
 def _setback(candidate: Candidate, draft: Draft) -> Setback | None:
-    keys = {"offer": draft.offer, "zone": draft.zone, "blueprint": "", "operator": ""}
-    known = next((s for s in candidate.setbacks if keys.get(s.scope) == s.key), None)
+    known = next((s for s in candidate.setbacks if rules_out(s.scope, s.key, draft)), None)
     if known is None and draft.refused:
         return Setback(scope="offer", key=draft.offer, message=draft.refused, until=None, passes=True)
     return known
 
 
-def _verdict(candidate: Candidate, answer: str, sentence: str, offer: str = "") -> Verdict:
-    return Verdict(blueprint=candidate.name, answer=answer, sentence=sentence, offer=offer)
+def rules_out(scope: str, key: str, draft: Draft) -> bool:
+    """Whether a remembered error of this scope and key rules out a draft."""
+    if scope == "location":
+        return counts(key, draft.counted)
+    return {"offer": draft.offer, "zone": draft.zone, "blueprint": "", "operator": ""}.get(scope) == key
 
 
-def _no(candidate: Candidate, sentence: str) -> _Opinion:
-    return _Opinion(verdict=_verdict(candidate, "no", sentence))
+ALIKE = 3
+"""So many types that were refused as wrong with the same code, and it is the request that is wrong."""
+
+
+def is_requests(types: Collection[str], *, built_since: bool) -> bool:
+    """Whether the request, and so the blueprint's config, is to blame for refusals with one code of these types. Not
+    where something else of the blueprint could be built since the first of them: then it is theirs."""
+    return len(set(types)) >= ALIKE and not built_since
+
+
+def _verdict(candidate: Candidate, answer: str, sentence: str, offer: str = "", reason: str = "") -> Verdict:
+    return Verdict(blueprint=candidate.name, answer=answer, sentence=sentence, offer=offer, reason=reason)
+
+
+def _no(candidate: Candidate, sentence: str, reason: str = "") -> _Opinion:
+    return _Opinion(verdict=_verdict(candidate, "no", sentence, reason=reason))
 
 
 def _wait(candidate: Candidate, reason: Reason, sentence: str, until: dt.datetime | None = None) -> _Opinion:
-    return _Opinion(verdict=_verdict(candidate, "wait", sentence), reason=reason, until=until)
+    return _Opinion(verdict=_verdict(candidate, "wait", sentence, reason=reason), reason=reason, until=until)
+
+
+def _dear(opinion: _Opinion, draft: Draft, spending: Spending) -> _Opinion:
+    """The opinion with what the draft costs, so that another budget can be compared with it later."""
+    cost, whole = (None if value == UNKNOWN else value for value in (spending.cost(draft), price(draft)))
+    return replace(
+        opinion,
+        verdict=replace(opinion.verdict, reason=Reason.WAITING_BUDGET, offer=draft.offer, cost=cost, price=whole),
+    )

@@ -33,9 +33,10 @@ def drafts(
     sought = kind.sought(config, asked)
     offers = [key for scope, key in failing if scope == "offer"]
     zones = [key for scope, key in failing if scope == "zone"]
+    full = [key for scope, key in failing if scope == "location"]
     left = allowances.left(sought.account, blueprint.kind) if isinstance(kind, Allows) else []
     room = allowances.room(left, sought)
-    found = catalogue.find(blueprint.kind, sought, choose=choose, but=offers, not_in=zones, room=room)
+    found = catalogue.find(blueprint.kind, sought, choose=choose, but=offers, not_in=zones, not_counted=full, room=room)
     if not found and (failing or room is not None):
         found = catalogue.find(blueprint.kind, sought, choose=choose)
     if not found:

@@ -10,7 +10,7 @@ from leases import hints
 from leases.engine import claim, views, watches
 from leases.engine.aftermath import follow_up
 from leases.engine.apart import set_apart
-from leases.engine.children import end_children, end_waiting_siblings
+from leases.engine.children import end_children, want_release
 from leases.engine.endpoint import Ending, lock, read
 from leases.engine.runs import start, stop
 from leases.engine.transaction import Busy, run, short
@@ -23,11 +23,7 @@ from leases.states import LeaseState
 def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message: str = "") -> None:
     """End a lease, now or, inside a caller's transaction, after its commit. Ending one that has ended is fine."""
     if connection.in_atomic_block:
-        run(
-            "UPDATE leases_lease SET release_wanted = %s, release_actor = %s WHERE id = %s"
-            " AND state IN ('pending', 'acquired', 'active') AND release_wanted = ''",
-            (reason, actor[:150], lease_id),
-        )
+        want_release(lease_id, reason=reason, actor=actor)
         hints.after_commit("end", lease_id)
         return
     end(lease_id, reason=reason, actor=actor, message=message)
@@ -103,8 +99,6 @@ def give_back(ending: Ending, *, reason: str = Reason.RETURNED) -> None:
     return_lease(ending.id, reason=reason)
     if ending.has_children:
         end_children(for_lease=ending.id)
-    if ending.in_group:
-        end_waiting_siblings(ending.id)
     ending.returned = True
 
 

@@ -5,24 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blueprints.answers import Failed
-from leases.engine import lease_ends, machine_ends, parentage, resource_ends
+from leases.engine import failures, lease_ends, machine_ends, parentage, resource_ends
 from leases.engine.runs import start
-from leases.models import Run
+from leases.models import Resource, Run
 
 EVICTING = ("build", "check", "power", "update")
 """Phases of a resource whose failure takes shares away."""
 HOLDERS_CHANGE = (*EVICTING, "resize", "retype")
 """Those that change what their holders have, so that all of them are locked."""
 
+ACTS = ("power", "reboot", "resize", "retype", "tag")
+"""What is done to a machine on purpose: a success ends the report of an earlier failure."""
+
 
 def keeps_trying(run: Run) -> bool:
-    """A destruction is repeated until the absence is confirmed, unless what it stood on is gone: then its tries are
+    """The first check of a registered resource is repeated until it is well, corrected or removed.
+    A destruction is repeated until the absence is confirmed, unless what it stood on is gone: then its tries are
     bounded, and what is left is gone with the rest or cleaned with the leases that it still holds."""
+    if run.phase == "build" and run.resource.origin == Resource.Origin.REGISTERED:
+        return True
     return run.phase == "destroy" and not parentage.is_bereaved(run.resource)
+
+
+def kept(run: Run, answer: Failed) -> int:
+    """A phase that keeps trying has failed once more; how often, for the delay before the next try."""
+    return resource_ends.first_check_failed(run, answer) if run.phase == "build" else run.tries
 
 
 def succeeded(run: Run) -> None:
     """The plan is done."""
+    if run.phase in ACTS:
+        failures.forget(run.resource_id)
     _SUCCEEDED[run.phase](run)
 
 

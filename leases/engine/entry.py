@@ -113,6 +113,8 @@ def insert(
     if asked.until is not None and (late := _too_late(asked, owner_id)):
         return late, None
     notice()
+    if asked.name and owner_id is not None and cause is None:
+        _refuse_taken_name(asked, owner_id)
     values = _values(asked, owner_id, blueprints, actor, cause or Cause(), group)
     found = rows(_INSERT, values, hot=True)
     if found:
@@ -121,6 +123,27 @@ def insert(
             watches.write(waiter.id, asked.workload)
         return Requested(id=waiter.id), waiter
     return _replay(asked, owner_id, cause), None
+
+
+_NAMED = """
+    SELECT id, state FROM leases_lease
+    WHERE owner_id = %s AND name = %s AND state IN ('pending', 'acquired', 'active') AND need = ''
+        AND (idempotency_key IS NULL OR idempotency_key IS DISTINCT FROM %s)
+    ORDER BY id LIMIT 1"""
+
+
+def _refuse_taken_name(asked: LeaseRequest, owner_id: int) -> None:
+    """Refuse a name that a live lease of the owner has. Leases that other leases need have names of ours.
+
+    The lock is on this name alone and lasts until the transaction ends, so that of two requests at the same time one
+    is refused. Raises Conflict.
+    """
+    rows("SELECT pg_advisory_xact_lock(hashtext('drydock lease ' || %s), hashtext(%s))", (str(owner_id), asked.name))
+    for pk, state in rows(_NAMED, (owner_id, asked.name, asked.idempotency_key)):
+        raise Conflict(
+            f"Lease {pk} is named {asked.name!r} already, and is {state}.",
+            field="name", hint="Choose another name, or release that lease first.",
+        )  # fmt: skip
 
 
 def _too_late(asked: LeaseRequest, owner_id: int | None) -> Requested | None:
@@ -152,7 +175,7 @@ def _values(
         "shape": asked.shape([owner_id if blueprints.restricted else None, cause.only_resources]), "priority": cause.priority or asked.priority,
         "rank": cause.rank, "ageing": settings.DRYDOCK.ageing_seconds, "root": cause.root,
         "for_resource": cause.for_resource, "for_lease": cause.for_lease, "need": cause.need,
-        "need_phase": cause.need_phase, "ttl": asked.ttl, "until": asked.until, "wait_limit": asked.wait_limit,
+        "need_phase": cause.need_phase, "ttl": asked.lasts, "until": asked.until, "wait_limit": asked.wait_limit,
         "heartbeat": asked.heartbeat_limit, "serve_again": asked.serve_again, "choose": asked.choose, "watched": asked.watched, "key": asked.idempotency_key,
         "fingerprint": asked.fingerprint if asked.idempotency_key else "",
         "only": list(cause.only_resources) or None,

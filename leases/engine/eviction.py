@@ -62,7 +62,7 @@ def evict(
     elif state == LeaseState.ACTIVE:
         move_lease(lease_id, LeaseState.BROKEN, reason=reason, message=message, ended_at=Now())
         end_children(for_lease=lease_id)
-        end_waiting_siblings(lease_id)
+        hints.once_committed(end_waiting_siblings, lease_id)
         ask_again(lease_id)
     elif state == LeaseState.RELEASED:
         move_lease(lease_id, LeaseState.DESTROYED, reason=Reason.RETURNED, message=message, ended_at=Now())
@@ -114,7 +114,7 @@ def bounce(lease_id: int, resource_id: int, *, reason: str, message: str, counts
     if counts and bounces >= settings.DRYDOCK.bounce_limit:
         text = f"Given up after {bounces + 1} tries. The last: {message}"
         move_lease(lease_id, LeaseState.BROKEN, reason=reason, message=text, ended_at=Now())
-        end_waiting_siblings(lease_id)
+        hints.once_committed(end_waiting_siblings, lease_id)
         return
     move_lease(
         lease_id, LeaseState.PENDING, reason=Reason.WAITING_RETRY, message=message, bounces=bounces + counts,

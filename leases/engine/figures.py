@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
-from leases.engine import installation
+from leases.engine import failures, installation
 from leases.engine.transaction import rows, run
 
 Label = tuple[str, ...]
@@ -62,6 +62,10 @@ def _capacity(column: str) -> str:
         WHERE a.n > 0 OR a.class = 'slots'"""
 
 
+_UNDESTROYED = f"""
+    FROM leases_failure f JOIN leases_resource r ON r.id = f.resource_id AND r.gone_at IS NULL
+    JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE {failures.REPORTED}"""
 FIGURES = (
     Figure(
         name="leases", says="Leases that have not ended, by type and state.", labels=("type", "state"),
@@ -106,6 +110,45 @@ FIGURES = (
         " WHERE r.gone_at IS NULL AND w.so GROUP BY 1, 2",
     ),
     Figure(
+        name="undestroyed",
+        says="Resources whose destruction failed twice, or took longer than it may, and which are still there.",
+        labels=("blueprint",),
+        sql=f"SELECT b.name, count(*) {_UNDESTROYED} GROUP BY 1",
+    ),
+    Figure(
+        name="undestroyed_dollars", says="What those cost in an hour, in US dollars.", labels=("blueprint",),
+        sql=f"SELECT b.name, coalesce(sum(r.price), 0) {_UNDESTROYED} GROUP BY 1",
+    ),
+    Figure(
+        name="put_aside", says="What leases left that could not be removed, and was put aside.", labels=("blueprint",),
+        sql="SELECT b.name, sum(jsonb_array_length(r.facts -> 'aside')) FROM leases_resource r"
+        " JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " WHERE r.gone_at IS NULL AND r.facts ? 'aside' GROUP BY 1",
+    ),
+    Figure(
+        name="failed_acts", says="Machines on which the last stop, start, reboot or change failed, by act.",
+        labels=("blueprint", "act"),
+        sql="SELECT b.name, f.act, count(*) FROM leases_failure f JOIN leases_resource r ON r.id = f.resource_id"
+        " JOIN blueprints_blueprint b ON b.id = r.blueprint_id WHERE r.state = 'active' AND f.act <> 'destroy'"
+        " GROUP BY 1, 2",
+    ),
+    Figure(
+        name="resource_dollars",
+        says="What resources cost in an hour, in US dollars: held by leases, idle, or ending until they are gone.",
+        labels=("blueprint", "use"),
+        sql="SELECT b.name, CASE WHEN r.used_slots > 0 THEN 'held' WHEN r.state IN ('pending', 'active') THEN 'idle'"
+        " ELSE 'ending' END, sum(r.price) FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " WHERE r.gone_at IS NULL AND r.price > 0 GROUP BY 1, 2",
+    ),
+    Figure(
+        name="resources_doubted", labels=("blueprint", "why"),
+        says="Machines that serve and may be gone (suspected), are gone with everything else of their account (vanished),"
+        " or were switched off by somebody else (stopped).",
+        sql="SELECT b.name, r.observed, count(*) FROM leases_resource r JOIN blueprints_blueprint b"
+        " ON b.id = r.blueprint_id WHERE r.state = 'active' AND (r.observed IN ('suspected', 'vanished')"
+        " OR r.observed = 'stopped' AND r.facts ? 'stopped') GROUP BY 1, 2",
+    ),
+    Figure(
         name="capacity_total", says="Capacity of resources that serve or will serve, by blueprint and class.",
         labels=("blueprint", "class"), sql=_capacity("total"),
     ),
@@ -138,6 +181,10 @@ FIGURES = (
     Figure(
         name="suspended", says="1 while nothing is destroyed until an operator confirms the installation.", labels=(),
         sql=lambda: [(int(bool(installation.current().problem)),)],
+    ),
+    Figure(
+        name="dropped_messages", says="Messages of the broker that were not Drydock's own, and were dropped.", labels=(),
+        sql="SELECT dropped_messages FROM leases_installation",
     ),
     Figure(
         name="strays", says="Things at providers that bear our tag and have no row.", labels=("blueprint",),

@@ -42,7 +42,7 @@ class There:
 
 _THERE = """
     SELECT r.blueprint_id, r.state, count(*), coalesce(sum(r.price), 0), count(*) FILTER (WHERE r.price IS NULL),
-        count(*) FILTER (WHERE r.observed = 'missing'),
+        count(*) FILTER (WHERE r.missed > 0 AND r.state = 'active'),
         count(*) FILTER (WHERE r.state = 'active' AND r.observed IN ('stopped', 'stopping', 'terminated', 'failed')
             AND r.power_wanted <> 'off'),
         count(*) FILTER (WHERE r.state = 'active' AND r.power_wanted <> '' AND r.power <> r.power_wanted),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from django.conf import settings
 from django.db.models.functions import Now
@@ -32,11 +32,18 @@ def gather(group_id: int) -> Outcome:
     """Reserve a free resource for the members that have none yet, and build for those that find none."""
     acted = _each_alone(group_id)
     while (without := _reserve_free(group_id)) is not None:
-        member = next((one for one in without if one.id not in acted), None)
-        if member is None:
+        if not _make_room_for_one([member for member in without if member.id not in acted], acted):
             return _wait(group_id, acted)
-        acted[member.id] = _make_room(member)
     return Outcome.GONE
+
+
+def _make_room_for_one(found: Sequence[Waiter], acted: dict[int, Decision | None]) -> bool:
+    """Act on the decision for each member in turn until a resource is built or reserved: others may fit on it."""
+    for member in found:
+        acted[member.id] = _make_room(member)
+        if acted[member.id] is None:
+            return True
+    return False
 
 
 def _each_alone(group_id: int) -> dict[int, Decision | None]:
@@ -90,6 +97,12 @@ def _reserve_free(group_id: int) -> list[Waiter] | None:
     return _spread(found, rule)
 
 
+_RESERVE = """
+    UPDATE leases_resource SET reserved_for_id = %s WHERE id = (
+        SELECT id FROM leases_resource WHERE id = %s AND reserved_for_id IS NULL FOR NO KEY UPDATE SKIP LOCKED)"""
+"""Waits for no lock, as others were taken before in no order; the next look reserves what is locked now."""
+
+
 def _spread(found: list[Waiter], rule: Rule) -> list[Waiter]:
     """Reserve places, as few as the rule allows: members that fit together share one."""
     chosen: list[Place] = []
@@ -106,10 +119,7 @@ def _spread(found: list[Waiter], rule: Rule) -> list[Waiter]:
         chosen.append(place)
         placed.append(member)
         if not place.reserved:
-            run(
-                "UPDATE leases_resource SET reserved_for_id = %s WHERE id = %s AND reserved_for_id IS NULL",
-                (member.id, place.resource_id),
-            )
+            run(_RESERVE, (member.id, place.resource_id))
     return without
 
 

@@ -36,6 +36,15 @@ OTHER_KEY = "The ownership key in the environment is not the one for which it wa
 UNKNOWN = "It has resources, and nobody ever confirmed for which database and ownership key."
 
 
+def add_dropped(number: int, why: str) -> None:
+    """So many messages of the broker could not be read, the last for this reason."""
+    run(
+        "UPDATE leases_installation SET dropped_messages = dropped_messages + %s, dropped_at = clock_timestamp(),"
+        " dropped_message = %s",
+        (number, why),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
     """From these ids on, resources (`r`) and leases (`l`) belong to this epoch."""
@@ -65,6 +74,7 @@ class Standing:
 
 _guard = threading.Lock()
 _known: tuple[float, Standing] | None = None
+_shown: tuple[float, str] | None = None
 
 
 def current() -> Standing:
@@ -81,6 +91,27 @@ def current() -> Standing:
     return known[1]
 
 
+def problem() -> str:
+    """Why it is suspended, in one statement and without looking at the database's identity: for pages."""
+    with _guard:
+        known, shown = _known, _shown
+    if known is not None and clock.monotonic() - known[0] <= _KEPT:
+        return known[1].problem
+    if shown is None or clock.monotonic() - shown[0] > _KEPT:
+        found = rows("SELECT problem FROM leases_installation WHERE id = 1")
+        return seen(found[0][0] if found else "")
+    return shown[1]
+
+
+def seen(said: str) -> str:
+    """Remember why it is suspended, as it was read with something else; as this process knows it."""
+    global _shown
+    with _guard:
+        said = said or (OTHER_KEY if _known and _known[1].problem == OTHER_KEY else "")
+        _shown = (clock.monotonic(), said)
+    return said
+
+
 def notice() -> None:
     """See at once whether this database was restored, before this process writes the first row into it: what is made
     from here on is of the epoch that the next confirmation begins."""
@@ -90,9 +121,9 @@ def notice() -> None:
 
 def forget() -> None:
     """Read it again at the next look."""
-    global _known
+    global _known, _shown
     with _guard:
-        _known = None
+        _known = _shown = None
 
 
 def _read() -> Standing:

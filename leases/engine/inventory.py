@@ -22,6 +22,8 @@ def amend(resource_id: int, answer: Ready) -> None:
     columns: dict[str, object] = {}
     if answer.attributes:
         columns["attributes"] = {**resource.attributes, **answer.attributes}
+    if answer.traits is not None:
+        columns["traits"] = sorted(answer.traits)
     if answer.capacity is not None:
         columns |= {f"total_{name}": getattr(answer.capacity, name) for name in CLASSES}
         set_further(resource_id, answer.capacity)

@@ -7,7 +7,7 @@ from blueprints import registry
 from blueprints.answers import Failed
 from blueprints.contract import Activates, Cleans
 from leases import hints
-from leases.engine import claim, debts, ending, eviction
+from leases.engine import claim, debts, ending, eviction, unreachable
 from leases.engine.apart import set_apart
 from leases.engine.grant import hints_for_holder
 from leases.engine.runs import start
@@ -58,7 +58,22 @@ def activation_failed(current: Run, answer: Failed) -> None:
     message = f"Could not be set up on {current.resource.name}: {answer.message}"
     Lease.objects.filter(pk=current.lease_id).update(message=message)
     note("lease.activation_failed", message, lease_id=current.lease_id, resource_id=current.resource_id)
+    if unreachable.told_by(current, answer) and _state(current.lease_id) == LeaseState.ACQUIRED:
+        _leave(current, answer, message)
+        return
     undo_activation(current.lease_id, current.resource_id)
+
+
+def _leave(current: Run, answer: Failed, message: str) -> None:
+    """The resource does not answer: the lease is tried elsewhere at once, as often as it takes, and what it may have
+    left there is cleaned when the resource answers again."""
+    assert current.lease_id is not None
+    debts.incur(current.lease_id, LeaseState.RELEASED, current.resource_id)
+    unreachable.mark(current.resource_id, answer.message)
+    eviction.evict(
+        current.lease_id, LeaseState.ACQUIRED, current.resource_id, reason=Reason.ACTIVATION_FAILED, message=message,
+        counts=False,
+    )  # fmt: skip
 
 
 def deactivated(current: Run) -> None:
@@ -88,6 +103,9 @@ def cleaned(current: Run) -> None:
 
 def cleaning_failed(current: Run, answer: Failed) -> None:
     """What cannot be cleaned goes to nobody else: what we built is destroyed, anything else owes the cleaning."""
+    silent = unreachable.told_by(current, answer)
+    if silent:
+        unreachable.mark(current.resource_id, answer.message)
     if current.debt_id is not None:
         debts.unpaid(current, answer)
         return
@@ -97,7 +115,8 @@ def cleaning_failed(current: Run, answer: Failed) -> None:
     state = _state(current.lease_id)
     if current.resource.origin != Resource.Origin.BUILT:
         debts.incur(current.lease_id, LeaseState.RELEASED, current.resource_id)
-    set_apart(current.resource, message)
+    if not silent or current.resource.origin == Resource.Origin.BUILT:
+        set_apart(current.resource, message)
     if state == LeaseState.ACQUIRED:
         _bounce(current, state, message)
     else:

@@ -6,6 +6,7 @@ from functools import partial
 
 from django.db.models.functions import Now
 
+from leases import hints
 from leases.engine import claim, ending, eviction, lease_ends, retiring
 from leases.engine.children import end_waiting_siblings
 from leases.engine.isolation import each
@@ -44,7 +45,7 @@ def _give_up(lease_id: int) -> None:
         message = f"Nothing was found in the time it could wait. The last: {last[0][0]}"
         move_lease(lease_id, LeaseState.BROKEN, reason=Reason.GAVE_UP_WAITING, message=message, ended_at=Now())
         claim.unreserve(lease_id)
-        end_waiting_siblings(lease_id)
+        hints.once_committed(end_waiting_siblings, lease_id)
 
 
 def silent() -> int:
@@ -54,6 +55,16 @@ def silent() -> int:
         " AND heartbeat_at + heartbeat_limit < statement_timestamp()"
     )
     return each(partial(ending.end, reason=Reason.HEARTBEAT_LOST, message="No heartbeat came in time."), found)
+
+
+def left_in_groups() -> int:
+    """Leases that wait for a whole group of which a member has ended: a process died before it marked them."""
+    found = some(
+        "SELECT l.id FROM leases_lease l WHERE l.state = 'pending' AND l.group_id IS NOT NULL AND l.release_wanted = ''"
+        " AND EXISTS (SELECT FROM leases_lease o WHERE o.group_id = l.group_id"
+        " AND o.state IN ('released', 'destroyed', 'broken'))"
+    )
+    return each(partial(ending.end, reason=Reason.GROUP_ENDED), found)
 
 
 def half_ended() -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from blueprints.amounts import Amounts
 from blueprints.answers import Failed
 from leases import hints
-from leases.engine import inventory, machines
+from leases.engine import failures, inventory, machines
 from leases.engine.transaction import rows, run
 from leases.models import Resource, Run
 
@@ -65,6 +65,7 @@ def failed(current: Run, answer: Failed) -> None:
             (current.resource_id,),
         )
         hints.after_commit("sweep")
+    failures.record(current, answer)
     _tell(current, "failed", answer.message)
 
 

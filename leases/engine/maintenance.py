@@ -9,6 +9,7 @@ from blueprints import registry
 from blueprints.answers import Maintenance
 from blueprints.contract import Powers
 from leases import hints
+from leases.engine import outdated
 from leases.engine.runs import start
 from leases.engine.transaction import rows, run, short
 from leases.engine.transitions import lock_resource, note
@@ -26,7 +27,7 @@ def ask(current: Run, wanted: Maintenance) -> None:
         raise NotToBeHad(f"Resource {target} cannot be power-cycled.")
     holders = _holders_but(target, current)
     if wanted.holders == "refuse" and holders:
-        raise NotToBeHad(f"Resource {target} is held by lease {holders[0]}, and the maintenance may not wait for it.")
+        raise NotToBeHad(f"Resource {target} is held by others, and the maintenance may not wait for them.")
     current.maintenance = {
         "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
         "granted": False,
@@ -149,9 +150,11 @@ def lift_unless_needed(resource_id: int, *, but: int = 0) -> bool:
     lifted = rows(
         "UPDATE leases_resource r SET in_maintenance = FALSE WHERE r.id = %s AND r.in_maintenance"
         " AND NOT EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id) AND NOT EXISTS ("
+        " SELECT FROM blueprints_blueprint b WHERE b.id = r.blueprint_id AND r.generation < b.generation"
+        " AND r.state = 'active' AND b.kind = ANY(%s)) AND NOT EXISTS ("
         " SELECT FROM leases_run n WHERE n.id <> %s AND ((n.maintenance ->> 'resource')::bigint = r.id"
         " OR (n.resource_id = r.id AND n.phase = 'update'))) RETURNING r.type",
-        (resource_id, but),
+        (resource_id, outdated.updating(at_once=True), but),
     )
     for (resource_type,) in lifted:
         hints.after_commit("serve", resource_type)

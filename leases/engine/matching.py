@@ -88,7 +88,7 @@ _OPERATORS: dict[str, Callable[[str, str, Any], Sql]] = {
 @lru_cache(maxsize=1024)
 def _attribute(name: str) -> str:
     if not name.isidentifier():
-        raise ValueError(f"{name!r} is no attribute name")
+        raise ValueError(f"{name!r} is not an attribute name")
     return name
 
 

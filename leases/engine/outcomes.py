@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from blueprints.answers import Answer, Failed, Scope, Unknown
 from blueprints.contract import Plan
-from leases.engine import ends, eviction, needs
+from leases.engine import ends, eviction, failures, needs
 from leases.engine.failpoints import failpoint
 from leases.engine.transaction import Busy, rows, short
 from leases.engine.transitions import note
@@ -118,7 +118,7 @@ def failed(run: Run, answer: Failed) -> bool:
     needs.end_phase(run)
     if ends.keeps_trying(run):
         return again(
-            run, answer.message, limit=False, position=0, memo={}, step_since=None, maintenance=None, waits_for="",
+            run, answer.message, code=answer.code, limit=False, tried=ends.kept(run, answer), position=0, memo={}, step_since=None, maintenance=None, waits_for="",
             uninterruptible=False,
         )  # fmt: skip
     Run.objects.filter(pk=run.pk).delete()
@@ -126,17 +126,22 @@ def failed(run: Run, answer: Failed) -> bool:
     return False
 
 
-def again(run: Run, message: str, *, in_call: bool = False, limit: bool = True, **columns: Any) -> bool:
-    """The same step later, with backoff; when it was tried too often the phase has failed."""
+def again(
+    run: Run, message: str, *, code: str = "", in_call: bool = False, limit: bool = True, tried: int | None = None,
+    **columns: Any,
+) -> bool:  # fmt: skip
+    """The same step later, with backoff; when it was tried too often the phase has failed. `tried`: how often, where
+    the run does not count it."""
+    tries = run.tries if tried is None else tried
+    if run.phase == Run.Phase.DESTROY:
+        failures.record(run, Failed(scope=Scope.STEP, code=code or "unknown", message=message))
     if limit and run.tries + 1 >= settings.DRYDOCK.step_retry_limit and not ends.keeps_trying(run):
         return failed(
             run, Failed(scope=Scope.OFFER, code="retries", message=f"Given up after {run.tries + 1} tries: {message}")
         )
-    wait = min(
-        settings.DRYDOCK.step_backoff_seconds * 2 ** min(run.tries, 20), settings.DRYDOCK.step_backoff_limit_seconds
-    )
+    wait = min(settings.DRYDOCK.step_backoff_seconds * 2 ** min(tries, 20), settings.DRYDOCK.step_backoff_limit_seconds)
     leave(
         run, in_call=in_call, tries=F("tries") + 1, due_at=in_(wait),
-        sentence=f"Try {run.tries + 2} follows: {message}"[:2000], **columns,
+        sentence=f"Try {tries + 2} follows: {message}"[:2000], **columns,
     )  # fmt: skip
     return False

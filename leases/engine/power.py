@@ -47,5 +47,6 @@ def want(resource_id: int, power: str) -> bool:
 
 
 def is_wanted_off(resource_id: int) -> bool:
-    """True when nobody expects an answer from it."""
-    return bool(rows("SELECT 1 FROM leases_resource WHERE id = %s AND power_wanted = 'off'", (resource_id,)))
+    """Whether an answer from it is not to be expected: it is wanted off, or somebody else switched it off."""
+    off = "SELECT 1 FROM leases_resource WHERE id = %s AND (power_wanted = 'off' OR facts ? 'stopped')"
+    return bool(rows(off, (resource_id,)))

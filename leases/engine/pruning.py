@@ -18,7 +18,7 @@ from django.db.models import Model
 
 from drydock.core import clock
 from leases.engine.transaction import rows, run, short
-from leases.models import Capacity, Job, Lease, LeaseGroup, Part, Resource
+from leases.models import Capacity, Failure, Job, Lease, LeaseGroup, Part, Resource
 from leases.models.job import KeptOutput, Watch
 
 _BATCH = 1000
@@ -175,7 +175,7 @@ WALKS = (
         column="lease_id",
     ),
     Walk(model=LeaseGroup, over="(t.created_at < at.before)"),
-    Walk(model=Resource, over="(t.gone_at < at.before)", with_it=(Capacity, Part), column="resource_id"),
+    Walk(model=Resource, over="(t.gone_at < at.before)", with_it=(Capacity, Part, Failure), column="resource_id"),
 )  # fmt: skip
 
 

@@ -28,8 +28,13 @@ class Purse:
 
     def sentence(self, what: str, cost: float) -> str:
         """Why it does not: what it allows, what is spent, what would be needed."""
-        needed = "has no known price" if cost == UNKNOWN else f"costs {dollars(cost)}"
-        return f"the budget of {self.holder} is {dollars(self.maximum)} an hour, {dollars(self.used)} are spent, and {what} {needed}"
+        needed = "has no known price" if cost == UNKNOWN else f"costs {dollars(cost)}/h"
+        return f"{self.standing}; {what} {needed}"
+
+    @property
+    def standing(self) -> str:
+        """What it allows, and what is in use of it."""
+        return f"the budget of {self.holder} is {dollars(self.maximum)}/h, of which {dollars(self.used)}/h is in use"
 
 
 UNKNOWN = float("inf")

@@ -93,7 +93,7 @@ def has_room(question: Question) -> Sql:
 def is_free(question: Question) -> Sql:
     """The part of `has_room` that changes from one instant to the next: what a locked row is looked at again for."""
     reserved = Sql("(r.reserved_for_id IS NULL OR r.reserved_for_id = ANY(%s))", (list(question.holders),))
-    return Sql("r.claimable AND NOT r.held_alone") & reserved & _free(question)
+    return Sql("r.claimable AND NOT r.held_alone AND r.suspect_since IS NULL") & reserved & _free(question)
 
 
 def _in_blueprints(question: Question) -> Sql:

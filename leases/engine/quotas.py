@@ -12,15 +12,15 @@ from itertools import groupby
 from django.contrib.auth import get_user_model
 from django.db.models.functions import Now
 
-from blueprints.amounts import CLASSES, Amounts
+from blueprints.amounts import CLASSES, Amounts, amount
 from leases import hints
 from leases.engine import claim, waiting
 from leases.engine.question import Question
-from leases.engine.transaction import rows
+from leases.engine.transaction import leases_by_id, rows
 from leases.engine.transitions import explain
 from leases.reasons import Reason
 
-_LIMITS = ("leases", *CLASSES)
+LIMITS = ("leases", *CLASSES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,12 @@ class Excess:
 
     @property
     def sentence(self) -> str:
-        what = self.limit.replace("_", " ")
-        return f"The quota of {self.holder} allows {self.maximum} {what}; {self.used} are held and {self.asked} asked."
+        """Say what the quota is, what is held of it and what more was requested."""
+        held, more = (amount(self.limit, number, bare=True) for number in (self.used, self.asked))
+        never = " It can never be granted with this quota." if self.asked > self.maximum else ""
+        return (
+            f"{self.holder}'s quota is {amount(self.limit, self.maximum)}: {held} held, {more} more requested.{never}"
+        )
 
 
 _LOCK = """
@@ -46,7 +50,7 @@ _LOCK = """
         AND (q.user_id = l.owner_id OR q.group_id = l.charged_group_id)
     LEFT JOIN {users} u ON u.id = q.user_id LEFT JOIN auth_group g ON g.id = q.group_id
     ORDER BY q.id, l.id FOR NO KEY UPDATE OF q"""
-_USED = """
+USED = """
     SELECT count(*), coalesce(sum(s.slots), 0), coalesce(sum(s.cpu_millicores), 0), coalesce(sum(s.ram_mib), 0),
         coalesce(sum(s.disk_mib), 0)
     FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id
@@ -80,9 +84,9 @@ def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
     for (_, user, group, holder, *maxima), charged in groupby(found, key=lambda row: row[:-1]):
         amounts = [wanted[row[-1]] for row in charged]
         whose = "l.owner_id" if user is not None else "l.charged_group_id"
-        used = rows(_USED.format(whose=whose), (user if user is not None else group,))[0]
+        used = rows(USED.format(whose=whose), (user if user is not None else group,))[0]
         asked = (len(amounts), *(sum(getattr(one, name) for one in amounts) for name in CLASSES))
-        for limit, maximum, has, wants in zip(_LIMITS, maxima, used, asked, strict=True):
+        for limit, maximum, has, wants in zip(LIMITS, maxima, used, asked, strict=True):
             if maximum is not None and has + wants > maximum:
                 excess = Excess(holder=holder, limit=limit, maximum=maximum, used=int(has), asked=wants)
                 return Allowance(excess=excess)
@@ -102,15 +106,16 @@ def park(lease_ids: Sequence[int], excess: Excess) -> None:
         explain(lease_id, Reason.WAITING_QUOTA, excess.sentence, parked=True, due_at=due)
 
 
+_FIRST = f"""
+    parked AND state = 'pending' AND id IN (
+        SELECT p.id FROM leases_lease l CROSS JOIN LATERAL (({waiting.parked_with("owner_id")} LIMIT 20)
+            UNION ({waiting.parked_with("charged_group_id")} LIMIT 20)) p WHERE l.id = %s
+        ORDER BY p.rank, p.id LIMIT 20)"""
+
+
 def unpark(lease_id: int) -> None:
     """Put the first waiters that share an owner's or group's quota or budget with this lease back into the queue; for the
     others the sweep looks in its time. Who waits for another try stays out."""
-    found = rows(
-        "UPDATE leases_lease SET parked = FALSE WHERE parked AND state = 'pending' AND id IN ("
-        f" SELECT p.id FROM leases_lease l CROSS JOIN LATERAL (({waiting.parked_with('owner_id')} LIMIT 20)"
-        f" UNION ({waiting.parked_with('charged_group_id')} LIMIT 20)) p WHERE l.id = %s"
-        " ORDER BY p.rank, p.id LIMIT 20) RETURNING type",
-        (lease_id,),
-    )
+    found = rows(f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_FIRST)} RETURNING type", (lease_id,))
     for resource_type in sorted({row[0] for row in found}):
         hints.send("serve", resource_type)

@@ -12,7 +12,7 @@ from blueprints.offers import Account
 from drydock.core.errors import DrydockError
 from drydock.core.logging import about, hidden, redact
 from leases import hints
-from leases.engine import allowances, catalogue, readings, status
+from leases.engine import allowances, catalogue, database, readings, setbacks, status, suspects
 from leases.engine.installation import current as standing
 from leases.engine.transaction import refuse_inside_transaction
 
@@ -38,6 +38,8 @@ def read(reading_id: int) -> bool:
             with hidden(account.secrets):
                 found, problem = _look(kind, account, reading, token)
         except Exception as error:
+            if database.is_lost(error):
+                raise
             log.warning("Reading the %s failed: %s", reading, error)
             problem = redact(f"{type(error).__name__}: {error}")[:2000]
     readings.done(reading, token, readings.interval(reading, kind), problem=problem, found=found)
@@ -61,5 +63,6 @@ def _look(kind: Offers, account: Account, reading: Reading, token: uuid.UUID) ->
             return len(bounds), ""
         case _:
             seen = kind.observe(account, reading.place, standing().short)
-            status.apply(reading, token, seen)
-            return len(seen), ""
+            setbacks.mended(reading.kind, account.name, kind.unauthenticated)
+            doubts = status.apply(reading, token, seen)
+            return len(seen), suspects.settle(kind, account, doubts) if doubts is not None else ""

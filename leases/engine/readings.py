@@ -17,6 +17,7 @@ from blueprints.offers import Place
 from drydock.core.errors import DrydockError
 from leases import hints
 from leases.engine import views
+from leases.engine.database import patient
 from leases.engine.transaction import rows, run, short, some
 
 _PLACES_EVERY = 600.0
@@ -29,7 +30,8 @@ _DUE = """
         AND (token IS NULL OR token_until < statement_timestamp()) ORDER BY due_at"""
 _TAKE = """
     UPDATE blueprints_reading SET token = %s, token_until = clock_timestamp() + %s * interval '1 s'
-    WHERE id = %s AND due_at <= clock_timestamp() AND (token IS NULL OR token_until < clock_timestamp())"""
+    WHERE id = %s AND due_at <= clock_timestamp()
+        AND (token IS NULL OR token_until < clock_timestamp() OR token = %s)"""
 _DONE = """
     UPDATE blueprints_reading SET token = NULL, due_at = clock_timestamp() + %s * interval '1 s', message = %s,
         seen_at = CASE WHEN %s = '' THEN clock_timestamp() ELSE seen_at END, found = coalesce(%s, found)
@@ -63,7 +65,8 @@ def due() -> int:
 def take(reading_id: int) -> uuid.UUID | None:
     """The token of whoever may read now; None when it is not due or somebody reads."""
     token = uuid.uuid4()
-    return token if run(_TAKE, (token, max(_READS_FOR, settings.DRYDOCK.step_token_seconds), reading_id)) else None
+    seconds = max(_READS_FOR, settings.DRYDOCK.step_token_seconds)
+    return token if patient(run, _TAKE, (token, seconds, reading_id, token)) else None
 
 
 def keeps(reading_id: int, token: uuid.UUID) -> bool:
@@ -75,7 +78,8 @@ def done(reading: Reading, token: uuid.UUID, every: float, *, problem: str, foun
     """The reading is over. The next one follows a little sooner or later than `every` seconds, so that those of many
     accounts spread; after a failure later."""
     after = min(every * 3, max(every, _LONGEST)) if problem else every
-    run(_DONE, (after * (0.9 + secrets.randbelow(201) / 1000), problem, problem, found, reading.pk, token))
+    spread_ = after * (0.9 + secrets.randbelow(201) / 1000)
+    patient(run, _DONE, (spread_, problem, problem, found, reading.pk, token))
 
 
 def interval(reading: Reading, kind: Offers) -> float:

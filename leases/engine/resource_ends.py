@@ -9,7 +9,7 @@ from django.conf import settings
 
 from blueprints.answers import Failed, Scope
 from leases import hints
-from leases.engine import catalogue, debts, eviction, maintenance, power, retiring, setbacks
+from leases.engine import catalogue, debts, eviction, failures, maintenance, power, retiring, setbacks, unreachable
 from leases.engine.apart import set_apart
 from leases.engine.lease_ends import begin_activation
 from leases.engine.runs import start
@@ -41,7 +41,14 @@ def cancelled(current: Run) -> None:
 
 def built(current: Run) -> None:
     """It is there: whoever took room on it is set up."""
-    move_resource(current.resource_id, ResourceState.ACTIVE, reason=Reason.READY)
+    move_resource(
+        current.resource_id,
+        ResourceState.ACTIVE,
+        reason=Reason.READY,
+        suspect_since=None,
+        check_failures=0,
+        observed="ok",
+    )
     run(
         "UPDATE leases_resource r SET idle_since = CASE WHEN used_slots = 0 THEN clock_timestamp() END,"
         " check_at = clock_timestamp() + b.check_interval FROM blueprints_blueprint b"
@@ -66,13 +73,25 @@ def build_failed(current: Run, answer: Failed) -> None:
     _take_out(current, Reason.BUILD_FAILED, message, counts=not setbacks.leads_elsewhere(current.resource, answer))
 
 
+def first_check_failed(current: Run, answer: Failed) -> int:
+    """A registered resource is not as it was said to be, or does not answer: it stays, with the problem, and nobody is
+    given it. Returns how often that has happened before."""
+    message = f"First check failed: {answer.message}"
+    evicted = eviction.lock_holders(current.resource_id)
+    eviction.evict_all(
+        current.resource_id, evicted, reason=Reason.BUILD_FAILED, message=message, counts=False, stays=True
+    )
+    return unreachable.failing(current.resource_id, message)
+
+
 def _take_out(current: Run, reason: Reason, message: str, *, counts: bool = True) -> None:
     holders = eviction.lock_holders(current.resource_id)
     retiring.take_out(current.resource_id, holders, reason=reason, message=message, counts=counts)
 
 
 def checked(current: Run) -> None:
-    """It answers and is healthy; so what lost leases left can be cleaned."""
+    """It answers and is healthy; so it serves again, and what lost leases left can be cleaned."""
+    unreachable.clear(current.resource_id)
     run(
         "UPDATE leases_resource r SET check_failures = 0, observed = 'ok', observed_at = clock_timestamp(),"
         " check_at = clock_timestamp() + b.check_interval FROM blueprints_blueprint b"
@@ -87,6 +106,9 @@ def check_failed(current: Run, answer: Failed) -> None:
     switched off because we want it so is not expected to answer."""
     if power.is_wanted_off(current.resource_id):
         note("resource.check_failed", f"It is off, as wanted: {answer.message}", resource_id=current.resource_id)
+        return
+    if unreachable.told_by(current, answer):
+        _unanswered(current, answer)
         return
     failures = current.resource.check_failures + 1
     run(
@@ -106,6 +128,21 @@ def check_failed(current: Run, answer: Failed) -> None:
     eviction.evict_all(current.resource_id, holders, reason=Reason.UNHEALTHY, message=message, stays=True)
     if not current.resource.quarantined:
         set_apart(current.resource, message)
+
+
+def _unanswered(current: Run, answer: Failed) -> None:
+    """It does not answer. Its leases say so, and are lost after some time: it is replaced where we built it, else it
+    serves again as soon as it answers."""
+    unreachable.mark(current.resource_id, answer.message)
+    if not unreachable.too_long(current.resource_id):
+        unreachable.tell_leases(current.resource_id, answer.message)
+        return
+    message = f"Not reachable since {unreachable.since(current.resource_id)}: {answer.message}"
+    if current.resource.origin in (Resource.Origin.BUILT, Resource.Origin.ADOPTED):
+        _take_out(current, Reason.UNHEALTHY, message)
+        return
+    holders = eviction.lock_holders(current.resource_id)
+    eviction.evict_all(current.resource_id, holders, reason=Reason.UNHEALTHY, message=message, stays=True)
 
 
 def powered(current: Run) -> None:
@@ -128,7 +165,8 @@ _FOR_NOW = ("retries", "deadline")
 def power_failed(current: Run, answer: Failed) -> None:
     """Whoever waits for the cycle is told; what is not as it is wanted is tried again later, unless its provider never
     stops such a machine."""
-    note("resource.power_failed", answer.message, resource_id=current.resource_id)
+    lease_id = failures.record(current, answer)
+    note("resource.power_failed", answer.message, resource_id=current.resource_id, lease_id=lease_id)
     if current.wanted.get("power") == "off" and answer.scope is not Scope.STEP and answer.code not in _FOR_NOW:
         run("UPDATE leases_resource SET power_wanted = '' WHERE id = %s", (current.resource_id,))
     run(
@@ -146,16 +184,23 @@ def power_failed(current: Run, answer: Failed) -> None:
 def updated(current: Run) -> None:
     """It is as its blueprint says now."""
     run(
-        "UPDATE leases_resource r SET generation = %s WHERE r.id = %s",
+        "UPDATE leases_resource r SET generation = %s, check_failures = 0, observed = 'ok' WHERE r.id = %s",
         (current.wanted.get("generation", current.resource.blueprint.generation), current.resource_id),
     )
+    unreachable.clear(current.resource_id)
     maintenance.lift_unless_needed(current.resource_id)
     note("resource.updated", "Brought to the blueprint as it is now.", resource_id=current.resource_id)
     hints.after_commit("serve", current.resource.type)
 
 
 def update_failed(current: Run, answer: Failed) -> None:
-    """What cannot be updated in place is replaced."""
+    """What cannot be updated in place is replaced; what is not ours to replace is given to nobody, and tried again."""
+    if current.resource.origin != Resource.Origin.BUILT:
+        failures = unreachable.failing(current.resource_id, f"Update failed: {answer.message}")
+        wait = settings.DRYDOCK.step_backoff_seconds * 2 ** min(failures, 20)
+        unreachable.check_in(current.resource_id, min(wait, settings.DRYDOCK.step_backoff_limit_seconds))
+        maintenance.lift_unless_needed(current.resource_id)
+        return
     note("resource.update_failed", answer.message, resource_id=current.resource_id)
     message = f"Update failed: {answer.message}"[:2000]
     run("UPDATE leases_resource SET drained = TRUE, note = %s WHERE id = %s", (message, current.resource_id))

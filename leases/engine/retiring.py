@@ -5,7 +5,7 @@ from __future__ import annotations
 from blueprints import registry
 from blueprints.contract import Updates
 from leases import hints
-from leases.engine import eviction
+from leases.engine import eviction, failures, quotas
 from leases.engine.children import end_children
 from leases.engine.runs import start, stop
 from leases.engine.transaction import Busy, rows, run, short
@@ -86,7 +86,8 @@ def begin_update(resource_id: int, generation: int) -> bool:
     """Bring an idle resource to its blueprint in place; False when it is not idle, or busy. Inside a transaction."""
     taken = run(
         "UPDATE leases_resource r SET in_maintenance = TRUE WHERE id = %s AND used_slots = 0 AND state = 'active'"
-        " AND NOT in_maintenance AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)",
+        " AND NOT EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id) AND NOT EXISTS (SELECT FROM leases_run n"
+        " WHERE (n.resource_id = r.id AND n.lease_id IS NULL) OR (n.maintenance ->> 'resource')::bigint = r.id)",
         (resource_id,),
     )
     return bool(taken) and start(resource_id=resource_id, phase="update", wanted={"generation": generation}) is not None
@@ -142,7 +143,11 @@ def gone(resource_id: int, *, forced: str = "", actor: str = "drydock") -> None:
     )[0]
     run("DELETE FROM leases_slotlock WHERE resource_id = %s", (resource_id,))
     run("DELETE FROM leases_debt WHERE resource_id = %s", (resource_id,))
+    failures.forget(resource_id)
+    paying = rows("SELECT lease_id FROM leases_usage WHERE resource_id = %s AND ended_at IS NULL", (resource_id,))
     run("UPDATE leases_resource SET gone_at = clock_timestamp() WHERE id = %s", (resource_id,))
+    for (lease_id,) in paying:
+        hints.once_committed(quotas.unpark, lease_id)
     if state == ResourceState.RELEASED:
         reason = Reason.FORCED if forced else Reason.GONE
         move_resource(resource_id, ResourceState.DESTROYED, reason=reason, message=forced, actor=actor)

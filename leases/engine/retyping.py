@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from blueprints.amounts import amount
 from blueprints.contract import Kind, Offers
 from blueprints.offers import Offer, Sought
 from blueprints.specs import Draft
@@ -97,8 +98,8 @@ def _refuse_too_small(resource: Resource, draft: Draft) -> None:
         if further.used > there.extra.get(further.name, 0):
             short[further.name] = (further.used, there.extra.get(further.name, 0))
     if short:
-        said = ", ".join(f"{n} {name} of {has}" for name, (n, has) in short.items())
-        raise InvalidRequest(f"What is leased of it would not fit: {said}.", field="type_name")
+        said = ", ".join(f"{amount(name, n)} leased, {amount(name, has)} there" for name, (n, has) in short.items())
+        raise InvalidRequest(f"The leases on it would not fit: {said}.", field="type_name")
 
 
 def _kept(draft: Draft, gone: list[str]) -> Mapping[str, Any]:

@@ -16,7 +16,8 @@ from drydock.core import clock
 from drydock.core.errors import NotFound
 from drydock.core.logging import about, hidden
 from leases import hints
-from leases.engine import answering, draining, outcomes, parentage, runs, secrecy, specs
+from leases.engine import answering, database, draining, outcomes, parentage, runs, secrecy, specs
+from leases.engine.database import patient
 from leases.engine.failpoints import failpoint
 from leases.engine.installation import current as standing
 from leases.engine.transaction import refuse_inside_transaction, rows
@@ -48,7 +49,7 @@ _TAKE = """
         step_since = coalesce(n.step_since, clock_timestamp())
     FROM (SELECT id, in_call FROM leases_run WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED) before
     WHERE n.id = before.id AND n.due_at <= clock_timestamp()
-        AND (n.token IS NULL OR n.token_until < clock_timestamp())
+        AND (n.token IS NULL OR n.token_until < clock_timestamp() OR n.token = %s)
     RETURNING before.in_call, extract(epoch FROM clock_timestamp() - n.step_since)::float8"""
 
 
@@ -57,11 +58,12 @@ def _one(run_id: int) -> bool:
     if standing().problem:
         return False
     token = uuid.uuid4()
-    if not (found := rows(_TAKE, (token, settings.DRYDOCK.step_token_seconds, run_id))):
+    # From here on the token keeps everybody else away: when the database goes away, this goes on when it is back.
+    if not (found := patient(rows, _TAKE, (token, settings.DRYDOCK.step_token_seconds, run_id, token))):
         return False
     failpoint("run.taken")
     related = Run.objects.select_related("resource__blueprint", "lease__owner", "lease__resource__blueprint")
-    current = related.filter(pk=run_id, token=token).first()
+    current = patient(related.filter(pk=run_id, token=token).first)
     if current is None:
         return False
     current.in_call, seconds = found[0]
@@ -82,7 +84,7 @@ def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
         plan = runs.plan_of(current.resource.blueprint.kind, current.phase)
     except NotFound as error:
         return _apply(current, token, outcomes.postponed, Unknown(message=str(error)), ())
-    if current.phase == Run.Phase.DESTROY and parentage.is_lost(current.resource):
+    if current.phase == Run.Phase.DESTROY and patient(parentage.is_lost, current.resource):
         return _apply(current, token, outcomes.gone_with_parents, None, plan)
     step = plan[current.position] if current.position < len(plan) else None
     if _ends_here(current, step):
@@ -122,8 +124,10 @@ def _call(current: Run, step: Step) -> Answer:
 
 def _answer(current: Run, step: Step, look: Act | None) -> Answer:
     try:
-        spec = specs.spec(current, deadline=min(step.deadline, settings.DRYDOCK.step_token_seconds / 2))
+        spec = patient(specs.spec, current, deadline=min(step.deadline, settings.DRYDOCK.step_token_seconds / 2))
     except Exception as error:
+        if database.is_lost(error):
+            raise
         return _raised(error, current, step)
     with hidden(*secrecy.of(spec)):
         try:
@@ -146,17 +150,19 @@ def _understood(answer: Any, step: Step) -> Answer:
     if isinstance(answer, Ready | Wait | Failed | Unknown | Absent | Hold | Need):
         return answer
     return Failed(
-        scope=Scope.OPERATOR, code="bad_answer", message=f"{step.name} answered {answer!r}, which is no answer."
+        scope=Scope.OPERATOR, code="bad_answer", message=f"{step.name} answered {answer!r}, which is not an answer."
     )
 
 
 def _apply(current: Run, token: uuid.UUID, outcome: Any, answer: Answer | None, plan: Plan) -> bool:
     """True: the run may be gone on with at once."""
     try:
-        again = outcomes.apply(current, token, outcome, answer, plan)
+        again = patient(outcomes.apply, current, token, outcome, answer, plan)
     except Exception as error:
+        if database.is_lost(error):
+            raise
         log.exception("What %s led to could not be written.", current)
         unkept = Unknown(message=f"What it led to could not be kept: {type(error).__name__}: {error}")
-        again = outcomes.apply(current, token, outcomes.unkept, unkept, plan)
+        again = patient(outcomes.apply, current, token, outcomes.unkept, unkept, plan)
     failpoint("run.applied")
     return again

@@ -91,7 +91,7 @@ RESERVE = """
     UPDATE leases_resource SET reserved_for_id = %s WHERE id = (
         SELECT r.id FROM leases_resource r
         WHERE {suits} AND r.reserved_for_id IS NULL AND r.state IN ('pending', 'active') AND NOT r.drained
-            AND NOT r.quarantined AND NOT r.in_maintenance
+            AND NOT r.quarantined AND NOT r.in_maintenance AND r.suspect_since IS NULL
         ORDER BY r.total_slots - r.used_slots DESC, r.id LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED)"""
 
 

@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 from pydantic import ValidationError
 
 from blueprints import registry
+from blueprints.amounts import shortfall
 from blueprints.contract import Builds, CatalogueStale, Discovers, Kind, Offers
 from blueprints.matching import misses
 from blueprints.models import Blueprint, RememberedError
@@ -27,14 +28,20 @@ from leases.engine.transaction import rows
 
 log = logging.getLogger(__name__)
 
+_MACHINES = ("host", "machine")
+"""Resource types whose resources people call machines."""
+
 _COUNTS = """
     SELECT b.id, {allowed},
         EXISTS (SELECT FROM leases_authorization a WHERE a.blueprint_id = b.id AND a.state = 'requested' AND a.user_id = %s),
         (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
             LIMIT coalesce(b.max_resources, 0)) x),
         (SELECT count(*) FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL AND r.state = 'pending'),
+        (SELECT ARRAY[count(*), coalesce(sum(x.used_slots), 0), coalesce(sum(x.total_slots), 0)]::bigint[]
+            FROM (SELECT r.used_slots, r.total_slots FROM leases_resource r WHERE r.blueprint_id = b.id
+            AND r.gone_at IS NULL AND r.state IN ('pending', 'active') AND {suits} LIMIT {counted}) x),
         (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
-            AND r.state IN ('pending', 'active') AND {suits} LIMIT {counted}) x),
+            AND r.state IN ('pending', 'active') AND r.suspect_since IS NOT NULL AND {suits} LIMIT {counted}) x),
         (SELECT ARRAY[g.max_hourly, coalesce(sum(r.price), 0),
                 coalesce(sum(r.price) FILTER (WHERE r.state NOT IN ('pending', 'active')), 0)]
             FROM leases_budget g LEFT JOIN leases_resource r ON r.blueprint_id = b.id AND r.gone_at IS NULL
@@ -52,7 +59,7 @@ def candidates(question: Question, wanted: Wanted = ALONE, spending: Spending = 
         row[0]: row[1:]
         for row in rows(
             _COUNTS.format(allowed=may.text, suits=fit.text, counted=COUNTED),
-            (*may.params, question.owner_id, *fit.params, [blueprint.pk for blueprint in named]),
+            (*may.params, question.owner_id, *fit.params, *fit.params, [blueprint.pk for blueprint in named]),
         )
     }
     return [
@@ -77,7 +84,7 @@ def _named(blueprint: Blueprint, question: Question) -> bool:
 def _candidate(
     blueprint: Blueprint, question: Question, counts: tuple[Any, ...], wanted: Wanted, spending: Spending
 ) -> Candidate:
-    authorized, requested, there, building, suitable, money = counts
+    authorized, requested, there, building, (suitable, used_slots, slots), silent, money = counts
     budget = None if money is None else Purse(holder=f"blueprint {blueprint.name}", maximum=money[0], used=money[1])
 
     def affords(draft: Draft) -> bool:
@@ -90,14 +97,19 @@ def _candidate(
     return Candidate(
         id=blueprint.pk,
         name=blueprint.name,
-        enabled=blueprint.enabled and not blueprint.drained,
+        enabled=blueprint.enabled,
+        drained=blueprint.drained,
         authorized=authorized,
         authorization_asked=requested,
         there=there,
         maximum=blueprint.max_resources,
         building=building,
         max_builds=blueprint.max_builds,
+        noun="machine" if blueprint.resource_type in _MACHINES else "resource",
         suitable=suitable,
+        used_slots=used_slots,
+        slots=slots,
+        silent=silent,
         setbacks=tuple(_setbacks(blueprint)),
         idle=_idle(blueprint.pk) if at_limit else (),
         leaving=places(blueprint.pk, blueprint.max_resources) if at_limit and blueprint.max_resources else 0,
@@ -180,10 +192,8 @@ def _asked(kind_name: str, question: Question) -> Asked:
 
 def draft_misfit(draft: Draft, wants: Asked, matches: Any) -> str:
     """Why a draft would not serve what is asked, or an empty string."""
-    shortage = wants.amounts.shortage(draft.capacity)
-    if shortage:
-        name, (asked, there) = next(iter(shortage.items()))
-        return f"{asked} {name.replace('_', ' ')} are asked; it gives at most {there}"
+    if short := shortfall(wants.amounts.shortage(draft.capacity)):
+        return short
     if lacking := wants.traits - draft.traits:
         return f"it lacks the trait {sorted(lacking)[0]}"
     if unwanted := wants.forbidden_traits & draft.traits:

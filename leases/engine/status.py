@@ -1,6 +1,7 @@
-"""Status: one listing of a place tells how all our resources there are, and what is no longer there.
+"""Status: one listing of a place tells how all our resources there are, and which of them to ask for by their ids.
 
-It writes what changed, wakes the builds that wait for it, and takes out what the provider has ended.
+It writes what changed and wakes the builds that wait for it. It ends nothing: what it says to be over, and what it
+leaves out, is only doubted (`suspects`).
 """
 
 from __future__ import annotations
@@ -12,27 +13,28 @@ from typing import Any, NamedTuple
 
 from blueprints.models import Reading
 from blueprints.specs import Owned
-from drydock.core.errors import DrydockError
 from leases import hints
-from leases.engine import retiring, views
+from leases.engine import stops, views
 from leases.engine.installation import Standing
 from leases.engine.installation import current as standing
 from leases.engine.proof import Proven, proven
 from leases.engine.readings import keeps
+from leases.engine.suspects import Doubt, Doubts
+from leases.engine.suspicion import DOUBTED
 from leases.engine.transaction import rows, run, short
 from leases.engine.waiting import read_json
-from leases.reasons import Reason
 
-_OURS = """
-    SELECT r.id, r.state, coalesce(r.facts -> 'seen', '{}'), r.power_wanted = '' AND NOT r.in_maintenance
-        AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL),
+_OURS = f"""
+    SELECT r.id, r.state, coalesce(r.facts -> 'seen', '{{}}'), {stops.UNDISTURBED},
+        r.observed = ANY(%s) OR r.facts ? 'stopped',
         CASE WHEN r.origin = 'adopted' THEN r.identity END
     FROM leases_resource r
     JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE b.kind = %s AND b.config ->> 'credential' = (SELECT name FROM blueprints_credential WHERE id = %s)
         AND (%s = '' OR r.attributes ->> 'region' = %s) AND r.gone_at IS NULL"""
 _WRITE = """
-    UPDATE leases_resource r SET facts = r.facts || jsonb_build_object('seen', g.seen), observed = g.state,
+    UPDATE leases_resource r SET facts = r.facts || jsonb_build_object('seen', g.seen),
+        observed = CASE WHEN r.observed = ANY(%s) THEN r.observed ELSE g.state END,
         observed_at = clock_timestamp(), power = CASE WHEN g.power <> '' AND NOT EXISTS (
             SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL) THEN g.power ELSE r.power END
     FROM jsonb_to_recordset(%s::jsonb) AS g(id bigint, seen jsonb, state text, power text)
@@ -40,13 +42,13 @@ _WRITE = """
 _WAKE = """
     UPDATE leases_run SET due_at = clock_timestamp()
     WHERE resource_id = ANY(%s) AND token IS NULL AND waits_for = '' AND due_at > clock_timestamp() RETURNING id"""
-_SEEN = "UPDATE leases_resource SET missed = 0 WHERE id = ANY(%s) AND missed > 0"
-_MISS = """
-    UPDATE leases_resource SET missed = missed + 1, observed = 'missing', observed_at = clock_timestamp()
-    WHERE id = ANY(%s) AND state = 'active' RETURNING id, missed"""
-LOST_AFTER = 2
-"""So many listings in a row must miss a resource before it counts as lost."""
-_MANY = 3
+_MISSED = """
+    UPDATE leases_resource SET missed = CASE WHEN id = ANY(%s) THEN missed + 1 ELSE 0 END
+    WHERE id = ANY(%s) OR (id = ANY(%s) AND missed > 0)"""
+_LOCK = """
+    SELECT 1 FROM leases_resource WHERE id = ANY(%s) OR (id = ANY(%s) AND missed > 0) ORDER BY id FOR NO KEY UPDATE"""
+"""What is about to be written, by id: a plain UPDATE of several locks them in the order in which it finds them."""
+NOT_LISTED = "Its provider does not list it any more."
 
 
 class _Known(NamedTuple):
@@ -56,25 +58,16 @@ class _Known(NamedTuple):
     state: str
     before: dict[str, Any]
     expected: bool
-    """It should be running: nobody wants it off, and nothing is being done to it."""
+    """It should be running: nobody here wants it off, and nothing is being done to it."""
+    doubted: bool
 
 
-class NothingListed(DrydockError):
-    """A listing misses every resource at once: sooner a wrong credential than as many accidents."""
-
-    code = "nothing_listed"
-
-
-def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> bool:
-    """Write what a listing of one place tells; False when another has taken the reading over."""
+def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> Doubts | None:
+    """Write what a listing of one place tells; what it gives reason to doubt. None when another has taken the reading
+    over."""
     here = standing()
     ours = {one.key: (made, one) for one in found if (made := _made(one, here)) is not None}
-    lost = _write(reading, token, ours, here)
-    if lost is None:
-        return False
-    for resource_id, why in lost:
-        retiring.lose(resource_id, reason=Reason.LOST, message=why, actor="status")
-    return True
+    return _write(reading, token, ours, here)
 
 
 def _made(owned: Owned, here: Standing) -> Proven | None:
@@ -95,40 +88,48 @@ def _seen(ours: Mapping[str, tuple[Proven, Owned]], adopted: Mapping[str, int], 
 @short
 def _write(
     reading: Reading, token: uuid.UUID, ours: Mapping[str, tuple[Proven, Owned]], here: Standing
-) -> list[tuple[int, str]] | None:
-    """Write what changed; those that are lost for good, and why."""
+) -> Doubts | None:
     if not keeps(reading.pk, token):
         return None
-    there = rows(_OURS, (reading.kind, reading.credential_id, reading.place, reading.place))
-    known = [_Known(pk, state, read_json(before), expected) for pk, state, before, expected, _ in there]
+    account = (reading.kind, reading.credential_id, reading.place, reading.place)
+    there = rows(_OURS, (list(DOUBTED), *account))
+    known = [_Known(pk, state, read_json(before), *rest) for pk, state, before, *rest, _ in there]
     seen = _seen(ours, {adopted: pk for pk, *_, adopted in there if adopted}, here)
     changed = [one.id for one in known if one.id in seen and _facts(seen[one.id]) != one.before]
+    unlisted = [one.id for one in known if one.state == "active" and one.id not in seen]
+    rows(_LOCK, ([*changed, *unlisted], list(seen)))
     if changed:
-        run(_WRITE, (json.dumps([_row(pk, seen[pk]) for pk in changed]),))
+        run(_WRITE, (list(DOUBTED), json.dumps([_row(pk, seen[pk]) for pk in changed])))
         for (run_id,) in rows(_WAKE, (changed,)):
             hints.after_commit("step", run_id)
-    served = [one for one in known if one.state == "active" and one.before]
-    ended = [(one.id, why) for one in served if one.id in seen and (why := _ended(one, seen[one.id]))]
-    return ended + _missed([one.id for one in served if one.id not in seen], seen)
+    return _doubts([one for one in known if one.state == "active"], seen)
 
 
-def _ended(known: _Known, seen: Owned) -> str:
-    """Why it serves nobody any more, or an empty string."""
-    if seen.lost or not known.expected or seen.power != "off":
-        return seen.lost
-    return f"It was stopped, and not by us. {seen.facts.get('reason') or ''}".strip()
+def _doubts(served: Sequence[_Known], seen: Mapping[int, Owned]) -> Doubts:
+    """What to ask for by its id, and what is well again."""
+    missing = [one.id for one in served if one.id not in seen]
+    run(_MISSED, (missing, missing, list(seen)))
+    found = Doubts(of=[Doubt(pk, NOT_LISTED) for pk in missing], empty=not seen)
+    for one in served:
+        if one.id in seen and one.expected and (said := _announced(one, seen[one.id])):
+            found.leaving.append(Doubt(one.id, said))
+        if one.id in seen and (why := _doubt(one, seen[one.id])):
+            found.of.append(Doubt(one.id, why))
+        elif one.id in seen and one.doubted:
+            found.well.append(one.id)
+    return found
 
 
-def _missed(missing: list[int], seen: dict[int, Owned]) -> list[tuple[int, str]]:
-    """Once is nothing; those that were missed twice are lost. Raises NothingListed."""
-    if len(missing) >= _MANY and not seen:
-        raise NothingListed(
-            f"None of {len(missing)} resources that should be there was listed; nothing is given up on that alone.",
-            hint="Is the credential that of the account they were made in?",
-        )
-    run(_SEEN, (list(seen),))
-    found = rows(_MISS, (missing,)) if missing else []
-    return [(pk, f"Not listed {missed} times in a row.") for pk, missed in found if missed >= LOST_AFTER]
+def _announced(known: _Known, seen: Owned) -> str:
+    """How its provider says that it takes it back soon, where it did not say so before."""
+    return "" if known.before.get("leaving") else str(seen.facts.get("leaving") or "")
+
+
+def _doubt(known: _Known, seen: Owned) -> str:
+    """Why a machine may not serve any more, going by a listing, or an empty string."""
+    if seen.lost:
+        return f"A listing says: {seen.lost}"
+    return "A listing says that it is off." if known.expected and seen.power == "off" else ""
 
 
 def _facts(owned: Owned) -> dict[str, object]:

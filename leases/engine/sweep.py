@@ -42,6 +42,7 @@ LOOKS: tuple[Callable[[], int], ...] = (
     renewals.renew,
     lease_looks.impatient,
     lease_looks.silent,
+    lease_looks.left_in_groups,
     lease_looks.half_ended,
     lease_looks.half_acquired,
     run_looks.stranded,

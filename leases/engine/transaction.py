@@ -120,6 +120,14 @@ def run(sql: str, params: Any = (), *, hot: bool = False) -> int:
         return int(cursor.rowcount)
 
 
+def leases_by_id(condition: str) -> str:
+    """Return the WHERE condition of an UPDATE of several leases that locks them in the order of their ids.
+
+    A plain UPDATE locks rows in the order in which its plan finds them, and two of them can deadlock.
+    """
+    return f"id = ANY(ARRAY(SELECT id FROM leases_lease WHERE {condition} ORDER BY id FOR NO KEY UPDATE))"
+
+
 def _cursor(hot: bool) -> Any:
     """A cursor. What is `hot`, and sent again and again with the same text, the server plans once a connection:
     planning it costs more than carrying it out. Where the best plan depends on the values it is not hot.
@@ -135,8 +143,7 @@ def _cursor(hot: bool) -> Any:
     if not (hot and repeatable and settings.DRYDOCK.prepared_statements) or db.queries_logged:
         return db.cursor()
     db.close_if_health_check_failed()
-    if db.connection is None:
-        db.connect()
+    db.ensure_connection()
     db.connection.prepare_threshold = _PREPARE_AFTER
     if (now := clock.monotonic()) > _local.plans_until:
         _local.plans_until = now + _PLANS_KEPT

@@ -9,6 +9,7 @@ from django.conf import settings
 
 from blueprints import registry
 from leases import hints
+from leases.engine.database import patient
 from leases.engine.transaction import rows, run
 
 _BEGIN = """
@@ -21,7 +22,8 @@ _DUE = """
         AND (s.token IS NULL OR s.token_until < statement_timestamp()) LIMIT 200"""
 _TAKE = """
     UPDATE {table} SET token = %s, token_until = clock_timestamp() + %s * interval '1 s'
-    WHERE blueprint_id = %s AND due_at <= clock_timestamp() AND (token IS NULL OR token_until < clock_timestamp())"""
+    WHERE blueprint_id = %s AND due_at <= clock_timestamp()
+        AND (token IS NULL OR token_until < clock_timestamp() OR token = %s)"""
 _KEEP = """
     UPDATE {table} SET token_until = clock_timestamp() + %s * interval '1 s' WHERE blueprint_id = %s AND token = %s"""
 _DONE = """
@@ -52,7 +54,8 @@ class Turns:
     def take(self, blueprint_id: int) -> uuid.UUID | None:
         """The token of whoever may look now; None when it is not due or somebody looks."""
         token = uuid.uuid4()
-        took = run(self._sql(_TAKE), (token, settings.DRYDOCK.step_token_seconds, blueprint_id))
+        given = (token, settings.DRYDOCK.step_token_seconds, blueprint_id, token)
+        took = patient(run, self._sql(_TAKE), given)
         return token if took else None
 
     def keep(self, blueprint_id: int, token: uuid.UUID) -> bool:
@@ -61,7 +64,7 @@ class Turns:
 
     def done(self, blueprint_id: int, token: uuid.UUID, *, after: float, problem: str, found: int | None) -> bool:
         """The look is over, the next one follows `after` seconds; False when another has taken it over."""
-        return bool(run(self._sql(_DONE), (after, problem, problem, found, blueprint_id, token)))
+        return bool(patient(run, self._sql(_DONE), (after, problem, problem, found, blueprint_id, token)))
 
     def _sql(self, template: str) -> str:
         return template.format(table=self.table, which=self.which)

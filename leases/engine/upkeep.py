@@ -9,7 +9,8 @@ from blueprints.contract import CatalogueStale, Checks, Updates
 from blueprints.models import Blueprint
 from drydock.core.errors import DrydockError
 from leases import hints
-from leases.engine import allocation, budgets, drafting, retiring, views
+from leases.engine import allocation, budgets, drafting, outdated, retiring, views
+from leases.engine.decision import rules_out
 from leases.engine.isolation import attempt, each
 from leases.engine.runs import start
 from leases.engine.transaction import rows, short
@@ -25,7 +26,7 @@ _IDLE = f"""
         {_OF} AND NOT r.quarantined AND r.idle_since < statement_timestamp() - b.idle_timeout
         ORDER BY r.idle_since, r.id LIMIT CASE WHEN b.min_ready = 0 THEN {_BATCH} ELSE (
             SELECT greatest(0, count(*) - b.min_ready) FROM (SELECT FROM leases_resource o WHERE o.blueprint_id = b.id
-                AND o.claimable AND o.state = 'active' AND o.gone_at IS NULL AND o.idle_since IS NOT NULL
+                AND o.claimable AND o.suspect_since IS NULL AND o.state = 'active' AND o.gone_at IS NULL AND o.idle_since IS NOT NULL
                 LIMIT b.min_ready + {_BATCH}) n) END) i
     WHERE b.idle_timeout IS NOT NULL LIMIT {_BATCH}"""
 """Idle too long, beyond the minimum that is kept ready."""
@@ -80,9 +81,10 @@ def _retire(found: str, reason: Reason, message: str) -> int:
 _OUTDATED = """
     SELECT r.id, b.id, b.kind, b.generation, r.origin FROM blueprints_blueprint b CROSS JOIN LATERAL (
         SELECT r.id, r.origin, r.generation FROM leases_resource r WHERE r.blueprint_id = b.id AND r.state = 'active'
-            AND r.generation < b.generation AND r.used_slots = 0 AND NOT r.in_maintenance AND NOT r.quarantined
-            AND r.reserved_for_id IS NULL AND (r.origin = 'built' OR b.kind = ANY(%s)) ORDER BY r.generation LIMIT 50) r
-    WHERE b.max_outdated > (
+            AND r.generation < b.generation AND r.used_slots = 0 AND (NOT r.in_maintenance OR b.kind = ANY(%s))
+            AND NOT r.quarantined
+            AND r.suspect_since IS NULL AND r.reserved_for_id IS NULL AND (r.origin = 'built' OR b.kind = ANY(%s)) ORDER BY r.generation LIMIT 50) r
+    WHERE b.kind = ANY(%s) OR b.max_outdated > (
         SELECT count(*) FROM leases_run n JOIN leases_resource o ON o.id = n.resource_id
         WHERE n.lease_id IS NULL AND o.blueprint_id = b.id AND o.gone_at IS NULL AND n.phase = 'update') + (
         SELECT count(*) FROM leases_resource o WHERE o.blueprint_id = b.id AND o.gone_at IS NULL
@@ -93,15 +95,13 @@ _OUTDATED = """
 def roll_outdated() -> int:
     """Update, or replace where the kind cannot update, a bounded number of outdated resources at a time."""
     seen: set[int] = set()
-    for resource_id, blueprint_id, kind, generation, origin in rows(_OUTDATED, (_updating(),)):
-        if blueprint_id not in seen and attempt(_roll, resource_id, kind, generation, origin):
+    at_once = outdated.updating(at_once=True)
+    begun = 0
+    for resource_id, blueprint_id, kind, generation, origin in rows(_OUTDATED, (at_once, outdated.updating(), at_once)):
+        if (blueprint_id not in seen or kind in at_once) and attempt(_roll, resource_id, kind, generation, origin):
             seen.add(blueprint_id)
-    return len(seen)
-
-
-def _updating() -> list[str]:
-    kinds = [kind for (kind,) in rows("SELECT DISTINCT kind FROM blueprints_blueprint")]
-    return [kind for kind in kinds if isinstance(attempt(registry.kind, kind), Updates)]
+            begun += 1
+    return begun
 
 
 def _roll(resource_id: int, kind: str, generation: int, origin: str) -> bool:
@@ -150,12 +150,7 @@ def _build_spare(blueprint_id: int) -> bool:
     except (CatalogueStale, DrydockError):
         return False
     for draft in drafts:
-        if not draft.refused and not failing & {
-            ("offer", draft.offer),
-            ("zone", draft.zone),
-            ("blueprint", ""),
-            ("operator", ""),
-        }:
+        if not draft.refused and not any(rules_out(scope, key, draft) for scope, key in failing):
             if not budgets.blueprint_affords(blueprint_id, draft):
                 continue
             message = f"To keep {blueprint.min_ready} ready."
@@ -167,7 +162,8 @@ def _build_spare(blueprint_id: int) -> bool:
 def _ready(blueprint_id: int, up_to: int) -> int:
     return int(
         rows(
-            "SELECT count(*) FROM (SELECT FROM leases_resource WHERE blueprint_id = %s AND claimable AND used_slots = 0"
+            "SELECT count(*) FROM (SELECT FROM leases_resource WHERE blueprint_id = %s AND claimable AND suspect_since IS NULL"
+            " AND used_slots = 0"
             " AND gone_at IS NULL AND idle_since IS NOT NULL LIMIT %s) x",
             (blueprint_id, up_to),
         )[0][0]
@@ -177,15 +173,20 @@ def _ready(blueprint_id: int, up_to: int) -> int:
 def check_due() -> int:
     """Begin the health checks that are due."""
     found = rows(
-        "SELECT r.id, b.kind FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
-        " WHERE r.state = 'active' AND r.check_at <= statement_timestamp() AND b.check_interval IS NOT NULL"
-        " AND r.power_wanted <> 'off' ORDER BY r.check_at LIMIT 200"
+        "SELECT r.id, b.kind, b.generation, r.suspect_since IS NOT NULL AND r.generation < b.generation"
+        " AND r.used_slots = 0 FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " WHERE r.state = 'active' AND r.check_at <= statement_timestamp() "
+        " AND (b.check_interval IS NOT NULL OR r.suspect_since IS NOT NULL)"
+        " AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' ORDER BY r.check_at LIMIT 200"
     )
     return each(_check, found)
 
 
 @short
-def _check(resource_id: int, kind: str) -> bool:
+def _check(resource_id: int, kind: str, generation: int, renew: bool) -> bool:
+    """What is both suspect and outdated, and free, is checked by its update."""
+    if renew and isinstance(registry.kind(kind), Updates) and retiring.begin_update(resource_id, generation):
+        return True
     return isinstance(registry.kind(kind), Checks) and start(resource_id=resource_id, phase="check") is not None
 
 
@@ -193,7 +194,8 @@ def forget_errors() -> int:
     """Drop remembered errors that are over, and wake who waits for their offers."""
     found = rows(
         "DELETE FROM blueprints_rememberederror e USING blueprints_blueprint b WHERE b.id = e.blueprint_id"
-        " AND e.until <= statement_timestamp() RETURNING b.resource_type"
+        " AND e.id = ANY(ARRAY(SELECT id FROM blueprints_rememberederror WHERE until <= statement_timestamp()"
+        " ORDER BY id FOR UPDATE SKIP LOCKED)) RETURNING b.resource_type"
     )
     for resource_type in sorted({row[0] for row in found}):
         hints.send("serve", resource_type)

@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from blueprints import registry
 from blueprints.amounts import Amounts
+from blueprints.contract import Controls
 from blueprints.models import Blueprint, Credential
 from blueprints.parts import Part, State
-from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView
+from blueprints.specs import Asked, BlueprintView, Control, LeaseView, ResourceView
 from drydock.core.errors import DrydockError, NotSupported
 from interfaces.contract import Interface
 from leases.engine import installation, parentage, proof
@@ -138,8 +139,10 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         identity=resource.identity or "",
         facts=resource.facts,
         secrets=resource.secrets or {},
+        registration=resource.registration,
         offer=resource.offer,
         power=resource.power,
+        power_wanted=resource.power_wanted,
         dies_at=resource.dies_at,
         parents=held_by(for_resource=resource.pk, ending=ending) if parents else {},
         locks=locks(resource_id=resource.pk),
@@ -167,6 +170,7 @@ def lease_view(
         until=lease.until,
         others=lambda: _asked_beside(lease.pk, there),
         opener=lambda view, name: opened(view, name, check),
+        controlled=control_of,
     )
 
 
@@ -184,6 +188,12 @@ def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interf
             f"A lease on {view.resource.blueprint.kind!r} has no interface {name!r}.", hint=f"It has: {there}."
         )
     return openers[name](view, still_mine)
+
+
+def control_of(view: LeaseView) -> Control | None:
+    """The way to the host under a lease past the lease's own account, where its kind has one."""
+    kind = registry.kind(view.resource.blueprint.kind)
+    return kind.control(view) if isinstance(kind, Controls) else None
 
 
 _HOLDS = "SELECT 1 FROM leases_lease WHERE {whose}_id = %s AND state = %s AND need <> '' LIMIT 1"

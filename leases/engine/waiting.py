@@ -14,12 +14,12 @@ from blueprints.amounts import CLASSES, Amounts
 from leases.engine.question import Question
 from leases.engine.transaction import rows
 
-_COLUMNS = (
+FIELDS = (
     "id", "type", "requirements", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra", "exclusive", "traits",
     "forbidden_traits", "preferred_traits", "allowed_blueprints", "excluded_blueprints", "avoided_resources",
     "owner_id", "until", "ttl", "shape", "rank", "group_id", "only_resources", "need", "choose",
 )  # fmt: skip
-COLUMNS = ", ".join(f"l.{name}" for name in _COLUMNS)
+COLUMNS = ", ".join(f"l.{name}" for name in FIELDS)
 
 
 def look_again() -> dt.timedelta:
@@ -33,7 +33,7 @@ class Waiter:
     __slots__ = ("group_id", "id", "need", "question", "rank", "shape")
 
     def __init__(self, row: tuple[Any, ...]) -> None:
-        field = dict(zip(_COLUMNS, row, strict=True))
+        field = dict(zip(FIELDS, row, strict=True))
         self.id: int = field["id"]
         self.shape: str = field["shape"]
         self.rank: float = field["rank"]
@@ -209,13 +209,3 @@ def next_of_shape(resource_type: str, shape: str, after: tuple[float, int]) -> t
         (resource_type, shape, shape, *after),
     )
     return found[0] if found else None
-
-
-def place(lease_id: int) -> int:
-    """How many wait before this lease for the same type, over all shapes."""
-    found = rows(
-        "SELECT count(*) FROM leases_lease w JOIN leases_lease l ON l.id = %s WHERE w.state = 'pending'"
-        " AND w.type = l.type AND (w.rank, w.id) < (l.rank, l.id)",
-        (lease_id,),
-    )
-    return int(found[0][0])

@@ -12,7 +12,8 @@ from functools import partial
 from django.conf import settings
 from django.db import connection
 
-from leases.engine.transaction import run
+from leases.engine import database
+from leases.engine.transaction import rows, run
 
 log = logging.getLogger(__name__)
 
@@ -38,16 +39,27 @@ def gone(name: str) -> None:
     run("DELETE FROM leases_worker WHERE name = %s", (name,))
 
 
+def served(queue: str) -> bool:
+    """Whether a worker that reads this queue was seen lately."""
+    return bool(
+        rows(
+            "SELECT 1 FROM leases_worker WHERE %s = ANY (queues)"
+            " AND seen_at > clock_timestamp() - %s * interval '1 s' LIMIT 1",
+            (queue, settings.DRYDOCK.lost_worker_seconds),
+        )
+    )
+
+
 def forget_lost() -> int:
     """Forget those that were lost long ago."""
     return run("DELETE FROM leases_worker WHERE seen_at < clock_timestamp() - interval '1 day'")
 
 
 class Pulse:
-    """Says that this worker lives, from a thread of its own, since a worker without work lives too."""
+    """Reports from a thread of its own that this worker lives, with or without work, and makes the other reports."""
 
-    def __init__(self, queues: Sequence[str]) -> None:
-        self.name, self.queues = own_name(), tuple(queues)
+    def __init__(self, queues: Sequence[str], *reports: Callable[[], None]) -> None:
+        self.name, self.queues, self._reports = own_name(), tuple(queues), reports
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)
         self._thread.start()
@@ -59,15 +71,19 @@ class Pulse:
 
     def _beat(self) -> None:
         while not self._over.is_set():
-            self._say(partial(seen, self.name, self.queues))
+            self._say(partial(seen, self.name, self.queues), *self._reports)
             self._over.wait(settings.DRYDOCK.lost_worker_seconds / 3)
-        self._say(partial(gone, self.name))
+        self._say(*self._reports, partial(gone, self.name))
 
-    def _say(self, what: Callable[[], None]) -> None:
+    def _say(self, *reports: Callable[[], None]) -> None:
         """Bad luck costs one beat. No connection is kept: children are forked meanwhile."""
         try:
-            what()
+            for report in reports:
+                report()
         except Exception as error:
-            log.warning("This worker could not say that it lives: %s", error)
+            if database.is_lost(error):
+                database.report(error)
+            else:
+                log.warning("This worker could not report to the database: %s", error)
         finally:
             connection.close()

@@ -40,7 +40,7 @@ def give_way() -> int:
 
 def _give_way(waiter: Waiter) -> bool:
     fit = held(waiter.question)
-    message = f"It waited for others itself, and yields what it holds to lease {waiter.id}, which is older."
+    message = "It waited for others itself, and yields what it holds to a lease that is older."
     for (resource_id,) in rows(_HOLDER.format(held=fit.text), (*fit.params, waiter.rank)):
         return retiring.lose(resource_id, reason=Reason.RECLAIMED, message=message)
     for (lease_id,) in rows(_UNFINISHED.format(held=fit.text), (*fit.params, waiter.rank)):

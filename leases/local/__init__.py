@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from asgiref.sync import sync_to_async
 from django.db import connections
 
+from drydock_client.waiting import Waits
 from leases.client import values
 from leases.client.protocol import Attendance
+from leases.engine.database import patient
+from leases.engine.transaction import refuse_inside_transaction
 from leases.local.catalogue import LocalCatalogue
 from leases.local.costs import LocalCosts
 from leases.local.fleet import LocalFleet
 from leases.local.leases import LocalLeases
 from leases.local.machines import LocalMachines
-from leases.local.operating import LocalAccess, LocalBlueprints, LocalResources
+from leases.local.operating import LocalAccess, LocalBlueprints, LocalResources, LocalUsers
 from leases.local.work import LocalJobs, LocalServing, LocalWork
 from leases.operations import events, workers
 from leases.operations.callers import Caller, on_behalf
@@ -31,7 +35,7 @@ class Onlooker(contextlib.AbstractContextManager["Onlooker"]):
 
     def look(self) -> bool:
         """Whether some worker was seen lately."""
-        return workers.alive()
+        return patient(workers.alive)
 
 
 class LocalClient(
@@ -43,9 +47,11 @@ class LocalClient(
     LocalResources,
     LocalBlueprints,
     LocalAccess,
+    LocalUsers,
     LocalCatalogue,
     LocalCosts,
     LocalFleet,
+    Waits,
 ):
     """`leases.client.Client` over `leases.operations`. `attend` makes what keeps workers alive while one waits."""
 
@@ -71,6 +77,13 @@ class LocalClient(
         return events.follow(
             self.who, lease_id=lease, resource_id=resource, blueprint=blueprint, kind=kind, after=after, stop=stop
         )
+
+    def wait(self, id: int, *, until: str = "active", timeout: float | None = None) -> values.LeaseInfo:
+        refuse_inside_transaction("wait")
+        return Waits.wait(self, id, until=until, timeout=timeout)
+
+    def _in_thread(self, call: Callable[[], Any]) -> Awaitable[Any]:
+        return sync_to_async(call)()
 
     def attended(self) -> Attendance:
         return self._attend()

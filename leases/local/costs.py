@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leases.client import values
 from leases.client.protocol import Wanted
+from leases.engine.database import patient
 from leases.operations import budgets, usage
 from leases.operations.callers import Caller
 
@@ -17,7 +18,7 @@ class LocalCosts:
         return usage.report(self.who, wanted, by=by)
 
     def usage_records(self, wanted: Wanted, *, after: int = 0, limit: int = 200) -> list[values.UsageInfo]:
-        return usage.records(self.who, wanted, after=after, limit=limit)
+        return patient(usage.records, self.who, wanted, after=after, limit=limit)
 
     def budgets(self) -> list[values.BudgetInfo]:
         return budgets.list_(self.who)

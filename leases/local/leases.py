@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from leases.client import values
 from leases.client.protocol import Request
+from leases.engine.database import patient
 from leases.operations import asking, holding
 from leases.operations.callers import Caller
 from leases.states import UNFINISHED
@@ -19,12 +20,12 @@ class LocalLeases:
     owner: str | None
 
     def request(self, request: Request) -> values.LeaseInfo:
-        return self.lease(asking.request(self.who, request, owner=self.owner))
+        return self.lease(asking.request_patiently(self.who, request, owner=self.owner))
 
     def request_group(
         self, requests: Sequence[Request], *, same: str = "", different: str = "", key: str | None = None
     ) -> list[values.LeaseInfo]:
-        ids = asking.request_group(
+        ids = asking.request_group_patiently(
             self.who, requests, owner=self.owner, same=same, different=different, idempotency_key=key
         )
         return [self.lease(pk) for pk in ids]
@@ -33,7 +34,10 @@ class LocalLeases:
         return asking.explain(self.who, request, owner=self.owner)
 
     def lease(self, id: int) -> values.LeaseInfo:
-        return holding.get(self.who, id)
+        return patient(holding.get, self.who, id)
+
+    def named(self, name: str) -> int:
+        return holding.named(self.who, name)
 
     def leases(
         self, *, states: Collection[str] | None = None, type: str = "", label: str = "", name: str = "",
@@ -45,15 +49,15 @@ class LocalLeases:
         )  # fmt: skip
 
     def release(self, id: int, *, message: str = "") -> values.LeaseInfo:
-        holding.release(self.who, id, message=message)
+        patient(holding.release, self.who, id, message=message)
         return self.lease(id)
 
     def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> values.LeaseInfo:
-        holding.extend(self.who, id, ttl=ttl, until=until)
+        patient(holding.extend, self.who, id, ttl=ttl, until=until)
         return self.lease(id)
 
     def heartbeat(self, id: int) -> None:
-        holding.heartbeat(self.who, id)
+        patient(holding.heartbeat, self.who, id)
 
     def hold(self, id: int, *, ttl: str | None = None, reason: str = "") -> values.LeaseInfo:
         holding.hold(self.who, id, ttl=ttl, reason=reason)

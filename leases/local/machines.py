@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from interfaces.endpoints import LocalEndpoint
 from leases.client import values
 from leases.operations import machines, receipts
 from leases.operations.callers import Caller
@@ -26,3 +27,6 @@ class LocalMachines:
 
     def access(self, id: int) -> values.AccessInfo:
         return receipts.access(self.who, id)
+
+    def local_account(self, id: int) -> LocalEndpoint | None:
+        return receipts.local_account(self.who, id)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from drydock.core.errors import InvalidRequest
 from leases.client import values
-from leases.operations import access, attention, blueprints, credentials, resources, upkeep
+from leases.operations import access, attention, blueprints, credentials, resources, upkeep, users
+from leases.operations import registration as registering
 from leases.operations.callers import Caller
 
 
@@ -17,9 +18,9 @@ class LocalResources:
     who: Caller
 
     def resources(
-        self, *, type: str = "", blueprint: str = "", state: str = "", gone: bool = False
+        self, *, type: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False
     ) -> list[values.ResourceInfo]:
-        return resources.list_(self.who, type_=type, blueprint=blueprint, state=state, gone=gone)
+        return resources.list_(self.who, type_=type, blueprint=blueprint, state=state, name=name, gone=gone)
 
     def resource(self, id: int) -> values.ResourceInfo:
         return resources.get(self.who, id)
@@ -37,7 +38,13 @@ class LocalResources:
         return acts[act](self.who, id, **given)
 
     def register(self, blueprint: str, registration: Mapping[str, Any]) -> values.ResourceInfo:
-        return resources.register(self.who, blueprint, registration)
+        return registering.register(self.who, blueprint, registration)
+
+    def host_keys(self, blueprint: str, address: str, *, port: int = 22) -> list[values.HostKey]:
+        return registering.scan(self.who, blueprint, address, port)
+
+    def change_registration(self, id: int, changed: Mapping[str, Any]) -> values.ResourceInfo:
+        return registering.change(self.who, id, changed)
 
     def reclaim(self, *, type: str = "", blueprint: str = "") -> list[int]:
         return upkeep.reclaim(self.who, type_=type, blueprint=blueprint)
@@ -143,3 +150,34 @@ class LocalAccess:
 
     def remove_credential(self, name: str) -> None:
         credentials.remove(self.who, name)
+
+
+class LocalUsers:
+    """Users and their groups."""
+
+    who: Caller
+
+    def users(self) -> list[values.UserInfo]:
+        return users.list_(self.who)
+
+    def user(self, user: str) -> values.UserInfo:
+        return users.get(self.who, user)
+
+    def add_user(
+        self, user: str, *, operator: bool = False, groups: Collection[str] = (), password: str | None = None
+    ) -> values.PasswordInfo:
+        return users.add(self.who, user, operator=operator, groups=groups, password=password)
+
+    def set_user_password(self, user: str, *, password: str | None = None) -> values.PasswordInfo:
+        return users.set_password(self.who, user, password=password)
+
+    def switch_user(self, user: str, act: str) -> values.UserInfo:
+        acts = {"enable": users.enable, "disable": users.disable}
+        if act not in acts:
+            raise InvalidRequest(f"{act!r} cannot be done to a user; enable or disable can.", field="act")
+        return acts[act](self.who, user)
+
+    def change_user_groups(
+        self, user: str, *, add: Collection[str] = (), remove: Collection[str] = ()
+    ) -> values.UserInfo:
+        return users.change_groups(self.who, user, add=add, remove=remove)

@@ -8,7 +8,8 @@ from pathlib import Path
 from interfaces.command.contract import Output
 from leases.client import values
 from leases.client.protocol import Stream, Words
-from leases.operations import jobs, serving, using
+from leases.engine.database import patient
+from leases.operations import jobs, removal, serving, using
 from leases.operations.callers import Caller
 
 
@@ -49,8 +50,10 @@ class LocalWork:
     def list_files(self, id: int, path: str = "") -> list[values.FileInfo]:
         return using.list_files(self.who, id, path)
 
-    def remove_path(self, id: int, path: str, *, recursive: bool = False) -> None:
-        using.remove_path(self.who, id, path, recursive=recursive)
+    def remove_path(
+        self, id: int, path: str, *, recursive: bool = False, on_job: Callable[[values.JobInfo], None] | None = None
+    ) -> None:
+        removal.remove(self.who, id, path, recursive=recursive)
 
 
 class LocalServing:
@@ -90,7 +93,7 @@ class LocalJobs:
         return jobs.start(self.who, id, words, env=env, cwd=cwd, ends_lease=ends_lease, stdin=stdin, apart=apart)
 
     def job(self, id: int) -> values.JobInfo:
-        return jobs.get(self.who, id)
+        return patient(jobs.get, self.who, id)
 
     def jobs(self, *, lease: int | None = None) -> list[values.JobInfo]:
         return jobs.list_(self.who, lease_id=lease)
@@ -98,7 +101,7 @@ class LocalJobs:
     def job_output(
         self, id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout"
     ) -> values.JobPart:
-        return jobs.output(self.who, id, offset=offset, limit=limit, stream=stream)
+        return patient(jobs.output, self.who, id, offset=offset, limit=limit, stream=stream)
 
     def cancel_job(self, id: int) -> values.JobInfo:
         return jobs.cancel(self.who, id)

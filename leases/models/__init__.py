@@ -4,6 +4,7 @@ from leases.models.access import Authorization, Quota
 from leases.models.budget import Budget
 from leases.models.debt import Debt
 from leases.models.event import Event
+from leases.models.failure import Failure
 from leases.models.installation import Installation, Worker
 from leases.models.job import Job
 from leases.models.lease import Lease, LeaseGroup
@@ -20,6 +21,7 @@ __all__ = [
     "Capacity",
     "Debt",
     "Event",
+    "Failure",
     "Installation",
     "Job",
     "Lease",

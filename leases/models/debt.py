@@ -31,6 +31,7 @@ class Debt(models.Model):
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
+        verbose_name = verbose_name_plural = "deferred cleanup"
         constraints = [models.UniqueConstraint(fields=["resource", "lease"], name="one_debt_per_lease")]
 
     def __str__(self) -> str:

@@ -28,6 +28,11 @@ class Installation(models.Model):
     """Later epochs: each with the first ids of resources (`r`) and leases (`l`) that are its own."""
     swept_at = models.DateTimeField(null=True, blank=True)
     """When a sweep last looked over everything."""
+    dropped_messages = models.BigIntegerField(default=0, db_default=0)
+    """How many messages of the broker workers could not read, and dropped."""
+    dropped_message = models.TextField(blank=True, default="", db_default="")
+    """Why the last of them could not be read."""
+    dropped_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
         constraints = [models.CheckConstraint(condition=models.Q(id=1), name="one_installation")]

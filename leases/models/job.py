@@ -85,6 +85,7 @@ class Watch(models.Model):
     wall_seconds = models.FloatField(default=0, db_default=0, help_text="From the first look to the last.")
 
     class Meta:
+        verbose_name_plural = "watches"
         indexes = (models.Index(fields=["due_at"], condition=models.Q(over_at=None), name="watch_due"),)
 
     def __str__(self) -> str:

@@ -187,6 +187,11 @@ class Lease(models.Model):
             models.Index(fields=["id"], condition=~Q(release_wanted=""), name="lease_release_wanted"),
             models.Index(fields=["state"], condition=Q(state__in=["acquired", "released"]), name="lease_under_way"),
             models.Index(fields=["owner", "-id"], name="lease_of_owner"),
+            models.Index(
+                fields=["owner", "name"],
+                condition=Q(state__in=["pending", "acquired", "active"]) & ~Q(name=""),
+                name="lease_by_name",
+            ),
             models.Index(fields=["for_resource"], condition=~Q(for_resource=None), name="lease_for_resource"),
             models.Index(fields=["for_lease"], condition=~Q(for_lease=None), name="lease_for_lease"),
             models.Index(fields=["root"], condition=~Q(root=None), name="lease_of_root"),

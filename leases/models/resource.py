@@ -90,6 +90,12 @@ class Resource(models.Model):
     """When power that differs from what is wanted is acted on again; empty: at once."""
     check_failures = models.PositiveIntegerField(default=0, db_default=0)
     check_at = models.DateTimeField(null=True, blank=True)
+    registration: models.JSONField[Any, Any] = models.JSONField(
+        default=dict, blank=True, db_default=models.Value({}, models.JSONField())
+    )
+    """What was given when it was registered, so that it can be corrected; empty for what was not."""
+    suspect_since = models.DateTimeField(null=True, blank=True)
+    """Since when it does not answer, or fails its first check: nobody is given it until it answers."""
     missed = models.PositiveIntegerField(default=0, db_default=0)
     """How many discoveries in a row did not see it."""
 

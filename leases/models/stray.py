@@ -65,6 +65,7 @@ class Stray(models.Model):
     memo: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
 
     class Meta:
+        verbose_name = "orphan"
         ordering = ["id"]
         constraints = [models.UniqueConstraint(fields=["blueprint", "key"], name="stray_once")]
 

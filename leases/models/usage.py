@@ -9,7 +9,8 @@ from django.db.models import Q
 class Usage(models.Model):
     """A lease's part of a resource with a price, for as long as it was held at that price.
 
-    Written by triggers with the share itself, so it is exact whatever dies. It names everything and refers to
+    Written by triggers with the share itself, so it is exact whatever dies; where the machine is destroyed after the
+    lease, a further row until it is gone. It names everything and refers to
     nothing: leases and resources are pruned, users and blueprints removed, and it stays.
     """
 

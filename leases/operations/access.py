@@ -14,7 +14,7 @@ from drydock.core.errors import InvalidRequest, NotFound
 from leases import hints
 from leases.client.values import AuthorizationInfo, QuotaInfo
 from leases.engine import owners
-from leases.engine.transaction import rows
+from leases.engine.transaction import leases_by_id, rows
 from leases.engine.transitions import note
 from leases.given import checked
 from leases.models import Authorization, Quota
@@ -183,11 +183,13 @@ def remove_quota(who: Caller, *, user: Any = None, group: str = "") -> None:
     _unpark(row)
 
 
+_PARKED = "parked AND state = 'pending' AND reason = %s AND (owner_id = %s OR charged_group_id = %s)"
+
+
 def _unpark(row: Quota) -> None:
     """After the quota is written: a claim locks leases before quotas, and looks at what is committed."""
     found = rows(
-        "UPDATE leases_lease SET parked = FALSE WHERE parked AND state = 'pending' AND reason = %s"
-        " AND (owner_id = %s OR charged_group_id = %s) RETURNING type",
+        f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_PARKED)} RETURNING type",
         (Reason.WAITING_QUOTA, row.user_id, row.group_id),
     )
     for resource_type in sorted({kind for (kind,) in found}):

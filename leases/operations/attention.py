@@ -7,19 +7,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, Q
+from django.db.models import F, Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
-from blueprints.models import Reading, RememberedError
+from blueprints.models import Blueprint, Reading, RememberedError
 from leases.client.values import Attention
-from leases.engine.installation import current
+from leases.engine import failures
 from leases.engine.purse import dollars
-from leases.engine.question import TINY
-from leases.models import Authorization, Lease, Resource, Run, Stray
-from leases.operations import budgets, workers
+from leases.lifecycle import LAST_ON_MACHINE
+from leases.models import Authorization, Event, Failure, Installation, Lease, Resource, Run, Stray
+from leases.operations import budgets, reading
 from leases.operations.callers import Caller, own_leases
 from leases.reasons import Reason
-from leases.states import UNFINISHED
+from leases.reports import condition
+from leases.states import STOPPED, SUSPECTED, UNFINISHED, VANISHED
 
 AT_MOST = 100
 """Of one sort; more of it is more of the same."""
@@ -27,12 +28,23 @@ AT_MOST = 100
 OVERDUE = Q(state__in=("acquired", "active"), until__lt=Now())
 HELD = Q(held=True, state__in=UNFINISHED)
 HELD_STEP = Q(waits_for="operator")
+VANISHED_ONES = Q(observed=VANISHED, state="active", gone_at=None)
+SUSPECTED_ONES = Q(observed=SUSPECTED, state="active", gone_at=None)
+STOPPED_ONES = Q(observed=STOPPED, state="active", gone_at=None, facts__has_key="stopped")
+UNREACHABLE = Q(suspect_since__isnull=False, observed="unreachable", state="active", gone_at=None)
+UNCHECKED = Q(suspect_since__isnull=False, state="pending", gone_at=None)
 BROKEN = Q(state="broken", gone_at=None)
 QUARANTINED = Q(quarantined=True, gone_at=None)
-SICK = Q(check_failures__gt=0, gone_at=None)
+PUT_ASIDE = Q(gone_at=None, facts__has_key="aside") & ~Q(facts__aside=[])
+SICK = Q(check_failures__gt=0, gone_at=None) & ~Q(state="pending")
 FAILING = ~Q(message="")
 REMEMBERED = Q(until=None) | Q(until__gt=Now())
 ASKED = Q(state=Authorization.State.REQUESTED)
+
+
+_REPORTED = Q(attempts__gte=failures.TELLING) | Q(code=failures.DEADLINE)
+UNDESTROYED = Q(_REPORTED, act=failures.DESTROY, resource__gone_at=None)
+FAILED_ACT = ~Q(act=failures.DESTROY) & Q(resource__state="active") & (Q(lease=None) | Q(lease__state="active"))
 
 
 def stuck() -> Q:
@@ -51,35 +63,73 @@ def undecided() -> Q:
 def needed(who: Caller) -> list[Attention]:
     """Everything that needs attention, the most pressing sort first. Owners are told of their own leases."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
-        _suspended, _without_workers, _held_steps, _resources, _leases, _readings, _orphans, _remembered,
-        _asked, _budgets,
+        _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _leases, _readings,
+        _orphans, _remembered, _switched_off, _asked, _budgets,
     )  # fmt: skip
     return [one for sort in sorts for one in sort(who)]
 
 
-def _suspended(who: Caller) -> Iterator[Attention]:
-    if problem := current().problem:
+_FOR_ALL = ("suspended", "no_worker", "sweep_late")
+"""Trouble of the installation that owners are told of: their leases stand still."""
+
+
+def _installation(who: Caller) -> Iterator[Attention]:
+    """What is wrong with the installation itself."""
+    for one in condition.troubles():
+        if one.what not in _FOR_ALL and not who.operator:
+            continue
         yield Attention(
-            what="suspended", kind="installation", id=None, name="", since=None,
-            message=f"Nothing outside is touched until an operator confirms the installation: {problem}",
-            mend="`drydock installation` lists what is not done; `drydock confirm-installation` goes on.",
+            what=one.what, kind="installation", id=None, name="", since=one.since, message=one.message, mend=one.mend
+        )
+
+
+def _dropped(who: Caller) -> Iterator[Attention]:
+    """Somebody else writes to the broker. Owners cannot mend it and lose nothing by it: the sweep finds what is due."""
+    if not who.operator:
+        return
+    lately = Installation.objects.filter(dropped_at__gt=Now() - dt.timedelta(days=1))
+    for row in lately:
+        yield Attention(
+            what="dropped_messages", kind="installation", id=None, name="", since=row.dropped_at,
+            message=f"Messages in the broker that are not Drydock's own: {row.dropped_messages} were dropped so far,"
+            f" the last because {row.dropped_message}.",
+            mend="See who can write to the broker: give Drydock one of its own, or a password (BROKER_URL).",
         )  # fmt: skip
 
 
-def _without_workers(who: Caller) -> Iterator[Attention]:
-    if not workers.seen_lately() and _wanted():
-        yield Attention(
-            what="no_worker", kind="installation", id=None, name="", since=None,
-            message="No worker was seen lately: nothing is built, cleaned or ended.",
-            mend="drydock sweep" if settings.DRYDOCK.private_database else "drydock worker",
+def _undestroyed(who: Caller) -> Iterator[Attention]:
+    """Resources whose destruction keeps failing; they go on costing. Owners are told of those they held last."""
+    found = Failure.objects.filter(UNDESTROYED).select_related("resource").order_by("since")
+    if not who.operator:
+        yield from _undestroyed_of(who, found)
+        return
+    for row in found[:AT_MOST]:
+        said = failures.sentence(row.resource, row.attempts, row.message)
+        yield _about(
+            "destroy_failed", "resource", row.resource, row.since, said, f"drydock resources show {row.resource_id}"
         )  # fmt: skip
 
 
-def _wanted() -> bool:
-    """Whether a worker is missed: on private engines only when something is under way, for a command that waits
-    brings its own."""
-    under_way = Lease.objects.filter(state__in=("pending", "acquired", "released"), held=False)
-    return not settings.DRYDOCK.private_database or under_way.exists() or Run.objects.exists()
+def _undestroyed_of(who: Caller, found: QuerySet[Failure]) -> Iterator[Attention]:
+    held = own_leases(who).filter(LAST_ON_MACHINE, resource__failure__in=found)
+    for lease in held.select_related("resource__failure").order_by("id")[:AT_MOST]:
+        assert lease.resource is not None
+        failure = lease.resource.failure
+        said = failures.sentence(lease.resource, failure.attempts, failure.message)
+        yield _about("destroy_failed", "lease", lease, failure.since, said, f"drydock events --lease {lease.pk}")
+
+
+def _failed_acts(who: Caller) -> Iterator[Attention]:
+    """Acts on machines that did not work: stop, start, reboot, a larger disk, another type, tags."""
+    found = Failure.objects.filter(FAILED_ACT).select_related("resource").order_by("since")
+    if not who.operator:
+        found = found.filter(lease__owner_id=who.id)
+    for row in found[:AT_MOST]:
+        of, number = ("--resource ", row.resource_id) if row.lease_id is None else ("", row.lease_id)
+        yield _about(
+            "act_failed", "resource", row.resource, row.since,
+            f"{row.act} failed ({row.attempts} attempts): {row.message}", f"drydock machine show {of}{number}",
+        )  # fmt: skip
 
 
 def _held_steps(who: Caller) -> Iterator[Attention]:
@@ -100,29 +150,75 @@ def _about(what: str, kind: str, row: Any, since: dt.datetime | None, message: s
 
 
 _OF_RESOURCES: tuple[tuple[str, Q, str, str], ...] = (
+    (
+        "vanished", VANISHED_ONES, "It disappeared with everything else of its account.",
+        "drydock credentials show; if it is gone for good: drydock resources destroy {id}",
+    ),
+    ("suspected", SUSPECTED_ONES, "It may be gone.", "drydock resources show {id}"),
+    ("stopped", STOPPED_ONES, "Somebody else switched it off.", "drydock resources power {id} on"),
+    ("unreachable", UNREACHABLE, "It does not answer.", "drydock resources show {id}"),
+    (
+        "first_check", UNCHECKED, "Its first check fails.",
+        "drydock resources change {id} FIELD=VALUE, or drydock resources remove {id}",
+    ),
     ("broken", BROKEN, "Broken, and not gone yet.", "drydock resources show {id}"),
     ("quarantined", QUARANTINED, "In quarantine.", "drydock resources unquarantine {id}"),
     ("sick", SICK, "Its checks fail.", "drydock resources show {id}"),
-)
+    (
+        "put_aside", PUT_ASIDE, "What leases left on it could not be removed.",
+        "Find out what writes there; then: drydock resources check {id}",
+    ),
+)  # fmt: skip
+
+
+def _message(row: Resource) -> str:
+    return row.message
+
+
+def _put_aside(row: Resource) -> str:
+    return f"Could not be removed, and is put aside: {', '.join(map(str, row.facts['aside']))}"[:2000]
+
+
+_SAYS: dict[str, Callable[[Resource], str]] = {"quarantined": lambda row: row.note, "put_aside": _put_aside}
+
+
+_BEGAN = {
+    "quarantined": "resource.quarantined", "sick": "resource.check_failed", "suspected": "resource.suspected",
+    "vanished": "resource.vanished",
+}  # fmt: skip
+"""The event with which a problem begins: the state of the resource is mostly older."""
 
 
 def _resources(who: Caller) -> Iterator[Attention]:
     if not who.operator:
         return
-    for what, condition, otherwise, mend in _OF_RESOURCES:
-        for row in Resource.objects.filter(condition).order_by("since")[:AT_MOST]:
-            said = row.note if what == "quarantined" else row.message
-            yield _about(what, "resource", row, row.since, said or otherwise, mend.format(id=row.pk))
+    for what, matching, otherwise, mend in _OF_RESOURCES:
+        began = Event.objects.filter(resource=OuterRef("pk"), kind=_BEGAN.get(what, "")).order_by("-id")
+        if what == "sick":
+            began = began.filter(details__failures=1)
+        words = Event.objects.filter(resource=OuterRef("pk"), kind="resource.check_failed").order_by("-id")
+        found = Resource.objects.filter(matching).order_by("since").annotate(
+            began=Subquery(began.values("at")[:1]), words=Subquery(words.values("message")[:1])
+        )  # fmt: skip
+        for row in found[:AT_MOST]:
+            said = row.words or "" if what == "sick" else _SAYS.get(what, _message)(row)
+            since = row.suspect_since if what == "unreachable" else row.began or row.since
+            yield _about(what, "resource", row, since, said or otherwise, mend.format(id=row.pk))
 
 
 def _leases(who: Caller) -> Iterator[Attention]:
-    for what, condition, otherwise, mend in (
+    held = Event.objects.filter(lease=OuterRef("pk"), kind="lease.held").order_by("-id").values("at")[:1]
+    for what, matching, otherwise, mend in (
         ("held", HELD, "Held for debugging.", "drydock unhold {id}"),
         ("stuck", stuck(), "It waits.", "drydock show {id}"),
         ("overdue", OVERDUE, "Past its end, and not ended.", "drydock sweep"),
     ):
-        for row in own_leases(who).filter(condition).order_by("since", "id")[:AT_MOST]:
-            yield _about(what, "lease", row, row.since, row.message or otherwise, mend.format(id=row.pk))
+        rows = list(own_leases(who).filter(matching).annotate(held_at=Subquery(held)).order_by("since", "id")[:AT_MOST])
+        reading.with_waits(rows, who)
+        for row in rows:
+            began = {"held": row.held_at, "overdue": row.until}.get(what) or row.since
+            said = otherwise if what == "overdue" else reading.said(row).message or otherwise
+            yield _about(what, "lease", row, began, said, mend.format(id=row.pk))
 
 
 def _readings(who: Caller) -> Iterator[Attention]:
@@ -162,15 +258,32 @@ def _remembered(who: Caller) -> Iterator[Attention]:
         )  # fmt: skip
 
 
+def _switched_off(who: Caller) -> Iterator[Attention]:
+    """Blueprints that leases wait for, and that are disabled or drained."""
+    if not who.operator:
+        return
+    for row in Blueprint.objects.filter(Q(enabled=False) | Q(drained=True)).order_by("name"):
+        waiting = Lease.objects.filter(
+            state="pending", reason=Reason.NEEDS_OPERATOR, type=row.resource_type,
+            verdicts__contains=[{"blueprint": row.name, "answer": "wait"}],
+        )  # fmt: skip
+        since = waiting.aggregate(first=Min("since"))["first"]
+        if since is None:
+            continue
+        what, cure = ("drained", "undrain") if row.enabled else ("disabled", "enable")
+        yield _about(
+            what, "blueprint", row, since, f"It is {what}, and leases wait for it.",
+            f"drydock blueprints {cure} {row.name}",
+        )  # fmt: skip
+
+
 def _budgets(who: Caller) -> Iterator[Attention]:
     """Those of which nothing is left, or for more of which somebody waits."""
-    for one in budgets.list_(who):
-        if one.left > TINY and not one.waiting:
-            continue
+    for one, since in budgets.short(who):
         whose, name = next((what, value) for what in ("user", "group", "blueprint") if (value := getattr(one, what)))
-        said = f"Of its budget of {dollars(one.max_hourly)} an hour {dollars(one.used)} are spent."
+        said = f"{dollars(one.used)}/h is in use of its budget of {dollars(one.max_hourly)}/h."
         yield Attention(
-            what="budget", kind="installation", id=None, name=f"{whose} {name}", since=None,
+            what="budget", kind="installation", id=None, name=f"{whose} {name}", since=since,
             message=said + (f" Leases that wait for more: {one.waiting}." if one.waiting else ""),
             mend=f"drydock budgets set DOLLARS --{whose} {name}",
         )  # fmt: skip

@@ -8,6 +8,7 @@ from django.core.exceptions import ValidationError as ModelError
 
 from blueprints import registry
 from blueprints.models import Blueprint
+from blueprints.specs import Problem
 from drydock.core.errors import InvalidRequest
 from drydock.core.units import duration
 from leases import given
@@ -47,6 +48,23 @@ def limit(found: Blueprint) -> None:
         )  # fmt: skip
     if found.max_resources is None:
         found.max_resources = most
+
+
+def take_defaults(found: Blueprint, changed: BlueprintChange) -> None:
+    """A new blueprint that does not say how long its resources may stand idle, or how often they are checked, has what
+    its kind says."""
+    for column in ("idle_timeout", "check_interval"):
+        if getattr(found, column) is None and column not in changed.clear:
+            setattr(found, column, getattr(registry.kind(found.kind), column))
+
+
+def idleness(found: Blueprint) -> list[Problem]:
+    """A remark where idle resources cost something and nothing ends them."""
+    if found.idle_timeout is not None or registry.kind(found.kind).idle_timeout is None:
+        return []
+    said = "Idle machines are kept, and cost, until somebody ends them: no idle timeout is set."
+    cure = f"drydock blueprints change {found.name} --idle-timeout 15m"
+    return [Problem(message=f"{said} Set one: {cure}.", field="idle_timeout", fatal=False)]
 
 
 def clean(found: Blueprint) -> None:

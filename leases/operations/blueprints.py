@@ -16,14 +16,14 @@ from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, NotFound
 from leases import given, hints
 from leases.client.values import BlueprintChange, BlueprintInfo
-from leases.engine import views
+from leases.engine import outdated, views
 from leases.engine.transaction import refuse_inside_transaction
 from leases.engine.transitions import note
 from leases.models import Authorization, Lease, Resource, Search, Sync
 from leases.operations import cycles, reading
 from leases.operations.blueprint_columns import EMPTIABLE as EMPTIABLE
 from leases.operations.blueprint_columns import SPANS as SPANS
-from leases.operations.blueprint_columns import clean, limit, write
+from leases.operations.blueprint_columns import clean, idleness, limit, take_defaults, write
 from leases.operations.callers import Caller, operator_only
 from leases.operations.kinds import kinds as kinds
 from leases.operations.kinds import schema as schema
@@ -76,6 +76,7 @@ def add(
     made = Blueprint(name=name, kind=kind, config=checked_config(kind, config or {}), enabled=False)
     made.resource_type = registry.kind(kind).resource_type
     write(made, change or BlueprintChange())
+    take_defaults(made, change or BlueprintChange())
     limit(made)
     clean(made)
     try:
@@ -121,6 +122,7 @@ def change(who: Caller, name: str, changed: BlueprintChange) -> BlueprintInfo:
         limit(found)
         clean(found)
         found.save()
+        outdated.close(found.pk, found.kind)
         names = [f.name for f in fields(changed) if f.name != "clear" and getattr(changed, f.name) is not None]
         said = ", ".join([*names, *(f"no {column}" for column in changed.clear)])
         note("blueprint.changed", f"Changed: {said}.", actor=who.actor, blueprint_id=found.pk)
@@ -153,7 +155,7 @@ def check(who: Caller, name: str) -> BlueprintInfo:
     view = views.blueprint_view(found, secrets=True)
     problems = [
         {"field": p.field, "message": p.message, "fatal": p.fatal}
-        for p in (*registry.kind(found.kind).check_blueprint(view), *cycles.problems(found))
+        for p in (*registry.kind(found.kind).check_blueprint(view), *cycles.problems(found), *idleness(found))
     ]
     said = "; ".join(str(p["message"]) for p in problems) or "No problem found."
     note("blueprint.checked", said[:2000], actor=who.actor, blueprint_id=found.pk)

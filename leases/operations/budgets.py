@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from typing import Any
 
@@ -16,7 +17,8 @@ from leases.client.values import BudgetInfo
 from leases.engine import budgets as engine
 from leases.engine import owners
 from leases.engine.purse import dollars
-from leases.engine.transaction import rows
+from leases.engine.question import TINY
+from leases.engine.transaction import leases_by_id, rows
 from leases.engine.transitions import note
 from leases.given import checked
 from leases.models import Budget
@@ -46,12 +48,23 @@ def _named(found: Any, what: str, name: str) -> Any:
 
 def list_(who: Caller) -> list[BudgetInfo]:
     """All budgets for an operator; for others those that bound them."""
+    return [one for _, one in _listed(who)]
+
+
+def short(who: Caller) -> list[tuple[BudgetInfo, dt.datetime | None]]:
+    """The budgets of `list_` of which nothing is left, or for more of which leases wait, each with the time since."""
+    found = {pk: one for pk, one in _listed(who) if one.left <= TINY or one.waiting}
+    began = engine.short_since(list(found)) if found else {}
+    return [(one, began.get(pk)) for pk, one in found.items()]
+
+
+def _listed(who: Caller) -> list[tuple[int, BudgetInfo]]:
     found = Budget.objects.select_related("user", "group", "blueprint").order_by("id")
     if not who.operator:
         found = found.filter(Q(user_id=who.id) | Q(group__user=who.id)).distinct()
     known = list(found)
     now = engine.standing([row.pk for row in known]) if known else {}
-    return [_info(row, *now.get(row.pk, (0.0, 0))) for row in known]
+    return [(row.pk, _info(row, *now.get(row.pk, (0.0, 0)))) for row in known]
 
 
 def info(row: Budget) -> BudgetInfo:
@@ -105,14 +118,16 @@ def remove(who: Caller, *, user: Any = None, group: str = "", blueprint: str = "
     _wake(row)
 
 
+_WAITING = "state = 'pending' AND reason = %s AND (owner_id = %s OR charged_group_id = %s)"
+
+
 def _wake(row: Budget) -> None:
     """After the budget is written: a claim locks leases before budgets, and looks at what is committed."""
     if row.blueprint is not None:
         hints.after_commit("serve", row.blueprint.resource_type)
         return
     found = rows(
-        "UPDATE leases_lease SET parked = FALSE WHERE state = 'pending' AND reason = %s"
-        " AND (owner_id = %s OR charged_group_id = %s) RETURNING type",
+        f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_WAITING)} RETURNING type",
         (Reason.WAITING_BUDGET, row.user_id, row.group_id),
     )
     for resource_type in sorted({kind for (kind,) in found}):

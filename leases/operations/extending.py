@@ -13,6 +13,7 @@ from leases.engine.transaction import rows, short
 from leases.engine.transitions import note
 from leases.given import checked
 from leases.models import Lease
+from leases.operations import lasting
 from leases.operations.callers import Caller, lease_of
 from leases.requests import digest
 
@@ -33,7 +34,10 @@ def extend(
     if until is not None and until.tzinfo is None:
         raise InvalidRequest("until needs a time zone.", field="until")
     span = None if ttl is None else duration(ttl, field="ttl")
-    lease_of(who, lease_id)
+    lease = lease_of(who, lease_id)
+    if (limit := lasting.longest(who)) is not None:
+        end = until or lasting.from_now(span)
+        lasting.refuse_later(end, limit, lease.active_at)
     return _extend(lease_id, span, until, who.actor)
 
 

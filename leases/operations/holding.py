@@ -27,17 +27,42 @@ OVER = ("destroyed", "broken")
 
 
 def moved(lease_id: int, known: LeaseInfo | None) -> bool:
-    """Whether a lease differs in state, reason or sentence from what is known: one cheap statement, for polling."""
+    """Whether a lease differs in state, reason or sentence from what is known: one cheap statement, for polling.
+
+    Of one that waits only the state is compared: why it waits is computed, and costs more.
+    """
     if known is None:
         return True
     found = rows("SELECT state, reason, message FROM leases_lease WHERE id = %s", (lease_id,))
-    return not found or found[0] != (known.state, known.reason, known.message)
+    if not found or known.waiting is not None:
+        return not found or found[0][0] != known.state
+    return found[0] != (known.state, known.reason, known.message)
 
 
 @checked
 def get(who: Caller, lease_id: int) -> LeaseInfo:
     """One lease. Raises NotFound."""
-    return reading.lease(lease_of(who, lease_id, related=True))
+    return reading.lease(lease_of(who, lease_id, related=True), who)
+
+
+@checked
+def named(who: Caller, name: str) -> int:
+    """The id of a lease by its name: the caller's own live one, else the newest that has ended; for operators also
+    that of another owner, where one live lease alone has the name. Raises NotFound, Conflict."""
+    own = Lease.objects.filter(owner_id=who.id, name=name, need="").order_by("-id")
+    first = own.filter(state__in=UNFINISHED).first()
+    if first is None and who.operator:
+        others = list(Lease.objects.filter(name=name, need="", state__in=UNFINISHED).order_by("id")[:2])
+        if len(others) > 1:
+            raise Conflict(
+                f"Several owners have a lease named {name!r}.", field="lease",
+                hint=f"Give its number: drydock leases --name {name}",
+            )  # fmt: skip
+        first = others[0] if others else None
+    first = first or own.first()
+    if first is None:
+        raise NotFound(f"{name!r} is not a lease number or name.", field="lease", hint="`drydock leases` lists them.")
+    return int(first.pk)
 
 
 @checked
@@ -67,7 +92,7 @@ def list_(
         "name": name or None, "id__in": ids, "id__lt": before,
     }  # fmt: skip
     found = found.filter(labelled, **{column: value for column, value in chosen.items() if value is not None})
-    return reading.leases(found.order_by("-id")[: max(1, min(limit, 1000))])
+    return reading.leases(found.order_by("-id")[: max(1, min(limit, 1000))], who)
 
 
 _STANDING = """

@@ -25,6 +25,7 @@ from leases.models import Event, Lease, Resource, Run
 from leases.operations import reading
 from leases.operations.callers import Caller, lease_of, operator_only
 from leases.operations.using import still_mine
+from leases.reports import progress
 
 CAPABILITIES: Mapping[type, tuple[str, str]] = {
     Powers: ("stop-start", "Stopping and starting"),
@@ -281,7 +282,7 @@ def _newest(text: str) -> str:
 
 
 def _info(held: Held) -> MachineInfo:
-    row = Resource.objects.select_related("blueprint").get(pk=held.resource.pk)
+    row = Resource.objects.select_related("blueprint", "failure").get(pk=held.resource.pk)
     last = Event.objects.filter(resource_id=row.pk, kind__in=_OUTCOMES).order_by("-id").first()
     said = {} if last is None else {
         "act": last.details.get("act", ""), "outcome": last.kind.removeprefix("machine."), "message": last.message,
@@ -292,7 +293,8 @@ def _info(held: Held) -> MachineInfo:
         power_wanted=row.power_wanted, instance_type=retyping.type_of(row), price=row.price,
         cpu_millicores=row.total_cpu_millicores, ram_mib=row.total_ram_mib, disk_gib=disk_of(row),
         tags=(row.facts or {}).get("tags", {}), capabilities=able(row),
-        progress=reading.progress(Run.objects.filter(resource=row, lease=None).first()), **said,
+        progress=progress.of_run(Run.objects.filter(resource=row, lease=None).first()),
+        failure=reading.failure(getattr(row, "failure", None)), **said,
     )  # fmt: skip
 
 

@@ -70,7 +70,7 @@ def _may(stray: Stray, act: str) -> None:
         raise Conflict(f"The installation is suspended: {problem}", hint="drydock confirm-installation")
     if act == "adopt" and not adoption.adoptable(stray.what):
         raise Conflict(
-            f"{stray.key} is no machine but what is left of one ({stray.what}), and only machines are adopted.",
+            f"{stray.key} is not a machine but what is left of one ({stray.what}), and only machines are adopted.",
             hint="Have it destroyed.",
         )
     if act == "adopt" and (stray.position or stray.memo):

@@ -9,6 +9,7 @@ from django.db.models.functions import Now
 
 from blueprints import registry
 from blueprints.cloud.client import capabilities
+from blueprints.cloud.faults import SdkNotInstalled
 from blueprints.cloud.kind import CloudHost
 from blueprints.models import Credential, Reading
 from drydock.core import clock
@@ -47,8 +48,8 @@ def _reader(name: str, able: bool) -> ReaderInfo:
         return ReaderInfo(kind=name)
     try:
         return ReaderInfo(kind=name, capabilities=tuple(sorted(capabilities(kind.client_class()))))
-    except ImportError as error:
-        return ReaderInfo(kind=name, problem=f"The cloud's client does not load: {error}.")
+    except SdkNotInstalled as error:
+        return ReaderInfo(kind=name, problem=error.message)
 
 
 def make_due(who: Caller, account: Credential, kinds: Iterable[str]) -> int:
@@ -65,7 +66,9 @@ def make_due(who: Caller, account: Credential, kinds: Iterable[str]) -> int:
         for kind in reading:
             Reading.objects.get_or_create(credential=account, kind=kind, what=Reading.What.PLACES, place="")
         found = Reading.objects.filter(credential=account, kind__in=reading)
-        found.update(due_at=Now())
+        # By id, as the reading of the locations, which may delete others, is the first.
+        locked = list(found.select_for_update(no_key=True).order_by("id").values_list("id", flat=True))
+        Reading.objects.filter(pk__in=locked).update(due_at=Now())
         ids = list(found.order_by("what", "id").values_list("id", flat=True))
         note("credential.read", f"Credential {account.name}: {len(ids)} readings are due.", actor=who.actor)
         for pk in ids:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from django.db import IntegrityError, transaction
 from django.db.models import Q
-from pydantic import ValidationError
 
 from blueprints import registry
-from blueprints.contract import Checks, Powers, Registers
-from blueprints.models import Blueprint
+from blueprints.contract import Checks, Powers
 from drydock.core.errors import Conflict, InvalidRequest, NotFound, NotSupported
 from leases import hints
 from leases.client.values import ResourceInfo
-from leases.engine import allocation, debts, retiring, views
+from leases.engine import debts, retiring, views
 from leases.engine import power as switching
 from leases.engine.runs import start
 from leases.engine.transaction import rows, run, short
@@ -23,10 +20,9 @@ from leases.engine.transitions import lock_resource, note
 from leases.given import checked
 from leases.models import Resource
 from leases.operations import reading
-from leases.operations.callers import Caller, operator_only
+from leases.operations.callers import Caller, operator_only, own_leases
 from leases.reasons import Reason
-from leases.requests import invalid
-from leases.states import ResourceState
+from leases.states import VANISHED, ResourceState
 
 GONE = Q(state="destroyed") | ~Q(gone_at=None)
 
@@ -40,8 +36,8 @@ def visible(who: Caller) -> Any:
 
 @checked
 def list_(
-    who: Caller, *, type_: str = "", blueprint: str = "", state: str = "", gone: bool = False, limit: int = 500,
-    after: int = 0,
+    who: Caller, *, type_: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False,
+    limit: int = 500, after: int = 0,
 ) -> list[ResourceInfo]:  # fmt: skip
     """Resources by id; those that are gone only when asked for. `after`: only ids above it, to page on."""
     if state and state not in tuple(ResourceState):
@@ -49,18 +45,36 @@ def list_(
             f"There is no state {state!r}.", field="state", hint=f"There are: {', '.join(ResourceState)}."
         )
     found = (visible(who) if gone else visible(who).exclude(GONE)).filter(id__gt=after)
-    chosen = {"type": type_, "blueprint__name": blueprint, "state": state}
+    chosen = {"type": type_, "blueprint__name": blueprint, "state": state, "name": name}
     found = found.filter(**{column: value for column, value in chosen.items() if value})
-    return reading.resources(found.distinct().order_by("id")[:limit])
+    return _told(who, reading.resources(found.distinct().order_by("id")[:limit]))
 
 
 @checked
 def get(who: Caller, resource_id: int) -> ResourceInfo:
     """One resource. Raises NotFound."""
-    found = reading.resources(visible(who).filter(pk=resource_id).distinct())
+    found = _told(who, reading.resources(visible(who).filter(pk=resource_id).distinct()))
     if not found:
         raise NotFound(f"No resource {resource_id}, or you have no lease on it.", field="resource")
     return found[0]
+
+
+def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
+    """The resources as this caller may know them: an owner learns nothing of others' leases on them."""
+    if who.operator:
+        return found
+    named = {pk for info in found for pk in (*info.leases, info.reserved_for) if pk is not None}
+    own = set(own_leases(who).filter(pk__in=named).values_list("pk", flat=True))
+    return [
+        replace(
+            info,
+            leases=tuple(pk for pk in info.leases if pk in own),
+            reserved_for=info.reserved_for if info.reserved_for in own else None,
+            # The homes that were put aside are named after the leases that left them.
+            facts={name: value for name, value in info.facts.items() if name != "aside"},
+        )
+        for info in found
+    ]
 
 
 def _resource(who: Caller, resource_id: int, what: str) -> Resource:
@@ -71,7 +85,7 @@ def _resource(who: Caller, resource_id: int, what: str) -> Resource:
     return found
 
 
-def _there(who: Caller, resource_id: int, what: str) -> Resource:
+def there(who: Caller, resource_id: int, what: str) -> Resource:
     found = _resource(who, resource_id, what)
     if found.state not in ("pending", "active"):
         raise Conflict(f"Resource {resource_id} is {found.state}.")
@@ -81,8 +95,10 @@ def _there(who: Caller, resource_id: int, what: str) -> Resource:
 @checked
 def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = "") -> ResourceInfo:
     """Give it to nobody any more, and give it up once idle; or (`drained=False`) serve again, and wake who waits."""
-    resource = _there(who, resource_id, "drain resources")
+    resource = there(who, resource_id, "drain resources")
     if Resource.objects.filter(pk=resource_id, drained=not drained).update(drained=drained):
+        if not resource.quarantined:
+            Resource.objects.filter(pk=resource_id).update(note=reason[:2000] if drained else "")
         word = "drained" if drained else "undrained"
         note(f"resource.{word}", reason, actor=who.actor, resource_id=resource_id)
         hints.after_commit("sweep" if drained else "serve", *([] if drained else [resource.type]))
@@ -94,7 +110,7 @@ def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
     """Take it out of service as it is, with a note; its leases stay. Raises InvalidRequest without a note."""
     if not message.strip():
         raise InvalidRequest("A quarantine needs a note that says why.", field="note")
-    _there(who, resource_id, "quarantine resources")
+    there(who, resource_id, "quarantine resources")
     Resource.objects.filter(pk=resource_id).update(quarantined=True, note=message[:2000])
     note("resource.quarantined", message, actor=who.actor, resource_id=resource_id)
     return get(who, resource_id)
@@ -104,7 +120,7 @@ def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
 def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
     """Put it back into service; who waits for room is woken. What lost leases left on it is cleaned first: until
     then it stays in maintenance, and its message says so."""
-    resource = _there(who, resource_id, "end a quarantine")
+    resource = there(who, resource_id, "end a quarantine")
     if Resource.objects.filter(pk=resource_id, quarantined=True).update(quarantined=False, note="", check_failures=0):
         note("resource.unquarantined", "", actor=who.actor, resource_id=resource_id)
         hints.after_commit("serve", resource.type)
@@ -112,10 +128,21 @@ def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
     return get(who, resource_id)
 
 
+_CONFIRMED = "It disappeared with everything else of its account, and an operator gave it up."
+
+
 @checked
 def retire(who: Caller, resource_id: int) -> ResourceInfo:
-    """Give up a resource that nobody holds: it is destroyed, or handed back. Raises Conflict while it is held."""
-    _there(who, resource_id, "retire resources")
+    """Give up a resource that nobody holds: it is destroyed, or handed back. Raises Conflict while it is held.
+
+    One that disappeared with everything else of its account is given up though it is held: its leases are broken, and
+    its provider is asked whether it and what belongs to it are gone.
+    """
+    resource = there(who, resource_id, "retire resources")
+    if resource.observed == VANISHED and retiring.lose(
+        resource_id, reason=Reason.LOST, message=_CONFIRMED, actor=who.actor
+    ):
+        return get(who, resource_id)
     if not retiring.retire_idle(resource_id, reason=Reason.OPERATOR, message="Retired.", actor=who.actor):
         raise Conflict(
             f"Resource {resource_id} is held or busy.", hint="Drain it, and it goes when its last lease ends."
@@ -152,7 +179,7 @@ def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
     for a cycle while something runs."""
     if wanted not in ("on", "off", "cycle"):
         raise InvalidRequest("Power is switched on, off, or cycled.", field="power")
-    resource = _there(who, resource_id, "switch power")
+    resource = there(who, resource_id, "switch power")
     _supports(resource, Powers, "switched on and off")
     if wanted == "cycle":
         _begin(resource_id, "power", {"power": wanted})
@@ -164,7 +191,7 @@ def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
 @checked
 def check(who: Caller, resource_id: int) -> ResourceInfo:
     """Begin a health check now. Raises NotSupported, and Conflict while something else runs."""
-    resource = _there(who, resource_id, "check resources")
+    resource = there(who, resource_id, "check resources")
     _supports(resource, Checks, "checked")
     _begin(resource_id, "check", {})
     note("resource.check", "Check asked for.", actor=who.actor, resource_id=resource_id)
@@ -184,34 +211,3 @@ def _begin(resource_id: int, phase: str, wanted: dict[str, Any]) -> None:
     if start(resource_id=resource_id, phase=phase, wanted=wanted) is None:
         going = rows("SELECT phase FROM leases_run WHERE resource_id = %s AND lease_id IS NULL", (resource_id,))
         raise Conflict(f"Resource {resource_id} is busy with {going[0][0] if going else 'something else'}.")
-
-
-@checked
-def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceInfo:
-    """Register a resource by hand; it is checked by its kind's build steps before it becomes active.
-
-    Raises NotFound, NotSupported, InvalidRequest with the field, Conflict when it is registered already.
-    """
-    operator_only(who, "register resources")
-    row = Blueprint.objects.filter(name=blueprint).first()
-    if row is None:
-        raise NotFound(f"No blueprint {blueprint!r}.", field="blueprint")
-    kind = registry.kind(row.kind)
-    if not isinstance(kind, Registers):
-        raise NotSupported(f"Resources of kind {row.kind!r} are not registered by hand.", field="blueprint")
-    try:
-        registration = kind.Registration.model_validate(dict(given))
-    except ValidationError as error:
-        raise invalid(error) from None
-    draft = kind.register(views.config(row.kind, row.config), registration)
-    try:
-        with transaction.atomic():
-            if allocation.lock_blueprint(row.pk) is None:
-                raise NotFound(f"Blueprint {blueprint!r} was removed just now.", field="blueprint")
-            room = allocation.insert(row, draft, actor=who.actor, message="Registered.", origin="registered")
-            hints.after_commit("serve", row.resource_type)
-    except IntegrityError as error:
-        if "resource_identity_once" not in str(error):
-            raise
-        raise Conflict(f"{draft.identity!r} is registered already.", field="identity") from None
-    return get(who, room.resource_id)

@@ -17,6 +17,7 @@ from interfaces.filesystem.contract import Filesystem, Progress, Transfer
 from interfaces.launch import exports
 from leases.client.values import Ended, FileInfo
 from leases.engine import views
+from leases.engine.database import patient
 from leases.engine.installation import current
 from leases.engine.transaction import refuse_inside_transaction, rows
 from leases.engine.transitions import note
@@ -35,25 +36,28 @@ def interface(who: Caller, lease_id: int, name: str) -> Interface:
     """
     check = _check(who, lease_id)
     check()
-    lease = lease_of(who, lease_id, related=True)
+    lease = patient(lease_of, who, lease_id, related=True)
     return views.opened(views.lease_view(lease, still_mine=check), name, check)
 
 
 def _check(who: Caller, lease_id: int) -> Callable[[], None]:
-    lease = lease_of(who, lease_id)
-    return partial(still_mine, lease_id, lease.owner_id)
+    lease = patient(lease_of, who, lease_id)
+    return partial(patient, still_mine, lease_id, lease.owner_id)
 
 
 _STANDS = """
-    SELECT state, release_wanted <> '', coalesce(until <= clock_timestamp(), FALSE), owner_id IS NOT DISTINCT FROM %s
-    FROM leases_lease WHERE id = %s"""
+    SELECT state, release_wanted <> '', coalesce(until <= clock_timestamp(), FALSE), owner_id IS NOT DISTINCT FROM %s,
+        held AND active_at IS NOT NULL AND coalesce(hold_until > clock_timestamp(), TRUE)
+            AND NOT EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id)
+    FROM leases_lease l WHERE id = %s"""
 
 
 _CONFIRM = "An operator looks at `drydock installation`, and confirms it if this database is the one that counts."
 
 
 def still_mine(lease_id: int, owner_id: int | None) -> None:
-    """Returns while the lease is active, this owner's and not past its end. Raises LeaseEnded, InsideTransaction, and
+    """Returns while the lease is active, this owner's and not past its end; also afterwards, while it is held for
+    debugging. Raises LeaseEnded, InsideTransaction, and
     Conflict while the installation is suspended: the host may be leased from the database of which this is a copy."""
     refuse_inside_transaction("An interface")
     if problem := current().problem:
@@ -61,7 +65,9 @@ def still_mine(lease_id: int, owner_id: int | None) -> None:
     found = rows(_STANDS, (owner_id, lease_id))
     if not found or not found[0][3]:
         raise LeaseEnded(f"Lease {lease_id} is not yours (any more).")
-    state, wanted, over, _ = found[0]
+    state, wanted, over, _, held = found[0]
+    if held and state in ("active", "released"):
+        return
     if state in ("pending", "acquired"):
         raise LeaseEnded(f"Lease {lease_id} is {state} and not active yet.", hint="Wait until it is active.")
     if state != "active" or wanted or over:
@@ -97,7 +103,7 @@ def run_command(
     argv = argv_of(words)
     program = "a shell line" if isinstance(words, str) else argv[0]
     shell = command(who, lease_id)
-    note("lease.command", f"Ran {printable(program, 100)}.", actor=who.actor, lease_id=lease_id)
+    patient(note, "lease.command", f"Ran {printable(program, 100)}.", actor=who.actor, lease_id=lease_id)
     kept = 0 if on_output is not None else 1 << 20
     done = shell.run(
         words, env=env, cwd=cwd, stdin=stdin, timeout=timeout, on_output=on_output, max_output=kept, cancel=cancel
@@ -141,13 +147,6 @@ def list_files(who: Caller, lease_id: int, path: str = "") -> list[FileInfo]:
 
 
 @checked
-def remove_path(who: Caller, lease_id: int, path: str, *, recursive: bool = False) -> None:
-    """Remove a file or a folder. Recorded. Raises what `Filesystem.remove` raises."""
-    filesystem(who, lease_id).remove(path, recursive=recursive)
-    note("lease.file", f"Removed {printable(path) or '.'}.", actor=who.actor, lease_id=lease_id)
-
-
-@checked
 def upload(
     who: Caller, lease_id: int, local: Path, path: str, progress: Callable[[Progress], None] | None = None, *,
     timeout: float = LONGEST,
@@ -161,7 +160,7 @@ def upload(
 @checked
 def download(
     who: Caller, lease_id: int, path: str, local: Path, progress: Callable[[Progress], None] | None = None, *,
-    timeout: float = LONGEST,
+    limit: int | None = None, timeout: float = LONGEST,
 ) -> Transfer:  # fmt: skip
     """Copy a file or tree of the lease to this machine. Raises what `Filesystem.download` raises."""
-    return filesystem(who, lease_id).download(path, local, progress=progress, timeout=timeout)
+    return filesystem(who, lease_id).download(path, local, progress=progress, limit=limit, timeout=timeout)

@@ -20,6 +20,7 @@ from pydantic import ValidationError
 
 from blueprints import registry
 from blueprints.cloud.client import Client
+from blueprints.cloud.faults import SdkNotInstalled
 from blueprints.cloud.kind import CloudHost
 from blueprints.cloud.validation.journal import Journal
 from blueprints.cloud.validation.marks import Marks, marks
@@ -74,7 +75,7 @@ def open_account(who: Caller, name: str, *, kind: str = "") -> Account:
     found = _kind(kind, name, secrets)
     try:
         client = found.client(secrets)
-    except (ValidationError, ImportError, ValueError) as error:
+    except (ValidationError, SdkNotInstalled, ValueError) as error:
         raise InvalidRequest(_why(error), field="credential") from None
     folder = Path(settings.DRYDOCK.state) / "validation"
     return Account(
@@ -88,7 +89,7 @@ def _why(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"The credential does not fit: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return f"The cloud's client does not load: {error}"
+    return str(error)
 
 
 def _kind(wanted: str, name: str, secrets: Mapping[str, Any]) -> CloudHost:
@@ -96,7 +97,7 @@ def _kind(wanted: str, name: str, secrets: Mapping[str, Any]) -> CloudHost:
     if wanted:
         found = registry.kind(wanted)
         if not isinstance(found, CloudHost):
-            raise InvalidRequest(f"{wanted} is no kind of cloud hosts.", field="kind", hint=_clouds_hint())
+            raise InvalidRequest(f"{wanted} is not a kind of cloud hosts.", field="kind", hint=_clouds_hint())
         return found
     used = {row.kind for row in credentials.users_of(name)}
     clouds = _clouds()

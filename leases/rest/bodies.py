@@ -19,8 +19,8 @@ def _octets(given: Any) -> Any:
         try:
             return base64.b64decode(given.encode("ascii"), validate=True)
         except ValueError:
-            raise ValueError("it is no base64") from None
-    raise ValueError("it is no text")
+            raise ValueError("it is not valid base64") from None
+    raise ValueError("it is not a text")
 
 
 Text = Annotated[str, Field(max_length=2000)]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, cast
 
 from django.conf import settings
@@ -20,6 +21,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from drydock.core.errors import NotAllowed
+from leases import hostcalls
 from leases.client.values import to_json
 from leases.local import LocalClient
 from leases.rest import parsing, problems
@@ -41,8 +43,6 @@ class Operation:
     """What one method of one address takes and gives; `gives` is a type of `leases.client`, or a media type."""
 
     summary: str
-    name: str = ""
-    """Of the operation in the schema; made from the view where it says none."""
     gives: Any = None
     or_gives: str = ""
     """Another media type in which the same is given, where that is asked for."""
@@ -53,6 +53,8 @@ class Operation:
     headers: dict[str, str] = field(default_factory=dict)
     also: dict[int, str] = field(default_factory=dict)
     request_headers: dict[str, str] = field(default_factory=dict)
+    asks: Callable[[int], str] | None = None
+    """Names the host that is called, from the `id` of the address, where the method waits for the answer of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ class Asked:
     def __init__(self, request: Request, operation: Operation) -> None:
         self.request = request
         self.token = cast(Token, request.auth)
-        self.query: Any = parsing.query(operation.query, request.query_params)
+        self.query: Any = parsing.query(operation.query, request.META.get("QUERY_STRING", ""))
         body = operation.body
         keyed = bool(self.header("Idempotency-Key"))
         self.body: Any = parsing.body(body, request.data, keyed=keyed) if isinstance(body, type) else None
@@ -93,12 +95,20 @@ def operation(summary: str, **about: Any) -> Callable[[View], View]:
         def act(self: Endpoint, request: Request, **path: Any) -> HttpResponse | StreamingHttpResponse:
             self.permit(request, declared)
             asked = Asked(request, declared)
-            return respond(view(self, asked, **path), declared)
+            with _place(asked, declared, path):
+                return respond(view(self, asked, **path), declared)
 
         act.operation = declared  # type: ignore[attr-defined]
         return act
 
     return declare
+
+
+def _place(asked: Asked, declared: Operation, path: dict[str, Any]) -> AbstractContextManager[None]:
+    """A place and a deadline for what calls a host."""
+    if declared.asks is None:
+        return nullcontext()
+    return hostcalls.calling(asked.token.user_id, partial(declared.asks, path["id"]))
 
 
 def respond(found: Any, declared: Operation) -> HttpResponse | StreamingHttpResponse:
@@ -110,7 +120,9 @@ def respond(found: Any, declared: Operation) -> HttpResponse | StreamingHttpResp
 
 def json_response(found: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> HttpResponse:
     """Values as JSON."""
-    content = json.dumps(to_json(found), ensure_ascii=False, allow_nan=False).encode()
+    text = json.dumps(to_json(found), ensure_ascii=False, allow_nan=False)
+    # A byte of a file's name that is no UTF-8 is half a character, which JSON can only escape.
+    content = text.encode("utf-8", "backslashreplace")
     return HttpResponse(content, status=status, content_type="application/json", headers=headers or {})
 
 

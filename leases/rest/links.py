@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, get_args
 
+from leases.rest.names import operation_id
+
 METHODS = ("get", "post", "put", "patch", "delete")
 _NEXT = {
     "LeaseInfo": ("leases/<id:id>", "id", "/id"),
@@ -15,6 +17,7 @@ _NEXT = {
     "NewToken": ("tokens/<id:id>", "id", "/about/id"),
     "BlueprintInfo": ("blueprints/<word:name>", "name", "/name"),
     "CredentialInfo": ("credentials/<word:name>", "name", "/name"),
+    "PasswordInfo": ("users/<user:user>", "user", "/user/name"),
     "list[LeaseInfo]": ("groups/<id:id>", "id", "/results/0/group"),
 }
 """By what an answer is: the addresses that begin so, and which variable of theirs stands where in the answer."""
@@ -23,11 +26,6 @@ _NEXT = {
 def tag(path: str) -> str:
     """The first word of an address, by which operations are sorted."""
     return path.split("/v1/", 1)[-1].split("/")[0]
-
-
-def operation_id(path: str, view: Any) -> str:
-    """The name of an operation in the schema."""
-    return view.operation.name or f"{tag(path)}_{view.__qualname__.replace('.', '_').lower()}"
 
 
 def following(gives: Any) -> dict[str, Any]:
@@ -48,4 +46,4 @@ def _operations(begins: str) -> Iterator[str]:
             for method in METHODS:
                 act = getattr(view, method, None)
                 if act is not None and hasattr(act, "operation") and method in view.http_method_names:
-                    yield operation_id(address, act)
+                    yield operation_id(method, address)

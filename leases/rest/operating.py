@@ -20,6 +20,13 @@ class Power(Body):
     wanted: Literal["on", "off", "cycle"]
 
 
+class HostAddress(Body):
+    """Where a host is."""
+
+    address: Annotated[str, Field(min_length=1, max_length=255)]
+    port: Annotated[StrictInt, Field(ge=1, le=65535)] = 22
+
+
 class BlueprintChange(Body):
     """What is to be different; null, or nothing, leaves a value, and `clear` names columns to empty."""
 
@@ -110,3 +117,32 @@ class Registration(BaseModel):
     """What the kind of the blueprint asks for; its `kinds` entry has the schema."""
 
     model_config = ConfigDict(extra="allow")
+
+
+UserName = Annotated[str, Field(min_length=1, max_length=150)]
+GroupNames = Annotated[list[UserName], Field(max_length=100)]
+Password = Annotated[
+    str | None, Field(max_length=1000, description="Null: a new one is made up, and answered with, only this once.")
+]
+
+
+class NewUser(Body):
+    """A user to add; an operator sees and changes everything, and administers users."""
+
+    user: UserName
+    operator: StrictBool = False
+    groups: GroupNames = []
+    password: Password = None
+
+
+class NewPassword(Body):
+    """Another password."""
+
+    password: Password = None
+
+
+class GroupChange(Body):
+    """Groups to join, which are made where they are missing, and groups to leave."""
+
+    add: GroupNames = []
+    remove: GroupNames = []

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from typing import IO, Any, NoReturn, TypeVar
+from urllib.parse import parse_qs
 
 from django.conf import settings
-from django.http import QueryDict
 from pydantic import BaseModel, ValidationError
 from rest_framework.parsers import BaseParser
 
@@ -20,6 +21,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 DEEPEST = 32
 """Levels of a document; nothing that we are asked needs more."""
+MOST_FIELDS = 1000
+PATHS = frozenset({"path"})
+"""Parameters that may hold any byte but NUL."""
 
 
 def check_length(environ: dict[str, Any], limit: int, *, chunks: bool = False) -> None:
@@ -29,7 +33,7 @@ def check_length(environ: dict[str, Any], limit: int, *, chunks: bool = False) -
     if environ.get("HTTP_TRANSFER_ENCODING") and length == "0" and not chunks:
         raise NoLength()
     if not length.isdigit():
-        raise InvalidRequest("Content-Length is no number.")
+        raise InvalidRequest("Content-Length is not a number.")
     if int(length) > limit:
         raise BodyTooLarge(f"The body has {length} bytes, and {limit} are taken here.")
 
@@ -51,7 +55,7 @@ class StrictJSON(BaseParser):
         except RecursionError:
             raise InvalidRequest("The body is nested too deeply.") from None
         except ValueError as error:
-            raise InvalidRequest(f"The body is no JSON: {str(error)[:200]}.") from None
+            raise InvalidRequest(f"The body is not valid JSON: {str(error)[:200]}.") from None
         check_value(found)
         return found
 
@@ -67,7 +71,7 @@ class AnyBytes(BaseParser):
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _finite(text: str) -> float:
@@ -117,16 +121,19 @@ def body(model: type[Model], given: Any, *, keyed: bool = False) -> Model:
     try:
         return model.model_validate(given, context={"keyed": keyed})
     except ValidationError as error:
-        raise invalid(error) from None
+        raise invalid(error, model=model) from None
 
 
-def query(model: type[Model], given: QueryDict) -> Model:
-    """The query as the model reads it; a list where the model has one. Raises InvalidRequest with the field."""
+def query(model: type[Model], line: str) -> Model:
+    """The query as the model reads it; a list where the model has one. Raises InvalidRequest with the field.
+
+    Bytes of a path that are no UTF-8 become half characters, as in `os.fsdecode`; elsewhere they are refused.
+    """
     found: dict[str, Any] = {}
-    for name, values in given.lists():
+    for name, values in _pairs(line).items():
         check_text(name)
         for value in values:
-            check_text(value, name)
+            check_text(os.fsencode(value).decode("latin-1") if name in PATHS else value, name)
         many = name in model.model_fields and "list" in str(model.model_fields[name].annotation)
         if not many and len(values) > 1:
             raise InvalidRequest("Given more than once.", field=name)
@@ -134,7 +141,14 @@ def query(model: type[Model], given: QueryDict) -> Model:
     try:
         return model.model_validate(found)
     except ValidationError as error:
-        raise invalid(error) from None
+        raise invalid(error, model=model) from None
+
+
+def _pairs(line: str) -> dict[str, list[str]]:
+    try:
+        return parse_qs(line, keep_blank_values=True, errors="surrogateescape", max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise InvalidRequest(f"The query has more than {MOST_FIELDS} parameters.") from None
 
 
 def key(header: str) -> str | None:

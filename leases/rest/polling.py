@@ -10,15 +10,20 @@ from drydock.core import clock
 from leases.client.values import LeaseInfo
 from leases.local import LocalClient
 from leases.operations import holding
-from leases.rest.places import PLACES
+from leases.places import PLACES
 
 _FIRST, _LONGEST = 0.01, 0.25
+_WAITING = 1.0
+"""Seconds after which why a lease waits is computed again for whoever asked to be told of a change."""
 _MOVING = ("pending", "acquired")
 
 
 def tag(info: LeaseInfo) -> str:
-    """Changes with state, reason and sentence of a lease."""
-    said = f"{info.id}\n{info.state}\n{info.reason}\n{info.message}"
+    """Changes with state, reason and sentence of a lease; of one that waits, with what it waits for and not with how
+    long that takes still."""
+    why = info.waiting
+    waits = info.message if why is None else f"{why.behind} {why.holder} {why.ends_at} {why.place} {why.help}"
+    said = f"{info.id}\n{info.state}\n{info.reason}\n{waits}"
     return f'W/"{hashlib.sha256(said.encode()).hexdigest()[:16]}"'
 
 
@@ -27,12 +32,12 @@ def lease(client: LocalClient, lease_id: int, *, seconds: float, known: str) -> 
     `seconds` as it is. Raises NotFound."""
     info = client.lease(lease_id)
     seconds = min(seconds, settings.DRYDOCK.longest_wait_seconds)
-    if seconds <= 0 or _settled(info, known) or not PLACES.take("wait"):
+    if seconds <= 0 or _settled(info, known) or not PLACES.take("wait", client.who.id):
         return info
     try:
         return _watch(client, info, clock.monotonic() + seconds, known)
     finally:
-        PLACES.leave("wait")
+        PLACES.leave("wait", client.who.id)
 
 
 def _settled(info: LeaseInfo, known: str) -> bool:
@@ -40,10 +45,11 @@ def _settled(info: LeaseInfo, known: str) -> bool:
 
 
 def _watch(client: LocalClient, info: LeaseInfo, end: float, known: str) -> LeaseInfo:
-    pause = _FIRST
+    pause, again = _FIRST, clock.monotonic() + _WAITING
     while not _settled(info, known) and (left := end - clock.monotonic()) > 0:
         clock.sleep(min(pause, left))
         pause = min(pause * 1.3, _LONGEST)
-        if holding.moved(info.id, info):
+        if holding.moved(info.id, info) or (known and clock.monotonic() > again):
+            again = clock.monotonic() + _WAITING
             info = client.lease(info.id)
     return info

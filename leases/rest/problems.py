@@ -22,6 +22,9 @@ from drydock_client.trees import TooMuch
 from interfaces import errors as of_interfaces
 from leases.client.errors import LeaseFailed, NoWorker
 from leases.client.values import Verdict, to_json
+from leases.engine import database
+from leases.hostcalls import HostSilent
+from leases.places import NoPlace
 
 log = logging.getLogger(__name__)
 
@@ -113,12 +116,14 @@ def status_of(error: errors.DrydockError) -> int:
 def answer(error: Exception, context: Any = None) -> HttpResponse:
     """What is answered to an error; the unknown ones are logged, and nothing of them is shown."""
     if isinstance(error, errors.DrydockError):
-        return problem(
+        said = problem(
             status_of(error), error.code, error.message, field=error.field, hint=error.hint, is_a=_general(error),
             mistakes=getattr(error, "problems", ()), verdicts=getattr(error, "verdicts", ()),
             capability=getattr(error, "capability", ""),
-            headers={"Retry-After": "1"} if isinstance(error, errors.Busy) else None,
+            headers=_again(error),
         )  # fmt: skip
+        said._has_been_logged = True  # type: ignore[attr-defined]  # Django would log each 5xx, as often as a caller likes
+        return said
     if isinstance(error, exceptions.APIException):
         return _of_framework(error)
     if isinstance(error, Http404):
@@ -130,10 +135,28 @@ def answer(error: Exception, context: Any = None) -> HttpResponse:
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return problem(507, "no_space", "There is no room left for this in the web process's temporary folder.")
     if isinstance(error, OperationalError | DatabaseGone):
-        log.warning("The database is busy or gone: %s", error)
-        return problem(503, errors.Busy.code, "The database does not answer now.", headers={"Retry-After": "1"})
+        if not database.is_lost(error):
+            log.warning("The database is busy: %s", error)
+        return unavailable(error)
     log.error("A request failed.", exc_info=error)
     return problem(500, "error", "Something went wrong in Drydock; its log says what.")
+
+
+def unavailable(error: BaseException) -> HttpResponse:
+    """Answer that the database is away; logged at most once a second."""
+    database.report(error)
+    said = problem(503, errors.Busy.code, "The database does not answer now.", headers={"Retry-After": "1"})
+    said._has_been_logged = True  # type: ignore[attr-defined]
+    return said
+
+
+def _again(error: errors.DrydockError) -> dict[str, str]:
+    """When to try again, where that may help."""
+    if isinstance(error, NoPlace):
+        return {"Retry-After": str(error.after)}
+    if isinstance(error, HostSilent):
+        return {"Retry-After": "5"}
+    return {"Retry-After": "1"} if isinstance(error, errors.Busy) else {}
 
 
 def _general(error: errors.DrydockError) -> list[str]:

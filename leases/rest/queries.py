@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, field_validator
 
 from leases.scalars import Flag, Number, Whole
 from leases.sought import PLACE, OfferFilter, OfferSearch
@@ -14,7 +14,26 @@ Id = Annotated[Whole, Field(ge=1, lt=1 << 63)]
 Word = Annotated[str, Field(max_length=255)]
 Limit = Annotated[Whole, Field(ge=1, le=1000, description="So many at most.")]
 Cursor = Annotated[str, Field(pattern=r"^[0-9]{1,18}$", description="`next` of the page before.")]
-Where = Annotated[str, Field(max_length=4096, description="In the lease; it cannot lead out of it.")]
+LONGEST_PATH = 4096
+
+
+def _path(value: Any) -> str:
+    """Pydantic's own check of texts takes no half characters, which stand for bytes that are no UTF-8."""
+    if not isinstance(value, str) or len(value) > LONGEST_PATH:
+        raise ValueError(f"a path has at most {LONGEST_PATH} characters")
+    return value
+
+
+Where = Annotated[
+    str, PlainValidator(_path),
+    WithJsonSchema(
+        {
+            "type": "string", "maxLength": LONGEST_PATH,
+            "description": "In the lease; it cannot lead out of it. Bytes that are no UTF-8 are percent-encoded as they"
+            " are, and in answers `\\udc80` to `\\udcff` stand for them.",
+        }
+    ),
+]  # fmt: skip
 Offset = Annotated[Whole, Field(ge=0, lt=1 << 62, description="From this byte on.")]
 Bytes = Annotated[Whole, Field(ge=1, le=16 << 20, description="So many bytes at most.")]
 State = Literal["pending", "acquired", "active", "released", "destroyed", "broken"]
@@ -64,7 +83,20 @@ class Instances(For):
     """Which instances."""
 
     state: Annotated[
-        list[Literal["pending", "running", "stopping", "stopped", "terminating", "terminated", "failed"]] | None,
+        list[
+            Literal[
+                "pending",
+                "running",
+                "stopping",
+                "stopped",
+                "terminating",
+                "released",
+                "terminated",
+                "reassigned",
+                "failed",
+            ]
+        ]
+        | None,
         Field(description="Only in these; without it those that are not over."),
     ] = None
     all: Annotated[Flag, Field(description="Those that are over, too.")] = False
@@ -89,7 +121,14 @@ class Place(Query):
 class File(Query):
     """A path in the lease."""
 
-    path: Annotated[Where, Field(min_length=1)]
+    path: Where
+
+    @field_validator("path")
+    @classmethod
+    def _named(cls, path: str) -> str:
+        if not path:
+            raise ValueError("a path is needed")
+        return path
 
 
 class Removal(Query):
@@ -131,6 +170,7 @@ class ResourceFilter(Query):
 
     type: Word = ""
     blueprint: Word = ""
+    name: Word = ""
     state: Literal["", "pending", "active", "released", "destroyed", "broken"] = ""
     gone: Annotated[Flag, Field(description="Also those that are gone.")] = False
     limit: Limit = 200

@@ -12,8 +12,10 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaV
 from pydantic_core import core_schema
 
 from leases.rest import links
+from leases.rest.names import operation_id
 from leases.rest.problems import ProblemDetails
 
+BYTES = "application/octet-stream"
 _REFERENCE = "#/components/schemas/{model}"
 _ERRORS = {
     400: "What was wrong with the request, and where.", 401: "No token, or one that is not valid (any more).",
@@ -54,7 +56,7 @@ class Schema(AutoSchema):
         if declared is None:
             return None
         made = {
-            "operationId": links.operation_id(path, view),
+            "operationId": operation_id(method, path),
             "summary": declared.summary,
             "description": inspect.getdoc(view) or declared.summary,
             "tags": [links.tag(path)],
@@ -95,7 +97,7 @@ class Schema(AutoSchema):
 
     def _body(self, body: Any) -> dict[str, Any]:
         if isinstance(body, str):
-            return {body: {"schema": {"type": "string", "format": "binary"}}}
+            return _binary(body)
         return {"application/json": {"schema": self._component(body, "validation")}}
 
     def _responses(self, declared: Any) -> dict[str, Any]:
@@ -113,10 +115,7 @@ class Schema(AutoSchema):
         gives = declared.gives
         if gives is None:
             return {}
-        if isinstance(gives, str):
-            content = {gives: {"schema": {"type": "string", "format": "binary"}}}
-        else:
-            content = {"application/json": {"schema": self._listed(gives)}}
+        content = _binary(gives) if isinstance(gives, str) else {"application/json": {"schema": self._listed(gives)}}
         if declared.or_gives:
             content[declared.or_gives] = {"schema": {"type": "string"}}
         headers = {n: {"description": d, "schema": {"type": "string"}} for n, d in declared.headers.items()}
@@ -139,6 +138,12 @@ class Schema(AutoSchema):
         return {"$ref": _REFERENCE.format(model=name)}
 
 
+def _binary(media_type: str) -> dict[str, Any]:
+    """Content of a media type, and as plain bytes: generators of clients know no other binary type."""
+    schema = {"type": "string", "format": "binary"}
+    return {one: {"schema": dict(schema)} for one in dict.fromkeys((media_type, BYTES))}
+
+
 def _needed(body: Any) -> bool:
     """No body is as good as an empty one."""
     return not isinstance(body, str) and any(field.is_required() for field in body.model_fields.values())
@@ -147,6 +152,8 @@ def _needed(body: Any) -> bool:
 def _variable(name: str) -> dict[str, Any]:
     if name == "id":
         return {"type": "integer", "minimum": 1, "maximum": (1 << 63) - 1}
+    if name == "user":
+        return {"type": "string", "minLength": 1, "pattern": "^[A-Za-z0-9_.@+-]+$", "maxLength": 150}
     return {"type": "string", "minLength": 1, "pattern": "^[A-Za-z0-9._-]+$", "maxLength": 63}
 
 

@@ -134,8 +134,10 @@ _FAMILY = """
     WITH RECURSIVE family AS (
         SELECT id FROM rest_token WHERE id = %s
         UNION SELECT t.id FROM rest_token t JOIN family f ON t.made_by_id = f.id
-    ) UPDATE rest_token t SET revoked_at = now() FROM family f WHERE t.id = f.id AND t.revoked_at IS NULL
-    RETURNING t.id, t.name"""
+    ) UPDATE rest_token SET revoked_at = now() WHERE id = ANY(ARRAY(
+        SELECT id FROM rest_token WHERE id IN (SELECT id FROM family) AND revoked_at IS NULL
+        ORDER BY id FOR NO KEY UPDATE))
+    RETURNING id, name"""
 
 
 def revoke(who: Caller, token_id: int) -> TokenInfo:

@@ -8,19 +8,21 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from rest_framework.request import Request
 
-from drydock.core.errors import Busy, InvalidRequest
+from drydock.core.errors import InvalidRequest
 from drydock.deadline import WATCH
 from drydock_client import trees
-from interfaces.filesystem.contract import Progress
+from interfaces.filesystem.contract import Transfer
 from leases.local import LocalClient
 from leases.operations import using
-from leases.rest.places import PLACES
+from leases.places import PLACES
+from leases.rest.models import Token
 from leases.rest.problems import BodyTooLarge
+from leases.rest.values import Transferred
 
 PART = 1 << 16
 
@@ -55,32 +57,35 @@ def received(request: Request, limit: int) -> Iterator[bytes]:
 
 
 @contextmanager
-def unpacked(request: Request, limit: int) -> Iterator[Path]:
+def unpacked(request: Request, limit: int) -> Iterator[trees.Unpacked]:
     """The body, a tar archive, in a temporary folder. Raises InvalidRequest, TooMuch."""
     read = reader(request, limit)
     with tempfile.TemporaryDirectory(prefix="drydock-") as folder:
-        yield trees.unpack(read, lambda name: Path(folder, name), limit=limit).place
+        yield trees.unpack(read, lambda name: Path(folder, name), limit=limit)
+
+
+def transferred(sent: trees.Unpacked, done: Transfer) -> Transferred:
+    """What was copied in, and what was left out on either part of the way."""
+    skipped = (*sent.skipped, *done.skipped)[: trees.MOST_SKIPPED]
+    return Transferred(files=done.files, bytes=done.bytes, skipped=skipped)
 
 
 @contextmanager
 def place(request: Request) -> Iterator[None]:
     """One of the places for files and trees, for `DRYDOCK_TRANSFER_SECONDS`; then the connection is shut. Raises Busy
     where all are taken."""
-    if not PLACES.take("transfer"):
-        raise Busy(
-            "As many files and trees are being copied as may be at the same time.", hint="Try again in a moment."
-        )
-    link = request.META.get("gunicorn.socket")
-    if link is not None:
-        WATCH.until(link, seconds(), socket.SHUT_RDWR)
-    try:
-        yield
-    finally:
-        PLACES.leave("transfer")
+    what = "As many files and trees are being copied as may be at the same time."
+    with PLACES.held("transfer", cast(Token, request.auth).user_id, what):
+        link = request.META.get("gunicorn.socket")
         if link is not None:
-            WATCH.forget(link)
-            if not getattr(request.META["wsgi.input"], "done", True):  # the server reads what is left of it
-                WATCH.until(link, settings.DRYDOCK.body_seconds)
+            WATCH.until(link, seconds(), socket.SHUT_RDWR)
+        try:
+            yield
+        finally:
+            if link is not None:
+                WATCH.forget(link)
+                if not getattr(request.META["wsgi.input"], "done", True):  # the server reads what is left of it
+                    WATCH.until(link, settings.DRYDOCK.body_seconds)
 
 
 def seconds() -> float:
@@ -115,21 +120,11 @@ def packed(client: LocalClient, lease_id: int, path: str, limit: int) -> Iterato
     name = path.rstrip("/").rsplit("/", 1)[-1] or "tree"
     local = Path(folder.name, name if name not in (".", "..") else "tree")
     try:
-        using.download(client.who, lease_id, path, local, _bound(limit), timeout=seconds())
+        using.download(client.who, lease_id, path, local, limit=limit, timeout=seconds())
     except BaseException:
         folder.cleanup()
         raise
     return _packed(folder, local)
-
-
-def _bound(limit: int) -> Callable[[Progress], None]:
-    def look(progress: Progress) -> None:
-        if progress.bytes > limit:
-            raise trees.TooMuch(f"The tree has more than {limit} bytes.")
-        if progress.files > trees.MOST_ENTRIES:
-            raise trees.TooMuch(f"The tree has more than {trees.MOST_ENTRIES} files.")
-
-    return look
 
 
 def _packed(folder: tempfile.TemporaryDirectory[str], local: Path) -> Iterator[bytes]:

@@ -25,6 +25,7 @@ from leases.rest.views import (
     tokens,
     upkeep,
     usage,
+    users,
     work,
 )
 
@@ -51,7 +52,14 @@ class WordConverter(StringConverter):
     regex = "[A-Za-z0-9._-]{1,63}"
 
 
+class UserConverter(StringConverter):
+    """Names of users, as Django takes them."""
+
+    regex = r"[\w.@+-]{1,150}"
+
+
 register_converter(IdConverter, "id")
+register_converter(UserConverter, "user")
 register_converter(WordConverter, "word")
 
 V1 = {
@@ -98,6 +106,7 @@ V1 = {
     "blueprints": blueprints.Blueprints,
     "blueprints/<word:name>": blueprints.Blueprint,
     "blueprints/<word:name>/resources": blueprints.Registered,
+    "blueprints/<word:name>/host-keys": blueprints.HostKeys,
     **{f"blueprints/<word:name>/{act}": view for act, view in blueprints.ACTS.items()},
     "kinds": blueprints.Kinds,
     "kinds/<word:name>": blueprints.Kind,
@@ -107,6 +116,12 @@ V1 = {
     "authorizations/<id:id>/approve": access.Approve,
     "authorizations/<id:id>/decline": access.Decline,
     "quotas": access.Quotas,
+    "users": users.Users,
+    "users/<user:user>": users.User,
+    "users/<user:user>/password": users.Password,
+    "users/<user:user>/enable": users.Enable,
+    "users/<user:user>/disable": users.Disable,
+    "users/<user:user>/groups": users.Groups,
     "budgets": usage.Budgets,
     "usage": usage.Usage,
     "usage/records": usage.UsageRecords,

@@ -43,7 +43,8 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True)
 class Transferred:
-    """What the copying of a tree did. `skipped`: links that lead out of it, pipes, devices."""
+    """What the copying of a tree did. `skipped`: links that lead out of it, pipes, sockets, devices; the first
+    1,000 of them."""
 
     files: int
     bytes: int

@@ -84,7 +84,7 @@ def test_offers_are_shown_the_cheapest_first_and_found(site, account):
 def test_readings_say_how_they_go(site, account, reading):
     Reading.objects.create(credential=account, kind="fake_cloud", what="places", found=3, seen_at="2026-01-01T00:00Z")
     shown = text(site.get(rows_of(Reading)))
-    for words in ("<h1>Readings of accounts</h1>", "it throttles", "inventory", "places", " ago", "vendor"):
+    for words in ("<h1>Account polling</h1>", "it throttles", "inventory", "places", " ago", "vendor"):
         assert words in shown, words
     failing = text(site.get(rows_of(Reading), {"attention": "failing"}))
     assert "it throttles" in failing
@@ -92,7 +92,7 @@ def test_readings_say_how_they_go(site, account, reading):
     assert "drydock credentials read vendor" in text(site.get(page(reading)))
     assert "it throttles" in text(site.get(page(account)))
     overview = text(site.get(reverse("admin:index")))
-    assert "readings of accounts that fail" in overview
+    assert "account poll" in overview
     assert "reading/?attention=failing" in overview
 
 

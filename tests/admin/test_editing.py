@@ -358,7 +358,7 @@ class TestConfigInputs:
         found = errors(answer)["config"]
         assert len(found) == 2
         shown = answer.content.decode()
-        assert shown.index('for="id_config.boot_polls"') < shown.rindex("boot_polls: Input should be a valid integer")
+        assert shown.index('for="id_config.boot_polls"') < shown.rindex("boot_polls: It must be a whole number")
         assert 'value="many"' in shown
 
     def test_the_inputs_of_another_kind(self, site, staff):
@@ -376,7 +376,7 @@ class TestConfigInputs:
         shown = site.post(at, given | {"config.offers": offers}).content.decode()
         for words in ("No problem found", "What it would build", "big", "north", "1.5", "8 slots", "small"):
             assert words in shown, words
-        assert "valid integer" in site.post(at, given | {"config.boot_polls": "many"}).content.decode()
+        assert "It must be a whole number." in site.post(at, given | {"config.boot_polls": "many"}).content.decode()
         assert site.get(at).status_code == 403
         assert staff("view_blueprint").post(at, given).status_code == 403
         assert not Blueprint.objects.exists()

@@ -14,6 +14,7 @@ from django.urls import reverse
 from blueprints.fake.openers import fakes
 from blueprints.models import Allowance, Blueprint, Credential, Listing, Reading, RememberedError
 from leases import jobs as mechanism
+from leases.engine import installation as engine_installation
 from leases.engine import views
 from leases.engine.transitions import note
 from leases.inline import settle
@@ -23,6 +24,7 @@ from leases.models import (
     Capacity,
     Debt,
     Event,
+    Failure,
     Installation,
     Job,
     Lease,
@@ -41,6 +43,7 @@ from leases.models import (
 )
 from leases.models.job import KeptOutput, Watch
 from leases.operations import holding, jobs, workers
+from leases.operations import installation as installations
 from leases.operations.callers import caller
 from leases.rest.models import Token
 from tests.admin.conftest import page, rows_of
@@ -73,6 +76,7 @@ def many(lease, count):
         Lease(type="fake", owner=lease.owner, shape="x", state="destroyed", resource=resource) for _ in range(count)
     )
     Share.objects.bulk_create(Share(lease=one, resource=one.resource, slots=1) for one in leases)
+    Failure.objects.bulk_create(Failure(resource=thing, act="stop", message="refused") for thing in things)
     Debt.objects.bulk_create(Debt(lease=lease, resource=thing, secrets={"key": SECRET}) for thing in things)
     Run.objects.bulk_create(Run(resource=thing, phase="build", sentence="building") for thing in things)
     Job.objects.bulk_create(Job(lease=lease, command=["make", SECRET], env={"KEY": SECRET}) for _ in leases)
@@ -148,12 +152,18 @@ def test_a_waiting_lease_says_why_and_where_in_the_queue(site, blueprint, ask):
     settle()
     second, third = ask(), ask()
     settle()
-    shown = text(site.get(page(third)))
+    Lease.objects.filter(state="pending").update(due_at="2020-01-01T19:34Z")
+    shown, full = text(site.get(page(third))), f"{Resource.objects.get().name} is full (1 of 1 slot in use)"
     assert "Why is it waiting?" in shown
-    assert "1 of its type wait before it" in shown
+    assert f"Queued behind lease {second.pk} of ada, which waits because {full}" in shown
+    assert "Place in the queue: 2." in shown
+    assert "19:34" not in shown, "a check that was due in the past is not announced"
     shown = text(site.get(page(second)))
-    assert "It is the next of its type" in shown
-    assert "at its limit of 1, all in use" in shown
+    assert f"Waits because {full}" in shown
+    listed = text(site.get(rows_of(Lease) + "?state__exact=pending"))
+    assert f"Queued behind lease {second.pk}" in listed
+    assert f"Waits because {full}" in listed
+    assert holding.get(caller(second.owner), second.pk).message.startswith(f"Waits because {full}")
 
 
 def test_a_resource_page_says_how_full_and_how_well_it_is(site, blueprint, ask):
@@ -279,6 +289,7 @@ def test_secrets_are_in_no_page(site, lease):
 
 
 def test_the_overview_counts_and_says_what_needs_attention(site, lease, blueprint, ask):
+    waits = ask(slots=1)
     shown = text(site.get(reverse("admin:index")))
     assert "No worker was seen lately" in shown
     Worker.objects.create(name="w")
@@ -288,14 +299,13 @@ def test_the_overview_counts_and_says_what_needs_attention(site, lease, blueprin
     Run.objects.create(resource=lease.resource, phase="check", waits_for="operator")
     RememberedError.objects.create(blueprint=lease.resource.blueprint, scope="offer", key="big", message="Sold out.")
     Authorization.objects.create(blueprint=lease.resource.blueprint, user=lease.owner)
-    waits = ask(slots=1)
     Lease.objects.filter(pk=lease.pk).update(held=True)
     Lease.objects.filter(pk=waits.pk).update(created_at=Now() - dt.timedelta(hours=1))
     overview = site.get(reverse("admin:index")).context["overview"]
     assert {one.of: one.number for one in overview.attention} == {
-        "quarantined resources": 1, "steps that wait for a person": 1, "leases past their end": 1,
-        "leases that wait long": 1, "leases held for debugging": 1, "remembered errors": 1,
-        "requests for authorization": 1,
+        "quarantined resource": 1, "step needs a person": 1, "lease is past its end": 1,
+        "lease has waited long": 1, "lease is held for debugging": 1, "remembered error": 1,
+        "request for authorization": 1,
     }  # fmt: skip
     for one in overview.attention:
         assert list(site.get(one.address).context["cl"].result_list), one.of
@@ -345,3 +355,15 @@ def test_a_lease_for_which_nobody_works_says_so_on_every_face(site, blueprint, a
     assert "disabled" in holding.get(ada, waiting.pk).message
     workers.seen("elsewhere:1")
     assert faces() == (False,) * 4
+
+
+def test_every_page_of_a_suspended_installation_says_so(site, lease):
+    Worker.objects.create(name="w")
+    assert "dd-suspended" not in text(site.get(reverse("admin:index")))
+    installations.suspend(caller(lease.owner.__class__.objects.get(is_superuser=True)), "This is a copy.")
+    engine_installation.forget()
+    for at in (reverse("admin:index"), rows_of(Lease), page(lease), reverse("admin:fleet")):
+        shown = text(site.get(at))
+        assert 'id="dd-suspended"' in shown, at
+        assert "The installation is suspended: This is a copy." in shown
+    engine_installation.forget()

@@ -14,6 +14,7 @@ from leases.models import (
     Capacity,
     Debt,
     Event,
+    Failure,
     Installation,
     Job,
     Lease,
@@ -30,8 +31,8 @@ from tests.admin.conftest import rows_of
 
 MODELS = [model for label in ("blueprints", "leases", "rest") for model in apps.get_app_config(label).get_models()]
 BY_ENGINE = (
-    Allowance, Capacity, Debt, Event, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share, SlotLock,
-    Sync, Worker, Watch, KeptOutput,
+    Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
+    SlotLock, Sync, Worker, Watch, KeptOutput,
 )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ SECTIONS = {
     "statements of a warm cycle", "warm cycle, 4 processes", "floor: psycopg, the same rows, as many commits",
     "CPU of a warm cycle, clients and database", "request to active, from Python, p50",
     "request to active, by REST, p50", "request to active, through the queue, p50",
+    "GET me, p99, beside 200 hanging clients",
     "release to the waiter active, p50", "POST lease, 8 clients", "memory of a worker process, largest",
     "cloud SDKs imported by a worker", "warm cycle, 1 waiters, as many ended leases",
     "warm cycle, 10 resources, 100 ended leases", "search: all full",

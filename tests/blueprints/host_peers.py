@@ -57,6 +57,11 @@ def alive(uid: int) -> list[psutil.Process]:
     return [one for one in psutil.process_iter() if _is(one, uid)]
 
 
+def headless(uid: int) -> list[int]:
+    """The processes of an account whose first thread has exited, while another runs."""
+    return [one.pid for one in alive(uid) if _state(Path(f"/proc/{one.pid}/stat")) == "Z"]
+
+
 def marked(mark: str) -> list[psutil.Process]:
     """The processes that carry the mark in their environment."""
     return [one for one in psutil.process_iter() if _carries(one, mark)]
@@ -111,9 +116,25 @@ def removed(*paths: Path) -> Iterator[None]:
 
 def _is(process: psutil.Process, uid: int) -> bool:
     try:
-        return uid in process.uids() and process.status() != psutil.STATUS_ZOMBIE
+        return uid in process.uids() and not _is_dead(process.pid)
     except psutil.Error:
         return False
+
+
+def _is_dead(pid: int) -> bool:
+    """Whether no thread runs: the first one may have exited before others."""
+    try:
+        states = [_state(thread) for thread in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except FileNotFoundError:  # it ended in between
+        return True
+    return all(state in ("", "Z", "X") for state in states)
+
+
+def _state(stat: Path) -> str:
+    try:
+        return stat.read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
 
 
 def _carries(process: psutil.Process, mark: str) -> bool:

@@ -19,7 +19,7 @@ from blueprints.amounts import Amounts
 from blueprints.answers import NeededLease
 from blueprints.contract import Fields
 from blueprints.layered.within import Within
-from blueprints.specs import Asked, BlueprintView, LeaseView, ResourceView
+from blueprints.specs import Asked, BlueprintView, Control, LeaseView, ResourceView
 from blueprints.testing.conformance import KindConformance
 from interfaces.contract import Interface
 from interfaces.endpoints import Environment, LocalEndpoint, SshEndpoint
@@ -38,16 +38,20 @@ def always() -> None:
     """A lease that never ends."""
 
 
-def view(type: str, *, facts: Any, parents: Any = (), opener: Any = None, **attributes: Any) -> LeaseView:
+def view(
+    type: str, *, facts: Any, parents: Any = (), opener: Any = None, control: Control | None = None, **attributes: Any
+) -> LeaseView:
     """A lease on a resource of this type, as the engine would hand it to whoever asked for it."""
     name = f"{type}-{uuid.uuid4().hex[:8]}"
     blueprint = BlueprintView(id=1, name=name, kind=f"tiny_{type}", generation=1, config=Fields())
     resource = ResourceView(
         id=7, key=name, name=name, type=type, origin="built", blueprint=blueprint, attributes=attributes,
-        capacity=Amounts(), parents=dict(parents),
+        capacity=Amounts(), parents=dict(parents), facts=facts,
     )  # fmt: skip
-    asked = Asked(type=type, requirements=Fields(), amounts=Amounts())
-    return LeaseView(id=8, key=f"{name}-lease", owner="", asked=asked, resource=resource, facts=facts, opener=opener)
+    return LeaseView(
+        id=8, key=f"{name}-lease", owner="", asked=Asked(type=type, requirements=Fields(), amounts=Amounts()),
+        resource=resource, facts=facts, opener=opener, controlled=lambda _: control,
+    )  # fmt: skip
 
 
 @dataclass
@@ -79,13 +83,24 @@ class Machine:
         key = f"home{len(self.homes)}-{uuid.uuid4().hex[:8]}"
         transport = self.way(str(home), (*self.environment, ("DRYDOCK_LEASE", key)))
         self.transports.append(transport)
-        made = view("host", facts={"home": str(home), "isolation": isolation}, opener=_opener(transport))
+        facts = {"home": str(home), "isolation": isolation}
+        made = view("host", facts=facts, opener=_opener(transport), control=self.control(str(home)))
         object.__setattr__(made, "key", key)
         return made
 
     def way(self, home: str, environment: Environment) -> Transport:
         """The way to the account."""
         return transport_to(LocalEndpoint(uid=self.uid, gid=self.gid, home=home, environment=environment))
+
+    def control(self, home: str) -> Control | None:
+        """The way past the account, where the lease has one of its own."""
+        if not self.own_account:
+            return None
+        return Control(transport=self.root(), uid=self.uid, gid=self.gid, home=home)
+
+    def root(self) -> Transport:
+        """The way to root."""
+        return transport_to(LocalEndpoint(uid=0, gid=0, home="/", environment=self.environment))
 
     def storage(self) -> LeaseView:
         """A lease on a folder, as a kind of storage gives it: commands and files in it."""
@@ -98,7 +113,9 @@ class Machine:
             options = {"usage_check": self.usage_check} if name == "filesystem" else {}
             return REGISTRY.open(name, transport, still_mine=always, options=options)
 
-        return view("storage", facts={"folder": transport.folder}, parents={"host": host}, opener=opener)
+        account = "own" if self.own_account else "shared"
+        facts = {"folder": transport.folder, "account": account}
+        return view("storage", facts=facts, parents={"host": host}, opener=opener)
 
     def processes(self) -> list[str]:
         """Command lines of what runs in the homes, or with the account, but for our own ways there."""
@@ -163,6 +180,13 @@ class SshMachine(Machine):
             host=self.server.address, port=self.server.port, user=self.name, host_keys=(self.server.host.public,),
             home=home, environment=environment,
         )  # fmt: skip
+        return transport_to(endpoint, private_key=self.server.control.private)
+
+    def root(self) -> Transport:
+        assert self.server is not None
+        endpoint = SshEndpoint(
+            host=self.server.address, port=self.server.port, user="root", host_keys=(self.server.host.public,)
+        )
         return transport_to(endpoint, private_key=self.server.control.private)
 
 

@@ -9,16 +9,18 @@ from typing import Any, ClassVar
 import pytest
 from pydantic import ValidationError
 
+from blueprints import hostshell
 from blueprints.accounts import access, acts
 from blueprints.accounts.config import Accounts
 from blueprints.accounts.kind import LONG, WithAccounts
-from blueprints.answers import Failed, Json, Scope
+from blueprints.answers import Failed, Json, Scope, Wait
 from blueprints.contract import Builds, Plan, Step
 from blueprints.hosts import HOST
 from blueprints.hostshell import NeedsOperator
 from blueprints.specs import Asked, Draft, ResourceView
 from blueprints.sshhost.config import Config
 from blueprints.testing.phases import Phases
+from drydock.core import clock
 from interfaces.command.contract import Command
 from interfaces.keys import new_key_pair
 from tests.blueprints import host_peers as peers
@@ -131,3 +133,21 @@ def test_a_bastion_is_opened_by_the_credential_that_is_named_for_it() -> None:
 def test_what_stands_between_two_leases(said: Json, alone: bool, isolation: str) -> None:
     accounts = Accounts.model_validate(said)
     assert (accounts.one_at_a_time, accounts.isolation) == (alone, isolation)
+
+
+@pytest.mark.parametrize(("took", "pause"), [(0.01, 1.0), (7.5, 7.5), (50.0, 15.0)])
+def test_a_removal_that_took_long_leaves_the_worker_to_others_for_as_long(took, pause, monkeypatch):
+    times = iter([100.0, 100.0 + took])
+
+    class Clock:
+        now = staticmethod(clock.now)
+
+        @staticmethod
+        def monotonic() -> float:
+            return next(times)
+
+    monkeypatch.setattr(hostshell, "clock", Clock)
+    answer = hostshell.remove_or_put_aside({"kept": 1}, lambda: False, lambda: "nowhere")
+    assert isinstance(answer, Wait)
+    assert answer.after == pytest.approx(pause)
+    assert answer.memo["kept"] == 1

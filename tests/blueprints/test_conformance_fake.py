@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from blueprints.answers import Json
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake, FakeActivated
 from blueprints.fake.offering import FakeCloud
-from blueprints.specs import LeaseView, Part, ResourceView
+from blueprints.specs import Control, LeaseView, Part, ResourceView
 from blueprints.testing.conformance import KindConformance, Outside
 
 
@@ -50,6 +51,9 @@ class FakeHooks(KindConformance):
             **self.more,
         }
 
+    def use_control(self, control: Control) -> None:
+        assert not control.transport.files(control.home).list("")
+
     def requirements(self) -> Json:
         return {"color": "red", "size": 3, "zones": ["south", "north"], "labels": ["b"]}
 
@@ -72,6 +76,12 @@ class FakeHooks(KindConformance):
 
     def kill(self, resource: ResourceView) -> None:
         self.cloud.kill(resource.key)
+
+    @contextmanager
+    def cut_off(self, resource: ResourceView) -> Iterator[None]:
+        self.cloud.cut_off(resource.key)
+        yield
+        self.cloud.connect(resource.key)
 
     def power_of(self, resource: ResourceView) -> str:
         found = self.cloud.instance(resource.key)

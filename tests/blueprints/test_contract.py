@@ -117,7 +117,7 @@ def test_capabilities_are_read_off_the_classes() -> None:
         "consoles",
     }  # fmt: skip
     assert capabilities(Fake()) == fake
-    assert capabilities(FakeActivated()) == fake | {"activates", "cleans"}
+    assert capabilities(FakeActivated()) == fake | {"activates", "cleans", "controls"}
 
 
 def test_a_capability_half_written_is_no_kind() -> None:

@@ -14,7 +14,7 @@ from blueprints.models import Blueprint, Credential
 from leases.engine import ending, retiring, views
 from leases.inline import settle
 from leases.models import Lease, Resource, Share, SlotLock
-from leases.operations import resources
+from leases.operations import registration
 from leases.operations.callers import caller
 from leases.reasons import Reason
 from tests.blueprints import host_peers as peers
@@ -54,7 +54,7 @@ def host(server: Server, blueprint: Callable[..., Blueprint]) -> Iterator[Resour
     Credential.objects.create(name="control", secrets={"private_key": server.control.private})
     blueprint("lab", kind="ssh_host", resource_type="host", config={"credential": "control", "min_free_mib": 1})
     root = User.objects.create_superuser("root")
-    made = resources.register(caller(root), "lab", {**server.registration(), "disk_mib": 10_000})
+    made = registration.register(caller(root), "lab", {**server.registration(), "disk_mib": 10_000})
     yield Resource.objects.get(pk=made.id)
     _retire_all()
 
@@ -95,7 +95,7 @@ def test_a_working_copy_and_a_storage_on_a_host_over_ssh(
         until(lease, seconds=120, state="active")
     accounts = [one.facts for one in Lease.objects.filter(resource_id=host.pk, state="active")]
     assert len({one["uid"] for one in accounts}) == 2
-    assert storage.facts["limit"] == "checked", "a lease's account is not root there"
+    assert storage.facts["limit"] == "loop", "the control account is root there"
     files: Any = views.lease_view(copy).interface("filesystem")
     command: Any = views.lease_view(storage).interface("command")
     assert files.read_text("readme") == "readme"

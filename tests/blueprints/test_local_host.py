@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import os
 import shutil
+import signal
+import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from blueprints import hostshell
+from blueprints import hostscripts, hostshell
 from blueprints.amounts import Amounts
 from blueprints.answers import Json, NeededLock, Ready, Wait
-from blueprints.local import claims, folders, leasing, machine
+from blueprints.local import acts, claims, folders, leasing, machine
 from blueprints.local.kind import LocalHost
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.testing.bench import always_mine
 from blueprints.testing.conformance import KindConformance, Outside
+from drydock.core import clock
 from drydock.core.errors import InvalidRequest
 from interfaces.command.contract import Command
 from interfaces.contract import Interface
 from interfaces.errors import PathEscape, Unreachable
 from interfaces.filesystem.contract import Filesystem
 from tests.blueprints import host_peers as peers
+from tests.blueprints import survivors
 from tests.blueprints.host_peers import AS_ROOT, FIRST_UID
 
 # Waiting for others who use the accounts of this machine does not count.
@@ -197,9 +203,8 @@ def test_a_uid_of_another_installation_is_not_taken(hosts: Hosts, host: Resource
 def test_a_uid_whose_host_was_removed_by_hand_is_free_again(hosts: Hosts, host: ResourceView) -> None:
     peers.needs_root()
     claims.take(FIRST_UID, Path("/gone/host/home"))
-    lease = hosts.activated(hosts.lease(host))
-    assert lease.facts["uid"] == FIRST_UID
-    end(hosts, lease)
+    assert FIRST_UID not in claims.free([FIRST_UID, FIRST_UID + 1], 2)
+    assert claims.free([FIRST_UID], 1) == [FIRST_UID]
 
 
 def test_a_uid_is_given_once_whoever_asks_at_the_same_time(folder: Path) -> None:
@@ -213,24 +218,6 @@ def test_a_uid_is_given_once_whoever_asks_at_the_same_time(folder: Path) -> None
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(have, homes))
-    assert not claims.taken()
-
-
-def test_the_folder_of_uids_may_vanish_while_it_is_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, tries = Path.mkdir, []
-
-    def mkdir(self: Path, *args: Any, **kwargs: Any) -> None:
-        tries.append(self)
-        if len(tries) == 1:  # there when it was made, gone when it was looked at
-            raise FileExistsError(17, "File exists", str(self))
-        real(self, *args, **kwargs)
-
-    monkeypatch.setattr(Path, "mkdir", mkdir)
-    home = Path("/tmp/home")
-    assert claims.take(FIRST_UID, home)
-    monkeypatch.undo()
-    monkeypatch.setattr(claims, "FOLDER", tries[0])
-    claims.give_back(home)
     assert not claims.taken()
 
 
@@ -340,6 +327,56 @@ def test_a_folder_with_things_of_others_stays_but_is_nobodys(hosts: Hosts, lease
         assert shared.stat().st_uid == 0
 
 
+SWAPPING = """#!/bin/sh
+for named; do :; done
+case $named in
+  {tree}/*|./*) rm -rf "$named.was"; mv "$named" "$named.was"; ln -s {target} "$named";;
+esac
+exec {chmod} "$@"
+"""
+"""A `chmod` before which another lease, which may write there, puts a link in the place of what was found."""
+
+
+def test_a_link_that_another_lease_swaps_in_meanwhile_has_root_change_nothing(
+    hosts: Hosts, lease: LeaseView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peers.needs_root()
+    target = tmp_path / "of-root"
+    target.touch(mode=0o400)
+    command(lease).check("mkdir -p open/closed; chmod 0 open/closed; chmod 777 . open")
+    failing, again = tmp_path / "rm", tmp_path / "again"
+    failing.write_text(f'#!/bin/sh\n[ -e {again} ] || {{ : >{again}; exit 1; }}\nexec {shutil.which("rm")} "$@"\n')
+    swapping = tmp_path / "chmod"
+    swapping.write_text(SWAPPING.format(tree=lease.facts["home"], target=target, chmod=shutil.which("chmod")))
+    for program in (failing, swapping):
+        program.chmod(0o755)
+    monkeypatch.setattr(hostshell, "REMOVE_TREE", f"PATH={tmp_path}:$PATH\n{hostscripts.REMOVE_TREE}")
+    end(hosts, lease)
+    assert again.exists()
+    assert target.stat().st_mode & 0o777 == 0o400
+
+
+def test_a_home_that_others_keep_busy_does_not_take_the_machine_from_all(
+    hosts: Hosts, host: ResourceView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another lease makes files in a home that was opened to it, faster than root removes them."""
+    peers.needs_root()
+    lease = hosts.activated(hosts.lease(host))
+    uid, home = lease.facts["uid"], Path(lease.facts["home"])
+    command(lease).check("chmod 777 .; touch mine")
+    with monkeypatch.context() as busy:
+        busy.setattr(hostshell, "PATIENCE", 0.0)
+        busy.setattr(hostshell, "REMOVE_TREE", "echo 1")
+        hosts.ready("deactivate", host, lease)
+        assert not home.exists()
+        assert folders.aside_of(home).parent.stat().st_mode & 0o777 == 0o700
+        assert isinstance(acts.look(hosts.spec("check", host), {}), Ready)
+        assert uid in claims.taken(), "what is left is under its number"
+    assert isinstance(acts.look(hosts.spec("check", host), {}), Ready)
+    assert not folders.aside(home.parent)
+    assert not claims.taken()
+
+
 def test_destroying_the_host_ends_leases_that_were_left_on_it(hosts: Hosts) -> None:
     built = hosts.built()
     held = hosts.activated(hosts.lease(built))
@@ -401,3 +438,179 @@ def test_the_interfaces_ask_whether_the_lease_holds(lease: LeaseView) -> None:
 def _named(hosts: Hosts, host: ResourceView, name: str) -> LeaseView:
     lease = hosts.lease(host)
     return replace(lease, key=f"{lease.key}-{name}")
+
+
+def test_a_process_whose_first_thread_has_exited_ends_with_the_lease(hosts: Hosts, lease: LeaseView) -> None:
+    sign = Path(lease.facts["home"], "sign")
+    command(lease).check(survivors.words(survivors.EXITED_LEADER, str(sign)))
+    (survivor,) = peers.eventually(lambda: peers.headless(lease.facts["uid"]))
+    try:
+        end(hosts, lease)
+        peers.eventually(lambda: not Path(f"/proc/{survivor}").exists())
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(survivor, signal.SIGKILL)
+
+
+def test_a_group_is_ended_whatever_uid_its_processes_have(hosts: Hosts, lease: LeaseView) -> None:
+    peers.needs_root()
+    group = json.loads(json.dumps(lease.facts["endpoint"]))["cgroup"]
+    if not group:
+        pytest.skip("no cgroup v2 tree that may be written")
+    stray = subprocess.Popen(["sleep", "600"])
+    try:
+        Path(group, "cgroup.procs").write_text(str(stray.pid))
+        end(hosts, lease)
+        assert stray.wait(10) == -signal.SIGKILL
+        assert not Path(group).exists()
+    finally:
+        stray.kill()
+        stray.wait()
+
+
+def test_a_group_that_is_gone_after_a_restart_is_made_again(hosts: Hosts, lease: LeaseView) -> None:
+    peers.needs_root()
+    group = lease.facts["endpoint"]["cgroup"]
+    if not group:
+        pytest.skip("no cgroup v2 tree that may be written")
+    Path(group).rmdir()
+    assert Path(group).name in command(lease).check(["cat", "/proc/self/cgroup"]).text
+    end(hosts, lease)
+
+
+def test_no_process_of_a_lease_can_gain_privileges(hosts: Hosts, host: ResourceView) -> None:
+    from interfaces.command.jobs import JobSpec
+
+    peers.needs_root()
+    older, newer = (hosts.activated(_named(hosts, host, name)) for name in ("older", "newer"))
+    shared = Path(f"/tmp/dd-setuid-{os.getpid()}")
+    with peers.removed(shared):
+        command(newer).check(f"mkdir -m 755 {shared}; cp {survivors.PYTHON} {shared}/left; chmod 4755 {shared}/left")
+        other = f"{shared}/left -I -c 'import os; print(os.geteuid())'"
+        assert command(older).check(other).text.strip() == str(older.facts["uid"])
+        command(older).jobs.start(JobSpec(id="one", words=other))
+        command(older).jobs.wait("one", timeout=60, every=0.05)
+        assert command(older).jobs.output("one").content.decode().strip() == str(older.facts["uid"])
+    files = older.interface("filesystem")
+    assert isinstance(files, Filesystem)
+    files.write_text("a", "b")
+    found = [Path(f"/proc/{one.pid}/status").read_text() for one in peers.alive(older.facts["uid"])]
+    assert found
+    assert all("NoNewPrivs:\t1" in status for status in found)
+    end(hosts, older)
+    end(hosts, newer)
+
+
+def test_keys_in_the_kernel_end_with_the_lease(hosts: Hosts, lease: LeaseView) -> None:
+    peers.needs_root()
+    _need_keys(command(lease).run(survivors.words(survivors.KEYS)).ok)
+    assert lease.facts["uid"] in claims._with_keys()
+    end(hosts, lease)
+    assert lease.facts["uid"] not in claims._with_keys()
+
+
+def test_keys_are_cleared_by_perl_where_there_is_no_python(hosts: Hosts, lease: LeaseView) -> None:
+    peers.needs_root()
+    peers.require("perl")
+    _need_keys(command(lease).run(survivors.words(survivors.KEYS)).ok)
+    without = hostscripts.SWEEP_UID.replace("python3", "none").replace("/usr/libexec/platform-python", "none")
+    leasing.shell(hosts.spec("deactivate", lease.resource)).as_root(without, str(lease.facts["uid"]), "20")
+    assert lease.facts["uid"] not in claims._with_keys()
+
+
+def test_a_uid_whose_keys_cannot_be_cleared_is_not_handed_out(hosts: Hosts) -> None:
+    peers.needs_root()
+    hosts.more = {"first_uid": FIRST_UID + 98, "uids": 2}
+    host = hosts.built()
+    lease = hosts.activated(hosts.lease(host))
+    _need_keys(command(lease).run(survivors.words(survivors.KEYS, "closed")).ok)
+    end(hosts, lease)
+    assert lease.facts["uid"] in claims._with_keys()
+    assert claims.free([lease.facts["uid"]], 1) == []
+    hosts.destroyed(host)
+
+
+def _need_keys(there: bool) -> None:
+    if not there:
+        pytest.skip("the kernel gives no keys here")
+
+
+def test_message_queues_end_with_the_lease(hosts: Hosts, lease: LeaseView) -> None:
+    peers.needs_root()
+    queue = f"/dd-left-{os.getpid()}"
+    if not command(lease).run(survivors.words(survivors.QUEUE, queue, "make")).ok:
+        pytest.skip("the kernel gives no message queues here")
+    assert subprocess.run(survivors.words(survivors.QUEUE, queue), check=False).returncode == 0
+    end(hosts, lease)
+    assert subprocess.run(survivors.words(survivors.QUEUE, queue), check=False).returncode
+
+
+def test_a_file_that_another_lease_has_taken_home_is_not_the_next_owners(hosts: Hosts, host: ResourceView) -> None:
+    peers.needs_root()
+    giver, taker = (hosts.activated(_named(hosts, host, name)) for name in ("giver", "taker"))
+    command(giver).check("chmod 711 . && mkdir -m 777 d && touch d/left && chmod 4777 d/left")
+    command(taker).check(f"mv {giver.facts['home']}/d/left left")
+    end(hosts, giver)
+    with suppress(FileNotFoundError):  # the homes of this test are in /tmp, which is swept as well
+        left = Path(taker.facts["home"], "left").stat()
+        assert (left.st_uid, left.st_mode & 0o6000) == (0, 0)
+    end(hosts, taker)
+
+
+def test_uids_go_round_and_rest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    window, homes = range(FIRST_UID, FIRST_UID + 3), [Path(f"/tmp/home-{number}") for number in range(2)]
+    for uid, home in zip(window, homes, strict=False):
+        assert claims.take(uid, home)
+    for home in reversed(homes):
+        claims.give_back(home)
+    assert claims.free(window, 9) == [FIRST_UID + 2]
+    assert claims.free(window[:2], 9) == [FIRST_UID + 1, FIRST_UID], "where all rest, the longest first"
+    later = clock.now() + dt.timedelta(seconds=claims.REST + 1)
+    monkeypatch.setattr(clock, "now", lambda: later)
+    assert claims.free(window, 9) == [FIRST_UID + 2, FIRST_UID + 1, FIRST_UID]
+
+
+def test_leases_cannot_read_the_proof_of_their_host(hosts: Hosts, lease: LeaseView) -> None:
+    peers.needs_root()
+    marker = folders.folder_of(lease.resource) / folders.MARKER
+    assert not command(lease).run(["cat", str(marker)]).ok
+    marker.chmod(0o644)  # as earlier versions left it
+    hosts.ready("check", lease.resource)
+    assert not command(lease).run(["cat", str(marker)]).ok
+
+
+@pytest.mark.parametrize("hiding", ["tmpfs none", "proc -o hidepid=2 proc"])
+def test_who_cannot_see_processes_does_not_say_that_there_are_none(hiding: str) -> None:
+    peers.needs_root()
+    peers.require("setpriv", "unshare")
+    line = f'mount --make-rprivate / && mount -t {hiding} /proc && exec setpriv --bounding-set=-sys_ptrace "$@"'
+    words = ["unshare", "-m", "/bin/sh", "-c", line, "sh", "/bin/sh", "-c", hostscripts.END_UID, "sh"]
+    said = subprocess.run([*words, str(FIRST_UID), "1"], capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout) == (71, ""), said
+
+
+def test_without_root_a_process_whose_first_thread_has_exited_is_found_by_its_mark(folder: Path) -> None:
+    peers.needs_root()
+    uid, mark = FIRST_UID + 97, f"DRYDOCK_LEASE=marked-{os.getpid()}"
+    sign = folder.parent / "sign"
+    sign.touch()
+    os.chown(sign, uid, uid)
+    name, value = mark.split("=")
+    account: dict[str, Any] = {"user": uid, "group": uid, "extra_groups": [], "cwd": "/", "check": True}
+    attack = survivors.words(survivors.EXITED_LEADER, str(sign))
+    subprocess.run(attack, env={name: value, "PATH": os.defpath}, **account)
+    peers.eventually(lambda: peers.headless(uid))
+    words = ["/bin/sh", "-c", hostscripts.END_MARKED, "sh", mark, "/no/such/home", "20"]
+    assert subprocess.run(words, env={"PATH": os.defpath}, capture_output=True, text=True, **account).stdout == "0\n"
+    assert not peers.alive(uid)
+
+
+def test_what_the_uid_left_below_run_is_removed(hosts: Hosts, lease: LeaseView) -> None:
+    peers.needs_root()
+    common = Path(f"/run/dd-common-{os.getpid()}")
+    with peers.removed(common):
+        common.mkdir()
+        common.chmod(0o1777)
+        command(lease).check(f"echo x >{common}/left")
+        end(hosts, lease)
+        assert not list(common.iterdir())

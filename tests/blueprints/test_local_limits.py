@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blueprints.amounts import Amounts
-from blueprints.layered.host import end_processes
+from blueprints.layered.account import account
 from blueprints.local import groups
 from blueprints.specs import LeaseView, ResourceView
 from interfaces.endpoints import Environment, LocalEndpoint
@@ -88,7 +88,7 @@ def _tree(folder: Path, *, controllers: str = "cpu io memory pids") -> Path:
 def test_the_amounts_of_a_lease_become_the_bounds_of_its_group(tmp_path: Path) -> None:
     group = _tree(tmp_path)
     made = groups.make(str(group.parent), "lease", Amounts(cpu_millicores=1500, ram_mib=512), 100)
-    assert made == group
+    assert made == groups.Group(group, bounded=True)
     assert {name: (group / name).read_text() for name in FILES} == {
         "cpu.max": "150000 100000", "memory.max": str(512 << 20), "memory.swap.max": "0", "pids.max": "100",
         "cgroup.procs": "",
@@ -105,9 +105,12 @@ def test_what_a_lease_did_not_ask_for_is_not_bounded(tmp_path: Path) -> None:
     assert (group / "memory.max").read_text() == "max"
 
 
-def test_where_the_tree_does_not_offer_it_all_there_is_no_group(tmp_path: Path) -> None:
+def test_where_the_tree_does_not_offer_it_all_the_group_is_only_for_ending_the_lease(tmp_path: Path) -> None:
     group = _tree(tmp_path, controllers="cpu memory")
-    assert groups.make(str(group.parent), "lease", Amounts(), 100) is None
+    assert groups.make(str(group.parent), "lease", Amounts(), 100) == groups.Group(group, bounded=False)
+
+
+def test_where_there_is_no_tree_there_is_no_group(tmp_path: Path) -> None:
     assert groups.make(f"{tmp_path}/no/such", "lease", Amounts(), 100) is None
     assert groups.make("", "lease", Amounts(), 100) is None
 
@@ -137,5 +140,5 @@ def test_what_stands_on_a_lease_can_end_a_fork_bomb_that_has_used_up_its_process
         # A shell gives up when it cannot fork; what it has started stays.
         for _ in range(3):
             assert "fork" in bomb.run(FILLING).error_text
-        assert end_processes(host, 60.0)
+        assert account(host, 60.0).ended()
         assert not machine.processes()

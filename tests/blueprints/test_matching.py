@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 
+from blueprints import registry
+from blueprints.local.kind import LocalHost
 from blueprints.matching import Match, Operator, misses
 from tests.blueprints.strategies import Case, cases, likely_cases
 
@@ -120,3 +122,15 @@ def _typed(value: Any) -> Any:
     if isinstance(value, dict):
         return ("object", {name: _typed(one) for name, one in value.items()})
     return ("value", value)
+
+
+def test_a_match_refuses_arguments_in_the_wrong_order(monkeypatch):
+    with pytest.raises(ValueError, match=r"'min_vcpus' is not an operator. Write Match\(attribute, operator, req"):
+        Match("vcpus", "min_vcpus", ">=")  # type: ignore[arg-type]
+    monkeypatch.setattr(LocalHost, "matches", (Match("min_vcpus", ">=", "vcpus"),))
+    registry.forget()
+    with pytest.raises(registry.KindBroken, match="the wrong way round"):
+        registry.kind("local_host")
+    monkeypatch.undo()
+    registry.forget()
+    assert registry.kind("local_host").matches

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import ClassVar
 
@@ -78,6 +79,12 @@ class SshHooks(KindConformance):
 
     def kill(self, resource: ResourceView) -> None:
         (self.server.folder / "sick").touch()
+
+    @contextmanager
+    def cut_off(self, resource: ResourceView) -> Iterator[None]:
+        self.server.stop()
+        yield
+        self.server.again()
 
     def access_of(self, lease: LeaseView) -> Sequence[str]:
         user = access.user_of(lease)

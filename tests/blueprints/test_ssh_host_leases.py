@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import getpass
+import os
+import pwd
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,8 +15,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from blueprints.accounts import access
-from blueprints.answers import Failed, Json, Scope
+from blueprints import hostshell
+from blueprints.accounts import access, acts
+from blueprints.answers import Failed, Json, Ready, Scope
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.sshhost.kind import SshHost
 from blueprints.testing.outcome import Outcome
@@ -28,6 +31,7 @@ from interfaces.keys import KeyPair, new_key_pair
 from interfaces.ssh.pool import POOL
 from interfaces.transports import transport_to
 from tests.blueprints import host_peers as peers
+from tests.blueprints import survivors
 from tests.blueprints.host_peers import WORKER, Server
 from tests.peers import require
 
@@ -129,6 +133,7 @@ def test_a_lease_has_an_account_and_a_key_of_its_own(hosts: Hosts, lease: LeaseV
     said = command(lease).check('echo "$(id -un) $HOME $PWD $DRYDOCK_LEASE"').text.split()
     home = lease.facts["home"]
     assert said == [lease.facts["user"], home, home, lease.key]
+    assert lease.key not in Path("/etc/passwd").read_text(), "everybody on the host can read it"
     assert Path(home).stat().st_mode & 0o777 == 0o700
     assert lease.facts["connect"] == f"ssh -p {hosts.server.port} {said[0]}@{hosts.server.address}"
     assert lease.secrets["private_key"] != hosts.server.control.private
@@ -147,7 +152,7 @@ def test_the_owners_own_key_opens_it_until_the_end(hosts: Hosts, lease: LeaseVie
 
 
 def test_when_access_is_closed_nothing_new_begins(hosts: Hosts, lease: LeaseView) -> None:
-    step = hosts.plan("deactivate")[0]
+    step = next(one for one in hosts.plan("deactivate") if one.name == "access")
     step.act(hosts.spec("deactivate", lease.resource, lease), {})
     for pair in (MINE, KeyPair(private=lease.secrets["private_key"], public="")):
         with pytest.raises(AuthenticationRefused):
@@ -234,6 +239,57 @@ def test_timed_work_ends_with_the_lease(hosts: Hosts, lease: LeaseView) -> None:
     command(lease).check("echo '* * * * * touch /tmp/never' | crontab -")
     end(hosts, lease)
     assert not list(Path("/var/spool/cron").rglob(lease.facts["user"]))
+
+
+def test_a_process_whose_first_thread_has_exited_ends_with_the_lease(hosts: Hosts, lease: LeaseView) -> None:
+    sign = Path(lease.facts["home"], "sign")
+    command(lease).check(survivors.words(survivors.EXITED_LEADER, str(sign)))
+    peers.eventually(sign.exists)
+    peers.eventually(lambda: peers.alive(lease.facts["uid"]))
+    end(hosts, lease)
+
+
+def test_keys_and_queues_of_the_kernel_end_with_the_lease(hosts: Hosts, lease: LeaseView) -> None:
+    queue = f"/dd-left-{os.getpid()}"
+    if not all(command(lease).run(words).ok for words in (
+        survivors.words(survivors.KEYS), survivors.words(survivors.QUEUE, queue, "make"),
+    )):  # fmt: skip
+        pytest.skip("the kernel gives no keys or queues here")
+    assert _has_keys(lease.facts["uid"])
+    end(hosts, lease)
+    assert not _has_keys(lease.facts["uid"])
+    assert subprocess.run(survivors.words(survivors.QUEUE, queue), check=False, capture_output=True).returncode
+
+
+def _has_keys(uid: int) -> bool:
+    return f" {uid}:" in Path("/proc/key-users").read_text()
+
+
+def test_a_uid_is_not_given_to_the_next_lease(hosts: Hosts, host: ResourceView) -> None:
+    used = []
+    for name in ("one", "two"):
+        held = hosts.activated(hosts.named(host, name))
+        used.append(held.facts["uid"])
+        end(hosts, held)
+    assert len(set(used)) == len(used)
+
+
+def test_a_uid_that_something_has_kept_is_passed_over(hosts: Hosts, host: ResourceView) -> None:
+    before = hosts.activated(hosts.named(host, "one"))
+    end(hosts, before)
+    likely = range(before.facts["uid"] + 1, before.facts["uid"] + 4)
+    kept = [
+        subprocess.Popen(["sleep", "600"], user=uid)
+        for uid in likely if uid not in {entry.pw_uid for entry in pwd.getpwall()}
+    ]  # fmt: skip
+    try:
+        after = hosts.activated(hosts.named(host, "two"))
+        assert after.facts["uid"] not in likely
+        end(hosts, after)
+    finally:
+        for one in kept:
+            one.kill()
+            one.wait()
 
 
 def test_handing_back_removes_what_is_ours_and_nothing_else(hosts: Hosts) -> None:
@@ -448,3 +504,49 @@ def test_many_leases_at_once(hosts: Hosts, host: ResourceView) -> None:
         assert len({lease.facts["uid"] for lease in active}) == 5
         list(pool.map(lambda lease: hosts.ready("deactivate", host, lease), active))
     assert not peers.accounts(access.prefix(host))
+
+
+def test_a_home_that_others_keep_busy_does_not_take_the_host_from_all(
+    hosts: Hosts, host: ResourceView, lease: LeaseView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another lease makes files in a home that was opened to it, faster than root removes them."""
+    home, user, uid = Path(lease.facts["home"]), lease.facts["user"], lease.facts["uid"]
+    aside = home.parent / ".drydock-aside"
+    command(lease).check("chmod 777 .; touch mine")
+    with monkeypatch.context() as busy:
+        busy.setattr(hostshell, "PATIENCE", 0.0)
+        busy.setattr(hostshell, "REMOVE_TREE", "echo 1")
+        outcome = hosts.ready("deactivate", host, lease)
+        assert not home.exists()
+        assert (aside / user / "home" / "mine").exists()
+        assert aside.stat().st_mode & 0o777 == 0o700
+        assert peers.accounts(user), "its uid must go to nobody else"
+        with pytest.raises(AuthenticationRefused):
+            command(lease).run("true")
+        checked = acts.look(hosts.spec("check", host), {})
+        assert isinstance(checked, Ready)
+        assert checked.facts["aside"] == [str(home)]
+    assert outcome.facts["put_aside"] == str(home)
+    checked = acts.look(hosts.spec("check", host), {})
+    assert isinstance(checked, Ready)
+    assert checked.facts["aside"] == []
+    assert not aside.exists()
+    assert not peers.accounts(user)
+    assert not peers.files_of(uid)
+    again = acts.look(hosts.spec("check", host), {})
+    assert isinstance(again, Ready)
+    assert "aside" not in again.facts
+
+
+def test_what_was_put_aside_goes_with_the_host(
+    hosts: Hosts, host: ResourceView, lease: LeaseView, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Path(lease.facts["home"])
+    with monkeypatch.context() as busy:
+        busy.setattr(hostshell, "PATIENCE", 0.0)
+        busy.setattr(hostshell, "REMOVE_TREE", "echo 1")
+        hosts.ready("deactivate", host, lease)
+    assert peers.accounts(lease.facts["user"])
+    hosts.destroyed(host)
+    assert not peers.accounts(lease.facts["user"])
+    assert not (home.parent / ".drydock-aside" / home.name).exists()

@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Failed, Json
+from blueprints.answers import Failed, Json, Wait
 from blueprints.layered.storage.kind import Storage
 from blueprints.layered.usage import Allowance
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.testing.conformance import Outside
+from blueprints.testing.outcome import Mishap
 from interfaces.command import Command
 from interfaces.errors import PathEscape, QuotaExceeded
 from interfaces.filesystem import Filesystem
-from tests.blueprints.layered_peers import AS_ROOT, Machine, OnMachine
+from tests.blueprints.layered_peers import Machine, OnMachine
 from tests.blueprints.layered_peers import any_machine as machine
 
 __all__ = ["machine"]
@@ -70,13 +71,16 @@ class StorageBench(OnMachine):
             if name:
                 files.write_bytes(name, b"")
         files.mkdir("folder/in/folder")
-        command.check("mkfifo pipe; ln -s /etc out; mkdir shut; touch shut/file; chmod 0 shut; echo x >../beside")
+        command.check("mkfifo pipe; ln -s /etc out; mkdir shut; touch shut/file; chmod 0 shut")
+        command.run("echo x >../beside")
+        command.check('touch /tmp/dd-litter-"$(id -u)"' if self.machine.own_account else "true")
         command.check("(setsid sleep 1000 &) >/dev/null 2>&1")
         command.check("(cd /; env -i setsid sleep 1001 &) >/dev/null 2>&1" if self.machine.own_account else "true")
 
     def left_by(self, lease: LeaseView) -> Sequence[str]:
         folder = Path(lease.resource.facts["folder"])
-        around = [each.name for each in folder.parent.iterdir() if not each.name.startswith(folder.name)]
+        around = [each.name for each in folder.parent.iterdir() if not each.name.startswith((folder.name, ".ssh"))]
+        around += [each.name for each in Path("/tmp").glob(f"dd-litter-{self.machine.uid}")]
         return [each.name for each in folder.iterdir()] + around + self.machine.processes()
 
     def opened(self, lease: LeaseView) -> tuple[Command, Filesystem]:
@@ -91,13 +95,13 @@ class TestStorage(StorageBench):
 
     def test_the_lease_says_how_its_size_is_kept(self) -> None:
         lease = self.activated(self.lease(self.built()))
-        assert lease.facts["limit"] == ("loop" if AS_ROOT else "checked")
+        assert lease.facts["limit"] == ("loop" if self.machine.own_account else "checked")
         assert lease.facts["disk_mib"] == 8
         self._end(lease)
 
     def test_the_kernel_refuses_what_is_too_much_and_less_then_fits_again(self) -> None:
-        if not AS_ROOT:
-            pytest.skip("needs root")
+        if not self.machine.own_account:
+            pytest.skip("needs a way from outside")
         lease = self.activated(self.lease(self.built()))
         command, files = self.opened(lease)
         files.write_bytes("most", bytes(7 << 20))
@@ -121,6 +125,28 @@ class TestStorage(StorageBench):
         assert len(loop_devices.splitlines()) == 1
         self._end(lease)
 
+    def test_it_is_not_gone_as_long_as_something_in_it_is_open(self) -> None:
+        """What a process of another account has open there keeps the disk; the account's own are ended before."""
+        if not self.machine.own_account:
+            pytest.skip("needs a way from outside")
+        resource = self.built()
+        lease = self.activated(self.lease(resource))
+        self.opened(lease)[1].write_text("kept", "kept")
+        folder = Path(lease.facts["folder"])
+        with (folder / "kept").open():
+            outcome = self.run("destroy", resource, mishap=Mishap(does="stop", at=1))
+            assert isinstance(outcome.answer, Wait)
+            assert Path(f"{folder}.img").exists()
+            assert self.devices(folder)
+        self.destroyed(resource)
+        assert not Path(f"{folder}.img").exists()
+        assert not self.devices(folder)
+
+    def devices(self, folder: Path) -> list[str]:
+        """The loop devices of a storage's image, whether or not the file has a name still."""
+        shown = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+        return [line for line in shown.splitlines() if f"{folder}.img" in line]
+
     def test_what_a_lease_wrote_does_not_come_back_with_the_file_system(self) -> None:
         resource, folder = self.unmounted_behind_its_back()
         for phase in ("deactivate", "clean"):
@@ -142,8 +168,6 @@ class TestStorage(StorageBench):
             assert "image" in answer.message
             assert not os.path.ismount(folder)
             image.unlink()
-        answer = self.run("clean", resource, self.lease(resource)).answer
-        assert isinstance(answer, Failed)
         aside.rename(image)
         self._end(self.lease(resource))
 
@@ -158,8 +182,8 @@ class TestStorage(StorageBench):
 
     def unmounted_behind_its_back(self) -> tuple[ResourceView, Path]:
         """A storage with a file in it whose file system is gone, as after a reboot."""
-        if not AS_ROOT:
-            pytest.skip("needs root")
+        if not self.machine.own_account:
+            pytest.skip("needs a way from outside")
         resource = self.built()
         lease = self.activated(self.lease(resource))
         self.opened(lease)[1].write_text("kept", "kept")
@@ -229,8 +253,8 @@ class TestCheckedStorage(StorageBench):
 
 
 def test_a_size_that_the_disk_does_not_have_is_a_clear_failure(machine: Machine) -> None:
-    if not AS_ROOT:
-        pytest.skip("needs root")
+    if not machine.own_account:
+        pytest.skip("needs a way from outside")
     bench = _bench(machine, {"limit": "loop", "max_disk_mib": 1 << 40, "disk_mib": 1 << 26})
     outcome = bench.run("build", bench.resource(bench.kind.drafts(bench.blueprint().config, None)[0]))
     assert isinstance(outcome.answer, Failed)

@@ -214,7 +214,7 @@ class TestWebroot(WebrootBench):
         after = self.activated(self.lease(resource))
         assert fetch(f"{after.facts['uri']}secret.html")[0] == 404
         assert b'GET /secret.html HTTP/1.1" 200' not in self.httpd(after).logs("access").content
-        assert self.kind.reusable_after(after)
+        assert self.kind.reusable_after(after) is self.machine.own_account
         self._end(after)
 
 

@@ -49,3 +49,14 @@ def _fails_while_dealing():
         raise ConnectionError("refused")
     except ConnectionError:
         None.close()
+
+
+def test_deadlocks_are_found_in_the_log_of_postgresql(tmp_path):
+    (tmp_path / "postgresql.log").write_text(
+        "2026-11-22 10:00:00 UTC [7] LOG:  database system is ready\n"
+        "2026-11-22 10:00:01 UTC [9] ERROR:  deadlock detected\n"
+        "2026-11-22 10:00:01 UTC [9] DETAIL:  Process 9 waits for ShareLock on transaction 1\n"
+    )
+    (found,) = logs.deadlocks(tmp_path)
+    assert "Process 9 waits" in found
+    assert logs.unexpected({"DeadlockDetected: deadlock detected": 1})

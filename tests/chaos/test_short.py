@@ -15,7 +15,7 @@ from chaos.plan import LONG, SHORT, plan
 ROOT = Path(__file__).parents[2]
 MUST = {
     "kill_worker", "kill_child", "kill_beat", "kill_web", "kill_client", "empty_broker", "stop_broker",
-    "crash_database", "cut_connections", "shuffle_messages",
+    "crash_database", "cut_connections", "shuffle_messages", "restart_database", "stop_database",
 }  # fmt: skip
 
 

@@ -80,7 +80,8 @@ def test_authorizations_are_asked_for_allowed_by_number_and_declined(cli, fakes)
     declined = cli.json("authorizations", "decline", str(mine["id"]), "-m", "not now")
     assert (declined[0]["state"], declined[0]["note"]) == ("declined", "not now")
     assert cli.json("authorizations", "ask", pool)[0]["state"] == "declined"
-    assert "not authorized" in cli("explain", "fake", "--blueprint", pool, code=None).stdout
+    explained = cli("explain", "fake", "--blueprint", pool, code=None).stdout
+    assert f"you may not use it; ask: drydock authorizations ask {pool}" in explained
     assert cli.json("authorizations", "allow", str(mine["id"]))[0]["state"] == "authorized"
     assert cli.json("authorizations", "decline", pool, "--user", mine["user"])[0]["id"] == mine["id"]
     cli("authorizations", "allow", pool, code=2)
@@ -127,3 +128,21 @@ def test_a_blueprint_is_removed_once_all_of_it_is_gone(cli, fakes):
     cli("blueprints", "remove", pool)
     cli("blueprints", "show", pool, code=3)
     assert cli.json("resources", "list", "--gone", "--blueprint", pool)
+
+
+def test_users_are_added_given_passwords_grouped_and_disabled(cli):
+    """Also that of `make up`: after these commands there is an administrator, and somebody can sign in."""
+    added = cli("users", "add", "grace", "--group", "yard")
+    assert len(added.stdout.strip()) >= 12
+    assert "shown only now" in added.stderr
+    assert cli("users", "add", "grace", code=4).stdout == ""
+    assert cli.json("users", "password", "grace", "--stdin", stdin="a phrase of four words\n")["password"] == ""
+    cli("users", "password", "grace", "--stdin", code=2, stdin="12345678\n")
+    assert cli.json("users", "groups", "grace", "--add", "dock", "--remove", "yard")[0]["groups"] == ["dock"]
+    assert "disabled" in cli("users", "disable", "grace").stdout
+    cli.also(DRYDOCK_USER="grace")("leases", code=7)
+    cli("users", "enable", "grace")
+    cli.also(DRYDOCK_USER="grace")("leases")
+    cli.also(DRYDOCK_USER="grace")("users", "list", code=7)
+    me = {one["name"]: one for one in cli.json("users")}[pwd.getpwuid(os.geteuid()).pw_name]
+    assert (me["administrator"], me["password"]) == (True, False)

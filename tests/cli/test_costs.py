@@ -35,7 +35,7 @@ def test_budgets_are_set_listed_and_removed(cli, dear):
     (budget,) = cli.json("budgets", "set", "2.50", "--user", me)
     assert (budget["max_hourly"], budget["used"], budget["left"]) == (2.5, 2.0, 0.5)
     assert "2.5000  2.0000  0.5000" in cli("budgets").stdout
-    assert "no amount" in cli("budgets", "set", "much", "--user", me, code=2).stderr
+    assert "not an amount" in cli("budgets", "set", "much", "--user", me, code=2).stderr
     cli("budgets", "set", "1", code=2)
     cli("budgets", "set", "1", "--blueprint", "nothing", code=3)
     cli("budgets", "remove", "--user", me)

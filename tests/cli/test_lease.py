@@ -67,8 +67,40 @@ def test_a_lease_is_kept_worked_on_extended_and_released(cli, host, tmp_path):
     shown = cli.json("show", lease)
     assert [event["to_state"] for event in shown["events"] if event["to_state"]][-1] == "active"
     assert cli.json("release", lease)["state"] == "destroyed"
-    assert cli("run", lease, "--", "true", code=1).stderr.startswith("drydock: ")
+    assert cli("run", lease, "--", "true", code=4).stderr.startswith("drydock: ")
+    cli("access", lease, code=4)
     cli("release", lease)
+
+
+def test_a_name_goes_wherever_a_number_does(cli, host, tmp_path):
+    lease = cli.json("lease", host, "--keep", "--name", "by-name", "--ttl", "1h")["leases"][0]["id"]
+    refused = cli("lease", host, "--name", "by-name", "--", "true", code=4)
+    assert f"Lease {lease} is named 'by-name' already, and is active." in refused.stderr
+    assert cli.json("leases", "--name", "by-name")[0]["id"] == lease
+    (tmp_path / "a:b").write_text("page")
+    cli("cp", str(tmp_path / "a:b"), "by-name:page")
+    assert cli("run", "by-name", "--", "cat", "page").stdout == "page"
+    cli("cp", "by-name:page", str(tmp_path / "back"))
+    assert (tmp_path / "back").read_text() == "page"
+    assert "page" in cli("ls", "by-name:").stdout
+    job = cli("job", "start", "by-name", "--", "true").stdout.strip()
+    assert [one["id"] for one in cli.json("job", "list", "--lease", "by-name")] == [int(job)]
+    assert "lasts until" in cli("extend", "by-name", "5h").stdout
+    assert "lease.extended" in cli("events", "--lease", "by-name", "--json").stdout
+    held = cli("hold", "by-name", "--ttl", "1h")
+    assert "you can go on using it" in held.stderr
+    assert "held" in cli("release", "by-name").stdout
+    assert cli("run", "by-name", "--", "cat", "page").stdout == "page"
+    cli("unhold", "by-name")
+    cli("wait", "by-name", "--for", "ended")
+    cli("run", "by-name", "--", "true", code=4)
+    assert cli.json("show", "by-name")["id"] == lease
+    unknown = cli("run", "nothing-such", "--", "true", code=3)
+    assert "'nothing-such' is not a lease number or name." in unknown.stderr
+    assert cli.json("show", "nothing-such", code=3)["error"]["exit_code"] == 3
+    names = {one["name"] for one in cli.json("lease", host, "--keep", "--count", "2", "--name", "pair")["leases"]}
+    assert names == {"pair-1", "pair-2"}
+    cli("release", "pair-1", "pair-2")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -80,6 +112,7 @@ def test_a_signal_releases_and_ends_what_runs_there(cli, host, number, code):
     _, err = running.communicate(timeout=90)
     assert running.returncode == code, err
     assert "Traceback" not in err
+    assert "The request was released." in err
     assert not _sleeping(mark)
     assert cli.json("leases") == []
 
@@ -100,17 +133,38 @@ def test_what_a_killed_command_leaves_is_ended_by_the_next(cli, host):
     assert cli.json("leases") == []
 
 
+def test_a_killed_command_gives_its_lease_up_by_its_heartbeat(cli, host):
+    """Without --keep there is a limit, and it is shown."""
+    usual = cli("lease", host, "--name", "usual", "--", "true")
+    assert "released when this program ends, or 1 min after it was killed" in usual.stderr
+    assert cli.json("show", "usual")["heartbeat_limit"] == 60.0
+    kept = cli.json("lease", host, "--keep")["leases"][0]
+    assert (kept["heartbeat_limit"], kept["ttl"] is None) == (None, False)
+    cli("release", str(kept["id"]))
+    cli("lease", host, "--name", "unbound", "--heartbeat-limit", "none", "--", "true")
+    assert cli.json("show", "unbound")["heartbeat_limit"] is None
+
+    running = cli.start("lease", host, "--name", "killed", "--heartbeat-limit", "2s", "--", "sleep", "600")
+    until(lambda: [one["state"] for one in cli.json("leases", "--name", "killed")] == ["active"], what="the lease")
+    time.sleep(3)
+    assert [one["state"] for one in cli.json("leases", "--name", "killed")] == ["active"], "its heart beats"
+    running.kill()
+    running.communicate()
+    until(lambda: cli("sweep") and cli.json("leases") == [], what="the end of the lease")
+
+
 def test_a_second_lease_waits_is_explained_and_takes_over(cli, fakes):
     pool = fakes("--max", "1")
     first = cli.json("lease", "fake", "--blueprint", pool, "--keep")["leases"][0]["id"]
     assert cli.json("explain", "fake", "--blueprint", pool)["outcome"] == "wait"
-    assert "at its limit of 1, all in use" in cli("explain", "fake", "--blueprint", pool).stdout
+    assert "is full (" in cli("explain", "fake", "--blueprint", pool).stdout
 
     late = cli("lease", "fake", "--blueprint", pool, "--wait", "2s", "--", "true", code=5)
     assert "still pending after 2 s" in late.stderr
+    assert "The request was released." in late.stderr
 
     waiting = cli.start("lease", "fake", "--blueprint", pool, "--", "true")
-    until(lambda: "at its limit of 1" in str(cli.json("leases", "--state", "pending")), what="the second lease")
+    until(lambda: "Waits because " in str(cli.json("leases", "--state", "pending")), what="the second lease")
     cli("release", str(first))
     _, err = waiting.communicate(timeout=90)
     assert waiting.returncode == 0, err
@@ -122,7 +176,7 @@ def test_what_cannot_be_had_is_refused_with_what_everybody_said(cli, fakes):
     pool = fakes()
     refused = cli.json("lease", "fake", "--blueprint", pool, "--slots", "3", "--", "true", code=6)["error"]
     assert refused["exit_code"] == 6
-    assert "3 slots are asked" in refused["verdicts"][0]["sentence"]
+    assert "asks for 3 slots" in refused["verdicts"][0]["sentence"]
     assert cli("explain", "fake", "--blueprint", pool, "--slots", "3", code=6).stdout.startswith("refuse: ")
 
 
@@ -135,7 +189,7 @@ def test_a_group_is_leased_together(cli, fakes):
 
 
 def test_mistakes_end_with_codes_one_can_script_on(cli, host):
-    assert "no duration" in cli("lease", host, "--ttl", "soon", code=2).stderr
+    assert "not a valid duration" in cli("lease", host, "--ttl", "soon", code=2).stderr
     assert cli.json("lease", host, "--ttl", "soon", code=2)["error"]["field"] == "ttl"
     assert "There is no type 'boat'" in cli("lease", "boat", code=2).stderr
     cli("lease", host, "-r", "wings=2", code=2)

@@ -90,7 +90,7 @@ def test_on_servers_of_ones_own_users_are_known_and_workers_are_ones_own(servers
     assert "not ready for this version" in servers("leases", code=1).stderr
     assert "migrations applied\nchief is an operator." in servers("migrate", "--operator", "chief").stdout
     chief, ada = servers.also(DRYDOCK_USER="chief"), servers.also(DRYDOCK_USER="ada")
-    assert "no user of this installation" in ada("leases", code=7).stderr
+    assert "not a user of this installation" in ada("leases", code=7).stderr
     chief("blueprints", "add", "pool", "fake", "--audience", "everyone")
 
     done = chief("lease", "fake", "--wait", "2s", "--", "true", code=8)
@@ -112,3 +112,20 @@ def _add_user(servers, name):
     from tests.cli.conftest import ROOT, sys
 
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, check=True)
+
+
+def test_kinds_fit_the_page_and_fake_ones_are_shown_where_asked_for(cli):
+    for words, fake in (((), False), (("--all",), True)):
+        lines = cli("blueprints", "kinds", *words).stdout.splitlines()
+        assert max(map(len, lines)) <= 100, max(lines, key=len)
+        assert any(line.startswith("fake") for line in lines) is fake
+        assert any(line.startswith("working_copy") for line in lines)
+    assert "fake" not in cli("lease", "nonsense", code=2).stderr
+
+
+def test_a_command_is_refused_beforehand_where_no_lease_runs_any(cli, host):
+    cli("blueprints", "add", "mute", "webroot")
+    refused = cli("lease", "webroot", "--", "ls", code=2)
+    assert "A lease on a webroot runs no commands; its interfaces are: filesystem, httpd." in refused.stderr
+    assert cli.json("leases", "--all", "--type", "webroot") == []
+    cli("blueprints", "remove", "mute")

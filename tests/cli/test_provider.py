@@ -121,7 +121,7 @@ def test_what_is_no_cloud_is_said_clearly(cli):
     cli("credentials", "add", "key", "private_key=-", stdin="no key of a cloud")
     assert "It fits no kind of cloud hosts. Say which." in cli("provider", "validate", "key", "--yes", code=2).stderr
     refused = cli.json("provider", "validate", "key", "--kind", "local_host", "--yes", code=2)["error"]
-    assert (refused["message"], refused["field"]) == ("local_host is no kind of cloud hosts.", "kind")
+    assert (refused["message"], refused["field"]) == ("local_host is not a kind of cloud hosts.", "kind")
     assert "ec2" in refused["hint"]
     missing = cli("provider", "validate", "key", "--kind", "ec2", "--yes", code=2).stderr
     assert "The credential does not fit" in missing

@@ -32,7 +32,7 @@ def test_it_is_built_offline_and_imported_alone(tmp_path):
         names = opened.namelist()
         opened.extractall(tmp_path / "site")
     assert "drydock_client/py.typed" in names
-    assert {name.split("/")[0].split("-")[0] for name in names} == {"drydock_client"}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"drydock_client", "drydock_leases_client"}
     assert not [name for name in names if name.endswith(".pyc")]
     # Of what is installed here only urllib3 is there for it.
     (tmp_path / "needed").mkdir()

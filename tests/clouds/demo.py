@@ -15,6 +15,7 @@ from drydock.cli.stage import Stage
 from drydock.core import clock
 from drydock.demo import clear, own_state
 from tests.clouds import world
+from tests.peers import PEERS, find
 
 PATIENCE = 180.0
 
@@ -154,6 +155,9 @@ def _cost(resource: Any) -> tuple[object, ...]:
 
 def main() -> int:
     """Run the demo; the exit status."""
+    if find("sshd") is None:
+        print(f"make demo-cloud needs sshd: install the package {PEERS['sshd'].package}.", file=sys.stderr)
+        return 2
     stage, state = Stage(), own_state()
     os.environ |= world.QUICK
     try:

@@ -15,6 +15,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
@@ -72,7 +73,7 @@ class Machines:
             _end(*twin)
         if machine.key not in self.broken:
             said = _by_agent(machine) if self.plain else cloud_config(machine.user_data)
-            popen, folder, public = _sshd(address, self.port, said)
+            popen, folder, public = _sshd(address, self.port, said, self._disk(machine.key))
             with self._lock:
                 self._running[machine.key], self._told[machine.key] = (popen, folder), public
         return address
@@ -89,6 +90,22 @@ class Machines:
         with self._lock:
             popen, folder = self._running.pop(key)
         _end(popen, folder)
+
+    @contextlib.contextmanager
+    def silent(self, key: str) -> Iterator[None]:
+        """It refuses every connection meanwhile, and loses those that it has."""
+        with self._lock:
+            popen, folder = self._running[key]
+        _hang_up(popen)
+        yield
+        with self._lock:
+            self._running[key] = (_listening(folder, self._addresses[key], self.port), folder)
+
+    def _disk(self, key: str) -> Path:
+        """The home of the control account, which outlives a stop as a disk does."""
+        folder = self.homes / f"disk-{key}"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     def host_key(self, key: str) -> str:
         """What a machine tells of its host key, by whatever way its cloud has; empty before it has started."""
@@ -124,7 +141,7 @@ def _by_agent(machine: Machine) -> dict[str, Any]:
     return {"users": [{"ssh_authorized_keys": [machine.public_key]}]}
 
 
-def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Popen[bytes], Path, str]:
+def _sshd(address: str, port: int, said: dict[str, Any], home: Path) -> tuple[subprocess.Popen[bytes], Path, str]:
     """With the host key that it is given, else with one of its own; and that key's public line."""
     folder, own = Path(tempfile.mkdtemp(prefix="drydock-vm-")), new_key_pair("guest")
     given = said.get("ssh_keys") or {"ed25519_private": own.private, "ed25519_public": own.public}
@@ -137,9 +154,13 @@ def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Pop
         f"UsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nUseDNS no\n"
         "PermitRootLogin prohibit-password\nMaxStartups 100:30:200\nSubsystem sftp internal-sftp\n"
         # A home of its own: what our own shell starts with may be slow, and whoever is killed there leaves locks.
-        f"AuthorizedKeysFile .ssh/authorized_keys\nMatch User {USER}\n  SetEnv HOME={folder}\n"
-        f"  AuthorizedKeysFile {folder}/authorized_keys\n"
+        f"AuthorizedKeysFile .ssh/authorized_keys\nMatch User {USER}\n  SetEnv HOME={home}\n"
+        f"  AuthorizedKeysFile {folder}/authorized_keys {home}/.ssh/authorized_keys\n"
     )
+    return _listening(folder, address, port), folder, given["ed25519_public"]
+
+
+def _listening(folder: Path, address: str, port: int) -> subprocess.Popen[bytes]:
     popen = subprocess.Popen(
         [find("sshd") or "sshd", "-D", "-e", "-f", str(folder / "config")],
         stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -148,7 +169,7 @@ def _sshd(address: str, port: int, said: dict[str, Any]) -> tuple[subprocess.Pop
     while time.monotonic() < until:
         with socket.socket() as probe:
             if probe.connect_ex((address, port)) == 0:
-                return popen, folder, given["ed25519_public"]
+                return popen
         time.sleep(0.05)
     _end(popen, folder)
     raise TimeoutError(f"sshd on {address}:{port} did not start")
@@ -164,10 +185,14 @@ def _remove(name: str, uid: int) -> None:
 
 
 def _end(popen: subprocess.Popen[bytes], folder: Path) -> None:
+    _hang_up(popen)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _hang_up(popen: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         for child in psutil.Process(popen.pid).children(recursive=True):
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.send_signal(signal.SIGKILL)
     popen.kill()
     popen.wait()
-    shutil.rmtree(folder, ignore_errors=True)

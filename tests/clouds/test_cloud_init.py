@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from blueprints import registry
 from blueprints.cloud.userdata import user_data
 from interfaces.keys import new_key_pair
 from tests.peers import require
@@ -40,8 +41,13 @@ def checked(text: str, folder: Path) -> tuple[int, str]:
 @pytest.mark.parametrize("also", [None, ALSO], ids=["ours alone", "with the operator's"])
 @pytest.mark.parametrize("ends_at", [None, dt.datetime(2027, 1, 1, tzinfo=dt.UTC)], ids=["", "with its end"])
 @pytest.mark.parametrize("host_key", [None, HOST], ids=["its own host key", "our host key"])
-def test_cloud_init_takes_our_user_data(also, ends_at, host_key, tmp_path):
-    text = user_data(user="drydock", public_key=CONTROL.public, host_key=host_key, ends_at=ends_at, also=also)
+@pytest.mark.parametrize("kind", ["", "ec2", "gce", "azure"])
+def test_cloud_init_takes_our_user_data(also, ends_at, host_key, kind, tmp_path):
+    reader = registry.kind(kind).Config.interruption if kind else ""
+    assert bool(reader) is bool(kind)
+    text = user_data(
+        user="drydock", public_key=CONTROL.public, host_key=host_key, ends_at=ends_at, also=also, reader=reader
+    )
     code, said = checked(text, tmp_path)
     assert code == 0, said
     assert "Valid cloud-config" in said

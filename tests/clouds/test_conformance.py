@@ -7,6 +7,7 @@ import pwd
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -101,6 +102,11 @@ class CloudHooks(KindConformance):
 
     def kill(self, resource: ResourceView) -> None:
         self.there.machines.kill(resource.key)
+
+    @contextmanager
+    def cut_off(self, resource: ResourceView) -> Iterator[None]:
+        with self.there.machines.silent(resource.key):
+            yield
 
     def power_of(self, resource: ResourceView) -> str:
         return self._seen(resource).power

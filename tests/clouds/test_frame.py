@@ -11,7 +11,7 @@ from blueprints.answers import Failed, Ready, Scope, Unknown, Wait
 from blueprints.cloud import acts, ports
 from blueprints.cloud.acts import called
 from blueprints.cloud.client import Firewall
-from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.faults import CloudError, Meaning, Reach
 from drydock.core import clock
 
 
@@ -35,7 +35,8 @@ def test_a_throttled_call_is_made_again_with_what_it_knew():
     ("meaning", "scope"),
     [
         (Meaning.NO_CAPACITY, Scope.OFFER), (Meaning.QUOTA, Scope.OFFER), (Meaning.NOT_OFFERED, Scope.OFFER),
-        (Meaning.CREDENTIALS, Scope.OPERATOR), (Meaning.INVALID, Scope.OPERATOR), (Meaning.NOT_FOUND, Scope.STEP),
+        (Meaning.CREDENTIALS, Scope.OPERATOR), (Meaning.POLICY, Scope.OPERATOR),
+        (Meaning.INVALID, Scope.OPERATOR), (Meaning.NOT_FOUND, Scope.STEP),
         (Meaning.UNAVAILABLE, Scope.STEP), (Meaning.CONFLICT, Scope.STEP), (Meaning.OTHER, Scope.STEP),
     ],
 )  # fmt: skip
@@ -81,7 +82,7 @@ class TestRefused:
         def create(order, prepared):
             raise CloudError(meaning, "No.")
 
-        return SimpleNamespace(create=create, instance=lambda *which: None, find_after=30.0)
+        return SimpleNamespace(create=create, instance=lambda *which: None, find_after=30.0, unseen_for=0.0)
 
     @pytest.mark.parametrize("meaning", [Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED, Meaning.INVALID])
     def test_its_end_waits_for_nothing(self, now, meaning):
@@ -91,6 +92,19 @@ class TestRefused:
         assert isinstance(refused, Failed)
         ending = SimpleNamespace(resource=self.resource(**refused.facts))
         assert isinstance(acts.terminate(client, ending, {}), Ready)
+
+    def test_as_invalid_it_rules_out_its_offer_alone(self, now):
+        spec = SimpleNamespace(resource=self.resource())
+        refused = called(lambda resource: self.client(Meaning.INVALID), acts.create)(spec, {})
+        assert (refused.scope, refused.blames_request) == (Scope.OFFER, True)
+
+    def test_by_a_quota_it_rules_out_what_that_counts(self, now):
+        def create(order, prepared):
+            raise CloudError(Meaning.QUOTA, "No.", reach=Reach.MARKET)
+
+        spec = SimpleNamespace(resource=self.resource(family="standard"))
+        refused = called(lambda resource: SimpleNamespace(create=create), acts.create)(spec, {})
+        assert (refused.scope, refused.key) == (Scope.LOCATION, "here//on_demand")
 
     @pytest.mark.parametrize("meaning", [Meaning.AMBIGUOUS, Meaning.UNAVAILABLE, Meaning.OTHER])
     def test_where_it_may_still_appear_the_end_waits_and_looks(self, now, monkeypatch, meaning):
@@ -111,7 +125,7 @@ class TestSweep:
     def client(self):
         """A firewall rule appears when it has been looked for once."""
         swept = iter([[], ["rule"], []])
-        return SimpleNamespace(sweep=lambda *which: next(swept), find_after=30.0)
+        return SimpleNamespace(sweep=lambda *which, **how: next(swept), find_after=30.0)
 
     def spec(self, **facts):
         return SimpleNamespace(resource=SimpleNamespace(attributes={}, key="dd-x-1-r1", facts=facts), tags={})

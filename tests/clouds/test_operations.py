@@ -10,7 +10,7 @@ import pytest
 from blueprints.answers import Failed, Ready, Wait
 from blueprints.cloud import client, operations
 from blueprints.cloud.acts import called
-from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.faults import CloudError, Meaning, SdkNotInstalled
 from blueprints.cloud.values import Instance, Lifecycle
 from blueprints.contract import Powers, Reboots, Retypes
 
@@ -146,7 +146,7 @@ def test_without_the_sdk_a_worker_decides():
         name = "mine"
 
         def client_class(self):
-            raise ImportError("boto3")
+            raise SdkNotInstalled("mine", ("boto3",), ImportError("boto3"))
 
         def client_of(self, resource):
             raise AssertionError

@@ -41,17 +41,22 @@ def clouds(on_start: Callable[[Any], None] = lambda machine: None) -> Iterator[t
 
 
 def blueprints(client: Any, machines: Any, doubles: dict[str, Any]) -> dict[str, Any]:
-    """A credential and a blueprint for each cloud, in this order, for everyone; what adding each said."""
+    """Add a credential and a blueprint for each cloud, in this order, for everyone. Returns what adding each said.
+
+    Each lease gets an account of its own where we may make accounts; else it uses ours, which the machine runs as.
+    """
     from blueprints.models import Blueprint
     from leases.client import BlueprintChange
     from tests.clouds.machines import USER
+    from tests.peers import become_root
 
+    accounts: dict[str, Any] = {} if become_root() is not None else {"accounts": "shared", "lease_sudo": False}
     made = {}
     for order, (kind, secrets) in enumerate(_secrets(doubles).items(), 1):
         client.add_credential(kind, secrets)
         config = {
             "credential": kind, "regions": [REGIONS[kind]], "ready_by": "ssh", "user": USER,
-            "homes": str(machines.homes), "ssh_port": machines.port, "min_free_mib": 0,
+            "homes": str(machines.homes), "ssh_port": machines.port, "min_free_mib": 0, **accounts,
         }  # fmt: skip
         made[kind] = client.add_blueprint(kind, kind, config, BlueprintChange())
         Blueprint.objects.filter(name=kind).update(order=order, audience="everyone")

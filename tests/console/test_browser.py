@@ -36,7 +36,7 @@ def test_a_list_and_a_page_follow_their_leases_without_reloading(look, site, wai
     head, row = single.locator(".dd-head .dd-badge").first, listed.locator("#result_list tbody tr").first
     expect(head).to_contain_text("pending")
     expect(row).to_contain_text("pending")
-    expect(single.locator(".dd-panel-why")).to_contain_text("It is the next of its type.")
+    expect(single.locator(".dd-panel-why")).to_contain_text("Place in the queue: 1.")
     for one in (single, listed):
         one.evaluate("window.ddSame = true")
     holding.release(caller("ada"), first.pk)
@@ -113,7 +113,7 @@ def test_the_blueprint_form_follows_the_kind_and_its_button_checks_what_is_typed
     shown.locator("[name='config.boot_polls']").fill("many")
     check = shown.get_by_role("button", name="Check what is typed")
     check.click()
-    expect(shown.locator("#dd-trial")).to_contain_text("valid integer")
+    expect(shown.locator("#dd-trial")).to_contain_text("It must be a whole number.")
     shown.locator("[name='config.boot_polls']").fill("2")
     check.click()
     expect(shown.locator("#dd-trial")).to_contain_text("No problem found")

@@ -11,7 +11,6 @@ import pytest
 import typer.main
 from django.contrib import admin
 from django.contrib.auth.models import User
-from django.http import QueryDict
 from django.test import RequestFactory
 from django.urls import resolve, reverse
 
@@ -49,7 +48,7 @@ def called(line: str) -> bool:
     method = words[words.index("-X") + 1] if "-X" in words else "GET"
     address = urlsplit(words[-1])
     view = getattr(resolve(address.path).func.cls, method.lower())
-    parsing.query(view.operation.query, QueryDict(address.query))
+    parsing.query(view.operation.query, address.query)
     if view.operation.body is not None:
         body = words[words.index("--json") + 1] if "--json" in words else "{}"
         view.operation.body.model_validate(json.loads(body))
@@ -68,8 +67,8 @@ def test_the_shell_and_the_api_take_every_line():
 
 
 def test_a_line_that_nobody_takes_is_noticed():
-    for line in ("drydock leases --nonsense", "drydock nothing", "drydock extend", "drydock show x"):
-        with pytest.raises(Exception, match=r"(?i)no such|missing|a valid integer"):
+    for line in ("drydock leases --nonsense", "drydock nothing", "drydock extend", "drydock show"):
+        with pytest.raises(Exception, match=r"(?i)no such|missing"):
             parsed(line)
     with pytest.raises(AttributeError):
         called('curl -H "Authorization: Bearer $DRYDOCK_TOKEN" -X DELETE http://x/api/v1/leases')

@@ -6,6 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from cryptography.fernet import Fernet
 
 from drydock import environment, keys
 from drydock.addresses import check_broker_url, parse_database_url
@@ -46,11 +47,35 @@ def test_all_mistakes_are_reported_at_once_without_values(bare):
 
 def test_a_users_database_needs_keys_given(bare):
     bare.setenv("DATABASE_URL", "postgresql://drydock@db/drydock")
-    with pytest.raises(environment.InvalidSettings, match=r"DRYDOCK_ENCRYPTION_KEYS.*drydock\.keys"):
+    with pytest.raises(environment.InvalidSettings, match=r"DRYDOCK_SECRET_KEY.*drydock\.keys"):
         environment.load()
-    for name in ("SECRET_KEY", "ENCRYPTION_KEYS", "OWNERSHIP_KEY"):
-        bare.setenv(f"DRYDOCK_{name}", "x")
+    bare.setenv("DRYDOCK_SECRET_KEY", "x")
     assert environment.load().database == parse_database_url("postgresql://drydock@db/drydock")
+
+
+def test_one_secret_key_is_enough_on_servers_of_your_own(bare, tmp_path):
+    """The others follow from it, the same on every machine; one that is given or was generated before stays."""
+    bare.setenv("DATABASE_URL", "postgresql://drydock@db/drydock")
+    bare.setenv("DRYDOCK_SECRET_KEY", "one long word")
+    loaded = environment.load()
+    (derived,) = keys.encryption_keys(loaded)
+    assert Fernet(derived).decrypt(Fernet(derived).encrypt(b"x")) == b"x"
+    assert keys.ownership_key(loaded) not in (derived, "one long word")
+    assert not (loaded.state / "keys").exists()
+    bare.setenv("DRYDOCK_STATE", str(tmp_path / "elsewhere"))
+    assert keys.encryption_keys(environment.load()) == [derived]
+    bare.setenv("DRYDOCK_SECRET_KEY", "another")
+    assert keys.encryption_keys(environment.load()) != [derived]
+    bare.setenv("DRYDOCK_ENCRYPTION_KEYS", "given")
+    bare.setenv("DRYDOCK_OWNERSHIP_KEY", "given too")
+    assert keys.encryption_keys(environment.load()) == ["given"]
+    assert keys.ownership_key(environment.load()) == "given too"
+    for name in ("ENCRYPTION_KEYS", "OWNERSHIP_KEY"):
+        bare.delenv(f"DRYDOCK_{name}")
+    kept = tmp_path / "elsewhere" / "keys"
+    kept.mkdir(parents=True)
+    (kept / "encryption_keys").write_text("before")
+    assert keys.encryption_keys(environment.load()) == ["before"]
 
 
 def test_keys_are_made_once_and_for_the_owner_alone(bare):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -81,6 +82,22 @@ def test_a_short_folder_laid_by_somebody_else_is_refused(folders, monkeypatch):
             ensure(config, POSTGRESQL)
     finally:
         config.layout.run.rmdir()
+
+
+@as_root
+def test_no_tenant_can_hold_the_lock_under_which_engines_start(folders):
+    """Tenants of this machine may pass through the folder, and a lock needs no more than an open file."""
+    config = Config(state=folders(0o755) / "state", linger=0.1, durable=False)
+    try:
+        ensure(config, BROKER)
+        locks = list(config.layout.engines.glob("*.lock"))
+        assert {lock.name for lock in locks} >= {"start.lock", "keeper.lock"}
+        for lock in locks:
+            command = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "cat", str(lock)]
+            assert subprocess.run(command, capture_output=True, check=False).returncode, lock
+    finally:
+        leave(config.state)
+        assert wait_until_stopped(config)
 
 
 @as_root

@@ -6,6 +6,8 @@ import contextlib
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 
 import psutil
@@ -208,3 +210,13 @@ def _answer(config) -> str:
         return query(config, "SELECT n FROM kept")
     except Exception:
         return ""
+
+
+def test_a_keeper_whose_starter_was_killed_says_nothing(config):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "drydock.engines.keeper", config.to_json()]
+    started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    said = started.communicate(timeout=60)[1]
+    assert (started.returncode, said) == (0, "")

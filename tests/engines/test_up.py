@@ -84,6 +84,7 @@ def test_up_and_down_and_up_again(environment):
     process, log = start(environment)
     try:
         eventually(lambda: page(environment))
+        assert re.search(r"sign in as admin .*drydock users password admin", log.read_text())
         assert "first run" not in log.read_text()
     finally:
         process.terminate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from drydock.core.errors import InvalidRequest
 from interfaces.command import Output, ShellCommand
 from interfaces.contract import Cancel
 from interfaces.errors import Cancelled, CommandFailed, CommandTimedOut, LeaseEnded, NotStarted
+from tests.blueprints import survivors
 from tests.interfaces.conftest import Peer
 
 # A family that ignores a polite request, with a child in a session of its own that forgot its parent.
@@ -235,3 +237,15 @@ def test_a_callback_that_raises_ends_the_command(peer: Peer) -> None:
     with pytest.raises(RuntimeError, match="enough"):
         peer.command.run("echo a; exec sleep 321", on_output=on_output)
     assert gone(lambda: sleepers(peer))
+
+
+def test_a_process_whose_first_thread_has_exited_ends_with_the_command(peer: Peer) -> None:
+    peer.home.chmod(0o777)
+    sign = peer.home / "sign"
+    attack = shlex.join(survivors.words(survivors.EXITED_LEADER, str(sign)))
+    with pytest.raises(CommandTimedOut) as caught:
+        peer.command.run(f"{attack}; sleep 321", timeout=3)
+    assert caught.value.left == 0
+    last = sign.stat().st_mtime_ns
+    time.sleep(0.3)
+    assert sign.stat().st_mtime_ns == last

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 import time
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from interfaces.command.measured import Used, advanced
 from interfaces.command.metering import MIB, Process, Sample, parse, read
 from interfaces.errors import InterfaceError
+from tests.blueprints import host_peers as peers
+from tests.blueprints import survivors
 from tests.interfaces.conftest import Peer
 from tests.interfaces.test_jobs import over
 
@@ -171,3 +175,16 @@ def test_a_real_machine_tells_its_own_counters(peer: Peer) -> None:
     assert found.scope == "machine"
     assert found.seconds
     assert found.memory
+
+
+def test_a_process_whose_first_thread_has_exited_is_counted(peer: Peer) -> None:
+    peer.home.chmod(0o777)
+    sign = peer.home / "sign"
+    peer.command.check(survivors.words(survivors.EXITED_LEADER, str(sign)))
+    pid = peers.eventually(lambda: sign.exists() and sign.read_text())
+    try:
+        peers.eventually(lambda: int(pid) in peers.headless(peer.uid))
+        found = read(peer.command, lease="none", machine=False, shared=False).processes
+        assert pid in {name.partition(".")[0] for name in found}
+    finally:
+        os.kill(int(pid), signal.SIGKILL)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -121,8 +123,115 @@ def group(owner: int, times: int, requests: list[dict[str, Any]], different: str
     return granted
 
 
+def release_many(leases: list[int], inside: bool) -> int:
+    """Release these, all of them inside one transaction or one by one, and what follows as a worker would."""
+    from django.db import transaction
+
+    from leases.engine import ending
+    from leases.inline import settle
+
+    with transaction.atomic() if inside else contextlib.nullcontext():
+        for lease_id in leases:
+            ending.release(lease_id, actor="client")
+    settle()
+    return len(leases)
+
+
+def meddle(owner: int, seed: int, times: int) -> dict[str, int]:
+    """Do one of everything at random, as owners, operators, workers and the sweep do; how often each was refused."""
+    from django.contrib.auth import get_user_model
+    from django.db import transaction
+    from django.db.models import Q
+
+    from blueprints.models import Blueprint
+    from drydock.core.errors import DrydockError
+    from leases.client.values import BlueprintChange
+    from leases.engine import sweep
+    from leases.inline import settle
+    from leases.models import Lease, Resource
+    from leases.operations import access, asking, blueprints, budgets, callers, extending, holding, resources, upkeep
+
+    chance = random.Random(seed)
+    user = get_user_model().objects.get(pk=owner)
+    who = callers.caller(user)
+    root = callers.caller(get_user_model().objects.get(username="root"))
+
+    def some_of(found: Any) -> int:
+        return chance.choice(list(found.values_list("pk", flat=True)[:50]) or [0])
+
+    live = Lease.objects.filter(state__in=["pending", "acquired", "active"])
+    there = Resource.objects.filter(~Q(state__in=["destroyed", "broken"]), origin="built")
+
+    def group() -> None:
+        asking.request_group(
+            who, [{"type": "fake", "slots": chance.randint(1, 3)} for _ in range(chance.randint(2, 9))]
+        )
+
+    def drain() -> None:
+        resources.drain(root, some_of(there), drained=chance.random() < 0.3, reason="meddling")
+
+    def switch() -> None:
+        name = chance.choice(list(Blueprint.objects.values_list("name", flat=True)))
+        chance.choice(
+            [
+                lambda: blueprints.drain(root, name, drained=chance.random() < 0.2),
+                lambda: blueprints.change(root, name, BlueprintChange(max_resources=chance.randint(2, 4))),
+                lambda: (blueprints.disable(root, name), blueprints.enable(root, name)),
+            ]
+        )()
+
+    def several() -> None:
+        with transaction.atomic():
+            for lease in sorted({some_of(live) for _ in range(4)}):
+                holding.release(who, lease)
+
+    def site() -> int:
+        """A lease that needs another one, on a resource that needs one for life."""
+        return asking.request(who, {"type": "fake_activated", "ttl": "1h"})
+
+    def authorize() -> None:
+        chance.choice([access.authorize, access.decline])(root, chance.choice(["left", "right"]), user=user)
+
+    def set_apart() -> None:
+        resource = some_of(there)
+        resources.quarantine(root, resource, message="meddling")
+        resources.unquarantine(root, resource)
+
+    def hold() -> None:
+        lease = some_of(live)
+        holding.hold(who, lease, ttl="1m")
+        holding.unhold(who, lease)
+
+    acts: list[tuple[int, Callable[[], object]]] = [
+        (6, group),
+        (6, lambda: asking.request(who, {"type": "fake", "slots": chance.randint(1, 8), "ttl": "1h"})),
+        (10, lambda: holding.release(who, some_of(live))),
+        (3, lambda: extending.extend(who, some_of(live), ttl="10m")),
+        (2, lambda: holding.retry(root, some_of(live))),
+        (2, drain), (1, switch),
+        (3, site), (2, several), (1, authorize), (1, set_apart), (1, hold),
+        (1, lambda: resources.check(root, some_of(there))),
+        (1, lambda: upkeep.reclaim(root, limit=3)),
+        (1, lambda: holding.heartbeat(who, some_of(live))),
+        (1, lambda: access.remove_quota(root, user=user)),
+        (1, lambda: budgets.remove(root, user=user)),
+        (1, lambda: resources.retire(root, some_of(there))),
+        (1, lambda: resources.force_destroy(root, some_of(there), reason="meddling")),
+        (2, lambda: access.set_quota(root, user=user, limits={"max_slots": chance.choice([4, 12, None])})),
+        (2, lambda: budgets.set_(root, user=user, max_hourly=chance.choice([0.5, 5, 50]))),
+        (4, settle), (2, sweep.sweep),
+    ]  # fmt: skip
+    refused: dict[str, int] = {}
+    for act in chance.choices([act for _, act in acts], [weight for weight, _ in acts], k=times):
+        try:
+            act()
+        except DrydockError as error:
+            refused[type(error).__name__] = refused.get(type(error).__name__, 0) + 1
+    return refused
+
+
 ACTIONS: dict[str, Callable[..., Any]] = {
-    action.__name__: action for action in (allocate, allocate_and_serve, churn, release, group)
+    action.__name__: action for action in (allocate, allocate_and_serve, churn, release, group, release_many, meddle)
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from blueprints.models import Blueprint, Credential, Reading
 from drydock.core import clock
-from leases.engine import reading, readings
+from leases.engine import reading, readings, views
 from leases.inline import settle
 from leases.models import Lease, Resource
 from leases.operations import callers, using
@@ -31,6 +31,25 @@ class Emulated:
     lose: Callable[[], object]
     fill: Callable[[], object]
     """From now on the account may have no more on-demand machines of the usual family."""
+    tags: Callable[[str], dict[str, str]]
+    """The tags of the machine of a key."""
+    untag: Callable[[str, str], object]
+    """Somebody removes a tag from the machine of a key."""
+    erase: Callable[[str, bool], object]
+    """Somebody deletes the machine of a key; without a trace, or as this cloud does it."""
+    preempt: Callable[[str], object]
+    """The cloud takes the spot machine of a key back."""
+    words: str
+    """What this cloud says of a machine that somebody deleted."""
+
+    def key(self, lease: Lease) -> str:
+        """The key of a lease's machine."""
+        assert lease.resource is not None
+        return views.name_of(lease.resource)
+
+    def remove(self, key: str, *, trace: bool = True) -> None:
+        """Somebody deletes the machine of a key."""
+        self.erase(key, trace)
 
     def blueprint(self, name: str = "", **config: Any) -> Blueprint:
         """One that everybody may use, with a credential of its cloud."""
@@ -55,7 +74,25 @@ def ec2(machines: Machines) -> Iterator[Emulated]:
             config={"regions": ["us-east-1"], "types": ["t3.*", "m6a.*"]},
             lose=lambda: double.plan.lose("RunInstances"),
             fill=lambda: double.limits.update({"L-1216C47A": ("Running On-Demand Standard instances", 1.0)}),
+            tags=lambda key: double.tags(_ec2(double, key).id),
+            untag=lambda key, name: [one.tags[_ec2(double, key).id].pop(name, None) for one in double._backends()],
+            erase=lambda key, trace: _ec2_erase(double, key, trace=trace),
+            preempt=lambda key: double.preempt(_ec2(double, key).id), words="Client.UserInitiatedShutdown",
         )  # fmt: skip
+
+
+def _ec2(double: Any, key: str) -> Any:
+    return next(one for one in reversed(double._instances()) if double.machine(one).key == key)
+
+
+def _ec2_erase(double: Any, key: str, *, trace: bool) -> None:
+    with double._lock:
+        instance = _ec2(double, key)
+        double._end(instance.id, "Client.UserInitiatedShutdown", "User initiated shutdown")
+        double.age()
+        for backend in () if trace else double._backends():
+            for reservation in backend.reservations.values():
+                reservation.instances = [one for one in reservation.instances if one.id != instance.id]
 
 
 @contextmanager
@@ -67,7 +104,16 @@ def gce(machines: Machines) -> Iterator[Emulated]:
             kind="gce", double=double, secrets=double.credential, machines=machines,
             config={"regions": ["us-central1"]}, lose=lambda: double.faults.lose("compute.instances.insert"),
             fill=lambda: double.quotas["us-central1"].update(INSTANCES=0),
+            tags=lambda key: dict(_gce(double, key)["labels"]),
+            untag=lambda key, name: _gce(double, key)["labels"].pop(name, None),
+            erase=lambda key, trace: double.world.remove(_gce(double, key)), preempt=double.preempt,
+            words="notFound",
         )  # fmt: skip
+
+
+def _gce(double: Any, key: str) -> Any:
+    with double.world.lock:
+        return next(one for (_, name), one in double.world.instances.items() if name == key)
 
 
 @contextmanager
@@ -78,7 +124,20 @@ def azure(machines: Machines) -> Iterator[Emulated]:
         yield Emulated(
             kind="azure", double=double, secrets=double.credential(), machines=machines,
             config={"regions": ["eastus"]}, lose=double.lose, fill=lambda: double.limit("eastus", "cores", 0),
+            tags=lambda key: dict(_azure(double, key).body["tags"]),
+            untag=lambda key, name: _azure(double, key).body["tags"].pop(name),
+            erase=lambda key, trace: _azure_erase(double, key), preempt=double.evict, words="ResourceNotFound",
         )  # fmt: skip
+
+
+def _azure(double: Any, key: str) -> Any:
+    return double._thing(key)
+
+
+def _azure_erase(double: Any, key: str) -> None:
+    with double.ground.lock:
+        double.ground.delete(_azure(double, key))
+    double.finish_operations()
 
 
 CLOUDS = {"ec2": ec2, "gce": gce, "azure": azure}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import warnings
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -16,6 +17,8 @@ from leases.engine.transaction import InsideTransaction
 from leases.inline import settle
 from leases.models import Event, Share
 from leases.models import Lease as Row
+from leases.operations import workers
+from leases.private_worker import NoWorkerWarning
 from leases.signals import lease_changed
 
 
@@ -61,7 +64,7 @@ def test_waiting_ends_in_time_and_says_what_it_waited_for(blueprint, owner):
     settle()
     second = Allocator("fake", owner=owner).allocate()
     settle()
-    with pytest.raises(TimedOut, match=r"still pending.*at its limit of 1"):
+    with pytest.raises(TimedOut, match=r"still pending.*is full \(1 of 1 slot in use\)"):
         second.wait_until_active(0.1)
     assert second.info.place == 1
     assert [v.answer for v in second.verdicts] == ["wait"]
@@ -70,7 +73,7 @@ def test_waiting_ends_in_time_and_says_what_it_waited_for(blueprint, owner):
 def test_what_cannot_be_had_fails_with_reason_and_verdicts(blueprint, owner, working):
     blueprint(config={"capacity": {"slots": 1}})
     lease = Allocator("fake", owner=owner, slots=3).allocate()
-    with pytest.raises(LeaseFailed, match="3 slots are asked") as failed:
+    with pytest.raises(LeaseFailed, match="asks for 3 slots") as failed:
         lease.wait_until_active(10)
     assert (failed.value.state, failed.value.reason) == ("broken", "refused")
     assert failed.value.verdicts[0].blueprint == "pool"
@@ -222,3 +225,41 @@ def test_heartbeats(blueprint, owner):
     other = Allocator("fake", owner=owner).allocate()
     with pytest.raises(Conflict, match="expects no heartbeats"):
         other.heartbeat()
+
+
+@pytest.fixture
+def inline(settings):
+    settings.DRYDOCK_INLINE = True
+
+
+def test_a_program_without_a_worker_builds_and_cleans_by_itself(blueprint, owner, inline):
+    blueprint(kind="fake_activated", config={"boot_polls": 1, "poll_seconds": 0.05})
+    with Allocator("fake_activated", owner=owner, ttl="2h").allocate() as lease:
+        assert lease.state == "active"
+    assert Row.objects.get(pk=lease.id).state == "destroyed"
+    waited = Allocator("fake_activated", owner=owner, ttl="2h").allocate().wait_until_active(timeout="60s")
+    assert waited.state == "active"
+    waited.release()
+
+    async def alone() -> int:
+        async with await Allocator("fake_activated", owner=owner, ttl="2h").aallocate() as one:
+            assert one.state == "active"
+        await sync_to_async(lambda: connection.close())()
+        return one.id
+
+    assert Row.objects.get(pk=asyncio.run(alone())).state == "destroyed"
+
+
+@pytest.mark.parametrize("alive", [False, True])
+def test_a_program_is_warned_once_where_nobody_works(blueprint, owner, alive):
+    blueprint()
+    if alive:
+        workers.seen("elsewhere:1")
+    lease = Allocator("fake", owner=owner, ttl="2h").allocate()
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(TimedOut):
+            lease.wait_until_active(timeout=3)
+    told = [str(one.message) for one in said if issubclass(one.category, NoWorkerWarning)]
+    assert len(told) == (0 if alive else 1)
+    assert all("drydock worker" in one and "DRYDOCK_INLINE" in one for one in told)

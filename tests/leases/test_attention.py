@@ -7,12 +7,17 @@ import datetime as dt
 import pytest
 
 from blueprints.models import Credential, Reading, RememberedError
+from drydock import doctor
 from drydock.core import clock
+from leases.engine import installation as engine_installation
 from leases.engine.transaction import run
+from leases.engine.transitions import note
 from leases.inline import settle
-from leases.models import Resource
+from leases.models import Event, Installation, Resource
 from leases.operations import access, attention, holding, resources, workers
+from leases.operations import installation as installation_of
 from leases.operations.callers import caller
+from leases.reports import condition
 
 
 @pytest.fixture
@@ -133,3 +138,98 @@ def test_an_account_that_cannot_be_read(root, owner):
     assert (one.what, one.kind, one.id, one.name) == ("reading_failed", "credential", account.pk, "vendor")
     assert (one.message, one.mend) == ("ec2, inventory of east: east throttles", "drydock credentials show vendor")
     assert sorts(caller(owner)) == []
+
+
+@pytest.fixture
+def whole():
+    """What this process remembers of the broker is forgotten before and after."""
+    condition.broker(lambda: True)
+    yield
+    condition.broker(lambda: True)
+
+
+def test_a_late_sweep_comes_first_and_says_since_when(blueprint, ask, root, owner):
+    blueprint(max_resources=0)
+    ask()
+    settle()
+    Installation.objects.update(swept_at=clock.now() - dt.timedelta(minutes=10))
+    Resource.objects.update(quarantined=True)
+    found = attention.needed(root)[0]
+    assert (found.what, found.since) == ("sweep_late", Installation.objects.get().swept_at)
+    assert found.message.startswith("The last sweep was 10 min ago; one is due every 2 s.")
+    assert "drydock sweep" in found.mend
+    assert ("sweep_late", "installation", None) in sorts(caller(owner))
+
+
+def test_the_last_worker_tells_since_when_there_is_none(blueprint, ask, root):
+    blueprint(max_resources=0)
+    ask()
+    settle()
+    run("UPDATE leases_worker SET seen_at = clock_timestamp() - interval '1 h'")
+    found = attention.needed(root)[0]
+    assert found.what == "no_worker"
+    assert dt.timedelta(minutes=59) < clock.now() - found.since < dt.timedelta(minutes=61)
+
+
+def test_a_broker_that_is_away_is_told_with_the_time_since(root, owner, whole):
+    before = clock.now()
+    condition.broker(lambda: False)
+    (found,) = attention.needed(root)
+    assert (found.what, found.mend) == ("broker_away", "Check BROKER_URL and that the server runs.")
+    assert before <= found.since <= clock.now()
+    assert condition.broker(lambda: False)[0].since == found.since, "it is one absence"
+    assert sorts(caller(owner)) == []
+
+
+@pytest.mark.parametrize(("full", "what"), [(0, "disk_nearly_full"), (1 << 40, "disk_full")])
+def test_a_disk_without_room_comes_first_on_every_face(root, owner, settings, full, what, client):
+    limits = {"disk_low_mib": 1 << 40, "disk_full_mib": full}
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update=limits)
+    (found,) = attention.needed(root)
+    assert found.what == what
+    assert f"The disk of {settings.DRYDOCK.state} is " in found.message
+    assert sorts(caller(owner)) == [], "an owner can do nothing about it, and need not know the path"
+    first = next(iter(doctor.examine()))
+    assert (first.check, first.verdict) == ("disk", "fail" if full else "warn")
+    ready = client.get("/readyz")
+    assert (ready.status_code, ready.json()["disk"]) == ((503, "full") if full else (200, "ok"))
+
+
+def test_a_suspended_installation_comes_first_with_the_time_since(root, blueprint):
+    blueprint()
+    installation_of.suspend(root, "This is a copy.")
+    engine_installation.forget()
+    found = attention.needed(root)[0]
+    assert found.what == "suspended"
+    assert "This is a copy." in found.message
+    assert found.since == Event.objects.get(kind="installation.suspended").at
+    assert next(one for one in doctor.examine() if one.check == "installation").verdict == "fail"
+
+
+def test_a_problem_of_a_resource_is_as_old_as_the_problem_itself(blueprint, ask, root):
+    blueprint()
+    ask()
+    settle()
+    run("UPDATE leases_resource SET since = clock_timestamp() - interval '3 d'")
+    resources.quarantine(root, Resource.objects.get().pk, message="odd noises")
+    (found,) = attention.needed(root)
+    assert clock.now() - found.since < dt.timedelta(minutes=5)
+
+
+def test_a_resource_says_why_it_is_drained_and_outdated_and_what_its_check_says(blueprint, ask, root):
+    pool = blueprint()
+    ask()
+    settle()
+    pk = Resource.objects.get().pk
+    resources.drain(root, pk, reason="New disks on Friday.")
+    assert resources.get(root, pk).problems == ("Drained: New disks on Friday.",)
+    resources.drain(root, pk, drained=False)
+    assert resources.get(root, pk).problems == ()
+    run("UPDATE blueprints_blueprint SET generation = 3 WHERE id = %s", (pool.pk,))
+    run("UPDATE leases_resource SET check_failures = 1")
+    note("resource.check_failed", "no route to host", resource_id=pk, details={"failures": 1})
+    outdated, checked = resources.list_(root)[0].problems
+    assert outdated.startswith("Outdated: built from generation 1 of pool, which is at 3 since its kind or config")
+    assert checked == "Its last check failed: no route to host."
+    (found,) = attention.needed(root)
+    assert (found.what, found.message) == ("sick", "no route to host")

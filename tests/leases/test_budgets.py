@@ -43,7 +43,7 @@ def test_a_lease_that_would_pass_the_budget_waits_with_the_figures_and_holds_up_
     settle()
     second.refresh_from_db()
     assert (second.state, second.reason, second.parked) == ("pending", Reason.WAITING_BUDGET, True)
-    assert "the budget of ada is $3.00 an hour, $2.00 are spent, and m.0 costs $2.00" in second.message
+    assert "the budget of ada is $3.00/h, of which $2.00/h is in use; m.0 costs $2.00/h" in second.message
     assert [one["answer"] for one in second.verdicts] == ["wait"]
     until(ask(by=User.objects.create_user("bob")), state="active")
     ending.release(first.pk, actor="ada")
@@ -147,7 +147,7 @@ def test_a_blueprint_builds_no_more_than_its_budget_and_gives_up_what_is_idle_fo
     settle()
     third.refresh_from_db()
     assert (third.reason, third.parked) == (Reason.WAITING_BUDGET, False)
-    assert "the budget of blueprint pool is $5.00 an hour, $4.00 are spent" in third.message
+    assert "the budget of blueprint pool is $5.00/h, of which $4.00/h is in use" in third.message
     ending.release(third.pk, actor="ada")
     ending.release(held[0].pk, actor="ada")
     settle()
@@ -172,7 +172,7 @@ def test_explain_says_what_the_budget_would_say(blueprint, owner):
     Budget.objects.create(user=owner, max_hourly=1)
     found = asking.explain(caller(owner), {"type": "fake"})
     assert (found.outcome, found.reason) == ("wait", Reason.WAITING_BUDGET)
-    assert "$1.00 an hour" in found.message
+    assert "$1.00/h" in found.message
     assert not Lease.objects.exists()
 
 
@@ -192,9 +192,26 @@ def test_a_budget_that_is_raised_or_removed_wakes_who_waits(blueprint, ask, owne
     until(first, state="active")
     (info,) = budgets.list_(caller(owner))
     assert (info.user, info.max_hourly, info.used, info.left, info.waiting) == ("ada", 2, 2, 0, 1)
-    assert "budget" in {one.what for one in attention.needed(caller(owner))}
+    (short,) = (one for one in attention.needed(caller(owner)) if one.what == "budget")
+    second.refresh_from_db()
+    assert (short.since, second.reason) == (second.since, Reason.WAITING_BUDGET), "since the first lease waits for more"
+    assert short.message.startswith("$2.00/h is in use of its budget of $2.00/h.")
     budgets.remove(boss, user=owner)
     until(second, state="active")
+
+
+def test_a_budget_without_anything_left_is_short_since_its_newest_cost(blueprint, ask, owner, until, boss):
+    made = blueprint(config=sold(2.0))
+    assert budgets.short(boss) == []
+    budgets.set_(boss, user=owner, max_hourly=2)
+    budgets.set_(boss, blueprint=made.name, max_hourly=2)
+    lease = until(ask(), state="active")
+    since = {one.user or one.blueprint: began for one, began in budgets.short(boss)}
+    assert since == {
+        "ada": Usage.objects.get(lease_id=lease.pk, ended_at=None).started_at, made.name: lease.resource.created_at,
+    }  # fmt: skip
+    budgets.set_(boss, user=owner, max_hourly=3)
+    assert [one.blueprint for one, _ in budgets.short(boss)] == [made.name]
 
 
 def test_only_operators_set_budgets_and_only_sensible_ones(blueprint, owner, boss):
@@ -249,7 +266,7 @@ def test_a_lease_without_an_end_is_reserved_again_and_ends_with_notice_when_it_c
     renewals.renew()
     younger.refresh_from_db()
     assert (younger.state, younger.reason) == ("active", Reason.BUDGET_ENDS)
-    assert "unless there is more to spend: the budget of ada is $2.00 an hour" in younger.message
+    assert "unless there is more to spend: the budget of ada is $2.00/h" in younger.message
     assert Event.objects.filter(lease=younger, kind="lease.budget_ends").count() == 1
     older.refresh_from_db()
     assert older.reason == Reason.READY, "who holds longest stays"

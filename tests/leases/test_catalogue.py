@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
+from django.db.models import F
 
 from blueprints.fake.cloud import Cloud
+from blueprints.fake.offering import FakeCloud
 from blueprints.models import Credential, Listing, Reading, RememberedError
+from blueprints.offers import counts
 from leases.engine import catalogue, reading, readings
+from leases.engine.decision import is_requests
 from leases.engine.transaction import run
 from leases.inline import settle
 from leases.models import Event, Lease, Resource
@@ -157,6 +163,79 @@ def test_sold_out_offers_are_left_aside_one_after_the_other_and_use_up_no_try(cl
     assert (lease.resource.offer, lease.bounces) == ("east/t3/on_demand", 0)
 
 
+def test_a_refused_quota_rules_out_at_once_what_it_counts(cloud, shop, ask, until):
+    full = {"does": "fail", "at": "build.create", "scope": "location", "key": "east/std/on_demand", "code": "quota"}
+    shop(faults=[full])
+    for number in range(6):
+        cloud.sell("east", f"t{number}", vcpus=1, price=number, family="std")
+    cloud.sell("east", "gpu", vcpus=1, price=8, family="g")
+    cloud.sell("west", "t0", vcpus=1, price=9, family="std")
+    look()
+    lease = ask("fake_cloud")
+    until(lease, state="active")
+    assert lease.resource.offer == "east/gpu/on_demand"
+    (error,) = RememberedError.objects.values_list("scope", "key")
+    assert error == ("location", "east/std/on_demand")
+    assert Resource.objects.count() == 2
+    RememberedError.objects.update(key="east//")
+    assert served_by(ask("fake_cloud", exclusive=True)).offer == "west/t0/on_demand"
+
+
+def _wrong(times):
+    return [{
+        "does": "fail", "at": "build.create", "scope": "offer", "code": "invalid", "blames_request": True,
+        "message": "pd-balanced cannot be used.", "times": times,
+    }]  # fmt: skip
+
+
+def test_one_type_refused_as_invalid_stops_nothing_else(cloud, shop, ask, until):
+    shop(faults=_wrong(2))
+    cloud.sell("east", "h3", vcpus=1, price=1)
+    cloud.sell("east", "c4", vcpus=1, price=2)
+    cloud.sell("east", "n2", vcpus=1, price=3)
+    look()
+    lease = ask("fake_cloud")
+    until(lease, state="active")
+    assert lease.resource.offer == "east/n2/on_demand"
+    assert set(RememberedError.objects.values_list("scope", flat=True)) == {"offer"}
+
+
+def test_several_types_refused_alike_are_an_operators_matter(cloud, shop, ask):
+    shop(faults=_wrong(9))
+    for number in range(6):
+        cloud.sell("east", f"t{number}", vcpus=1, price=number)
+    look()
+    lease = ask("fake_cloud")
+    settle()
+    lease.refresh_from_db()
+    assert (lease.state, lease.reason) == ("pending", "needs_operator"), lease.message
+    assert "Refused alike for t0, t1, t2: pd-balanced cannot be used." in lease.message
+    assert Resource.objects.count() == 3
+
+
+@pytest.mark.parametrize(
+    ("types", "built_since", "whose"),
+    [
+        (["a", "a", "a"], False, False), (["a", "b"], False, False), (["a", "b", "c"], False, True),
+        (["a", "b", "c"], True, False),
+    ],
+)  # fmt: skip
+def test_whose_matter_an_invalid_request_is(types, built_since, whose):
+    assert is_requests(types, built_since=built_since) is whose
+
+
+@pytest.mark.parametrize(
+    ("key", "ruled_out"),
+    [
+        ("east/std/spot", True), ("east//", True), ("east//spot", True), ("//", True), ("east/std/", True),
+        ("west//", False), ("east/g/spot", False), ("east//on_demand", False),
+    ],
+)  # fmt: skip
+def test_what_a_key_of_a_location_rules_out(key, ruled_out):
+    assert counts(key, "east/std/spot") is ruled_out
+    assert not counts(key, "")
+
+
 def test_choose_takes_the_cheapest_or_the_soonest_over_all_blueprints(cloud, shop, ask):
     shop("first", regions=["east"], order=1)
     shop("second", regions=["west"], order=2)
@@ -210,23 +289,75 @@ def test_what_the_provider_ended_is_noticed_by_the_next_listing_and_served_again
     assert Event.objects.filter(resource=broken.resource_id, to_state="broken", actor="status").count() == 1
 
 
-def test_what_is_missed_once_is_noticed_and_twice_is_lost(served, cloud):
+@pytest.fixture
+def grown_up(served):
+    """Old enough that 'not found' proves something."""
+    Resource.objects.update(created_at=F("created_at") - dt.timedelta(minutes=10))
+
+
+def test_what_is_gone_is_lost_in_its_provider_s_own_words(grown_up, cloud):
     gone = cloud.instances()[0].key
     cloud.lose(gone)
     look("status")
-    assert list(Resource.objects.filter(missed=1).values_list("observed", "state")) == [("missing", "active")]
+    assert Lease.objects.get(state="broken").message == f"The provider has no {gone}."
+
+
+def test_what_is_gone_soon_after_it_was_made_is_only_suspected(served, cloud):
+    gone = cloud.instances()[0].key
+    cloud.lose(gone)
     look("status")
-    assert Lease.objects.filter(state="broken").count() == 1
-    assert "Not listed 2 times" in Lease.objects.get(state="broken").message
+    look("status")
+    doubted = Lease.objects.get(reason="suspected")
+    assert doubted.state == "active"
+    assert "does not list it" in doubted.message
+    assert "so soon after it was made" in doubted.message
+    assert [one.observed for one in Resource.objects.filter(missed=2)] == ["suspected"]
+    assert Event.objects.filter(kind="resource.suspected").count() == 1
 
 
-def test_when_all_are_missed_at_once_nobody_loses_anything(served, cloud):
+def test_what_a_listing_leaves_out_and_exists_stays_and_the_listing_is_at_fault(grown_up, cloud, monkeypatch):
+    monkeypatch.setattr(FakeCloud, "observe", lambda *about: [])
+    for _ in range(3):
+        look("status")
+    assert Lease.objects.filter(state="active").count() == 3
+    assert "left out 3 machines that exist" in Reading.objects.get(what="status").message
+
+
+def test_what_cannot_be_asked_for_is_suspected_until_it_can_and_is_well_then(grown_up, cloud, monkeypatch):
+    def refuse(*about):
+        raise RuntimeError("The provider is away.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeCloud, "observe", lambda *about: [])
+        patched.setattr(FakeCloud, "read", refuse)
+        look("status")
+        assert {one.reason for one in Lease.objects.filter(state="active")} == {"suspected"}
+        assert "The provider is away." in Lease.objects.first().message
+    look("status")
+    assert {(one.state, one.reason) for one in Lease.objects.all()} == {("active", "ready")}
+    assert {one.observed for one in Resource.objects.all()} == {"running"}
+
+
+def test_when_all_are_missed_at_once_nobody_loses_anything(grown_up, cloud):
     for one in cloud.instances():
         cloud.lose(one.key)
     for _ in range(3):
         look("status")
     assert Lease.objects.filter(state="active").count() == 3
-    assert "None of 3 resources" in Reading.objects.get(what="status").message
+    assert "All 3 machines of this account disappeared at once" in Reading.objects.get(what="status").message
+
+
+def test_when_the_only_one_is_missed_nobody_loses_anything(grown_up, cloud):
+    Lease.objects.exclude(pk=Lease.objects.first().pk).update(release_wanted="released")
+    Resource.objects.exclude(pk=Lease.objects.first().resource_id).update(drained=True)
+    settle()
+    look("status")
+    (last,) = cloud.instances()
+    cloud.lose(last.key)
+    for _ in range(3):
+        look("status")
+    assert Lease.objects.filter(state="active").count() == 1
+    assert [one.observed for one in Resource.objects.filter(state="active")] == ["vanished"]
 
 
 def test_a_reading_that_another_has_taken_over_writes_nothing(cloud, shop):

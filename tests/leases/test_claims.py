@@ -103,7 +103,7 @@ def test_nothing_is_built_for_an_exclusive_lease_beyond_its_owner_s_quota(bluepr
     settle()
     lease.refresh_from_db()
     assert (lease.state, lease.reason) == ("pending", Reason.WAITING_QUOTA)
-    assert "allows 3 slots" in lease.message
+    assert "quota is 3 slots" in lease.message
     assert not Resource.objects.exists()
 
 
@@ -194,9 +194,9 @@ def test_a_group_that_waits_for_something_else_than_room_holds_nothing_and_lets_
     blueprint, group, until
 ):
     pool = blueprint(config={"capacity": {"slots": 1}}, max_resources=2, min_ready=1)
-    closed = blueprint("closed", config={"attributes": {"color": "red"}}, enabled=False)
+    closed = blueprint("closed", kind="fake_activated", enabled=False)
     settle()
-    stalled = group({"priority": 10}, {"requirements": {"color": "red"}})
+    stalled = group({"priority": 10}, {"type": "fake_activated"})
     other = group({}, {})
     for _ in range(3):
         settle()
@@ -214,10 +214,10 @@ def test_a_group_that_waits_for_something_else_than_room_holds_nothing_and_lets_
 
 def test_a_younger_group_gives_back_what_it_gathered_when_an_older_one_can_go_on(blueprint, group, ask, until):
     blueprint(config={"attributes": {"color": "blue"}, "capacity": {"slots": 1}}, max_resources=2, min_ready=2)
-    closed = blueprint("closed", config={"attributes": {"color": "red"}}, enabled=False, max_resources=1)
+    closed = blueprint("closed", kind="fake_activated", enabled=False, max_resources=1)
     settle()
     busy = until(ask(), state="active")
-    older = group({"priority": 10, "requirements": {"color": "blue"}}, {"requirements": {"color": "red"}})
+    older = group({"priority": 10, "requirements": {"color": "blue"}}, {"type": "fake_activated"})
     younger = group({}, {})
     settle()
     assert Resource.objects.get(reserved_for__isnull=False).reserved_for.group_id == younger[0].group_id

@@ -98,7 +98,7 @@ def test_a_machine_without_cloud_init_is_ready_by_its_agent(cloud, agent, image,
     lease = asked(cloud, ask)
     end = clock.monotonic() + 60
     while not Run.objects.filter(sentence="Its first boot is not over yet.").exists():
-        assert clock.monotonic() < end, list(Run.objects.values("step", "sentence", "message"))
+        assert clock.monotonic() < end, list(Run.objects.values("phase", "step", "sentence", "memo"))
         Run.objects.update(due_at="2020-01-01T00:00Z")
         settle()
     agent(image, "active")

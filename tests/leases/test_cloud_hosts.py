@@ -15,6 +15,7 @@ from blueprints.offers import Account
 from drydock.core import clock
 from drydock.core.errors import Conflict
 from leases.engine import installation, power, views
+from leases.engine.transaction import run
 from leases.inline import settle
 from leases.models import Event, Resource
 from leases.operations import callers, holding
@@ -124,21 +125,55 @@ def test_a_machine_that_was_taken_back_is_noticed_by_one_listing_and_served_agai
     assert ec2.objects() == {}
 
 
-def test_a_machine_that_was_stopped_by_others_is_lost_and_one_that_we_stopped_is_not(served, ec2, until):
+def test_what_we_stopped_is_no_death(served, until):
     power.want(served.resource_id, "off")
     until(served.resource, power="off", seconds=120)
     look("status")
     served.refresh_from_db()
-    assert served.state == "active"
+    assert (served.state, served.reason) == ("active", "ready")
     power.want(served.resource_id, "on")
     until(served.resource, power="on", seconds=120)
     assert interface(served, "command").check(["echo", "back"]).text == "back\n"
-    Resource.objects.update(power_wanted="")
+    gone()
+
+
+def test_a_machine_that_was_stopped_by_others_is_kept_for_a_while(served, ec2, until):
     ec2.power_off(served.resource.facts["instance_id"])
     look("status")
     served.refresh_from_db()
-    assert served.state == "broken"
+    assert (served.state, served.reason) == ("active", "machine_stopped")
     assert "not by us" in served.message
+    assert "kept for 15 min" in served.message
+    assert Event.objects.filter(kind="resource.stopped", resource=served.resource_id).count() == 1
+    power.want(served.resource_id, "on")
+    until(served.resource, power="on", seconds=120)
+    look("status")
+    served.refresh_from_db()
+    assert (served.state, served.reason) == ("active", "ready")
+    Resource.objects.update(power_wanted="")
+    ec2.power_off(served.resource.facts["instance_id"])
+    look("status")
+    run("UPDATE leases_resource SET facts = jsonb_set(facts, '{stopped,since}', '\"2020-01-01T00:00:00Z\"')")
+    look("status")
+    served.refresh_from_db()
+    assert served.state == "broken"
+    assert "not started again within 15 min" in served.message
+    gone()
+    assert ec2.objects() == {}
+
+
+def test_a_machine_that_was_stopped_by_others_is_started_again_where_the_blueprint_says_so(aws, ec2, ask, until):
+    aws(start_stopped=True)
+    look()
+    lease = ready(ask("host"), until)
+    ec2.power_off(lease.resource.facts["instance_id"])
+    look("status")
+    until(lease.resource, power="on", seconds=120)
+    look("status")
+    lease.refresh_from_db()
+    lease.resource.refresh_from_db()
+    assert (lease.state, lease.reason, lease.resource.power_wanted) == ("active", "ready", "")
+    assert "stopped" not in lease.resource.facts
     gone()
 
 

@@ -15,7 +15,7 @@ from django.db import connections
 from blueprints.fake.cloud import Cloud
 from drydock.core import clock
 from leases import hints
-from leases.engine import ending, failpoints, requesting, retiring
+from leases.engine import ending, failpoints, pruning, requesting, retiring
 from leases.inline import settle
 from leases.models import Event, Lease, Resource, Run, Share
 from leases.reasons import Reason
@@ -47,16 +47,26 @@ def _settle_while(going: Any) -> None:
 
 
 def in_child(work: Any) -> int:
-    """Carry out `work` in a forked process; how it ended."""
+    """Carry out `work` in a forked process that knows no more than one that was started anew; how it ended."""
     connections.close_all()
     child = os.fork()
     if child == 0:
         try:
+            _begin_anew()
             work()
             os._exit(0)
         except BaseException:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def _begin_anew() -> None:
+    """A process that has pruned rests for a minute, and this one prunes when it finishes what a killed one began: the
+    next would pass fewer points, or other ones, than were counted."""
+    for rest in (pruning.EVENTS, pruning.USAGE, *(walk.rest for walk in pruning.WALKS)):
+        rest.until = 0.0
+    for walk in pruning.WALKS:
+        walk.place = 0
 
 
 @pytest.fixture
@@ -78,7 +88,7 @@ def reset() -> None:
 
 def points(owner: User, tmp_path: Any) -> list[str]:
     """The failpoints that one whole life passes, in order."""
-    log = tmp_path / "points"
+    log = tmp_path.with_suffix(".points")
 
     def live() -> None:
         with log.open("a", buffering=1) as file:
@@ -90,15 +100,26 @@ def points(owner: User, tmp_path: Any) -> list[str]:
     return log.read_text().split()
 
 
-def kill_at(number: int) -> Any:
+def kill_at(number: int, point: str) -> Any:
+    """A hook that kills the process at that point of its life; another point in its place fails it."""
     seen = [0]
 
     def strike(name: str) -> None:
         seen[0] += 1
         if seen[0] == number:
+            assert name == point
             os.kill(os.getpid(), signal.SIGKILL)
 
     return strike
+
+
+@pytest.mark.timeout(600)
+def test_all_lives_pass_the_same_points(stage, tmp_path):
+    """Also where this process has lived before: else a point might never be struck, or another in its place."""
+    first = points(stage, tmp_path / "first")
+    whole_life(stage.pk)
+    reset()
+    assert points(stage, tmp_path / "second") == first
 
 
 @pytest.mark.timeout(600)
@@ -110,7 +131,7 @@ def test_a_worker_may_die_anywhere(stage, tmp_path, part):
     for number in range(part + 1, len(passed) + 1, PARTS):
 
         def live(number: int = number) -> None:
-            failpoints.hook(kill_at(number))
+            failpoints.hook(kill_at(number, passed[number - 1]))
             whole_life(stage.pk)
 
         assert in_child(live) == -signal.SIGKILL, f"it passed point {number} of {len(passed)}"

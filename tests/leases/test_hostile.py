@@ -62,6 +62,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 """Annotation -> what is tried for it; `| None` is left out."""
 SPARED = {"bool", "bytes", "Path", "Callable[[], bool]", "Callable[[str, bytes], None]", "Callable[[str], None]"}
+SPARED |= {"Callable[[values.JobInfo], None]"}
 
 SOUND: dict[str, dict[str, Any]] = {
     "request": {"request": {"type": "fake"}}, "request_group": {"requests": [{"type": "fake"}]},
@@ -71,30 +72,42 @@ SOUND: dict[str, dict[str, Any]] = {
     "list_files": {}, "remove_path": {"path": "b"},
     "publish": {"path": "a", "content": b"a"}, "unpublish": {"path": "b"},
     "change_resource": {"act": "undrain"}, "register": {"blueprint": "pool", "registration": {"name": "own"}},
+    "change_registration": {"changed": {"name": "own"}}, "host_keys": {"blueprint": "pool", "address": "127.0.0.1"},
     "blueprint": {"name": "pool"}, "switch_blueprint": {"name": "pool", "act": "enable"}, "kind": {"name": "fake"},
     "add_blueprint": {"name": "other", "kind": "fake", "config": {}, "change": BlueprintChange()},
     "change_blueprint": {"name": "pool", "change": BlueprintChange()}, "remove_blueprint": {"name": "nothing"},
-    "resolve": {"resource": 1}, "ask_authorization": {"blueprint": "pool"},
+    "named": {"name": "one"}, "resolve": {"resource": 1}, "ask_authorization": {"blueprint": "pool"},
     "set_quota": {"user": "eve", "limits": {"max_slots": 5}},
     "decide_authorization": {"blueprint": "pool", "allow": True, "user": "eve"},
     "settle_authorization": {"allow": True},
     "set_budget": {"user": "eve", "max_hourly": 5.0}, "remove_budget": {"user": "eve"}, "usage": {"wanted": {}},
     "usage_records": {"wanted": {}},
+    "user": {"user": "eve"}, "add_user": {"user": "adam"}, "set_user_password": {"user": "eve"},
+    "switch_user": {"user": "eve", "act": "enable"}, "change_user_groups": {"user": "eve", "add": ["lab"]},
     "remove_quota": {"user": "eve"}, "credential": {"name": "cloud"}, "remove_credential": {"name": "nothing"},
     "add_credential": {"name": "other", "secrets": {"key": "hush-hush"}},
     "change_credential": {"name": "cloud", "secrets": {"key": "hush-hush"}}, "read_credential": {"name": "cloud"},
     "offers": {"wanted": {}}, "instance_types": {"wanted": {}}, "create_instance": {"wanted": {}},
-    "change_instance": {"act": "stop"}, "change_machine": {"act": "stop"}, "settle_orphan": {"act": "destroy"},
+    "wait_until_ended": {"timeout": 0.0}, "change_instance": {"act": "stop"}, "change_machine": {"act": "stop"},
+    "settle_orphan": {"act": "destroy"},
 }  # fmt: skip
 """Method -> arguments with which it works, beside `id`."""
 LEASES = {"extend": {"ttl": "10m"}, "heartbeat": {"heartbeat_limit": "10m"}}
 """Method -> what its lease is asked for with."""
-NOTHING_THERE = {"remove_blueprint", "remove_budget", "remove_credential", "remove_path", "read_file", "resolve"}
+NOTHING_THERE = {
+    "named",
+    "remove_blueprint",
+    "remove_budget",
+    "remove_credential",
+    "remove_path",
+    "read_file",
+    "resolve",
+}
 NOT_SUCH = {
-    "access", "machine", "change_machine", "console", "create_instance", "instance", "end_instance",
-    "change_instance", "settle_orphan",
+    "access", "change_registration", "host_keys", "machine", "change_machine", "console", "create_instance", "instance",
+    "end_instance", "change_instance", "settle_orphan", "wait_until_ended",
 }  # fmt: skip
-"""Not to be done with what is there: a lease on a part of something fake."""
+"""Not to be done with what is there: a lease on a part of something fake, that has not ended."""
 OTHERWISE = {
     "attended",
     "close",
@@ -108,10 +121,11 @@ OTHERWISE = {
     "quotas",
     "budgets",
     "locations",
+    "users",
 }
 METHODS = [
-    name for name, _ in inspect.getmembers(LocalClient, inspect.isfunction)
-    if not name.startswith("_") and name not in OTHERWISE
+    name for name, member in inspect.getmembers(LocalClient, inspect.isfunction)
+    if not name.startswith("_") and name not in OTHERWISE and not inspect.iscoroutinefunction(member)
 ]  # fmt: skip
 
 
@@ -195,7 +209,7 @@ def known(blueprint, ask, until):
     client = LocalClient(caller(root))
     ids = dict.fromkeys(("job", "job_output", "cancel_job"), client.start_job(first.pk, ["true"]).id)
     ids |= dict.fromkeys(("authorization", "settle_authorization"), access.ask(caller("eve"), "pool").id)
-    ids |= dict.fromkeys(("resource", "change_resource"), first.resource_id)
+    ids |= dict.fromkeys(("resource", "change_resource", "change_registration"), first.resource_id)
     client.set_quota(user="eve", limits={"max_leases": 3})
     client.set_budget(user="eve", max_hourly=3.0)
 

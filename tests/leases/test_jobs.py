@@ -12,7 +12,8 @@ from blueprints.fake.openers import fakes
 from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, InvalidRequest, NotFound, NotSupported
 from drydock_client.working import LONGEST_STDIN
-from interfaces.errors import LeaseEnded, Unreachable
+from interfaces.contract import Deadline
+from interfaces.errors import DeadlineExceeded, LeaseEnded, Unreachable
 from leases import hints, tasks
 from leases import jobs as mechanism
 from leases.acts import ACTS
@@ -213,6 +214,33 @@ def test_no_job_waits_behind_others_that_are_looked_at_again_and_again(ada, leas
     assert sorted(followed()) == [one, two]
     assert followed() == [three]
     assert followed() == []
+
+
+def test_a_tenant_who_stops_what_answers_holds_workers_for_seconds_and_not_again_and_again(ada, lease, monkeypatch):
+    asking.request(ada, {"type": "fake"})
+    settle()
+    other = Lease.objects.latest("pk").pk
+    first, second = (jobs.start(ada, lease, ["make"]).id for _ in range(2))
+    mine = jobs.start(ada, other, ["make"]).id
+    Job.objects.update(created_at="2020-01-01T00:00Z")
+    assert sorted(followed()) == [first, second, mine]
+    asked = []
+
+    def silent(found):
+        asked.append(found.pk)
+        raise DeadlineExceeded(f"{Deadline(60).seconds:.0f}")
+
+    monkeypatch.setattr(mechanism, "_advance", silent)
+    mechanism.watch(first)
+    bound = int(Job.objects.get(pk=first).message)
+    mechanism.watch(second)  # its hint was sent already
+    assert asked == [first]
+    assert bound <= 10
+    mechanism.watch(mine)
+    assert asked == [first, mine]
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE leases_job SET due_at = due_at - interval '61 s'")
+    assert sorted(followed()) == [first, mine], "one of each lease is tried alone"
 
 
 def test_no_leased_host_is_touched_and_no_lease_gives_up_while_the_installation_is_suspended(ada, lease):

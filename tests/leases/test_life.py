@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import Group, User
 from django.db import DatabaseError, IntegrityError, connection, transaction
 
+from blueprints.models import Blueprint
 from drydock.core import clock
 from drydock.core.errors import Conflict, InvalidRequest
 from leases.engine import allocation, ending, requesting, retiring, search, waiting
@@ -15,6 +16,8 @@ from leases.engine.transaction import InsideTransaction
 from leases.engine.transitions import StaleTransition, move_lease
 from leases.inline import settle
 from leases.models import Authorization, Event, Lease, Quota, Resource, Share
+from leases.operations import asking, attention, blueprints, reading
+from leases.operations.callers import caller
 from leases.reasons import Reason
 from leases.requests import read
 from leases.states import LEASE, RESOURCE, LeaseState
@@ -52,7 +55,7 @@ def test_a_waiter_gives_up_in_its_time_and_says_what_was_the_matter(blueprint, a
     settle()
     late.refresh_from_db()
     assert (late.state, late.reason) == ("broken", Reason.GAVE_UP_WAITING)
-    assert "at its limit of 1" in late.message
+    assert "its only resource is full (1 of 1 slot)" in late.message
 
 
 def test_a_held_lease_is_not_cleaned_before_its_hold_ends(blueprint, ask, until):
@@ -73,7 +76,7 @@ def test_priority_comes_first_and_age_counts(blueprint, ask, until, settings):
     holder = until(ask(), state="active")
     low, old, urgent = ask(priority=-1), ask(), ask(priority=5)
     assert [w.id for w in waiting.heads("fake")] == [urgent.pk]
-    assert [waiting.place(x.pk) for x in (urgent, old, low)] == [0, 1, 2]
+    assert [reading.lease(x).place for x in (urgent, old, low)] == [1, 2, 3]
     ending.release(holder.pk, actor="ada")
     urgent.refresh_from_db()
     assert urgent.state == "active"
@@ -119,7 +122,7 @@ def test_an_owner_without_authorization_is_refused_or_waits_for_it(blueprint, as
     settle_refused = ask()
     settle()
     settle_refused.refresh_from_db()
-    assert "not authorized" in settle_refused.message
+    assert "you may not use it; ask: drydock authorizations ask pool" in settle_refused.message
     mine = Authorization.objects.create(blueprint=made, user=owner)
     lease = ask()
     settle()
@@ -151,7 +154,7 @@ def test_a_quota_parks_its_owner_and_nobody_else(blueprint, ask, owner, until):
     settle()
     mine.refresh_from_db()
     assert (mine.state, mine.reason) == ("pending", Reason.WAITING_QUOTA)
-    assert "allows 2 slots; 2 are held and 1 asked" in mine.message
+    assert "ada's quota is 2 slots: 2 held, 1 more requested." in mine.message
     other = ask(by=User.objects.create_user("bob"))
     assert other.state == "active"
     ending.release(first.pk, actor="ada")
@@ -291,6 +294,36 @@ def test_a_disabled_blueprint_makes_its_leases_wait(blueprint, ask, until):
     made.enabled = True
     made.save()
     until(lease, state="active")
+
+
+@pytest.mark.parametrize(
+    ("off", "word", "cure"),
+    [({"enabled": False}, "disabled", "enable pool"), ({"drained": True}, "drained", "undrain pool")],
+)
+def test_a_blueprint_that_is_switched_off_says_how_to_switch_it_on(blueprint, ask, until, off, word, cure):
+    made = blueprint(**off)
+    root = caller(User.objects.create_superuser("root"))
+    lease = until(ask(), state="pending", reason=Reason.NEEDS_OPERATOR)
+    assert f"it is {word}; " in lease.message
+    assert f"drydock blueprints {cure}" in lease.message
+    found = [one for one in attention.needed(root) if one.kind == "blueprint"]
+    assert [(one.what, one.id, one.mend) for one in found] == [(word, made.pk, f"drydock blueprints {cure}")]
+    blueprints.enable(root, "pool")
+    blueprints.drain(root, "pool", drained=False)
+    until(lease, state="active")
+    assert not [one for one in attention.needed(root) if one.kind == "blueprint"]
+
+
+def test_nobody_waits_for_a_disabled_blueprint_where_another_says_no(blueprint, ask, until):
+    """Unless the request asks for the disabled one alone."""
+    blueprint("small", config={"capacity": {"slots": 1}})
+    blueprint("lab", config={"capacity": {"slots": 8}}, enabled=False)
+    assert asking.explain(caller(ask().owner), {"type": "fake", "slots": 4}).outcome == "refuse"
+    lease = until(ask(slots=4), state="broken", reason=Reason.REFUSED)
+    assert "drydock blueprints enable lab" in lease.message
+    only = until(ask(slots=4, allowed_blueprints=["lab"]), state="pending", reason=Reason.NEEDS_OPERATOR)
+    Blueprint.objects.update(enabled=True)
+    until(only, state="active")
 
 
 def test_outdated_resources_are_updated_in_place_a_few_at_a_time(blueprint, ask):

@@ -150,7 +150,7 @@ def test_what_is_sold_out_goes_back_and_says_so(held, cloud, ada, until):
 def test_a_dearer_type_is_refused_where_it_would_pass_a_budget(held, ada, owner, whose):
     of = {"user": owner} if whose == "user" else {"blueprint": held.resource.blueprint}
     Budget.objects.create(max_hourly=0.35, **of)
-    with pytest.raises(Conflict, match=r"is \$0.35 an hour, \$0.10 are spent, and this costs \$0.30"):
+    with pytest.raises(Conflict, match=r"is \$0.35/h, of which \$0.10/h is in use; this costs \$0.30/h"):
         machines.change_type(ada, held.pk, "big")
     assert not Run.objects.exists()
     assert Resource.objects.get().price == 0.1
@@ -198,7 +198,7 @@ def test_types_that_it_cannot_become_are_refused_before_anything_is_done(held, a
 
 def test_a_type_too_small_for_what_is_leased_of_it_is_refused(cloud, ask, until, operator):
     lease = until(ask("fake_cloud", cpu_millicores=5000), state="active")
-    with pytest.raises(InvalidRequest, match="5000 cpu_millicores of 2000"):
+    with pytest.raises(InvalidRequest, match="5 vCPUs leased, 2 vCPUs there"):
         machines.change_type(operator, lease.pk, "small")
 
 

@@ -9,6 +9,7 @@ from django.contrib.auth.models import Group, User
 
 from blueprints import registry
 from blueprints.cloud.client import Client, Reboots
+from blueprints.cloud.faults import SdkNotInstalled
 from blueprints.cloud.kind import CloudHost
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint, Credential, Listing, Reading
@@ -274,11 +275,12 @@ class TestReading:
             assert credentials.list_(root, capabilities=True)[0].readers == credentials.get(root, "heaven").readers
 
             def missing(self):
-                raise ModuleNotFoundError("No module named 'skylib'")
+                raise SdkNotInstalled("sky", ("skylib>=2",), ModuleNotFoundError("No module named 'skylib'"))
 
             monkeypatch.setattr(Sky, "client_class", missing)
             (without,) = credentials.get(root, "heaven").readers
             assert (without.capabilities, "No module named 'skylib'" in without.problem) == (None, True)
+            assert "pip install 'skylib>=2'" in without.problem
         finally:
             monkeypatch.undo()
             registry.forget()

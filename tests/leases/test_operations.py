@@ -14,7 +14,7 @@ from leases.client.values import BlueprintChange, to_json
 from leases.engine.transitions import StaleTransition
 from leases.inline import settle
 from leases.models import Event, Lease, Resource
-from leases.operations import access, asking, blueprints, events, holding, resources, upkeep
+from leases.operations import access, asking, blueprints, events, holding, registration, resources, upkeep
 from leases.operations.callers import caller
 
 
@@ -50,7 +50,8 @@ class TestExplain:
         ask(ada)
         explained = asking.explain(ada, {"type": "fake"})
         assert (explained.outcome, explained.reason) == ("wait", "waiting_room")
-        assert explained.verdicts[0].sentence == "at its limit of 1, all in use"
+        full = f"{Resource.objects.get().name} is full (2 of 2 slots in use)"
+        assert explained.verdicts[0].sentence == f"{full}; none of its leases has an end"
         refused = asking.explain(ada, {"type": "fake", "slots": 3})
         assert refused.outcome == "refuse"
         assert Lease.objects.count() == 2
@@ -232,13 +233,13 @@ class TestResources:
     def test_registering_by_hand(self, blueprint, ada, root):
         blueprint()
         with pytest.raises(InvalidRequest) as wrong:
-            resources.register(root, "pool", {"identity": "a"})
+            registration.register(root, "pool", {"identity": "a"})
         assert wrong.value.field == "name"
-        made = resources.register(root, "pool", {"name": "own"})
+        made = registration.register(root, "pool", {"name": "own"})
         settle()
         assert resources.get(root, made.id).state == "active"
         with pytest.raises(Conflict, match="registered already"):
-            resources.register(root, "pool", {"name": "own"})
+            registration.register(root, "pool", {"name": "own"})
 
 
 class TestBlueprints:
@@ -399,3 +400,36 @@ def test_a_kind_that_has_only_so_many_resources_is_the_limit_of_its_blueprints(r
         blueprints.change(root, "here", BlueprintChange(max_resources=3))
     assert blueprints.change(root, "here", BlueprintChange(clear=("max_resources",))).max_resources == 1
     assert blueprints.change(root, "here", BlueprintChange(max_resources=0)).max_resources == 0
+
+
+def test_no_face_tells_an_owner_the_ids_of_others_leases(blueprint, ada, eve, root):
+    """Their leases have ids that nothing else has by chance."""
+    from django.db import connection
+
+    from leases.operations import attention
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval(pg_get_serial_sequence('leases_lease', 'id'), 987654321)")
+    blueprint(config={"capacity": {"slots": 3}}, max_resources=1)
+    others = [ask(ada).id, ask(ada).id]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval(pg_get_serial_sequence('leases_lease', 'id'), 500)")
+    own = ask(eve)
+    waiting = ask(eve)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT setval(pg_get_serial_sequence('leases_lease', 'id'), 987655555)")
+    others.append(ask(ada).id)
+    assert all(str(pk).startswith("98765") for pk in others)
+    Resource.objects.update(
+        reserved_for_id=others[0], facts={"aside": [f"/srv/homes/dd-1-l{others[0]}"], "os": "linux"}
+    )
+    told = [
+        resources.get(eve, own.resource), resources.list_(eve), holding.get(eve, own.id), holding.get(eve, waiting.id),
+        holding.list_(eve), events.list_(eve), asking.explain(eve, {"type": "fake"}), attention.needed(eve),
+    ]  # fmt: skip
+    assert resources.get(eve, own.resource).leases == (own.id,)
+    assert resources.get(eve, own.resource).reserved_for is None
+    assert resources.get(eve, own.resource).facts == {"os": "linux"}
+    assert "aside" in resources.get(root, own.resource).facts
+    assert "98765" not in repr([to_json(one) for one in told])
+    assert set(others[:2]) < set(resources.get(root, own.resource).leases)

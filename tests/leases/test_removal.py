@@ -9,7 +9,7 @@ from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from leases.engine import orphans
 from leases.inline import settle
 from leases.models import Authorization, Lease, Search
-from leases.operations import access, asking, blueprints, events, holding, resources, upkeep
+from leases.operations import access, asking, blueprints, events, holding, registration, resources, upkeep
 from leases.operations.callers import caller
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_built_or_registered_from_a_removed_one(used, root):
     with pytest.raises(InvalidRequest, match="No blueprint gives 'fake' yet"):
         asking.explain(root, {"type": "fake"})
     with pytest.raises(NotFound):
-        resources.register(root, "pool", {"name": "own"})
+        registration.register(root, "pool", {"name": "own"})
 
 
 def test_a_request_by_name_means_the_one_there_is_and_no_removed_one(used, root):

@@ -9,13 +9,14 @@ from django.contrib.auth.models import Group, User
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from blueprints.models import Blueprint
 from drydock.core import clock
 from drydock.core.errors import InvalidRequest
 from leases import tables
 from leases.engine import ending, pruning, requesting, retiring
 from leases.inline import settle
-from leases.models import Capacity, Event, Lease, Part, Resource, Run, Share, Usage
-from leases.operations import usage
+from leases.models import Budget, Capacity, Event, Lease, Part, Resource, Run, Share, Usage
+from leases.operations import budgets, usage
 from leases.operations.callers import caller
 from leases.reasons import Reason
 from leases.requests import read
@@ -109,8 +110,49 @@ def test_what_is_lost_ends_then_and_there(blueprint, ask, until):
     retiring.lose(lease.resource_id, reason=Reason.LOST, message="It died.")
     lease.refresh_from_db()
     assert lease.state == "broken"
-    assert Usage.objects.get().ended_at is not None
+    held, leaving = Usage.objects.order_by("id")
+    assert held.ended_at is not None
+    assert leaving.ended_at is None, "the machine may still be there"
+    until(lease.resource, state="broken")
+    while Run.objects.exists():
+        settle()
     assert exact()
+
+
+def test_a_machine_that_is_destroyed_after_its_lease_costs_until_it_is_gone(blueprint, ask, owner, until):
+    refused = {"does": "fail", "at": "destroy.delete", "times": None}
+    made = blueprint(config=DEAR | {"faults": [refused]})
+    Budget.objects.create(user=owner, max_hourly=0.6)
+    lease = until(ask(exclusive=True), state="active")
+    Resource.objects.update(drained=True)
+    ending.release(lease.pk, actor="ada")
+    until(lease, state="destroyed")
+    until(lease.resource, state="released")
+    held, leaving = Usage.objects.order_by("id")
+    assert (leaving.lease_id, leaving.owner, leaving.price, leaving.part) == (lease.pk, "ada", 0.6, 1)
+    assert held.ended_at <= leaving.started_at
+    assert leaving.ended_at is None
+    assert [one.used for one in budgets.list_(caller(owner))] == [0.6]
+    waits = ask(exclusive=True)
+    settle()
+    waits.refresh_from_db()
+    assert waits.reason == "waiting_budget"
+    Blueprint.objects.filter(pk=made.pk).update(config=DEAR)
+    Run.objects.update(due_at="2020-01-01T00:00Z")
+    until(lease.resource, state="destroyed")
+    until(waits, state="active")
+    leaving.refresh_from_db()
+    assert leaving.ended_at is not None
+    assert exact()
+
+
+def test_what_stands_idle_and_is_given_up_later_costs_its_last_owner_nothing(blueprint, ask, until):
+    blueprint(config=DEAR | {"destroy_polls": 3}, idle_timeout="1 microsecond")
+    lease = until(ask(exclusive=True), state="active")
+    ending.release(lease.pk, actor="ada")
+    until(lease.resource, state="released")
+    assert Usage.objects.get().ended_at is not None
+    until(lease.resource, state="destroyed")
 
 
 def test_it_outlives_lease_resource_and_owner(blueprint, ask, until):

@@ -62,7 +62,7 @@ def test_a_waiting_lease_takes_over_when_the_first_is_released(blueprint, ask):
     settle()
     second.refresh_from_db()
     assert (second.state, second.reason) == ("pending", "waiting_room")
-    assert second.verdicts[0]["sentence"] == "at its limit of 1, all in use"
+    assert second.verdicts[0]["sentence"] == "its only resource is full (1 of 1 slot)"
     ending.release(first.pk, actor="ada")
     second.refresh_from_db()
     assert second.state == "active"
@@ -74,4 +74,4 @@ def test_what_nothing_could_ever_serve_is_refused_with_the_reason(blueprint, ask
     settle()
     lease.refresh_from_db()
     assert lease.state == "broken"
-    assert "3 slots are asked; it gives at most 2" in lease.message
+    assert "asks for 3 slots; at most 2 available" in lease.message

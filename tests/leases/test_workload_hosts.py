@@ -20,7 +20,7 @@ from leases.engine.transaction import run
 from leases.inline import settle
 from leases.models import Event, Job
 from leases.models.job import Watch
-from leases.operations import holding, jobs, resources
+from leases.operations import holding, jobs, registration
 from leases.operations.callers import caller
 from tests.blueprints import host_peers as peers
 from tests.blueprints.host_peers import FIRST_UID, WORKER
@@ -61,7 +61,7 @@ def ssh(blueprint):
         Credential.objects.create(name="control", secrets={"private_key": server.control.private})
         blueprint("lab", kind="ssh_host", resource_type="host", config={"credential": "control", "min_free_mib": 1})
         root = User.objects.create_superuser("root")
-        resources.register(caller(root), "lab", server.registration())
+        registration.register(caller(root), "lab", server.registration())
         yield
         _end_all()
 

@@ -23,7 +23,7 @@ STATES = {*LeaseState, *ResourceState}
 VALUES = {
     "state": STATES, "to": STATES, "reason": {*Reason}, "of": {"lease", "resource"}, "quantile": {"0.5", "0.95", "1.0"},
     "waits_for": {"operator", "leases", "maintenance"}, "what": {"step", "expiry", "discovery"},
-    "why": {"drained", "quarantined", "maintenance", "failing"},
+    "why": {"drained", "quarantined", "maintenance", "failing", "suspected", "vanished", "stopped"},
 }  # fmt: skip
 
 

@@ -101,7 +101,8 @@ def creeping(port: int, folder: Path) -> socket.socket:
 
 def test_behind_the_proxy_pages_come_over_tls_and_figures_do_not_come_at_all(starts, tmp_path, peer):
     web, plain, tls = free_port(), free_port(), free_port()
-    settings = {"HTTPS": "1", "BEHIND_PROXY": "1", "ALLOWED_HOSTS": NAME, "TRUSTED_ORIGINS": f"https://{NAME}"}
+    settings = {"HTTPS": "1", "BEHIND_PROXY": "1", "ALLOWED_HOSTS": NAME, "TRUSTED_ORIGINS": f"https://{NAME}",
+                "METRICS_TOKEN": "for tests"}  # fmt: skip
     environment = {f"DRYDOCK_{name}": value for name, value in settings.items()}
     starts("web", words("web", **{"127.0.0.1:8000": f"127.0.0.1:{web}"}), **environment)
     conf = adapt(tmp_path, web, plain, tls)
@@ -132,7 +133,8 @@ def test_behind_the_proxy_pages_come_over_tls_and_figures_do_not_come_at_all(sta
     assert 429 in guesses, "nobody guesses at passwords without end"
     for path in ("/metrics/", "/metrics?x", "//metrics", "/%6detrics"):
         assert ask_nginx(tls, path, tmp_path)[0] in (403, 404), path
-    assert ask_nginx(web, "/metrics", None)[0] == 200, "on the machine itself"
+    assert ask_nginx(web, "/metrics", None)[0] == 403, "on the machine itself, too"
+    assert ask_nginx(web, "/metrics", None, Authorization="Bearer for tests")[0] == 200
     assert ask_nginx(web, "/admin/login/", None)[0] == 301, "without the proxy's word it is no HTTPS"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 
+import psutil
 import pytest
 from django.db import connection
 
@@ -43,15 +44,18 @@ def real():
             worker.stop()
 
 
-def test_the_step_at_hand_is_finished_and_no_other_is_begun(blueprint, ask, real):
+@pytest.mark.parametrize("send", [os.kill, os.killpg], ids=["worker", "job"])
+def test_the_step_at_hand_is_finished_and_no_other_is_begun(blueprint, ask, real, send):
+    """Also when a shell's `kill %1` sends the signal to the worker's children too."""
     blueprint(config=SLOW)
     wait_for(Live.objects.exists)
     assert Live.objects.get().queues == ["claims", "periodic", "steps"]
     assert Live.objects.get().name.endswith(f":{real.process.pid}")
     lease = ask()
     wait_for(lambda: Run.objects.filter(in_call=True, position=1).exclude(token=None).exists())
-    os.kill(real.process.pid, signal.SIGTERM)
+    send(real.process.pid, signal.SIGTERM)
     assert real.process.wait(40) == 0
+    assert "Traceback" not in real.text()
     assert not Live.objects.exists()
     run = Run.objects.get()
     assert (run.position, run.token, run.in_call) == (2, None, False), "its token is given back"
@@ -86,3 +90,16 @@ def test_a_draining_process_hands_its_run_on(blueprint, ask):
             draining.forget()
     assert ("step", (run.pk,)) in sent
     assert Run.objects.get().token is None
+
+
+def test_a_cold_shutdown_leaves_no_child(blueprint, ask, real):
+    """Children ignore SIGTERM, which is how Celery ends them at SIGQUIT."""
+    blueprint(config=SLOW)
+    wait_for(Live.objects.exists)
+    ask()
+    wait_for(lambda: Run.objects.filter(in_call=True, position=1).exclude(token=None).exists())
+    children = psutil.Process(real.process.pid).children(recursive=True)
+    assert children
+    os.kill(real.process.pid, signal.SIGQUIT)
+    real.process.wait(40)
+    wait_for(lambda: not [one for one in children if one.is_running() and one.status() != psutil.STATUS_ZOMBIE])

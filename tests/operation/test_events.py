@@ -19,6 +19,7 @@ WORDS = {
     "credential.": {"added", "changed"},
     "machine.": {"asked", "done", "failed"},
     "resource.": {"drained", "undrained", "quarantined"},
+    "user.": {"added", "password_set", "disabled", "enabled", "groups_changed"},
     "lease.": {kind.removeprefix("lease.") for kind in eventspage.reasons()},
 }
 """What stands in the place of a name where a kind is put together."""
@@ -33,6 +34,8 @@ def kinds() -> set[str]:
             for call in calls:
                 if "note" in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
                     found |= of(call.args[0])
+                elif getattr(call.args[0], "id", "") == "note" and len(call.args) > 1:
+                    found |= of(call.args[1])
     return found
 
 

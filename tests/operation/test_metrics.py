@@ -9,7 +9,8 @@ from django.db import Error
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
-from drydock import metrics, metricspage
+from drydock import keys, metrics, metricspage
+from drydock.environment import load
 from leases.engine import figures
 from leases.inline import settle
 from leases.models import Resource
@@ -17,11 +18,12 @@ from tests.operation.rows import ended
 
 
 @pytest.fixture
-def told(client):
+def told(client, settings):
     """Name -> {labels: number} of a scrape."""
 
-    def scrape(**headers):
-        answer = client.get("/metrics", headers=headers)
+    def scrape():
+        token = str(settings.DRYDOCK_METRICS_TOKEN)
+        answer = client.get("/metrics", headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code == 200
         families = text_string_to_metric_families(answer.content.decode())
         return {
@@ -106,17 +108,27 @@ def test_without_a_database_it_says_so(told, monkeypatch):
     assert not [key for key in found if key[0] == "drydock_leases"]
 
 
-def test_only_this_machine_reads_it_without_a_token(client):
-    assert client.get("/metrics").status_code == 200
-    assert client.get("/metrics", REMOTE_ADDR="::1").status_code == 200
-    for address in ("10.0.0.9", "", "127.0.0.1.example.org"):
-        assert client.get("/metrics", REMOTE_ADDR=address).status_code == 403
-    for header in ("X-Forwarded-For", "Forwarded", "Via"):
-        assert client.get("/metrics", headers={header: "for=127.0.0.1"}).status_code == 403
+def test_nobody_reads_it_without_the_token_on_this_machine_neither(client):
+    for address in ("127.0.0.1", "::1", "10.0.0.9", ""):
+        answer = client.get("/metrics", REMOTE_ADDR=address)
+        assert answer.status_code == 403
+        assert b"DRYDOCK_METRICS_TOKEN" in answer.content
+        assert b"drydock_" not in answer.content
+
+
+def test_a_token_is_generated_once_for_the_owner_of_the_state_folder_alone(tmp_path):
+    environment = load().model_copy(update={"state": tmp_path / "state", "metrics_token": SecretStr("")})
+    token = keys.metrics_token(environment)
+    kept = tmp_path / "state" / "keys" / "metrics_token"
+    assert len(token) > 40
+    assert keys.metrics_token(environment) == token == kept.read_text().strip()
+    assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    given = environment.model_copy(update={"metrics_token": SecretStr("mine")})
+    assert keys.metrics_token(given) == "mine"
 
 
 def test_who_knows_the_token_reads_it_from_anywhere(client, settings):
-    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"metrics_token": SecretStr("open sesame")})
+    settings.DRYDOCK_METRICS_TOKEN = "open sesame"
     good = {"Authorization": "Bearer open sesame"}
     assert client.get("/metrics", headers=good, REMOTE_ADDR="10.0.0.9").status_code == 200
     for bad in ("", "Bearer", "Bearer ", "Bearer open", "open sesame", "Bearer öpen"):

@@ -36,7 +36,7 @@ def test_probes_are_only_read(web):
 
 def test_ready_says_what_was_looked_at(web):
     answer = web.get("/readyz")
-    assert answer.json() == {"ready": True, "database": "ok", "migrations": "ok", "broker": "ok"}
+    assert answer.json() == {"ready": True, "database": "ok", "migrations": "ok", "disk": "ok", "broker": "ok"}
     assert (answer.status_code, answer["Cache-Control"]) == (200, "no-store")
 
 

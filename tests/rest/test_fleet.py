@@ -10,7 +10,6 @@ from django.db.models.functions import Now
 
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Credential, Reading
-from leases import lifecycle
 from leases.engine import reading, readings, views
 from leases.inline import settle
 from leases.models import Lease, Resource, Search, Stray
@@ -212,19 +211,3 @@ def test_an_idempotency_key_makes_one_instance(ada, hosts):
     attempt = Attempts(ada)
     attempt("POST", "instances", 409, body={"name": "two", "idempotency_key": "k"})
     attempt.done()
-
-
-@pytest.mark.parametrize("wanted", ["", "on", "off"])
-@pytest.mark.parametrize("power", ["", "on", "off"])
-@pytest.mark.parametrize("resource", ["pending", "active", "released", "broken"])
-def test_a_state_is_found_by_the_word_that_tells_it(blueprint, owner, resource, power, wanted):
-    from leases.models import Lease
-
-    blueprint("shelf")
-    there = Resource.objects.create(
-        blueprint_id=_blueprint("shelf"), type="fake", state=resource, power=power, power_wanted=wanted
-    )
-    lease = Lease.objects.create(type="host", owner=owner, state="active", resource=there, shape="x")
-    word = lifecycle.state_of("active", resource, power, wanted)
-    found = [one for one in lifecycle.STATES if Lease.objects.filter(lifecycle.standing(one), pk=lease.pk).exists()]
-    assert found == [word]

@@ -36,3 +36,8 @@ def test_who_looks_at_one_lease_does_not_read_the_whole_queue(ada):
         places = [ada("GET", f"leases/{pk}")["place"] for pk in waiting]
     assert places == [None, None, 1, 2, 3]
     assert not [one["sql"] for one in asked if "ROW_NUMBER" in one["sql"]]
+
+
+def test_a_command_may_have_several_lines(ada, held):
+    ada("POST", f"leases/{held}/jobs", {"command": ["sh", "-c", "echo one\necho two"]}, code=202)
+    ada("POST", f"leases/{held}/jobs", {"command": "echo one\n\techo two"}, code=202)

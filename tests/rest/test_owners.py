@@ -43,7 +43,7 @@ def theirs(api, owner, blueprint):
     sold(blueprint)
     ada = api(owner)
     given = {"type": "fake", "name": SECRET, "labels": {SECRET: SECRET}}
-    group = ada("POST", "groups", {"leases": [given, given]}, code=201)["results"]
+    group = ada("POST", "groups", {"leases": [given, {**given, "name": f"{SECRET}-2"}]}, code=201)["results"]
     settle()
     job = ada("POST", f"leases/{group[0]['id']}/jobs", {"command": [SECRET]}, code=202)
     asked = ada("POST", "authorizations", {"blueprint": "pool", "message": SECRET}, code=201)
@@ -139,7 +139,7 @@ def test_a_scope_is_asked_for_before_anything_else(api, chief, owner, theirs):
     reads, leases = api(chief, "read"), api(chief, "lease")
     tried = 0
     for address, method, declared in operations():
-        path = address.replace("<id:id>", "1").replace("<word:name>", "pool")
+        path = address.replace("<id:id>", "1").replace("<word:name>", "pool").replace("<user:user>", "eve")
         for program, reached in ((reads, ("read",)), (leases, ("read", "lease"))):
             if declared.scope in reached:
                 continue
@@ -153,7 +153,11 @@ def test_bad_tokens_get_nowhere(api, owner, theirs):
     gone = api(owner)
     tokens.revoke(caller(owner), tokens.list_(caller(owner))[0].id)
     for address, method, _ in operations():
-        path = address.replace("<id:id>", str(theirs.get(address.split("/")[0], 1))).replace("<word:name>", "pool")
+        path = (
+            address.replace("<id:id>", str(theirs.get(address.split("/")[0], 1)))
+            .replace("<word:name>", "pool")
+            .replace("<user:user>", "eve")
+        )
         found = gone.raw(method, path, {})
         assert found.status_code == 401, (method, path)
         assert SECRET not in found.content.decode()

@@ -44,7 +44,7 @@ def test_no_token_is_401_on_every_address_and_no_session_helps(owner, chief):
     browser = Browser()
     browser.force_login(chief)
     for address, view in V1.items():
-        path = address.replace("<id:id>", "1").replace("<word:name>", "x")
+        path = address.replace("<id:id>", "1").replace("<word:name>", "x").replace("<user:user>", "x")
         for method in (m for m in ("get", "post", "put", "patch", "delete") if hasattr(view, m)):
             for one in (Browser(), browser):
                 answer = one.generic(method.upper(), f"/api/v1/{path}", b"{}", content_type="application/json")

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.hosts import HOST
-from blueprints.hostshell import HostShell
 from blueprints.layered import host as hosts
+from blueprints.layered.account import Account, account, in_stages
 from blueprints.layered.host import BELOW
 from blueprints.layered.storage import loop
-from blueprints.layered.usage import used_kib
+from blueprints.layered.usage import USED
 from blueprints.specs import LeaseView, Spec
-from interfaces.command.shell import ShellCommand
 
-_EMPTY = r"""
-[ -d "$1" ] && [ ! -L "$1" ] || exit 0
-cd -- "$1" || exit 1
-find . -xdev -type d ! -perm -700 -exec chmod u+rwx '{}' ';' 2>/dev/null
-find . -xdev ! -name . -delete
+_MKDIR = r"""
+mkdir -p -m 700 -- "$1" || exit 1
+[ -z "$2" ] || chown -h "$2:$3" -- "$1"
 """
-_EMPTY_HOME = r"""
-cd -- "$HOME" || exit 1
-for each in * .[!.]* ..?*; do
-  case $each in "$1"|"$1.img") continue;; esac
-  { [ -e "$each" ] || [ -L "$each" ]; } && { chmod -R u+rwX -- "$each" 2>/dev/null; rm -rf -- "$each" || exit 1; }
-done
-:
-"""
+_THERE = '[ -d "$1" ] && [ ! -L "$1" ] && echo 1 || echo 0'
+_CLEARING = "What is left in the storage is being removed."
 
 
 def have_host(spec: Spec, memo: Json) -> Answer:
@@ -36,13 +27,23 @@ def have_host(spec: Spec, memo: Json) -> Answer:
     return hosts.needed_host(spec.config, size)
 
 
+def _clear(spec: Spec, memo: Json, host: LeaseView) -> Answer:
+    """End all and remove all but the folder, before it is made and before a lease gets it."""
+    there = account(host, spec.deadline)
+    ours = (spec.resource.key, f"{spec.resource.key}.img")
+    stages = (there.closed, there.ended, lambda: there.emptied(*ours), there.ended)
+    return in_stages(memo, _CLEARING, *stages) or Ready()
+
+
+clear = BELOW.needed(_clear)
+
+
 def _make(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    facts = hosts.facts_of(host, spec.deadline)
+    there = account(host, spec.deadline)
+    facts = hosts.facts_of(host, there)
     size, folder = spec.resource.capacity.disk_mib, f"{facts['home']}/{spec.resource.key}"
-    shell = hosts.shell_of(host, spec.deadline)
-    shell.run('mkdir -p -m 700 -- "$1"', folder)
     try:
-        refused = _enforce(spec, host, folder, size)
+        refused = _enforce(spec, there, folder, size)
     except loop.DiskFull:
         return Failed(scope=Scope.OFFER, code="disk_full", message=f"The host's disk has no room for {size} MiB.")
     limit, promised = "checked" if refused else "loop", spec.resource.attributes.get("limit")
@@ -57,20 +58,21 @@ def _make(spec: Spec, memo: Json, host: LeaseView) -> Answer:
 make = BELOW.needed(_make)
 
 
-def _enforce(spec: Spec, host: LeaseView, folder: str, size: int) -> str:
-    """Why the size is only checked; empty where the kernel keeps it."""
+def _enforce(spec: Spec, there: Account, folder: str, size: int) -> str:
+    """Make the folder. Returns why the size is only checked; empty where the kernel keeps it."""
+    there.run(_MKDIR, folder, there.uid, there.gid)
     if "checked" in (spec.config.limit, spec.resource.attributes.get("limit")):
         return "as the blueprint or the lease says"
-    root = hosts.privileged(host, spec.deadline)
-    if root is None:
-        return "no root on the host"
-    uid, gid = map(int, hosts.shell_of(host, spec.deadline).run("id -u; id -g").split())
-    return loop.make(root, folder, size, (uid, gid))
+    if not there.controlled:
+        return "no way to the host as root"
+    return loop.make(there, folder, size)
 
 
 def _open(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    if said := _missing(spec, host):
+    there = account(host, spec.deadline)
+    if said := _missing(spec, there):
         return said
+    there.admit()
     return Ready(facts={name: spec.resource.facts[name] for name in ("folder", "limit", "disk_mib", "host")})
 
 
@@ -78,11 +80,10 @@ open_it = BELOW.needed(_open)
 
 
 def _check(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    facts = spec.resource.facts
-    if said := _missing(spec, host):
+    facts, there = spec.resource.facts, account(host, spec.deadline)
+    if said := _missing(spec, there):
         return said
-    command = ShellCommand(hosts.transport_of(host), still_mine=lambda: None)
-    used = used_kib(command, facts["folder"], spec.deadline / 2)
+    used = int(there.run(USED, facts["folder"]) or 0)
     if facts["limit"] == "checked" and used > facts["disk_mib"] << 10:
         over = f"{used >> 10} MiB are in a storage of {facts['disk_mib']} MiB."
         return Failed(scope=Scope.STEP, code="over_limit", message=over)
@@ -92,58 +93,67 @@ def _check(spec: Spec, memo: Json, host: LeaseView) -> Answer:
 check = BELOW.needed(_check)
 
 
-def _missing(spec: Spec, host: LeaseView) -> Failed | None:
+def _missing(spec: Spec, there: Account) -> Failed | None:
     """What is not there any more. A file system that a reboot took away is put back."""
-    folder, shell = spec.resource.facts.get("folder", ""), hosts.shell_of(host, spec.deadline)
-    if not folder or shell.run('[ -d "$1" ] && echo 1 || echo 0', folder).split() != ["1"]:
+    folder = spec.resource.facts.get("folder", "")
+    if not folder or there.run(_THERE, folder).split() != ["1"]:
         return Failed(scope=Scope.OFFER, code="gone", message="The folder is gone.")
-    if said := _unmounted(spec, host, shell, folder):
+    if said := _unmounted(spec, there, folder):
         return Failed(scope=Scope.OFFER, code="unmounted", message=f"Its file system cannot be mounted again: {said}.")
     return None
 
 
-def _unmounted(spec: Spec, host: LeaseView, shell: HostShell, folder: str) -> str:
+def _unmounted(spec: Spec, there: Account, folder: str) -> str:
     """Why the file system that keeps the size is not over the folder; empty when it is, or when there is none."""
-    if spec.resource.facts["limit"] != "loop" or loop.mounted(shell, folder):
+    if spec.resource.facts["limit"] != "loop":
         return ""
-    root = hosts.privileged(host, spec.deadline)
-    return "no root on the host" if root is None else loop.again(root, folder)
+    return loop.again(there, folder) if there.controlled else "no way to the host as root"
 
 
-def _ended(spec: Spec, host: LeaseView) -> bool:
-    return hosts.end_processes(host, spec.deadline)
+def _end(spec: Spec, memo: Json, host: LeaseView) -> Answer:
+    there = account(host, spec.deadline)
+    return in_stages(memo, "Processes in the storage are being ended.", there.closed, there.ended) or Ready()
 
 
-end_processes = BELOW.until(_ended, "Processes in the storage are being ended.")
+end_processes = BELOW.ending(_end)
 
 
 def _wipe(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    shell = hosts.shell_of(host, spec.deadline)
-    folder = spec.resource.facts.get("folder") or f"{hosts.home_of(shell)}/{spec.resource.key}"
-    # Else what the lease wrote would come back with the file system when it is mounted again.
-    if "limit" in spec.resource.facts and (said := _unmounted(spec, host, shell, folder)):
-        return Failed(scope=Scope.STEP, code="unmounted", message=f"Its file system cannot be emptied: {said}.")
-    shell.run(_EMPTY, folder)
-    shell.run(_EMPTY_HOME, spec.resource.key)
-    if hosts.sweep(host, spec.deadline):
-        return Ready(log="emptied")
-    return Wait(memo=memo, sentence="Files of the lease are being removed.")
+    there = account(host, spec.deadline)
+    stages = (there.closed, there.ended, lambda: _unmounted_for_good(spec, there), there.emptied, there.swept)
+    return in_stages(memo, _CLEARING, *stages, there.ended) or Ready(log="emptied")
 
 
 wipe = BELOW.ending(_wipe)
 
 
+def _make_again(spec: Spec, memo: Json, host: LeaseView) -> Answer:
+    facts, there = spec.resource.facts, account(host, spec.deadline)
+    if "limit" not in facts:
+        return Ready(log="it was never made")
+    there.run(_MKDIR, facts["folder"], there.uid, there.gid)
+    try:
+        said = loop.make(there, facts["folder"], facts["disk_mib"]) if facts["limit"] == "loop" else ""
+    except loop.DiskFull:
+        said = "the host's disk is full"
+    if said:
+        return Failed(scope=Scope.STEP, code="unmounted", message=f"Its file system cannot be made again: {said}.")
+    return Ready()
+
+
+make_again = BELOW.ending(_make_again)
+
+
 def _remove(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    shell = hosts.shell_of(host, spec.deadline)
-    if not (home := hosts.home_of(shell)):
-        return Ready(log="its home is gone")
-    folder = f"{home}/{spec.resource.key}"
-    if loop.mounted(shell, folder):
-        root = hosts.privileged(host, spec.deadline)
-        if root is None or not loop.end(root, folder):
-            return Failed(scope=Scope.STEP, code="mounted", message="Its file system cannot be unmounted.")
-    shell.run('chmod -R u+rwX -- "$1" 2>/dev/null; rm -rf -- "$1" "$1.img" "$1.img.new"', folder)
-    return Ready(log=f"{folder} is gone")
+    there = account(host, spec.deadline)
+    stages = (there.closed, there.ended, lambda: _unmounted_for_good(spec, there), there.emptied)
+    return in_stages(memo, _CLEARING, *stages) or Ready(log="removed")
 
 
 remove = BELOW.ending(_remove)
+
+
+def _unmounted_for_good(spec: Spec, there: Account) -> bool:
+    """Take the file system away that keeps the size; True when there is none."""
+    home = there.home
+    return not home or not there.controlled or loop.end(there, f"{home}/{spec.resource.key}")

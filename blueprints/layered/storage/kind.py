@@ -13,6 +13,7 @@ from blueprints.layered.storage import config as schema
 from blueprints.layered.storage.openers import OPENERS
 from blueprints.specs import LeaseView
 
+_CLEAR = Step(name="account", act=acts.clear, deadline=3600)
 _PROCESSES = Step(name="processes", act=acts.end_processes)
 
 
@@ -28,14 +29,14 @@ class Storage(Layered):
     describe = schema.drafts
     openers = OPENERS
     plans = {
-        "build": (Step(name="host", act=acts.have_host), Step(name="folder", act=acts.make)),
-        "activate": (Step(name="folder", act=acts.open_it),),
+        "build": (Step(name="host", act=acts.have_host), _CLEAR, Step(name="folder", act=acts.make)),
+        "activate": (_CLEAR, Step(name="folder", act=acts.open_it)),
         "deactivate": (_PROCESSES,),
-        "clean": (_PROCESSES, Step(name="files", act=acts.wipe, deadline=3600)),
+        "clean": (Step(name="files", act=acts.wipe, deadline=3600), Step(name="folder", act=acts.make_again)),
         "check": (Step(name="look", act=acts.check),),
-        "destroy": (_PROCESSES, Step(name="folder", act=acts.remove, deadline=3600)),
+        "destroy": (Step(name="folder", act=acts.remove, deadline=3600),),
     }
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Only where the account is nobody else's and has no rights to leave something where we cannot look."""
+        """Only where it is cleaned from outside, and the account could not leave anything beyond its own reach."""
         return hosts.reusable(lease.resource)

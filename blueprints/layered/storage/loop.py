@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blueprints.hostshell import HostShell
+from blueprints.layered.account import Account
 
 MIB_AT_LEAST = 8
 
@@ -12,8 +12,9 @@ mounted() {
   return 1
 }
 """
-# What is between the two paths and the kernel is held open and looked at, because the account may rename what stands in
-# its home: an image that is anything but root's own plain file, or a folder that is not where it should be, is refused.
+# Root works in a folder that root alone can change: the home of the account, which is root's. What is between the two
+# paths and the kernel is held open and looked at all the same: an image that is anything but root's own plain file, or
+# a folder that is not where it should be, is refused.
 _OVER = (
     _POINTS
     + r"""
@@ -22,6 +23,7 @@ no() { echo "no $1"; exit 0; }
 mounted "$dir" && { echo loop; exit 0; }
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 for each in mkfs.ext4 e2fsck losetup fallocate mount; do command -v $each >/dev/null || no "there is no $each"; done
+case $(stat -c '%u %A' -- "${dir%/*}") in "0 d"????-??-?) ;; *) no "the home is not root's";; esac
 over() {
   [ -d "$dir" ] && [ ! -L "$dir" ] || no "the folder is missing"
   [ -f "$image" ] && [ ! -L "$image" ] || no "its image is missing"
@@ -60,14 +62,27 @@ _AGAIN = _OVER + "over\necho loop\n"
 _END = (
     _POINTS
     + r"""
+while read -r _ _ _ _ point _; do
+  point=$(printf %b "$point")
+  case $point in "$1"/*) umount -l -- "$point" 2>/dev/null;; esac
+done </proc/self/mountinfo
 mounted "$1" && umount -- "$1" 2>/dev/null
 mounted "$1" && umount -l -- "$1"
 mounted "$1" && { echo 1; exit 0; }
+# Its blocks are in use as long as its device is: whoever has something open there keeps it. The kernel takes a device
+# down in the background, so it is looked at for a second.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+device() { [ -e "$2" ] && command -v losetup >/dev/null 2>&1 && losetup -j "$2" 2>/dev/null | grep -q .; }
+n=0
+while device "$@"; do
+  n=$((n + 1))
+  [ $n -lt 10 ] || { echo 1; exit 0; }
+  sleep 0.1 2>/dev/null || sleep 1
+done
 rm -f -- "$2" "$2.new"
 echo 0
 """
 )
-_MOUNTED = _POINTS + 'mounted "$1" && echo 1 || echo 0\n'
 
 
 class DiskFull(Exception):
@@ -79,29 +94,23 @@ def image_mib(disk_mib: int) -> int:
     return max(MIB_AT_LEAST, disk_mib + disk_mib // 20 + 4)
 
 
-def make(root: HostShell, folder: str, disk_mib: int, owner: tuple[int, int]) -> str:
+def make(there: Account, folder: str, disk_mib: int) -> str:
     """Put a file system over the folder; why it cannot be had, or "". May be repeated. Raises DiskFull."""
-    size, (uid, gid) = str(image_mib(disk_mib)), owner
-    said = root.as_root(_MAKE, folder, f"{folder}.img", size, str(uid), str(gid)).strip()
+    said = there.run(_MAKE, folder, f"{folder}.img", str(image_mib(disk_mib)), there.uid, there.gid).strip()
     if said == "full":
         raise DiskFull
     return _reason(said)
 
 
-def again(root: HostShell, folder: str) -> str:
+def again(there: Account, folder: str) -> str:
     """Put the file system over the folder that was there before, as after a reboot of the host; why it cannot be
     done, or ""."""
-    return _reason(root.as_root(_AGAIN, folder, f"{folder}.img").strip())
+    return _reason(there.run(_AGAIN, folder, f"{folder}.img").strip())
 
 
-def end(root: HostShell, folder: str) -> bool:
-    """Take the file system away; True when it is gone."""
-    return root.as_root(_END, folder, f"{folder}.img").split() == ["0"]
-
-
-def mounted(shell: HostShell, folder: str) -> bool:
-    """Whether a file system is over the folder."""
-    return shell.run(_MOUNTED, folder).split() == ["1"]
+def end(there: Account, folder: str) -> bool:
+    """Take the file system away; True when it and its device are gone, which whatever is open in it keeps."""
+    return there.run(_END, folder, f"{folder}.img").split() == ["0"]
 
 
 def _reason(said: str) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blueprints.contract import Opener
-from blueprints.layered.host import host_of, transport_of
+from blueprints.layered.account import transport_of
+from blueprints.layered.host import host_of
 from blueprints.layered.usage import Allowance
 from blueprints.layered.within import Within
 from blueprints.specs import LeaseView

@@ -8,8 +8,7 @@ import zlib
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Json, Need, NeededLease, NeededLock, Ready, Scope
 from blueprints.hosts import HOST
-from blueprints.hostshell import HostShell
-from blueprints.layered import host as hosts
+from blueprints.layered.account import Account, account, in_stages
 from blueprints.layered.frame import Below
 from blueprints.layered.webroot import server
 from blueprints.specs import LeaseView, Spec
@@ -19,17 +18,16 @@ from interfaces.errors import ConfigRefused, PathMissing, PortTaken
 from interfaces.httpd import HttpdState, Site
 
 _ATTEMPTS = 16
-_REMOVE = r"""
-folder=$1; shift
-cd -- "$folder" 2>/dev/null || exit 0
-for each in "$@"; do
-  [ -e "$each" ] || [ -L "$each" ] || continue
-  chmod -R u+rwX -- "$each" 2>/dev/null
-  rm -rf -- "./$each" || exit 1
-done
+_CLEARING = "What the site left is being removed."
+# Left from the folder itself, in which no process of the account is any more: a link in its place is not followed.
+_FORGET = r"""
+cd -P -- "$1/nginx" 2>/dev/null && [ "$(pwd -P)" = "$1/nginx" ] || exit 0
+rm -f -- wanted nginx.pid site.json
 """
-_FORGET = 'cd -- "$1" 2>/dev/null || exit 0; rm -f nginx/wanted nginx/nginx.pid nginx/site.json\n'
-
+_PAGES = r"""
+mkdir -m 755 -- "$1" 2>/dev/null
+[ -z "$2" ] || chown -h "$2:$3" -- "$1"
+"""
 
 BELOW = Below(server.STORAGE)
 
@@ -112,32 +110,38 @@ def _lock_names() -> list[str]:
     return ["port", *(f"port_{n}" for n in range(2, _ATTEMPTS + 1))]
 
 
-def _stopped(spec: Spec, storage: LeaseView) -> bool:
-    shell, folder = _shell(spec, storage), server.files_of(storage).root
-    if shell.end_marked(f"HOME={folder}", folder):
-        return False
-    shell.run(_FORGET, folder)
-    return True
+def _stop(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
+    there, folder = _account(spec, storage), server.files_of(storage).root
+
+    def forgotten() -> bool:
+        there.run(_FORGET, folder)
+        return True
+
+    return in_stages(memo, "The web server is being stopped.", there.ended, forgotten) or Ready()
 
 
-stop = BELOW.until(_stopped, "The web server is being stopped.")
+stop = BELOW.ending(_stop)
 
 
 def _remove(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
-    _shell(spec, storage).run(_REMOVE, server.files_of(storage).root, server.PAGES, server.OWN)
-    return Ready()
+    there, folder = _account(spec, storage), server.files_of(storage).root
+
+    def removed() -> bool:
+        return all(there.removed(f"{folder}/{each}") for each in (server.PAGES, server.OWN))
+
+    return in_stages(memo, _CLEARING, there.ended, removed, there.ended) or Ready()
 
 
 remove = BELOW.ending(_remove)
 
 
-def _wipe(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
-    _remove(spec, memo, storage)
-    server.files_of(storage).mkdir(server.PAGES)
+def _renew(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
+    there = _account(spec, storage)
+    there.run(_PAGES, f"{server.files_of(storage).root}/{server.PAGES}", there.uid, there.gid)
     return Ready()
 
 
-wipe = BELOW.ending(_wipe)
+renew = BELOW.ending(_renew)
 
 
 def _check(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
@@ -157,5 +161,6 @@ def _check(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
 check = BELOW.needed(_check)
 
 
-def _shell(spec: Spec, storage: LeaseView) -> HostShell:
-    return hosts.shell_to(storage.interface("command").transport, spec.deadline)
+def _account(spec: Spec, storage: LeaseView) -> Account:
+    """The account that serves the site: that of the storage, and of the host under it."""
+    return account(storage.resource.parents[HOST], spec.deadline)

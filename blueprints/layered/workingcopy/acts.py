@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.answers import Answer, Failed, Json, Ready, Scope
 from blueprints.hosts import HOST, lease_of
 from blueprints.layered import host as hosts
+from blueprints.layered.account import account, in_stages
 from blueprints.layered.host import BELOW
 from blueprints.layered.workingcopy import scripts
 from blueprints.layered.workingcopy.names import protocol_of
-from blueprints.layered.workingcopy.work import CLEAN, done_on
+from blueprints.layered.workingcopy.work import base_of, done_on, forgotten, jobs_ended, refusal
 from blueprints.specs import LeaseView, Spec
 
-_INSTEAD = "Use https, or a host of another kind."
-_EMPTY_HOME = r"""
-cd -- "$HOME" 2>/dev/null || exit 0
-for each in * .[!.]* ..?*; do
-  [ "$each" != "$1" ] || continue
-  { [ -e "$each" ] || [ -L "$each" ]; } || continue
-  [ -L "$each" ] || chmod -R u+rwX -- "$each" 2>/dev/null
-  rm -rf -- "./$each" || exit 1
-done
-"""
+_CLEARING = "Files of the lease are being removed."
 
 
 def have_host(spec: Spec, memo: Json) -> Answer:
@@ -29,12 +21,13 @@ def have_host(spec: Spec, memo: Json) -> Answer:
 
 
 def _look(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    facts = hosts.facts_of(host, spec.deadline)
-    version = hosts.shell_of(host, spec.deadline).run("git --version 2>/dev/null || :").strip()
-    if not version:
-        return Failed(scope=Scope.OFFER, code="no_git", message=f"There is no git on {facts['host']}.")
-    if said := _hindrance(spec, host):
-        return Failed(scope=Scope.OFFER, code="no_ssh", message=f"On {facts['host']} {said}. {_INSTEAD}")
+    there = account(host, spec.deadline)
+    if refused := refusal(there, spec):
+        return refused
+    facts = hosts.facts_of(host, there)
+    if missing := there.run(scripts.TOOLS, there.git_uid, protocol_of(_repository(spec))).strip():
+        return Failed(scope=Scope.OFFER, code="no_git", message=f"On {facts['host']} {missing}.")
+    version = there.run("git --version").strip()
     folder = f"{facts['home']}/{spec.resource.key}"
     return Ready(facts=facts | {"folder": folder, "git": version, "repository": _repository(spec)})
 
@@ -42,15 +35,18 @@ def _look(spec: Spec, memo: Json, host: LeaseView) -> Answer:
 look = BELOW.needed(_look)
 
 
-def _hindrance(spec: Spec, host: LeaseView) -> str:
-    """Why the repository cannot be reached from there; empty when nothing is known against it."""
-    if protocol_of(_repository(spec)) != "ssh":
-        return ""
-    return hosts.shell_of(host, spec.deadline).run(scripts.SSH_HINDRANCE).strip()
+def _clear(spec: Spec, memo: Json, host: LeaseView) -> Answer:
+    """End all, and remove all but the mirror of the repository, which no lease reaches."""
+    there = account(host, spec.deadline)
+    stages = (lambda: there.emptied(f"{spec.resource.key}.control"), there.swept, there.ended)
+    return in_stages(memo, _CLEARING, there.closed, there.ended, *stages) or Ready()
+
+
+clear, empty = BELOW.needed(_clear), BELOW.ending(_clear)
 
 
 def _clone(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    said = done_on(host, spec, memo, "clone", scripts.FETCH, *_source(spec))
+    said = done_on(account(host, spec.deadline), spec, memo, "fetch")
     return Ready(log=f"fetched {_repository(spec)}") if isinstance(said, str) else said
 
 
@@ -58,11 +54,12 @@ clone = BELOW.needed(_clone)
 
 
 def _checkout(spec: Spec, memo: Json, host: LeaseView) -> Answer:
+    there = account(host, spec.deadline)
     ref = lease_of(spec).asked.requirements.ref or spec.config.ref or ""
-    author = (spec.config.author_name, spec.config.author_email)
-    said = done_on(host, spec, memo, "checkout", scripts.CHECKOUT, *_source(spec), ref, *author)
+    said = done_on(there, spec, memo, "checkout", ref, spec.config.author_name, spec.config.author_email)
     if not isinstance(said, str):
         return said
+    there.admit()
     _, commit, branch = said.rstrip("\n").rpartition("\n")[2].split(" ", 2)
     facts = {"folder": spec.resource.facts["folder"], "repository": _repository(spec), "commit": commit}
     return Ready(facts=facts | {"ref": ref or branch, "branch": branch}, log=f"{ref or branch} is {commit}")
@@ -71,62 +68,33 @@ def _checkout(spec: Spec, memo: Json, host: LeaseView) -> Answer:
 checkout = BELOW.needed(_checkout)
 
 
-def _ended(spec: Spec, host: LeaseView) -> bool:
-    return hosts.end_processes(host, spec.deadline)
+def _end(spec: Spec, memo: Json, host: LeaseView) -> Answer:
+    there = account(host, spec.deadline)
+    git = (there.git_ended, lambda: jobs_ended(there, spec), lambda: forgotten(there, spec), there.git_ended)
+    stages = (there.closed, there.ended, *git, there.ended)
+    return in_stages(memo, "Processes in the working copy are being ended.", *stages) or Ready()
 
 
-end_processes = BELOW.until(_ended, "Processes in the working copy are being ended.")
-
-
-def _empty_home(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    hosts.shell_of(host, spec.deadline).run(_EMPTY_HOME, spec.resource.key)
-    if hosts.sweep(host, spec.deadline):
-        return Ready()
-    return Wait(memo=memo, sentence="Files of the lease are being removed.")
-
-
-empty_home = BELOW.ending(_empty_home)
-
-
-def _pristine(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    said = done_on(host, spec, memo, CLEAN, scripts.PRISTINE, _folder(spec, host))
-    return Ready() if isinstance(said, str) else said
-
-
-pristine = BELOW.ending(_pristine)
+end_processes = BELOW.ending(_end)
 
 
 def _check(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    there = '[ -d "$1/.git" ] && echo 1 || echo 0'
-    if hosts.shell_of(host, spec.deadline).run(there, spec.resource.facts.get("folder", "/nowhere")).split() == ["1"]:
+    there, folder = account(host, spec.deadline), str(spec.resource.facts.get("folder", "/nowhere/at/all"))
+    if there.run(scripts.THERE, base_of(spec, folder.rpartition("/")[0])).split() == ["1"]:
         return Ready()
-    return Failed(scope=Scope.OFFER, code="gone", message="The repository is gone.")
+    return Failed(scope=Scope.OFFER, code="gone", message="The mirror of the repository is gone.")
 
 
 check = BELOW.needed(_check)
 
 
 def _remove(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    script = 'for each; do chmod -R u+rwX -- "$each" 2>/dev/null; rm -rf -- "$each" || exit 1; done'
-    folder = _folder(spec, host)
-    home = folder.rpartition("/")[0]
-    hosts.shell_of(host, spec.deadline).run(script, folder, f"{folder}.new", f"{home}/.drydock")
-    return Ready(log=f"{folder} is gone")
+    there = account(host, spec.deadline)
+    return in_stages(memo, "The repository is being removed.", there.emptied) or Ready()
 
 
 remove = BELOW.ending(_remove)
 
 
-def _folder(spec: Spec, host: LeaseView) -> str:
-    if folder := spec.resource.facts.get("folder"):
-        return str(folder)
-    home = hosts.home_of(hosts.shell_of(host, spec.deadline)) or "/nonexistent"
-    return f"{home}/{spec.resource.key}"
-
-
 def _repository(spec: Spec) -> str:
     return str(spec.resource.attributes["repository"])
-
-
-def _source(spec: Spec) -> tuple[str, str, str]:
-    return spec.resource.facts["folder"], _repository(spec), str(spec.config.depth or 0)

@@ -21,8 +21,8 @@ _PROCESSES = Step(name="processes", act=acts.end_processes)
 
 
 class WorkingCopy(Layered):
-    """Leases of the same repository follow one another on it. Of what a lease leaves, only what is provably the
-    origin's is kept."""
+    """Leases of the same repository follow one another on it. Each gets a new copy of a mirror that no lease
+    reaches."""
 
     name: ClassVar[str] = "working_copy"
     resource_type: ClassVar[str] = "working_copy"
@@ -36,22 +36,21 @@ class WorkingCopy(Layered):
         "build": (
             Step(name="host", act=acts.have_host),
             Step(name="look", act=acts.look),
+            Step(name="account", act=acts.clear, deadline=3600),
             Step(name="clone", act=acts.clone, deadline=_HOURS),
         ),
-        "activate": (Step(name="checkout", act=acts.checkout, deadline=_HOURS),),
-        "deactivate": (_PROCESSES,),
-        "clean": (
-            _PROCESSES,
-            Step(name="home", act=acts.empty_home, deadline=3600),
-            Step(name="copy", act=acts.pristine, deadline=_HOURS),
-            Step(name="rest", act=acts.empty_home, deadline=3600),
+        "activate": (
+            Step(name="account", act=acts.clear, deadline=3600),
+            Step(name="checkout", act=acts.checkout, deadline=_HOURS),
         ),
+        "deactivate": (_PROCESSES,),
+        "clean": (_PROCESSES, Step(name="files", act=acts.empty, deadline=3600)),
         "check": (Step(name="look", act=acts.check),),
         "destroy": (_PROCESSES, Step(name="folder", act=acts.remove, deadline=3600)),
     }
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Only where the account is nobody else's and has no rights to leave something where we cannot look."""
+        """Only where it is cleaned from outside, and the account could not leave anything beyond its own reach."""
         return hosts.reusable(lease.resource)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:

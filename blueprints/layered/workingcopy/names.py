@@ -9,6 +9,9 @@ from urllib.parse import quote, unquote
 
 from pydantic import AfterValidator
 
+from drydock.core.characters import UNSAFE
+from drydock.core.wildcards import matches
+
 Protocol = Literal["https", "http", "ssh", "git", "file"]
 
 _USER = r"(?:(?P<user>[A-Za-z0-9._][A-Za-z0-9._-]*)@)?"
@@ -20,9 +23,9 @@ _PATTERNS = tuple(
     re.compile(each.pattern.replace("[A-Za-z0-9", "[*A-Za-z0-9").replace("[0-9]{", "[*0-9]{"))
     for each in (_REMOTE, _FILE, _SHORT_SSH)
 )
-_NOT_IN_URL = re.compile(r"[\x00-\x20\x7f\\\"'<>^`{|}]")
+_NOT_IN_URL = re.compile(rf"[{UNSAFE} \\\"'<>^`{{|}}]")
 _NOT_ESCAPED = re.compile(r"[\x00-\x1f\x7f\\%]")
-_NOT_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|\.lock(/|$)|(^|/)\.|[/.]$")
+_NOT_IN_REF = re.compile(rf"[{UNSAFE} ~^:?*\[\\]|\.\.|@\{{|//|\.lock(/|$)|(^|/)\.|[/.]$")
 
 
 def protocol_of(repository: str) -> Protocol:
@@ -107,8 +110,7 @@ def _fits_parts(found: dict[str, str], wanted: dict[str, str]) -> bool:
     labels = [each.get("host", "").lower().split(".") for each in (found, wanted)]
     pairs = [(found.get(part, ""), text) for part, text in wanted.items() if part != "host"]
     return len(labels[0]) == len(labels[1]) and all(
-        re.fullmatch(".*".join(map(re.escape, text.split("*"))), said, re.DOTALL)
-        for said, text in (*pairs, *zip(*labels, strict=True))
+        matches(text, said) for said, text in (*pairs, *zip(*labels, strict=True))
     )
 
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from blueprints.contract import Opener
-from blueprints.layered.host import host_of, transport_of
+from blueprints.layered.account import transport_of
+from blueprints.layered.host import host_of
 from blueprints.layered.within import Within
 from blueprints.specs import LeaseView
 from interfaces.command.jobs import Job, JobSpec
@@ -35,13 +36,18 @@ class CopyCommand(ShellCommand):
         self._jobs = _JobsInCopy(self, f"{home}/.drydock/jobs", within.folder)
 
 
+def _home(lease: LeaseView) -> str:
+    return f"{lease.resource.facts['folder']}.home"
+
+
 def _within(lease: LeaseView) -> Within:
-    return Within(transport_of(host_of(lease.resource)), lease.resource.facts["folder"], home=False)
+    folder = lease.resource.facts["folder"]
+    return Within(transport_of(host_of(lease.resource)), folder, env={"HOME": _home(lease)})
 
 
 def command(lease: LeaseView, still_mine: Callable[[], None]) -> CopyCommand:
     """Commands in the copy."""
-    return CopyCommand(_within(lease), lease.resource.facts["home"], still_mine=still_mine)
+    return CopyCommand(_within(lease), _home(lease), still_mine=still_mine)
 
 
 def filesystem(lease: LeaseView, still_mine: Callable[[], None]) -> RootedFilesystem:

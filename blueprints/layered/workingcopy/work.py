@@ -5,30 +5,95 @@ from __future__ import annotations
 import re
 
 from blueprints.answers import Answer, Failed, Json, Scope, Wait
-from blueprints.layered.host import transport_of
+from blueprints.layered.account import Account
+from blueprints.layered.workingcopy import scripts
 from blueprints.layered.workingcopy.names import allowed, prompts_of
-from blueprints.specs import LeaseView, Spec
-from interfaces.command import JobSpec, JobState, ShellCommand
+from blueprints.specs import Spec
+from interfaces.command import JobSpec, JobState
 from interfaces.command.jobs import Job, Jobs
+from interfaces.errors import DeadlineExceeded, JobConflict
 
 _TAIL = 64 << 10
 _STEPS = {"Receiving objects": (0, 80), "Resolving deltas": (80, 15), "Updating files": (95, 4)}
-_PROGRESS = re.compile(rf"({'|'.join(_STEPS)}):\s+(\d+)%")
+_PROGRESS = re.compile(rf"({'|'.join(_STEPS)}):\s+([0-9]{{1,3}})%")
 _SAID = re.compile(r"(?:fatal|error): .*")
 _LONGEST = 400
-CLEAN = "clean"
 
 
-def done_on(host: LeaseView, spec: Spec, memo: Json, name: str, script: str, *arguments: str) -> str | Answer:
-    """What the job said when it has ended well, else the answer of the step."""
-    jobs = ShellCommand(transport_of(host), still_mine=lambda: None).jobs
+def base_of(spec: Spec, home: str) -> str:
+    """The folder of ours in the home of the account, with the mirror and the jobs."""
+    return f"{home}/{spec.resource.key}.control"
+
+
+def done_on(there: Account, spec: Spec, memo: Json, name: str, *more: str) -> str | Answer:
+    """What git said when the job has ended well, else the answer of the step."""
+    folder, config = spec.resource.facts["folder"], spec.config
+    base = base_of(spec, folder.rpartition("/")[0])
+    repository = str(spec.resource.attributes["repository"])
+    known = _credential(there, spec)
+    # A pattern would mean little if the other side could send git elsewhere.
+    redirects = "false" if config.repositories or config.credential else "initial"
+    words = there.words(
+        scripts.WORK, base, there.git_uid, folder, there.uid, there.gid, scripts.GIT,
+        ":".join(config.protocols), redirects, "\n".join(config.known_hosts),
+        "".join(f"{each}\n" for each in prompts_of(repository, known.get("username", ""))),
+        repository, str(config.depth or 0), name, *(more or ("", "", "")),
+    )  # fmt: skip
+    secrets = f"{known.get('username', '')}\n{known.get('password', '')}\n{known.get('private_key', '')}"
     id = f"{name}-{spec.token or spec.key}"[:100]
-    words = ["/bin/sh", "-c", script, "sh", *arguments]
-    job = jobs.start(JobSpec(id=id, words=words, env=_environment(spec, secrets=name != CLEAN)))
-    said = jobs.output(id, max(0, job.output_size - _TAIL), _TAIL).content.decode("utf-8", "replace")
+    try:
+        if not memo.get("base"):
+            there.make_base(base)
+            memo = {**memo, "base": True}
+        jobs = there.jobs(base)
+        job = jobs.start(JobSpec(id=id, words=words, stdin=secrets.encode()))
+        said = jobs.output(id, max(0, job.output_size - _TAIL), _TAIL).content.decode("utf-8", "replace")
+    except DeadlineExceeded:
+        return Wait(after=1.0, memo=memo, sentence="The host is slow to answer.")
     if not job.state.over:
         return _progress(said, memo)
     return _result(jobs, job, said)
+
+
+def jobs_ended(there: Account, spec: Spec) -> bool:
+    """End every job of ours; True when none is left."""
+    if not (home := there.home):
+        return True
+    jobs = there.jobs(base_of(spec, home))
+    try:
+        for job in jobs.list():
+            if not job.state.over:
+                jobs.cancel(job.id)
+            jobs.remove(job.id)
+    except JobConflict:  # root's part of it, which ends by itself as soon as git has
+        return False
+    return True
+
+
+def forgotten(there: Account, spec: Spec) -> bool:
+    """Remove what a job that was ended left, the credential first of all."""
+    if home := there.home:
+        there.run(scripts.FORGET, base_of(spec, home))
+    return True
+
+
+def refusal(there: Account, spec: Spec) -> Failed | None:
+    """The answer where the blueprint has a credential that the host could not keep from leases."""
+    if there.controlled or not spec.config.credential:
+        return None
+    message = (
+        f"The credential {spec.config.credential!r} is not given to this host: leases there use one account, which can "
+        "read what it is given. Require a host whose leases have accounts of their own (isolation uid or machine)."
+    )
+    return Failed(scope=Scope.OFFER, code="no_outside", message=message)
+
+
+def _credential(there: Account, spec: Spec) -> dict[str, str]:
+    config, repository = spec.config, str(spec.resource.attributes["repository"])
+    # Whoever may name any server may name one that keeps what it is told.
+    if not config.repositories or not allowed(repository, config.protocols, config.repositories):
+        return {}
+    return dict(spec.resource.blueprint.credentials.get(config.credential, {})) if there.controlled else {}
 
 
 def _result(jobs: Jobs, job: Job, said: str) -> str | Answer:
@@ -56,22 +121,3 @@ def _words(said: str) -> str:
     lines = [line.strip() for line in re.split(r"[\r\n]+", said) if line.strip() and "%" not in line]
     chosen = [line for n, line in enumerate(lines) if any(map(_SAID.match, lines[n : n + 2]))] or lines[-1:]
     return " ".join(chosen)[-_LONGEST:] or "git said nothing."
-
-
-def _environment(spec: Spec, *, secrets: bool) -> dict[str, str]:
-    config = spec.config
-    repository = str(spec.resource.attributes["repository"])
-    known = spec.resource.blueprint.credentials.get(config.credential, {}) if secrets else {}
-    # Whoever may name any server may name one that keeps what it is told.
-    if not config.repositories or not allowed(repository, config.protocols, config.repositories):
-        known = {}
-    return {
-        "GIT_ALLOW_PROTOCOL": ":".join(config.protocols),
-        # A pattern would mean little if the other side could send git elsewhere.
-        "DRYDOCK_REDIRECTS": "false" if config.repositories or config.credential else "initial",
-        "DRYDOCK_KNOWN_HOSTS": "\n".join(config.known_hosts),
-        "DRYDOCK_KEY": known.get("private_key", ""),
-        "DRYDOCK_USERNAME": known.get("username", ""),
-        "DRYDOCK_PASSWORD": known.get("password", ""),
-        "DRYDOCK_PROMPTS": "".join(f"{each}\n" for each in prompts_of(repository, known.get("username", ""))),
-    }

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.http import HttpResponse
 
-from leases.client.values import BlueprintChange, BlueprintInfo, KindInfo, ResourceInfo
+from leases import hostcalls
+from leases.client.values import BlueprintChange, BlueprintInfo, HostKey, KindInfo, ResourceInfo
 from leases.rest import operating, queries
 from leases.rest.endpoint import Asked, Endpoint, Page, json_response, operation
 from leases.rest.models import Scope
@@ -61,7 +62,7 @@ def _switching(act: str, summary: str) -> Any:
     class Act(Endpoint):
         """An act of operators."""
 
-        @operation(summary, gives=BlueprintInfo, scope=Scope.OPERATE, name=f"blueprint_{act}")
+        @operation(summary, gives=BlueprintInfo, scope=Scope.OPERATE)
         def post(self, asked: Asked, name: str) -> BlueprintInfo:
             """The blueprint as it is then."""
             return asked.client.switch_blueprint(name, act)
@@ -92,6 +93,20 @@ class Registered(Endpoint):
         """What is to be said stands in `registration` of the blueprint's kind."""
         made = asked.client.register(name, asked.body.model_dump())
         return json_response(made, status=201, headers={"Location": f"/api/v1/resources/{made.id}"})
+
+
+class HostKeys(Endpoint):
+    """Keys of hosts that are not registered yet."""
+
+    @operation(
+        "Look at the keys that a host shows", gives=list[HostKey], scope=Scope.OPERATE, body=operating.HostAddress
+    )
+    def post(self, asked: Asked, name: str) -> Page:
+        """Compare the fingerprints with what the host itself says before it is registered with these keys: whoever is
+        between could show others. Nothing is stored."""
+        given = asked.body
+        with hostcalls.calling(asked.token.user_id, lambda: f"{given.address} port {given.port}"):
+            return Page(results=asked.client.host_keys(name, given.address, port=given.port))
 
 
 class Kinds(Endpoint):

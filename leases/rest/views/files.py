@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from django.conf import settings
-from django.http import StreamingHttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from rest_framework.request import Request
 
 from leases.client.values import FileInfo
-from leases.operations import using
+from leases.hostcalls import of_lease
+from leases.operations import removal, using
 from leases.rest import queries, transfer
 from leases.rest.endpoint import Asked, Endpoint, Page, operation
 from leases.rest.models import Scope
 from leases.rest.parsing import AnyBytes
 from leases.rest.values import Transferred
-from leases.rest.views.work import BYTES
+from leases.rest.views.work import BYTES, job_response
 
 TAR = "application/x-tar"
+REMOVE_AT_ONCE = 2.0
+"""Seconds that a request removes a folder before a job goes on."""
 
 
 class Uploading(Endpoint):
@@ -35,9 +40,12 @@ class File(Uploading):
     @operation("Read a file", gives=BYTES, query=queries.File)
     def get(self, asked: Asked, id: int) -> StreamingHttpResponse:
         """Its bytes, whatever its size."""
-        files = using.filesystem(asked.client.who, id)
-        parts = transfer.Parts(asked.request, lambda: files.read_parts(asked.query.path, timeout=transfer.seconds()))
-        return StreamingHttpResponse(parts, content_type=BYTES, headers={"Content-Disposition": "attachment"})
+
+        def parts() -> Iterator[bytes]:
+            return using.filesystem(asked.client.who, id).read_parts(asked.query.path, timeout=transfer.seconds())
+
+        found = transfer.Parts(asked.request, parts)
+        return StreamingHttpResponse(found, content_type=BYTES, headers={"Content-Disposition": "attachment"})
 
     @operation("Write a file", scope=Scope.LEASE, body=BYTES, query=queries.File)
     def put(self, asked: Asked, id: int) -> None:
@@ -46,16 +54,21 @@ class File(Uploading):
         with transfer.place(asked.request):
             using.write_parts(asked.client.who, id, asked.query.path, parts, timeout=transfer.seconds())
 
-    @operation("Remove a file or folder", scope=Scope.LEASE, query=queries.Removal)
-    def delete(self, asked: Asked, id: int) -> None:
+    @operation(
+        "Remove a file or folder", scope=Scope.LEASE, query=queries.Removal, asks=of_lease,
+        also={202: "It is large: a job on the host, at `Location`, removes the rest."},
+    )  # fmt: skip
+    def delete(self, asked: Asked, id: int) -> HttpResponse | None:
         """What is not there is no error."""
-        asked.client.remove_path(id, asked.query.path, recursive=asked.query.recursive)
+        q = asked.query
+        job = removal.begin(asked.client.who, id, q.path, recursive=q.recursive, seconds=REMOVE_AT_ONCE)
+        return None if job is None else job_response(job)
 
 
 class Files(Endpoint):
     """A folder."""
 
-    @operation("List a folder", gives=list[FileInfo], query=queries.Place)
+    @operation("List a folder", gives=list[FileInfo], query=queries.Place, asks=of_lease)
     def get(self, asked: Asked, id: int) -> Page:
         """What is in it, by name."""
         return Page(results=asked.client.list_files(id, asked.query.path))
@@ -71,14 +84,16 @@ class Tree(Uploading):
     @operation("Copy a tree out", gives=TAR, query=queries.Place)
     def get(self, asked: Asked, id: int) -> StreamingHttpResponse:
         """Links that lead out of it, pipes and devices are left out."""
+        media_type = BYTES if asked.header("Accept").strip() == BYTES else TAR
         largest = self.largest(asked.request)
         parts = transfer.Parts(asked.request, lambda: transfer.packed(asked.client, id, asked.query.path, largest))
-        return StreamingHttpResponse(parts, content_type=TAR)
+        return StreamingHttpResponse(parts, content_type=media_type)
 
     @operation("Copy a tree in", gives=Transferred, scope=Scope.LEASE, body=TAR, query=queries.Place)
     def put(self, asked: Asked, id: int) -> Transferred:
         """Its top entry is put at `path`."""
-        using.filesystem(asked.client.who, id)  # before anything is read: whose it is, and whether it has one
-        with transfer.place(asked.request), transfer.unpacked(asked.request, self.largest(asked.request)) as local:
-            done = using.upload(asked.client.who, id, local, asked.query.path, timeout=transfer.seconds())
-        return Transferred(files=done.files, bytes=done.bytes, skipped=done.skipped)
+        with transfer.place(asked.request):
+            using.filesystem(asked.client.who, id)  # before anything is read: whose it is, and whether it has one
+            with transfer.unpacked(asked.request, self.largest(asked.request)) as local:
+                done = using.upload(asked.client.who, id, local.place, asked.query.path, timeout=transfer.seconds())
+                return transfer.transferred(local, done)

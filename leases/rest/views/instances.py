@@ -77,7 +77,7 @@ def _acting(act: str, summary: str) -> Any:
     class Act(Endpoint):
         """What is done to its machine."""
 
-        @operation(summary, gives=InstanceInfo, scope=Scope.LEASE, name=f"instance_{act}")
+        @operation(summary, gives=InstanceInfo, scope=Scope.LEASE)
         def post(self, asked: Asked, id: int) -> InstanceInfo:
             """Asked for; its state tells how it goes on. 409 where its cloud cannot do it, with the capability."""
             return asked.client.change_instance(id, act)

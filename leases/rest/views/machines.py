@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, StrictInt
 
 from leases.client.values import AccessInfo, ConsoleInfo, MachineInfo
+from leases.hostcalls import of_lease, of_resource
 from leases.operations.machines import LARGEST_DISK_GIB
 from leases.rest import bodies
 from leases.rest.endpoint import Asked, Endpoint, operation
@@ -44,7 +45,7 @@ _ACTS: tuple[tuple[str, str, type[BaseModel]], ...] = (
 class OfLease(Endpoint):
     """The machine of a lease."""
 
-    @operation("Look at the machine of a lease", gives=MachineInfo, name="lease_machine")
+    @operation("Look at the machine of a lease", gives=MachineInfo)
     def get(self, asked: Asked, id: int) -> MachineInfo:
         """Its power, type and tags, what can be done to it, and what is being done."""
         return asked.client.machine(id)
@@ -53,7 +54,7 @@ class OfLease(Endpoint):
 class OfResource(Endpoint):
     """A resource as a machine."""
 
-    @operation("Look at a resource as a machine", gives=MachineInfo, name="resource_machine", scope=Scope.OPERATE)
+    @operation("Look at a resource as a machine", gives=MachineInfo, scope=Scope.OPERATE)
     def get(self, asked: Asked, id: int) -> MachineInfo:
         """Its power, type and tags, what can be done to it, and what is being done."""
         return asked.client.machine(id, resource=True)
@@ -62,7 +63,7 @@ class OfResource(Endpoint):
 class ConsoleOfLease(Endpoint):
     """The console of the machine of a lease."""
 
-    @operation("Read the console of its machine", gives=ConsoleInfo, scope=Scope.LEASE, name="lease_console")
+    @operation("Read the console of its machine", gives=ConsoleInfo, scope=Scope.LEASE, asks=of_lease)
     def post(self, asked: Asked, id: int) -> ConsoleInfo:
         """The newest 64 KiB, without secrets. For who holds the whole machine, and operators; every reading is an
         event."""
@@ -72,7 +73,7 @@ class ConsoleOfLease(Endpoint):
 class ConsoleOfResource(Endpoint):
     """The console of a resource."""
 
-    @operation("Read its console", gives=ConsoleInfo, scope=Scope.OPERATE, name="resource_console")
+    @operation("Read its console", gives=ConsoleInfo, scope=Scope.OPERATE, asks=of_resource)
     def post(self, asked: Asked, id: int) -> ConsoleInfo:
         """The newest 64 KiB, without secrets. Every reading is an event."""
         return asked.client.console(id, resource=True)
@@ -81,7 +82,7 @@ class ConsoleOfResource(Endpoint):
 class Access(Endpoint):
     """The access receipt of a lease."""
 
-    @operation("How a lease is reached by SSH", gives=AccessInfo, name="lease_access")
+    @operation("How a lease is reached by SSH", gives=AccessInfo)
     def get(self, asked: Asked, id: int) -> AccessInfo:
         """Host, port, user, host keys with fingerprints, and until when: as of now, without any secret."""
         return asked.client.access(id)
@@ -89,15 +90,14 @@ class Access(Endpoint):
 
 def _acting(act: str, summary: str, body: type[BaseModel], *, resource: bool) -> Any:
     """The address of one act on a machine."""
-    whose, scope = ("resource", Scope.OPERATE) if resource else ("lease", Scope.LEASE)
-    name = f"{whose}_{act.replace('-', '_')}"
+    scope = Scope.OPERATE if resource else Scope.LEASE
 
     class Act(Endpoint):
         """An act on a machine."""
 
         @operation(
             summary.replace("its machine", "a resource") if resource else summary, gives=MachineInfo, scope=scope,
-            body=body, name=name,
+            body=body,
         )  # fmt: skip
         def post(self, asked: Asked, id: int) -> MachineInfo:
             """The machine as it is then: `progress` tells of the work on it, and later `outcome` how it ended. For who

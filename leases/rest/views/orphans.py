@@ -23,7 +23,7 @@ def _settling(act: str, summary: str) -> Any:
     class Act(Endpoint):
         """What an operator wants of an orphan."""
 
-        @operation(summary, gives=OrphanInfo, status=202, scope=Scope.OPERATE, body=bodies.DryRun, name=f"orphan_{act}")
+        @operation(summary, gives=OrphanInfo, status=202, scope=Scope.OPERATE, body=bodies.DryRun)
         def post(self, asked: Asked, id: int) -> OrphanInfo:
             """By the next search that sees it long enough after the first; `dry_run` only says what would be done.
             409 for what is not provably ours."""

@@ -21,8 +21,8 @@ class Resources(Endpoint):
         """By id; an owner sees those on which they have a lease."""
         q = asked.query
         found = resources.list_(
-            asked.client.who, type_=q.type, blueprint=q.blueprint, state=q.state, gone=q.gone, limit=q.limit,
-            after=int(q.cursor or 0),
+            asked.client.who, type_=q.type, blueprint=q.blueprint, state=q.state, name=q.name, gone=q.gone,
+            limit=q.limit, after=int(q.cursor or 0),
         )  # fmt: skip
         return Page(results=found, next=str(found[-1].id) if len(found) == q.limit else None)
 
@@ -35,6 +35,12 @@ class Resource(Endpoint):
         """Its capacity, parts, health and leases."""
         return asked.client.resource(id)
 
+    @operation("Correct a registration", gives=ResourceInfo, scope=Scope.OPERATE, body=operating.Registration)
+    def patch(self, asked: Asked, id: int) -> ResourceInfo:
+        """Fields as in `registration` of the blueprint's kind; null takes one away. It is checked again before anybody
+        gets it. Not while leases hold it."""
+        return asked.client.change_registration(id, asked.body.model_dump())
+
 
 def _acting(act: str, summary: str, body: type[BaseModel]) -> Any:
     """The address of one act on a resource."""
@@ -42,7 +48,7 @@ def _acting(act: str, summary: str, body: type[BaseModel]) -> Any:
     class Act(Endpoint):
         """An act of operators."""
 
-        @operation(summary, gives=ResourceInfo, scope=Scope.OPERATE, body=body, name=f"resource_{act}")
+        @operation(summary, gives=ResourceInfo, scope=Scope.OPERATE, body=body)
         def post(self, asked: Asked, id: int) -> ResourceInfo:
             """The resource as it is then."""
             return asked.client.change_resource(id, act, **asked.body.model_dump(exclude_unset=True))

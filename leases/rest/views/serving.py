@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.http import HttpResponse
 
 from leases.client.values import ServerInfo
+from leases.hostcalls import of_lease
 from leases.operations import serving, using
 from leases.rest import bodies, queries, transfer
 from leases.rest.endpoint import Asked, Endpoint, operation
@@ -17,7 +18,7 @@ from leases.rest.views.work import BYTES, PART, octets
 class Page(Uploading):
     """One page."""
 
-    @operation("The address of a page", gives=Address, query=queries.Place)
+    @operation("The address of a page", gives=Address, query=queries.Place, asks=of_lease)
     def get(self, asked: Asked, id: int) -> Address:
         """Where it is to be found."""
         return Address(uri=asked.client.uri(id, asked.query.path))
@@ -25,12 +26,12 @@ class Page(Uploading):
     @operation("Publish a page", gives=Address, scope=Scope.LEASE, body=BYTES, query=queries.File)
     def put(self, asked: Asked, id: int) -> Address:
         """Put it in place in one step."""
-        using.interface(asked.client.who, id, "httpd")
         with transfer.place(asked.request):
+            using.interface(asked.client.who, id, "httpd")  # whose it is, before anything is read
             content = b"".join(transfer.received(asked.request, self.largest(asked.request)))
-        return Address(uri=asked.client.publish(id, asked.query.path, content))
+            return Address(uri=asked.client.publish(id, asked.query.path, content))
 
-    @operation("Take a page or folder away", scope=Scope.LEASE, query=queries.File)
+    @operation("Take a page or folder away", scope=Scope.LEASE, query=queries.File, asks=of_lease)
     def delete(self, asked: Asked, id: int) -> None:
         """One that is not there is no error."""
         asked.client.unpublish(id, asked.query.path)
@@ -44,21 +45,24 @@ class Pages(Tree):
     @operation("Publish a folder", gives=Transferred, scope=Scope.LEASE, body=TAR, query=queries.Place)
     def put(self, asked: Asked, id: int) -> Transferred:
         """What is in the top entry of a tar archive is put in place below `path`."""
-        using.interface(asked.client.who, id, "httpd")
-        with transfer.place(asked.request), transfer.unpacked(asked.request, self.largest(asked.request)) as local:
-            done = serving.publish_tree(asked.client.who, id, local, asked.query.path)
-        return Transferred(files=done.files, bytes=done.bytes, skipped=done.skipped)
+        with transfer.place(asked.request):
+            using.interface(asked.client.who, id, "httpd")  # whose it is, before anything is read
+            with transfer.unpacked(asked.request, self.largest(asked.request)) as local:
+                done = serving.publish_tree(asked.client.who, id, local.place, asked.query.path)
+                return transfer.transferred(local, done)
 
 
 class Server(Endpoint):
     """The web server itself."""
 
-    @operation("How the web server stands", gives=ServerInfo)
+    @operation("How the web server stands", gives=ServerInfo, asks=of_lease)
     def get(self, asked: Asked, id: int) -> ServerInfo:
         """Stopped, running or failed, and what it said last."""
         return asked.client.server(id)
 
-    @operation("Start, stop, reload or test it", gives=ServerInfo, scope=Scope.LEASE, body=bodies.ServerAct)
+    @operation(
+        "Start, stop, reload or test it", gives=ServerInfo, scope=Scope.LEASE, body=bodies.ServerAct, asks=of_lease
+    )
     def post(self, asked: Asked, id: int) -> ServerInfo:
         """How it stands then."""
         return asked.client.server(id, asked.body.act)
@@ -68,8 +72,9 @@ class Log(Endpoint):
     """What it has written down."""
 
     @operation(
-        "Read its log", gives=BYTES, query=queries.Log, headers={"Drydock-Next-Offset": PART["Drydock-Next-Offset"]}
-    )
+        "Read its log", gives=BYTES, query=queries.Log, headers={"Drydock-Next-Offset": PART["Drydock-Next-Offset"]},
+        asks=of_lease,
+    )  # fmt: skip
     def get(self, asked: Asked, id: int) -> HttpResponse:
         """A part of its `access` or `error` log."""
         q = asked.query

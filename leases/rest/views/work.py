@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.http import HttpResponse
 
 from leases.client.values import JobInfo
+from leases.hostcalls import of_job, of_lease
 from leases.rest import bodies, queries
 from leases.rest.endpoint import Asked, Endpoint, Page, json_response, operation
 from leases.rest.models import Scope
@@ -15,6 +16,11 @@ PART = {
     "Drydock-Over": "`1` when it has ended and this is the rest.",
     "Drydock-Truncated": "`1` when it said more than is kept.",
 }
+
+
+def job_response(job: JobInfo) -> HttpResponse:
+    """A job that was started, and its address."""
+    return json_response(job, status=202, headers={"Location": f"/api/v1/jobs/{job.id}"})
 
 
 class LeaseJobs(Endpoint):
@@ -28,7 +34,7 @@ class LeaseJobs(Endpoint):
 
     @operation(
         "Run a command", gives=JobInfo, status=202, scope=Scope.LEASE, body=bodies.Job,
-        headers={"Location": "The job's address."},
+        headers={"Location": "The job's address."}, asks=of_lease,
     )  # fmt: skip
     def post(self, asked: Asked, id: int) -> HttpResponse:
         """Start a command that runs by itself until it ends, is cancelled, or the lease ends."""
@@ -37,7 +43,7 @@ class LeaseJobs(Endpoint):
             id, body.command, env=body.env, cwd=body.cwd, ends_lease=body.ends_lease, stdin=body.stdin,
             apart=body.apart,
         )  # fmt: skip
-        return json_response(job, status=202, headers={"Location": f"/api/v1/jobs/{job.id}"})
+        return job_response(job)
 
 
 class Jobs(Endpoint):
@@ -52,7 +58,7 @@ class Jobs(Endpoint):
 class Job(Endpoint):
     """One job."""
 
-    @operation("Look at a job", gives=JobInfo)
+    @operation("Look at a job", gives=JobInfo, asks=of_job)
     def get(self, asked: Asked, id: int) -> JobInfo:
         """A job as it is now, looked at on its host."""
         return asked.client.job(id)
@@ -61,7 +67,7 @@ class Job(Endpoint):
 class Output(Endpoint):
     """What a job has said."""
 
-    @operation("Read a job's output", gives=BYTES, query=queries.Output, headers=PART)
+    @operation("Read a job's output", gives=BYTES, query=queries.Output, headers=PART, asks=of_job)
     def get(self, asked: Asked, id: int) -> HttpResponse:
         """A part of it as it is, both streams together unless it keeps them apart; the headers say how to go on."""
         q = asked.query
@@ -78,7 +84,7 @@ def octets(content: bytes, headers: dict[str, str]) -> HttpResponse:
 class Cancel(Endpoint):
     """The end of a job."""
 
-    @operation("End a job", gives=JobInfo, scope=Scope.LEASE)
+    @operation("End a job", gives=JobInfo, scope=Scope.LEASE, asks=of_job)
     def post(self, asked: Asked, id: int) -> JobInfo:
         """End its processes; where the host cannot be reached now, a worker goes on."""
         return asked.client.cancel_job(id)

@@ -78,7 +78,7 @@ class Answers:
                 ("POST", f"({group}/providers/Microsoft.Compute/virtualMachines/[^/]+)/(deallocate|powerOff|start|"
                          "restart|retrieveBootDiagnosticsData)", self._act),
                 ("POST", f"({group}/providers/Microsoft.Compute/virtualMachines/[^/]+)/runCommand", self._command),
-                ("GET", f"{own}/providers/Microsoft.Compute/locations/([^/]+)/commands/([^/]+)", self._told),
+                ("GET", f"{own}/providers/Microsoft.Compute/locations/([^/]+)/operationResults/([^/]+)", self._told),
                 ("PUT", f"({group}/providers/Microsoft.Network/networkSecurityGroups/[^/]+)/securityRules/([^/]+)",
                  self._put_rule),
                 ("DELETE", f"({group}/providers/Microsoft.Network/networkSecurityGroups/[^/]+)/securityRules/([^/]+)",
@@ -188,7 +188,13 @@ class Answers:
         if version not in catalogue.VERSIONS:
             raise Refusal(404, "NotFound", f"Artifact {version} not found.")
         features = [{"name": "SecurityType", "value": feature}] if feature else []
-        about = {"features": features, "hyperVGeneration": "V2", "osDiskImage": {"operatingSystem": "Linux"}}
+        old = (publisher, offer, sku) in catalogue.OLD_IMAGES
+        features += [] if old else [{"name": "DiskControllerTypes", "value": "SCSI, NVMe"}]
+        about = {
+            "features": features,
+            "hyperVGeneration": "V1" if old else "V2",
+            "osDiskImage": {"operatingSystem": "Linux"},
+        }
         return Answer(body={"name": version, "location": location, "properties": about})
 
     def _feature(self, publisher: str, offer: str, sku: str) -> str:
@@ -263,7 +269,9 @@ class Answers:
             raise Refusal(400, "InvalidParameter", "; ".join(wrong) or "The double runs RunShellScript.")
         place = f"{self._url}/subscriptions/{self._ground.subscription}/providers/Microsoft.Compute/locations"
         return Answer(
-            202, None, {"Location": f"{place}/{thing.location}/commands/{thing.name}?{_VERSION}", **self._soon()}
+            202,
+            None,
+            {"Location": f"{place}/{thing.location}/operationResults/{thing.name}?{_VERSION}", **self._soon()},
         )
 
     def _told(self, call: Call, location: str, name: str) -> Answer:

@@ -12,6 +12,8 @@ LOCATIONS = {
 }
 PHYSICAL = {"eastus": "Virginia", "westeurope": "Netherlands", "westcentralus": "Wyoming"}
 
+NVME = {"HyperVGenerations": "V2", "DiskControllerTypes": "NVMe"}
+"""Sizes from v6 on: generation 2 and NVMe alone."""
 # name, family, vCPUs, GB, capabilities besides
 SIZES: tuple[tuple[str, str, int, float, dict[str, str]], ...] = (
     ("B1s", "standardBSFamily", 1, 1, {"MaxResourceVolumeMB": "4096", "LowPriorityCapable": "False"}),
@@ -37,7 +39,8 @@ SIZES: tuple[tuple[str, str, int, float, dict[str, str]], ...] = (
     ("DC2as_v5", "standardDCASv5Family", 2, 8, {"ConfidentialComputingType": "SNP"}),
     ("DC4as_v5", "standardDCASv5Family", 4, 16, {"ConfidentialComputingType": "SNP"}),
     ("EC4as_v5", "standardECASv5Family", 4, 32, {"ConfidentialComputingType": "SNP"}),
-    ("DC2es_v6", "standardDCESv6Family", 2, 8, {"ConfidentialComputingType": "TDX"}),
+    ("DC2es_v6", "standardDCESv6Family", 2, 8, {"ConfidentialComputingType": "TDX", **NVME}),
+    ("D2s_v6", "standardDSv6Family", 2, 8, NVME),
     ("DC2s_v3", "standardDCSv3Family", 2, 16, {}),
     ("NC4as_T4_v3", "Standard NCASv3_T4 Family", 4, 28, {"GPUs": "1", "MaxResourceVolumeMB": "180224"}),
     ("NC24ads_A100_v4", "StandardNCADSA100v4Family", 24, 220, {"GPUs": "1", "MaxResourceVolumeMB": "65536"}),
@@ -53,6 +56,8 @@ IMAGES = {
     ("Debian", "debian-12", "12-arm64"): "TrustedLaunchSupported",
     ("Canonical", "ubuntu-24_04-lts", "cvm"): "TrustedLaunchAndConfidentialVmSupported",
 }
+OLD_IMAGES = {("Debian", "debian-12", "12")}
+"""Of generation 1, and without a driver for NVMe; the others are of generation 2 and have one."""
 VERSIONS = ("0.20251112.2300", "0.20260601.2600", "0.20260210.2401", "0.20260601.100")
 NEWEST = "0.20260601.2600"
 

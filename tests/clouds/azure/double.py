@@ -54,6 +54,8 @@ class AzureDouble:
         self.ground.on_start, self.ground.on_end = on_start, on_end
         self.faults: list[Fault] = []
         self.calls: list[Call] = []
+        self.spoils: Callable[[str], tuple[int, str, bytes] | None] = lambda call: None
+        """What answers `GET /path` in Azure's place, as a broken proxy would: status, content type, body."""
         self._server = _Server(self, context)
         self.port = self._server.server_address[1]
         self.endpoint = f"https://127.0.0.1:{self.port}"
@@ -96,6 +98,18 @@ class AzureDouble:
         """Answer 429 with Retry-After."""
         refusal = Refusal(429, "TooManyRequests", "Too many requests were received.", {"Retry-After": f"{after:g}"})
         self.faults.append(Fault("before", method, path, times, refusal))
+
+    def throttle_compute(self, *, times: int = 1, after: float = 1, method: str = "PUT") -> None:
+        """Microsoft.Compute's own limits, in its own words."""
+        words = "The server rejected the request because too many requests have been received for this subscription."
+        refusal = Refusal(429, "OperationNotAllowed", words, {"Retry-After": f"{after:g}"}, detail="TooManyRequests")
+        self.faults.append(Fault("before", method, "/virtualMachines/", times, refusal))
+
+    def work_on(self, path: str, *, times: int = 1) -> None:
+        """Microsoft.Network: another operation works on the object."""
+        words = "Operation PutSubnetOperation is updating resource 1. The call can be retried in 14 seconds."
+        refusal = Refusal(429, "RetryableError", words, detail="RetryableErrorDueToAnotherOperation")
+        self.faults.append(Fault("before", "PUT", path, times, refusal))
 
     def fail(
         self, *, before: bool, times: int = 1, method: str = "", path: str = "", status: int = 500,
@@ -221,6 +235,9 @@ class _Connection(BaseHTTPRequestHandler):
         read = self.rfile.read(length) if length else b""
         if url.path.startswith("/serial/"):
             return self._serial(url.path.rsplit("/", 1)[-1], url.query)
+        if (spoiled := self.server.double.spoils(f"{self.command} {url.path}")) is not None:
+            status, sort, said = spoiled
+            return self._bytes(status, said, {"Content-Type": sort})
         call = Call(
             self.command, url.path, dict(parse_qsl(url.query)), {}, {k.lower(): v for k, v in self.headers.items()}
         )

@@ -9,14 +9,17 @@ from typing import Any
 class Refusal(Exception):
     """An answer with ARM's error body."""
 
-    def __init__(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, headers: dict[str, str] | None = None, *, detail: str = ""
+    ) -> None:  # fmt: skip
         super().__init__(f"{code}: {message}")
         self.status, self.code, self.message = status, code, message
-        self.headers = headers or {}
+        self.headers, self.detail = headers or {}, detail
 
     def body(self) -> dict[str, Any]:
         """As ARM writes it."""
-        return {"error": {"code": self.code, "message": self.message}}
+        details = {"details": [{"code": self.detail, "message": self.message}]} if self.detail else {}
+        return {"error": {"code": self.code, "message": self.message, **details}}
 
 
 @dataclasses.dataclass

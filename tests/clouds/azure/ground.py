@@ -273,6 +273,7 @@ class Ground:
         self._check_size(size, thing.location, zones)
         self._check_image(about["storageProfile"]["imageReference"])
         self._check_security(about, size)
+        self._check_disk(about["storageProfile"], size)
         system = self._check_system(about.get("osProfile") or {})
         spot = about.get("priority") == "Spot"
         if not spot and (about.get("evictionPolicy") or about.get("billingProfile")):
@@ -320,6 +321,18 @@ class Ground:
         }
         if not fits.get(sort) or (sort and not (profile.get("uefiSettings") or {}).get("vTpmEnabled")):
             raise Refusal(400, "BadRequest", f"The VM size {size} with this image does not do security type '{sort}'.")
+
+    def _check_disk(self, storage: Json, size: str) -> None:
+        can, image = catalogue.capabilities(size) or {}, storage["imageReference"]
+        old = (image.get("publisher"), image.get("offer"), image.get("sku")) in catalogue.OLD_IMAGES
+        generation = "V1" if old else "V2"
+        if generation not in can["HyperVGenerations"].split(","):
+            raise Refusal(400, "BadRequest", f"The selected VM size '{size}' cannot boot Hypervisor Generation "
+                          f"'{generation[1]}'.")  # fmt: skip
+        of_size = can.get("DiskControllerTypes", "SCSI").split(",")
+        wanted = storage.get("diskControllerType", "SCSI")
+        if wanted not in of_size or (wanted == "NVMe" and old):
+            raise Refusal(400, "InvalidParameter", f"The VM size '{size}' cannot have disks by {wanted}.")
 
     def _check_system(self, system: Json) -> dict[str, str]:
         linux = system.get("linuxConfiguration") or {}

@@ -162,7 +162,7 @@ def test_a_subnet_that_is_not_there_is_named_with_those_that_are(double: AzureDo
     assert "There is no network gone in the resource group drydock-tests." in told.message
     assert f"In eastus the resource group has: {network}/subnets/inner" in told.message
     (told,) = [one for one in problems(double, network="inner") if one.field == "network"]
-    assert "'inner' is no subnet's resource id (/subscriptions/..." in told.message
+    assert "'inner' is not a subnet's resource id (/subscriptions/..." in told.message
 
 
 def test_a_network_of_another_region_does_not_fit(double: AzureDouble) -> None:

@@ -6,14 +6,17 @@ import dataclasses
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blueprints.azure.client import Azure
 from blueprints.azure.config import Credential
+from blueprints.azure.inventory import Features
 from blueprints.cloud.client import CAPABILITIES, capabilities
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Confidential, Instance, Lifecycle, Market, Underway
+from tests.clouds.azure.answers import Answer, Answers
 from tests.clouds.azure.conftest import PUBLIC_KEY, TAGS, USUAL, Bench, order, until
 from tests.clouds.azure.double import AzureDouble
 from tests.clouds.azure.things import Machine
@@ -116,14 +119,17 @@ def test_a_subnet_of_the_operators_is_used_as_it_is(bench: Bench) -> None:
     assert card["ipConfigurations"][0]["properties"]["subnet"]["id"] == subnet
 
 
-def test_a_spot_machine_goes_when_it_is_taken_back(bench: Bench) -> None:
+def test_a_spot_machine_that_is_taken_back_stays_deallocated_and_says_so(bench: Bench) -> None:
     made = bench.made(order(market=Market.SPOT))
     asked = bench.double.objects()["dd-one"]["properties"]
+    billed = {"maxPrice": -1}
 
     assert made.market is Market.SPOT
-    assert (asked["priority"], asked["evictionPolicy"], asked["billingProfile"]) == ("Spot", "Delete", {"maxPrice": -1})
+    assert (asked["priority"], asked["evictionPolicy"], asked["billingProfile"]) == ("Spot", "Deallocate", billed)
     bench.double.evict("dd-one")
-    until(lambda: bench.read(made) is None)
+    taken = until(lambda: (found := bench.read(made)) and found.state is Lifecycle.STOPPED and found)
+    assert taken.preempted
+    bench.azure.terminate(taken)
     bench.swept()
     assert bench.double.objects() == {}
 
@@ -154,9 +160,8 @@ def test_a_confidential_order_is_checked_before_azure_is_asked(
     bench: Bench, size: str, technology: Confidential, image: str, meaning: Meaning
 ) -> None:
     wanted = order(type=size, confidential=technology, image=image)
-    prepared = bench.prepared(wanted)
     with pytest.raises(CloudError) as caught:
-        bench.azure.create(wanted, prepared)
+        bench.azure.create(wanted, bench.prepared(wanted))
     assert caught.value.meaning is meaning
     assert not [
         call for call in bench.double.calls if call.method == "PUT" and "/virtualmachines/" in call.path.lower()
@@ -168,7 +173,7 @@ def test_a_confidential_order_is_checked_before_azure_is_asked(
     [
         ("Standard_D2s_v5", USUAL.image, "TrustedLaunch"),
         ("Standard_D2s_v5", "Debian:debian-12:12:latest", None),
-        ("Standard_A1_v2", USUAL.image, None),
+        ("Standard_A1_v2", "Debian:debian-12:12:latest", None),
     ],
 )
 def test_trusted_launch_where_image_and_size_have_it(bench: Bench, size: str, image: str, security: str | None) -> None:
@@ -340,11 +345,11 @@ def test_no_token_is_sent_elsewhere(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"key": "Upper"}, "no name for a machine"),
-        ({"key": "x" * 65}, "no name for a machine"),
+        ({"key": "Upper"}, "not a name for a machine"),
+        ({"key": "x" * 65}, "not a name for a machine"),
         ({"tags": {f"t{number}": "x" for number in range(50)}}, "51 tags are too many"),
         ({"tags": {"long": "x" * 257}}, "257 characters"),
-        ({"tags": {"a/b": "x"}}, "no name for a tag"),
+        ({"tags": {"a/b": "x"}}, "not a name for a tag"),
         ({"ssh_from": ("somewhere",)}, "no network"),
     ],
 )
@@ -375,3 +380,63 @@ def test_stopping_the_double_leaves_nothing(double: AzureDouble, tmp_path: Path)
     assert caught.value.meaning is Meaning.UNAVAILABLE
     assert not double._thread.is_alive()
     assert not Path(double.ca_bundle).exists()
+
+
+def test_a_maximum_price_reaches_the_spot_market(bench: Bench) -> None:
+    bench.made(order(market=Market.SPOT, max_price=0.0123456))
+    assert bench.double.objects()["dd-one"]["properties"]["billingProfile"] == {"maxPrice": 0.01235}
+
+
+def test_a_size_with_nvme_alone_is_told_so(bench: Bench) -> None:
+    bench.made(order(type="Standard_D2s_v6"))
+    assert bench.double.objects()["dd-one"]["properties"]["storageProfile"]["diskControllerType"] == "NVMe"
+    bench.made(order(key="dd-two", token="attempt-2"))
+    assert "diskControllerType" not in bench.double.objects()["dd-two"]["properties"]["storageProfile"]
+
+
+def test_a_confidential_size_with_nvme_alone(bench: Bench) -> None:
+    image = "Canonical:ubuntu-24_04-lts:cvm:0.20260601.2600"
+    bench.made(order(type="Standard_DC2es_v6", image=image, confidential=Confidential.TDX))
+    about = bench.double.objects()["dd-one"]["properties"]
+    assert about["storageProfile"]["diskControllerType"] == "NVMe"
+    assert about["securityProfile"]["securityType"] == "ConfidentialVM"
+
+
+@pytest.mark.parametrize(
+    ("size", "sku", "why"),
+    [
+        ("Standard_D2s_v6", "12", "takes only images of generation V2"),
+        ("Standard_A1_v2", "12-gen2", "takes only images of generation V1"),
+    ],
+)
+def test_an_image_that_does_not_suit_the_size_is_never_asked_for(bench: Bench, size: str, sku: str, why: str) -> None:
+    with pytest.raises(CloudError, match=why) as caught:
+        bench.prepared(order(type=size, image=f"Debian:debian-12:{sku}:0.20260601.2600"))
+    assert caught.value.meaning is Meaning.NOT_OFFERED
+    assert bench.double.objects() == {}
+
+
+def test_a_size_by_whose_controller_the_image_has_no_disk_is_never_asked_for(bench: Bench) -> None:
+    known = Features(generation="V2", controllers=frozenset({"SCSI"}))
+    bench.azure._inventory._features[USUAL.image] = known
+    with pytest.raises(CloudError, match="takes only disks by NVMe") as caught:
+        bench.prepared(order(type="Standard_D2s_v6"))
+    assert caught.value.meaning is Meaning.NOT_OFFERED
+
+
+def test_an_empty_page_with_a_link_is_not_the_end(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = Answers._page
+
+    def empty_first(self: Any, call: Any, found: list[Any], size: int = 0) -> Any:
+        if "$skiptoken" in call.query:
+            return usual(self, call, found, size)
+        kept = "&".join(f"{name}={value}" for name, value in call.query.items())
+        link = f"{self._url}{call.path}?{kept}&$skiptoken=0".replace(" ", "%20")
+        return Answer(body={"value": [], "nextLink": link})
+
+    monkeypatch.setattr(Answers, "_page", empty_first)
+    made = bench.made()
+    assert [one.id for one in bench.azure.instances("", TAGS)] == [made.id]
+    assert any(one.name == "Standard_D2s_v5" for one in bench.azure.types("eastus"))
+    assert bench.azure.quotas("eastus")
+    assert bench.azure.remains("eastus", TAGS)

@@ -15,7 +15,7 @@ from blueprints.answers import Failed, Scope, Unknown, Wait
 from blueprints.azure.client import Azure
 from blueprints.azure.config import Credential
 from blueprints.azure.errors import CODES, meaning, told
-from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.faults import CloudError, Meaning, Reach
 from blueprints.cloud.values import Instance, Lifecycle, Market, Underway
 from tests.clouds.azure.conftest import TAGS, USUAL, Bench, order, until
 from tests.clouds.azure.double import AzureDouble
@@ -246,6 +246,9 @@ def test_parts_in_use_wait_for_the_next_sweep(bench: Bench) -> None:
         ("SomethingNew", "", 503, Meaning.UNAVAILABLE),
         ("SomethingNew", "", 0, Meaning.OTHER),
         ("RetryableError", "", 429, Meaning.CONFLICT),
+        ("RetryableErrorDueToAnotherOperation", "", 429, Meaning.CONFLICT),
+        ("OperationNotAllowed", "Too many requests.", 429, Meaning.THROTTLED),
+        ("Conflict", "quota of calls", 429, Meaning.THROTTLED),
         ("SubscriptionRequestsThrottled", "", 429, Meaning.THROTTLED),
     ],
 )
@@ -284,3 +287,64 @@ def _silent() -> Iterator[int]:
         thread.join(10)
         for one in taken:
             one.close()
+
+
+def test_a_sweep_needs_only_the_tags_that_say_whose_it_is(bench: Bench) -> None:
+    bench.prepared(order(tags={**TAGS, "drydock-blueprint": "old"}))
+    bench.swept(tags={**TAGS, "drydock-blueprint": "renamed"})
+    assert bench.double.objects() == {}
+
+
+def test_what_lost_its_tags_is_found_by_its_id_and_told(bench: Bench) -> None:
+    known, told = bench.prepared(USUAL), list[str]()
+    for thing in bench.double.ground.things:
+        thing.body.pop("tags", None)
+    assert bench.azure.sweep("eastus", "1", "dd-one", TAGS) == []
+    assert len(bench.double.objects()) == 3, "without the ids nothing says that they are ours"
+    sweep = lambda: bench.azure.sweep("eastus", "1", "dd-one", TAGS, known=[*known.values()], report=told.append)  # noqa: E731
+    until(lambda: not sweep())
+    assert bench.double.objects() == {}
+    assert {one.split(":")[0] for one in told} == {"dd-one-nic", "dd-one-ip", "dd-one-nsg"}
+
+
+def test_computes_own_throttling_is_waited_out_and_rules_nothing_out(bench: Bench) -> None:
+    prepared = bench.prepared(USUAL)
+    bench.double.throttle_compute(after=1200)
+    with pytest.raises(CloudError) as caught:
+        bench.azure.create(USUAL, prepared)
+    assert (caught.value.meaning, caught.value.after) == (Meaning.THROTTLED, 1200.0)
+    answer = caught.value.answer()
+    assert isinstance(answer, Wait)
+    assert answer.after == 1200.0
+
+
+def test_what_another_operation_works_on_is_no_throttling(bench: Bench) -> None:
+    bench.double.work_on("/networkInterfaces/")
+    assert bench.prepared(USUAL)["nic"], "it is asked again"
+    bench.double.work_on("/networkSecurityGroups/")
+    with pytest.raises(CloudError) as caught:
+        bench.azure._parts.put("nsg", "dd-two", {"location": "eastus"})
+    assert caught.value.meaning is Meaning.CONFLICT
+
+
+@pytest.mark.parametrize(
+    ("code", "limit", "reach"),
+    [
+        ("OperationNotAllowed", "standardDSv5Family Cores", Reach.FAMILY),
+        ("QuotaExceeded", "Total Regional Cores", Reach.MARKET),
+        ("OperationNotAllowed", "LowPriorityCores", Reach.MARKET),
+        ("PublicIPCountLimitReached", "", Reach.LOCATION),
+    ],
+)  # fmt: skip
+def test_how_much_a_refused_quota_rules_out(code: str, limit: str, reach: Reach) -> None:
+    said = f"Operation could not be completed as it results in exceeding approved {limit} quota."
+    error = told({"code": code, "message": said}, "make it", status=409)
+    assert (error.meaning, error.reach) == (Meaning.QUOTA, reach)
+    answer = error.answer("eastus/standarddsv5family/on_demand")
+    assert isinstance(answer, Failed)
+    assert answer.scope is Scope.LOCATION
+    keys = {
+        Reach.FAMILY: "eastus/standarddsv5family/on_demand", Reach.MARKET: "eastus//on_demand",
+        Reach.LOCATION: "eastus//",
+    }  # fmt: skip
+    assert answer.key == keys[reach]

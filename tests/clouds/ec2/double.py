@@ -45,6 +45,14 @@ _NOT_FOUND = {
     "network-interface": "InvalidNetworkInterfaceID.NotFound", "security-group": "InvalidGroup.NotFound",
     "spot-instances-request": "InvalidSpotInstanceRequestID.NotFound",
 }  # fmt: skip
+PAGED = {
+    "DescribeImages": "imagesSet", "DescribeInstanceTypeOfferings": "instanceTypeOfferingSet",
+    "DescribeInstanceTypes": "instanceTypeSet", "DescribeInstances": "reservationSet",
+    "DescribeNetworkInterfaces": "networkInterfaceSet", "DescribeSecurityGroups": "securityGroupInfo",
+    "DescribeSpotInstanceRequests": "spotInstanceRequestSet", "DescribeSpotPriceHistory": "spotPriceHistorySet",
+    "DescribeSubnets": "subnetSet", "DescribeVolumes": "volumeSet", "DescribeVpcs": "vpcSet",
+}  # fmt: skip
+"""Of the calls that Drydock makes, those with a NextToken in botocore's model, and the element of their items."""
 _accounts = itertools.count(100_000_000_001)
 _addresses = itertools.count(1)
 
@@ -102,6 +110,13 @@ class Double:
         self.limits = dict(tables.QUOTAS)
         self.policy: list[policy.Statement] = policy.everything_but()
         """What the account's user may do, as statements of IAM."""
+        self.lag = 0.0
+        """Seconds for which no describe call tells of a new instance: EC2 is eventually consistent."""
+        self.born: dict[str, float] = {}
+        self.empty_first = False
+        """Every describe call that has pages answers the first one empty, with a token for the next, as EC2 may."""
+        self.spoils: Callable[[str], tuple[int, str, bytes] | None] = lambda action: None
+        """What answers a call in EC2's place, as a broken proxy would: status, content type, body."""
         self.knows_dry_run = True
         """Amazon's own does; clouds that only speak its API may carry such calls out."""
         self.tokens: dict[tuple[str, str, str], tuple[str, Any]] = {}
@@ -288,11 +303,19 @@ class Double:
             refusal = self._refusal(key, request)
             if refusal is not None:
                 return refusal(environ, start_response)
+            if (spoiled := self.spoils(request.action)) is not None:
+                status, sort, said = spoiled
+                return Response(said, status, content_type=sort)(environ, start_response)
             fault = self.plan.met(request)
             if fault is not None and not (fault.happens or fault.lost):
                 return _error(service, fault.code, fault.message, fault.status)(environ, start_response)
             if self._dry(request):
                 return self._only_checked(request)(environ, start_response)
+            if self.empty_first and request.action in PAGED:
+                if "NextToken" not in request.parameters:
+                    return _empty(request.action)(environ, start_response)
+                body = body.replace(b"NextToken=the-second-page", b"")
+                environ["CONTENT_LENGTH"] = str(len(body))
             answer = self._carried_out(request, environ, body)
             if fault is None:
                 return answer(environ, start_response)
@@ -403,6 +426,12 @@ def _account(text: str) -> dict[str, str]:
 
 def _json(value: Any, status: int = 200) -> Response:
     return Response(json.dumps(value), status=status, content_type="application/x-amz-json-1.1")
+
+
+def _empty(action: str) -> Response:
+    items, token = f"<{PAGED[action]}/>", "<nextToken>the-second-page</nextToken>"
+    text = f"<{action}Response><requestId>0-0</requestId>{items}{token}</{action}Response>"
+    return Response(text, content_type="text/xml")
 
 
 def _error(service: str, code: str, message: str, status: int) -> Response:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
+import re
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -36,6 +38,8 @@ class Cloud(Protocol):
     page: int
     tokens: dict[tuple[str, str, str], tuple[str, Any]]
     spot_requests: dict[str, dict[str, Any]]
+    lag: float
+    born: dict[str, float]
     consoles: dict[str, str]
     host_key: Callable[[str], str]
 
@@ -74,6 +78,7 @@ class Strict(EC2Response):  # type: ignore[misc]
         answer = super().run_instances()
         cloud.tokens[name] = (asked, answer.result)
         for instance in answer.result.instances:
+            cloud.born[instance.id] = time.monotonic()
             self._complete(cloud, instance)
             cloud.started(instance)
         return answer
@@ -117,6 +122,13 @@ class Strict(EC2Response):  # type: ignore[misc]
         if len(base64.b64decode(self._get_param("UserData") or "")) > USER_DATA_LIMIT:
             raise EC2ClientError("InvalidParameterValue", "User data is limited to 16384 bytes")
         spot = self._get_param("InstanceMarketOptions.MarketType") == "spot"
+        if self._get_param("CreditSpecification.CpuCredits") and not name.startswith(("t2.", "t3.", "t3a.", "t4g.")):
+            raise EC2ClientError("InvalidParameterCombination", f"CreditSpecification is not supported for {name}.")
+        most = self._get_param("InstanceMarketOptions.SpotOptions.MaxPrice")
+        if most and not re.fullmatch(r"\d+(\.\d+)?", most):
+            raise EC2ClientError("InvalidParameterValue", f"Invalid value '{most}' for MaxPrice.")
+        if most and float(most) < float(spot_price(name)):
+            raise EC2ClientError("SpotMaxPriceTooLow", f"Your Spot request price of {most} is too low.")
         if "spot-instances-request" in self._parse_tag_specification() and not spot:
             raise EC2ClientError("InvalidParameterCombination", "Tags for spot-instances-request need a spot market.")
 
@@ -144,11 +156,18 @@ class Strict(EC2Response):  # type: ignore[misc]
 
     def describe_instances(self) -> ActionResult:
         wanted, ids = self._filters_from_querystring(), self._get_param("InstanceIds", [])
+        if unseen := [one for one in ids if self._unseen(one)]:
+            raise EC2ClientError("InvalidInstanceID.NotFound", f"The instance ID '{unseen[0]}' does not exist")
         if ids:
             found = self.ec2_backend.get_reservations_by_instance_ids(ids, filters=wanted)
         else:
             found = self.ec2_backend.describe_instances(filters=wanted)
+        found = [one for one in found if not any(self._unseen(instance.id) for instance in one.instances)]
         return _page(self, found, "Reservations")
+
+    def _unseen(self, instance_id: str) -> bool:
+        cloud = _cloud(self)
+        return time.monotonic() - cloud.born.get(instance_id, float("-inf")) < cloud.lag
 
     def terminate_instances(self) -> ActionResult:
         """Again and again, which moto does not survive."""
@@ -226,7 +245,8 @@ class Strict(EC2Response):  # type: ignore[misc]
             group in [g.id for g in card.group_set] for card in self.ec2_backend.enis.values()
         ):
             raise EC2ClientError("DependencyViolation", f"resource {group} has a dependent object")
-        return super().delete_security_group()
+        super().delete_security_group()
+        return ActionResult({"Return": True, "GroupId": group})
 
     def delete_network_interface(self) -> ActionResult:
         card = self.ec2_backend.enis.get(self._get_param("NetworkInterfaceId"))

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from blueprints.cloud.faults import Meaning
+from blueprints.cloud.faults import Meaning, Reach
 from blueprints.ec2.errors import CODES, meaning_of, refused
 
 
@@ -49,3 +49,15 @@ def test_the_words_are_ec2s_without_what_only_it_can_read() -> None:
 def test_a_full_subnet_rules_out_the_zone() -> None:
     assert refused("InsufficientFreeAddressesInSubnet", "full").zone_wide
     assert not refused("InsufficientInstanceCapacity", "none", 500).zone_wide
+
+
+@pytest.mark.parametrize(
+    ("code", "reach"),
+    [
+        ("VcpuLimitExceeded", Reach.FAMILY), ("MaxSpotInstanceCountExceeded", Reach.FAMILY),
+        ("SecurityGroupLimitExceeded", Reach.LOCATION), ("InsufficientFreeAddressesInSubnet", None),
+        ("InsufficientInstanceCapacity", None),
+    ],
+)  # fmt: skip
+def test_how_much_a_refused_quota_rules_out(code: str, reach: Reach | None) -> None:
+    assert refused(code, "No.", 400).reach is reach

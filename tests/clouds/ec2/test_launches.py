@@ -11,6 +11,7 @@ import pytest
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Confidential, Lifecycle, Market
 from blueprints.ec2.client import Ec2
+from blueprints.ec2.kind import Config
 from tests.clouds.ec2.double import Double
 from tests.clouds.ec2.orders import TAGS, again, made, order
 from tests.clouds.ec2.plan import Fault
@@ -283,3 +284,27 @@ def test_a_copy_is_not_under_our_name(double: Double, ec2: Ec2) -> None:
     )  # fmt: skip
     keys = {one.id: one.key for one in ec2.instances("us-east-1", TAGS)}
     assert keys == {instance.id: instance.key, copy["Instances"][0]["InstanceId"]: ""}
+
+
+@pytest.mark.parametrize("type_", ["t3.micro", "t3.medium", "t2.micro"])
+def test_a_burstable_type_gets_standard_credits(double: Double, ec2: Ec2, type_: str) -> None:
+    made(ec2, order(type=type_))
+    assert _asked(double)["CreditSpecification.CpuCredits"] == "standard"
+
+
+def test_unlimited_credits_are_the_operators_to_choose(double: Double, ec2: Ec2) -> None:
+    config = Config(credential="account", cpu_credits="unlimited")
+    made(ec2, order(options=config.options()))
+    assert _asked(double)["CreditSpecification.CpuCredits"] == "unlimited"
+    made(ec2, order(type="m5.large"))
+    assert "CreditSpecification.CpuCredits" not in _asked(double)
+
+
+def test_a_maximum_price_reaches_the_spot_market(double: Double, ec2: Ec2) -> None:
+    made(ec2, order(market=Market.SPOT, max_price=0.1))
+    assert _asked(double)["InstanceMarketOptions.SpotOptions.MaxPrice"] == "0.1"
+    made(ec2, order(market=Market.SPOT))
+    assert "InstanceMarketOptions.SpotOptions.MaxPrice" not in _asked(double)
+    with pytest.raises(CloudError) as caught:
+        made(ec2, order(market=Market.SPOT, max_price=0.0001))
+    assert caught.value.meaning is Meaning.NO_CAPACITY

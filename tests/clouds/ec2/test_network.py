@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -112,6 +113,9 @@ class _Subnets:
         return {"describe_vpcs": {"Vpcs": [{"VpcId": "vpc-1"}]}, "describe_subnets": {"Subnets": [self._subnet]}}[
             operation
         ]
+
+    def pages(self, operation: str, region: str, **parameters: Any) -> Iterator[dict[str, Any]]:
+        yield self.call(operation, region)
 
 
 @pytest.mark.parametrize("named", ["", "subnet-1"])

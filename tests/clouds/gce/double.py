@@ -81,6 +81,8 @@ class Double:
         self.world = World(project, pace or Pace(), on_start, on_end)
         self.world.catalogue["page"] = page
         self.seen: list[Seen] = []
+        self.spoils: Callable[[str], tuple[int, str, bytes] | None] = lambda call: None
+        """What answers `GET /path` in Google's place, as a broken proxy would: status, content type, body."""
         self.lacking: set[str] = set()
         """Permissions that the service account has not."""
         self.elsewhere: dict[str, set[str]] = {}
@@ -241,6 +243,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         double: Double = self.server.double  # type: ignore[attr-defined]
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if (spoiled := double.spoils(f"{self.command} {urlsplit(self.path).path}")) is not None:
+            self._write(*spoiled, {})
+            return
         try:
             call, result, slow = double.answer(self.command, self.path, self.headers.get("Authorization", ""), body)
         except Refused as error:
@@ -264,9 +269,11 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(error.status, {"error": said}, error.headers)
 
     def _send(self, status: int, value: Any, headers: Mapping[str, str]) -> None:
-        body = json.dumps(value).encode()
+        self._write(status, "application/json; charset=UTF-8", json.dumps(value).encode(), headers)
+
+    def _write(self, status: int, sort: str, body: bytes, headers: Mapping[str, str]) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json; charset=UTF-8")
+        self.send_header("Content-Type", sort)
         self.send_header("Content-Length", str(len(body)))
         for name, text in headers.items():
             self.send_header(name, text)

@@ -10,7 +10,12 @@ from tests.clouds.gce.world import Resource, World, fingerprint, now
 
 LABEL = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
-HYPERDISK_ONLY = ("c4-", "c4a-", "c4d-", "n4-")
+HYPERDISK_ONLY = (
+    "a3-ultragpu-", "a4-", "a4x-", "c4-", "c4a-", "c4d-", "c4n-", "ct6e-", "g4-", "h4d-", "m4-", "n4-", "n4a-", "n4d-",
+    "tpu7x-", "x4-",
+)  # fmt: skip
+STAYS = ("a2-", "a3-", "a4-", "a4x-", "ct", "g2-", "g4-", "h3-", "h4d-", "tpu", "x4-")
+"""Types that are never migrated live, besides bare metal."""
 TECHNOLOGIES = {"n2d": {"SEV", "SEV_SNP"}, "c2d": {"SEV"}, "c3d": {"SEV"}, "c4d": {"SEV"}, "c3": {"TDX"}}
 METRICS = {"n2": "N2_CPUS", "n2d": "N2D_CPUS", "c2": "C2_CPUS", "c2d": "C2D_CPUS", "c3": "C3_CPUS", "t2d": "T2D_CPUS"}
 
@@ -47,6 +52,7 @@ def check(world: World, zone: str, body: Resource) -> None:
             raise invalid("resource.networkInterfaces[0]", card["network"], why)
     _scheduling(row, body)
     _confidential(row, body)
+    _metal(row, body)
     _quotas(world, zone, row, body)
 
 
@@ -81,7 +87,8 @@ def _disk(world: World, row: Resource, disks: list[Resource]) -> None:
     if there["architecture"] != row.get("architecture", "X86_64"):
         raise invalid("disks[0]", there["name"], "The image's architecture is not the machine type's.")
     kind = last(made.get("diskType", "pd-standard"))
-    if row["name"].startswith(HYPERDISK_ONLY) and not kind.startswith("hyperdisk"):
+    metal = row["name"].endswith("-metal")
+    if (row["name"].startswith(HYPERDISK_ONLY) or metal) and not kind.startswith("hyperdisk"):
         raise invalid("disks[0].type", kind, f"{kind} disks are not supported by {row['name']}.")
     check_labels(made.get("labels", {}))
 
@@ -92,7 +99,8 @@ def _scheduling(row: Resource, body: Resource) -> None:
     stays = said.get("onHostMaintenance", "MIGRATE") == "MIGRATE"
     gpus = row.get("accelerators") or body.get("guestAccelerators")
     confidential = body.get("confidentialInstanceConfig")
-    if stays and (spot or gpus or confidential):
+    fixed = row["name"].endswith("-metal") or row["name"].startswith(STAYS)
+    if stays and (spot or gpus or confidential or fixed):
         raise invalid("scheduling.onHostMaintenance", "MIGRATE", "These instances cannot be live migrated.")
     if spot and said.get("automaticRestart", True):
         raise invalid("scheduling.automaticRestart", True, "Spot instances cannot be restarted automatically.")
@@ -112,6 +120,16 @@ def _confidential(row: Resource, body: Resource) -> None:
     if kind not in TECHNOLOGIES.get(row["name"].partition("-")[0], set()):
         why = f"{kind} is not supported by {row['name']}."
         raise invalid("confidentialInstanceConfig", kind, why)
+
+
+def _metal(row: Resource, body: Resource) -> None:
+    if not row["name"].endswith("-metal"):
+        return
+    cards = {card.get("nicType", "IDPF") for card in body.get("networkInterfaces") or ()}
+    if cards - {"IDPF"}:
+        raise invalid("networkInterfaces[0].nicType", cards, "Bare metal has IDPF cards.")
+    if body.get("shieldedInstanceConfig", {}).get("enableVtpm"):
+        raise invalid("shieldedInstanceConfig", "", "Bare metal has no virtual TPM.")
 
 
 def cards(row: Resource, body: Resource) -> int:

@@ -25,7 +25,8 @@ def test_a_firewall_rule_without_its_machine_is_listed(double: Double, gce: Gce)
 def test_a_disk_that_nothing_uses_is_listed_with_the_rule_of_its_name(double: Double, gce: Gce) -> None:
     prepared(gce, USUAL)
     double.world.disks["us-central1-a", "dd-one"] = {
-        "name": "dd-one", "zone": f"{double.world.link}/zones/us-central1-a", "sizeGb": "10", "labels": TAGS,
+        "kind": "compute#disk", "name": "dd-one", "zone": f"{double.world.link}/zones/us-central1-a", "sizeGb": "10",
+            "labels": TAGS,
         "creationTimestamp": "2026-11-01T10:00:00.000-07:00", "id": "77",
         "selfLink": f"{double.world.link}/zones/us-central1-a/disks/dd-one",
     }  # fmt: skip

@@ -241,3 +241,18 @@ def test_host_keys_are_read_from_guest_attributes(double: Double, gce: Gce) -> N
     assert gce.host_keys(it, {}) == []
     double.world.host_key = {it.key: "ssh-ed25519 AAAAown"}.get  # type: ignore[assignment]
     assert gce.host_keys(it, {}) == ["ssh-ed25519 AAAAown"]
+
+
+def test_a_rule_whose_description_was_changed_is_found_by_its_name_and_told(double: Double, gce: Gce) -> None:
+    known, told = prepared(gce, USUAL), list[str]()
+    for rule in double.world.firewalls.values():
+        rule["description"] = "ours now"
+    assert gce.sweep("us-central1", USUAL.zone, USUAL.key, TAGS) == []
+    assert double.objects() == {"firewalls": ["dd-one"]}
+
+    def gone() -> bool:
+        return not gce.sweep("us-central1", USUAL.zone, USUAL.key, TAGS, known=[*known.values()], report=told.append)
+
+    until(gone)
+    assert double.objects() == {}
+    assert "dd-one" in told[0]

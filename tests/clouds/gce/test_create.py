@@ -8,6 +8,7 @@ import pytest
 
 from blueprints.cloud.faults import Meaning
 from blueprints.cloud.values import Confidential, Instance, Market, Underway
+from blueprints.gce import orders
 from blueprints.gce.client import Gce
 from blueprints.gce.config import Credential
 from blueprints.gce.orders import request_id
@@ -195,3 +196,37 @@ def test_tags_that_are_no_labels_come_back_too(double: Double, gce: Gce) -> None
 def test_an_order_that_cannot_be_is_refused_here(double: Double, gce: Gce, other: dict[str, str]) -> None:
     refused(Meaning.INVALID, gce.create, order(**other), {})
     assert double.calls(INSERT) == []
+
+
+@pytest.mark.parametrize(
+    ("machine", "stays", "disk"),
+    [
+        ("n2-standard-2", True, "pd-balanced"), ("h3-standard-88", False, "pd-balanced"),
+        ("h4d-highmem-192", False, "hyperdisk-balanced"), ("x4-megamem-960-metal", False, "hyperdisk-balanced"),
+        ("c3-standard-192-metal", False, "hyperdisk-balanced"), ("c4-standard-4", True, "hyperdisk-balanced"),
+        ("n4d-standard-2", True, "hyperdisk-balanced"), ("m4-megamem-28", True, "hyperdisk-balanced"),
+        ("ct5lp-hightpu-1t", False, "pd-balanced"), ("ct6e-standard-1t", False, "hyperdisk-balanced"),
+        ("a3-highgpu-1g", False, "pd-balanced"), ("a3-ultragpu-8g", False, "hyperdisk-balanced"),
+        ("a4-highgpu-8g", False, "hyperdisk-balanced"), ("c3d-standard-4", True, "pd-balanced"),
+    ],
+)  # fmt: skip
+def test_each_family_is_asked_for_as_it_can_be_had(
+    double: Double, gce: Gce, machine: str, stays: bool, disk: str
+) -> None:  # fmt: skip
+    double.world.catalogue["types"].append({"name": machine, "guestCpus": 8, "memoryMb": 32768})
+    wanted = order(type=machine)
+    made(gce, wanted)
+    said = orders.body(wanted, "p")
+    assert said["scheduling"]["on_host_maintenance"] == ("MIGRATE" if stays else "TERMINATE")
+    assert said["disks"][0]["initialize_params"]["disk_type"].endswith(f"/{disk}")
+
+
+def test_of_z3_google_chooses_unless_it_is_spot() -> None:
+    assert "on_host_maintenance" not in orders.body(order(type="z3-highmem-8-highlssd"), "p")["scheduling"]
+    spot = orders.body(order(type="z3-highmem-8-highlssd", market=Market.SPOT), "p")["scheduling"]
+    assert spot["on_host_maintenance"] == "TERMINATE"
+
+
+def test_a_persistent_disk_is_never_asked_for_where_only_hyperdisk_boots(gce: Gce) -> None:
+    error = refused(Meaning.NOT_OFFERED, gce.create, order(type="n4-standard-4", disk_type="pd-ssd"), {})
+    assert "n4-standard-4 boots from Hyperdisk alone" in str(error)

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from blueprints.answers import Failed, Scope, Unknown, Wait
-from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.faults import CloudError, Meaning, Reach
 from blueprints.cloud.values import Market, Underway
 from blueprints.gce.client import Gce
 from blueprints.gce.config import Credential
@@ -154,6 +154,10 @@ def test_a_forgotten_operation_is_looked_for_by_name(double: Double, gce: Gce) -
         ("conditionNotMet", 412, "changed", True, Meaning.CONFLICT),
         ("resourceNotReady", 400, "not ready", True, Meaning.CONFLICT),
         ("insufficientCapacity", 503, "none", True, Meaning.NO_CAPACITY),
+        ("stockout", 503, "none", True, Meaning.NO_CAPACITY),
+        ("resourcePoolExhausted", 503, "none", True, Meaning.NO_CAPACITY),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED", 503, "none", True, Meaning.NO_CAPACITY),
+        ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", 503, "none", True, Meaning.NO_CAPACITY),
         ("CONCURRENT_OPERATIONS_QUOTA_EXCEEDED", 403, "many", True, Meaning.THROTTLED),
         ("IAM_PERMISSION_DENIED", 403, "no", False, Meaning.CREDENTIALS),
         ("required", 401, "Login Required", False, Meaning.CREDENTIALS),
@@ -173,3 +177,41 @@ def test_codes_of_operations() -> None:
     unknown = of_operation("SOMETHING_NEW", "Something new.")
     assert (unknown.meaning, unknown.provider_code, str(unknown)) == (Meaning.OTHER, "SOMETHING_NEW", "Something new.")
     assert all(reason == reason.lower() for reason in REASONS)
+
+
+ADDRESS = (
+    "Constraint constraints/compute.vmExternalIpAccess violated for project 123. Add instance projects/p/zones/"
+    "us-central1-a/instances/dd-one to the constraint to use external IP with it."
+)
+CUSTOM = "Operation denied by org policy: [customConstraints/custom.onlyN2]: only N2."
+PLACE = "Location ZONE:us-central1-a violates constraint constraints/gcp.resourceLocations on the resource projects/p."
+
+
+@pytest.mark.parametrize("text", [ADDRESS, CUSTOM])
+def test_a_policy_of_the_organisation_is_an_operators_at_once(double: Double, gce: Gce, text: str) -> None:
+    double.faults.refuse(INSERT, 412, "conditionNotMet", text)
+    error = refused(Meaning.POLICY, gce.create, USUAL, {})
+    answer = error.answer()
+    assert isinstance(answer, Failed)
+    assert answer.scope is Scope.OPERATOR
+    assert of_operation("CONDITION_NOT_MET", text, 412).meaning is Meaning.POLICY
+
+
+def test_a_location_that_a_policy_forbids_rules_out_all_its_zones(double: Double, gce: Gce) -> None:
+    double.faults.refuse(INSERT, 412, "conditionNotMet", PLACE)
+    error = refused(Meaning.NOT_OFFERED, gce.create, USUAL, {})
+    answer = error.answer("us-central1/N2_CPUS/on_demand")
+    assert isinstance(answer, Failed)
+    assert (answer.scope, answer.key) == (Scope.LOCATION, "us-central1//")
+
+
+@pytest.mark.parametrize(
+    ("metric", "reach"),
+    [
+        ("N2_CPUS", Reach.FAMILY), ("INSTANCES", Reach.LOCATION), ("IN_USE_ADDRESSES", Reach.LOCATION),
+        ("PREEMPTIBLE_CPUS", Reach.MARKET), ("CPUS_ALL_REGIONS", Reach.ACCOUNT), ("NVIDIA_T4_GPUS", Reach.FAMILY),
+    ],
+)  # fmt: skip
+def test_how_much_a_refused_quota_rules_out(metric: str, reach: Reach) -> None:
+    text = f"Quota '{metric}' exceeded.  Limit: 8.0 in region us-central1."
+    assert of_operation("QUOTA_EXCEEDED", text, 403).reach is reach

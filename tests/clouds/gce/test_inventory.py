@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from blueprints.gce.client import Gce
 from blueprints.gce.config import Credential
 from blueprints.gce.prices import table
 from drydock.core.errors import InvalidRequest
-from tests.clouds.gce.conftest import TAGS, made, order, refused
+from tests.clouds.gce import lists
+from tests.clouds.gce.conftest import TAGS, made, order, prepared, refused
 from tests.clouds.gce.double import Double, Pace
 
 
@@ -170,6 +172,23 @@ def test_lists_of_many_pages() -> None:
         assert len(gce.types("us-east1")) == 56
         assert len(double.calls("compute.machineTypes.list")) > 6
     assert double.violations == []
+
+
+def test_an_empty_page_with_a_token_is_not_the_end(
+    double: Double, gce: Gce, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    usual = lists.page
+
+    def empty_first(items: Any, query: Any, most: int) -> Any:
+        return usual(items, query, most) if query.get("pageToken") else ([], {"nextPageToken": "p0"})
+
+    monkeypatch.setattr(lists, "page", empty_first)
+    prepared(gce, order())
+    it = made(gce)
+    assert [one.id for one in gce.instances("", {"drydock-installation": "i-1"})] == [it.id]
+    assert gce.locations()
+    assert gce.remains("us-central1", {"drydock-installation": "i-1"})
+    assert any(one.name == "n2-standard-2" for one in gce.types("us-central1"))
 
 
 def test_who_we_are(gce: Gce) -> None:

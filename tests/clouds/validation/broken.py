@@ -131,8 +131,8 @@ class Plain(Client, UserData):
     def terminate(self, instance: Any) -> None:
         self.behind.terminate(instance)
 
-    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str]) -> Sequence[str]:
-        return self.behind.sweep(location, zone, key, tags)
+    def sweep(self, location: str, zone: str, key: str, tags: Mapping[str, str], **how: Any) -> Sequence[str]:
+        return self.behind.sweep(location, zone, key, tags, **how)
 
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Any:
         return self.behind.image(location, wanted, arch)

@@ -85,11 +85,16 @@ class Crew:
         self._close()
 
     def _try(self, *acts: object) -> None:
+        from leases.engine import database
+
         try:
             for act in acts:
                 act()  # type: ignore[operator]
             self._failures = 0
         except Exception as error:
+            if database.is_lost(error):
+                database.report(error)
+                return
             log.exception("Something went wrong in the private worker.")
             self._failures += 1
             self._last = f"{type(error).__name__}: {str(error).strip()}"

@@ -1,0 +1,163 @@
+"""The condition of the installation itself: suspended, no worker, sweep late, broker away, disk full.
+
+Everything else that needs attention is of no use while one of these holds, so every face begins with them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from celery import current_app
+from django.conf import settings
+
+from drydock.core import clock
+from drydock.core.units import in_words
+from leases.engine.installation import current
+from leases.engine.transaction import rows
+
+_KEPT = 5.0
+"""Seconds for which a process remembers whether the broker answered."""
+_PATIENCE = 0.5
+_FEW = 10
+"""Intervals without a sweep after which it is late, where that is longer than a worker may be silent."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trouble:
+    """One thing that is wrong with the installation."""
+
+    what: str
+    """`suspended`, `no_worker`, `sweep_late`, `broker_away`, `disk_full` or `disk_nearly_full`."""
+    since: dt.datetime | None
+    message: str
+    mend: str
+
+
+_FACTS = """
+    SELECT clock_timestamp(), coalesce(i.swept_at, i.created_at), (SELECT max(seen_at) FROM leases_worker),
+        (SELECT min(since) FROM leases_lease WHERE state IN ('pending', 'acquired', 'released') AND NOT held),
+        EXISTS (SELECT FROM leases_run),
+        (SELECT e.at FROM leases_event e WHERE e.kind = 'installation.suspended' AND i.problem <> ''
+            AND e.at >= coalesce(i.confirmed_at, i.created_at) ORDER BY e.id DESC LIMIT 1)
+    FROM (SELECT 1) one LEFT JOIN leases_installation i ON i.id = 1"""
+
+
+def troubles(problem: str | None = None) -> list[Trouble]:
+    """What is wrong with the installation, the most pressing first. Reads the database once. `problem`: why it is
+    suspended, where that is known already."""
+    if problem is None:
+        problem = current().problem
+    now, swept, seen, waiting, working, suspended = rows(_FACTS)[0]
+    found = [] if not problem else [_suspended(problem, suspended)]
+    wanted = not settings.DRYDOCK.private_database or waiting is not None or working
+    if wanted and (seen is None or now - seen > _lost()):
+        found.append(_without_workers(seen or waiting))
+    if wanted and swept is not None and now - swept > _late():
+        found.append(_late_sweep(swept, now))
+    return [*found, *broker(), *disk()]
+
+
+def _lost() -> dt.timedelta:
+    return dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
+
+
+def _late() -> dt.timedelta:
+    """After how long without a sweep it is late."""
+    return max(_lost(), dt.timedelta(seconds=_FEW * settings.DRYDOCK.sweep_interval_seconds))
+
+
+def _suspended(problem: str, since: dt.datetime | None) -> Trouble:
+    return Trouble(
+        what="suspended", since=since,
+        message=f"The installation is suspended; nothing is built or destroyed until an operator confirms it: {problem}",
+        mend="`drydock installation` lists what is not done; `drydock confirm-installation` goes on.",
+    )  # fmt: skip
+
+
+def _without_workers(since: dt.datetime | None) -> Trouble:
+    return Trouble(
+        what="no_worker", since=since, message="No worker was seen lately: nothing is built, cleaned or ended.",
+        mend="drydock sweep" if settings.DRYDOCK.private_database else "drydock worker",
+    )  # fmt: skip
+
+
+def _late_sweep(swept: dt.datetime, now: dt.datetime) -> Trouble:
+    return Trouble(
+        what="sweep_late", since=swept,
+        message=f"The last sweep was {in_words(now - swept)} ago; one is due every"
+        f" {settings.DRYDOCK.sweep_interval_seconds:g} s. What is due is not found.",
+        mend="Is beat running, and does a worker serve the queue periodic? Meanwhile: drydock sweep",
+    )  # fmt: skip
+
+
+_guard = threading.Lock()
+_known: tuple[float, bool] = (-1e9, True)
+_away_since: dt.datetime | None = None
+
+
+def broker(answers: Callable[[], bool] | None = None) -> list[Trouble]:
+    """Whether the broker answers within half a second; remembered for some seconds."""
+    global _known, _away_since
+    with _guard:
+        if answers is not None or clock.monotonic() - _known[0] > _KEPT:
+            there = (answers or _answers)()
+            _known = (clock.monotonic(), there)
+            _away_since = None if there else _away_since or clock.now()
+        there, since = _known[1], _away_since
+    if there:
+        return []
+    return [
+        Trouble(
+            what="broker_away", since=since,
+            message="The broker does not answer. Leases are served by the sweep alone, more slowly.",
+            mend="Check BROKER_URL and that the server runs.",
+        )
+    ]  # fmt: skip
+
+
+def _answers() -> bool:
+    """Ping the broker in a thread of its own: a connection that hangs must not hold up who asks."""
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(_ping()), daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    # A private broker is started by the first who connects, which takes some time.
+    return found[0] if found else settings.DRYDOCK.private_broker
+
+
+def _ping() -> bool:
+    try:
+        with current_app.connection_for_write() as link:
+            link.default_channel.client.ping()  # type: ignore[attr-defined]
+    except Exception:  # whatever is wrong with it, it does not answer
+        return False
+    return True
+
+
+def disk() -> list[Trouble]:
+    """How much is left on the disk of the state folder, where the private engines keep their data."""
+    left = disk_left()
+    if left is None or left >= settings.DRYDOCK.disk_low_mib:
+        return []
+    full = left < settings.DRYDOCK.disk_full_mib
+    said = "is full" if full else "is nearly full"
+    return [
+        Trouble(
+            what="disk_full" if full else "disk_nearly_full", since=None,
+            message=f"The disk of {settings.DRYDOCK.state} {said}: {left} MiB are left."
+            + (" The database may refuse to write." if full else ""),
+            mend=f"Make room: df -h {settings.DRYDOCK.state}",
+        )
+    ]  # fmt: skip
+
+
+def disk_left() -> int | None:
+    """MiB that are left; None where there is no state folder."""
+    try:
+        return shutil.disk_usage(settings.DRYDOCK.state).free // (1 << 20)
+    except OSError:
+        return None

@@ -1,0 +1,422 @@
+"""The facts behind the answer to "why is it waiting?": read for any number of waiting leases in a few statements.
+
+Two statements, however many leases are shown: what stands for itself (blueprints, quotas, budgets, groups, the heads of
+the queues, the installation); and what each blueprint has for each request class, with the places in the queue. The
+second is repeated for every `_CLASSES` request classes among the leases.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import get_user_model
+
+from blueprints import registry
+from blueprints.amounts import CLASSES
+from drydock.core.errors import DrydockError
+from leases.engine import budgets, drafting, quotas, waiting
+from leases.engine.matching import Sql
+from leases.engine.question import Question, allowed, is_free, suits
+from leases.engine.transaction import rows
+from leases.models import Lease
+
+_CLASSES = 40
+"""Request classes that one statement asks about."""
+_SUITABLE = 100
+"""Suitable resources of a blueprint that are looked at for one request class."""
+_HOLDERS = 20
+_BUILDS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """A lease that holds room which a waiting lease could use."""
+
+    id: int
+    owner_id: int | None
+    owner: str
+    until: dt.datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What a blueprint has for a request class: resources that could serve it, and why they do not."""
+
+    authorized: bool = True
+    suitable: int = 0
+    free: int = 0
+    """Suitable resources with room now."""
+    drained: int = 0
+    quarantined: int = 0
+    in_maintenance: int = 0
+    reserved: int = 0
+    silent: int = 0
+    """In service, and not answering."""
+    cost: float | None = None
+    """US dollars an hour that the cheapest of those with room would cost the lease; None: nothing is known."""
+    name: str = ""
+    id: int = 0
+    note: str = ""
+    """Name, number and note of the first of them; the only one where `suitable` is 1."""
+    most_free: Mapping[str, int] = field(default_factory=dict)
+    """Per class the most that one of those in service has free."""
+    used: int = 0
+    slots: int = 0
+    """Slots in use and in all, over the suitable ones."""
+    largest: int = 0
+    """Slots of the largest of them."""
+    more: bool = False
+    """There are more suitable ones than were looked at."""
+    holders: tuple[Holder, ...] = ()
+    """The first of their leases to end; those without an end come last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """A blueprint of the type as it is now."""
+
+    id: int
+    name: str
+    kind: str
+    type: str
+    enabled: bool
+    drained: bool
+    max_resources: int | None
+    max_builds: int
+    there: int
+    building: int
+    leaving: int
+    errors: tuple[Mapping[str, Any], ...]
+    requested: tuple[Mapping[str, Any], ...]
+    """Requests for authorization: `id`, `user`, `created_at`."""
+    budget: tuple[float, float] | None
+    """What all that it has built may cost, and costs."""
+    build_seconds: float | None
+    """How long the last builds took, on average."""
+    builds: bool = True
+    """Whether its kind can build at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """A quota of a user or a group: the most of each of `quotas.LIMITS`, and what is held."""
+
+    user: int | None
+    group: int | None
+    holder: str
+    most: tuple[int | None, ...]
+    used: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """A lease of a group."""
+
+    id: int
+    group: int
+    state: str
+    reason: str
+    type: str
+    slots: int
+    reserved: str
+    """The resource that is kept for it, or that it has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Queue:
+    """The waiting lease at the head of those that ask for the same, in the order in which they are served."""
+
+    id: int
+    owner_id: int | None
+    owner: str
+    verdicts: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """Everything that the answers of some waiting leases are made of."""
+
+    now: dt.datetime
+    attempts: int
+    """How often a lease is tried before it is broken."""
+    problem: str
+    """Why the installation is suspended, or empty."""
+    unattended: frozenset[int]
+    """Leases for which no worker and no sweep was seen lately."""
+    backends: Mapping[int, Backend]
+    quotas: tuple[Limits, ...]
+    purses: tuple[tuple[int | None, int | None, str, float, float], ...]
+    """Budgets: user, group, holder, the most, what is spent."""
+    groups: Mapping[int, tuple[Member, ...]]
+    heads: Mapping[tuple[str, str], Queue]
+    """Type and request class -> head of the queue."""
+    rooms: Mapping[tuple[str, str], Mapping[int, Room]]
+    """Type and request class -> blueprint -> what it has."""
+    places: Mapping[int, int]
+    """Lease -> its place among those that compete for the same blueprints; the first is 1."""
+
+
+def read(found: Sequence[Lease]) -> Facts:
+    """The facts of some waiting leases."""
+    classes = {(one.type, one.shape): one for one in reversed(found)}
+    standing = _standing(found, classes)
+    heads = {(one["type"], one["shape"]): _head(one) for one in standing["heads"] or ()}
+    backends = {one["id"]: _backend(one) for one in standing["blueprints"] or ()}
+    rooms, places = _details(found, classes, heads, backends)
+    return Facts(
+        now=_moment(standing["now"]), attempts=settings.DRYDOCK.bounce_limit + 1, problem=standing["problem"] or "",
+        unattended=frozenset(one.pk for one in found) if standing["unattended"] else frozenset(),
+        backends=backends, quotas=tuple(map(_limits, standing["quotas"] or ())),
+        purses=tuple((b["user"], b["group"], b["holder"], b["most"], b["used"]) for b in standing["budgets"] or ()),
+        groups=_grouped(standing["members"] or ()), heads=heads, rooms=rooms,
+        places=places,
+    )  # fmt: skip
+
+
+def _moment(text: Any) -> dt.datetime:
+    return dt.datetime.fromisoformat(text)
+
+
+def _users() -> dict[str, Any]:
+    """The table of users, its key and the column of their names."""
+    users = get_user_model()
+    name = users._meta.get_field(users.USERNAME_FIELD).column  # type: ignore[union-attr]
+    return {"users": users._meta.db_table, "key": users._meta.pk.column, "name": name}
+
+
+def _head(one: Mapping[str, Any]) -> Queue:
+    return Queue(id=one["id"], owner_id=one["owner_id"], owner=one["owner"], verdicts=tuple(one["verdicts"] or ()))
+
+
+_HEADS = """
+    SELECT json_agg(json_build_object('type', l.type, 'shape', l.shape, 'id', l.id, 'owner_id', l.owner_id,
+        'owner', coalesce(u.{name}, ''), 'verdicts', l.verdicts))
+    FROM unnest(%(of_types)s::varchar[], %(shapes)s::varchar[]) AS s(type, shape) CROSS JOIN LATERAL (
+        SELECT * FROM leases_lease w WHERE w.state = 'pending' AND NOT w.parked AND w.group_id IS NULL
+            AND w.type = s.type AND w.shape >= s.shape AND w.shape <= s.shape
+            AND w.reason <> 'waiting_budget' ORDER BY w.shape, w.rank, w.id LIMIT 1) l
+    LEFT JOIN {users} u ON u.{key} = l.owner_id"""
+"""Leases that a budget of their owner stops are passed over, as they are when room is given."""
+_STANDING = """
+    SELECT json_build_object('now', statement_timestamp(),
+    'problem', (SELECT problem FROM leases_installation WHERE id = 1),
+    'unattended', NOT EXISTS (SELECT FROM leases_worker WHERE seen_at > clock_timestamp() - %(lost)s * interval '1 s')
+        AND NOT EXISTS (SELECT FROM leases_installation WHERE swept_at > clock_timestamp() - %(lost)s * interval '1 s'),
+    'blueprints', (SELECT json_agg(json_build_object(
+        'id', b.id, 'name', b.name, 'kind', b.kind, 'type', b.resource_type, 'enabled', b.enabled, 'drained', b.drained,
+        'max_resources', b.max_resources, 'max_builds', b.max_builds,
+        'there', (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id
+            AND r.gone_at IS NULL LIMIT coalesce(b.max_resources, 0)) x),
+        'building', (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id
+            AND r.gone_at IS NULL AND r.state = 'pending' LIMIT b.max_builds) x),
+        'leaving', (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id
+            AND r.gone_at IS NULL AND r.state IN ('released', 'broken') LIMIT 1000) x),
+        'errors', (SELECT json_agg(json_build_object('scope', e.scope, 'key', e.key, 'message', e.message,
+            'until', e.until)) FROM (SELECT * FROM blueprints_rememberederror e WHERE e.blueprint_id = b.id
+            AND (e.until IS NULL OR e.until > clock_timestamp()) ORDER BY e.created_at DESC LIMIT 50) e),
+        'requested', (SELECT json_agg(json_build_object('id', a.id, 'user', a.user_id, 'created_at', a.created_at))
+            FROM leases_authorization a WHERE a.blueprint_id = b.id AND a.state = 'requested'
+            AND a.user_id = ANY(%(owners)s)),
+        'budget', (SELECT json_build_array(g.max_hourly, (SELECT coalesce(sum(r.price), 0) FROM leases_resource r
+            WHERE r.blueprint_id = b.id AND r.gone_at IS NULL)) FROM leases_budget g WHERE g.blueprint_id = b.id),
+        'build_seconds', (SELECT avg(extract(epoch FROM e.duration))::float8 FROM (
+            SELECT id FROM leases_resource WHERE blueprint_id = b.id ORDER BY id DESC LIMIT {builds}) r
+            JOIN leases_event e ON e.resource_id = r.id AND e.from_state = 'pending' AND e.to_state = 'active')
+        )) FROM blueprints_blueprint b WHERE b.resource_type = ANY(%(types)s) AND b.removed_at IS NULL),
+    'quotas', (SELECT json_agg(json_build_object('user', q.user_id, 'group', q.group_id,
+        'holder', coalesce(u.{name}, g.name), 'most', json_build_array(
+            q.max_leases, q.max_slots, q.max_cpu_millicores, q.max_ram_mib, q.max_disk_mib),
+        'used', CASE WHEN q.user_id IS NOT NULL THEN (SELECT json_build_array(a, b, c, d, e)
+                FROM ({used_user} q.user_id) x(a, b, c, d, e))
+            ELSE (SELECT json_build_array(a, b, c, d, e) FROM ({used_group} q.group_id) x(a, b, c, d, e)) END))
+        FROM leases_quota q LEFT JOIN {users} u ON u.{key} = q.user_id LEFT JOIN auth_group g ON g.id = q.group_id
+        WHERE q.user_id = ANY(%(owners)s) OR q.group_id = ANY(%(groups)s)),
+    'budgets', (SELECT json_agg(json_build_object('user', b.user_id, 'group', b.group_id,
+        'holder', coalesce(u.{name}, g.name), 'most', b.max_hourly,
+        'used', CASE WHEN b.user_id IS NOT NULL THEN ({spent_user} b.user_id) ELSE ({spent_group} b.group_id) END))
+        FROM leases_budget b LEFT JOIN {users} u ON u.{key} = b.user_id LEFT JOIN auth_group g ON g.id = b.group_id
+        WHERE b.user_id = ANY(%(owners)s) OR b.group_id = ANY(%(groups)s)),
+    'heads', ({heads}),
+    'members', (SELECT json_agg(json_build_object('id', l.id, 'group', l.group_id, 'state', l.state,
+        'reason', l.reason, 'type', l.type, 'slots', l.slots, 'reserved', coalesce((SELECT min(r.name) FROM leases_resource r
+            WHERE r.reserved_for_id = l.id OR r.id = l.resource_id), '')) ORDER BY l.id)
+        FROM leases_lease l WHERE l.group_id = ANY(%(members)s)))"""
+
+
+def _standing(found: Sequence[Lease], classes: Iterable[tuple[str, str]]) -> Any:
+    used, spent = quotas.USED, budgets.USED
+    types, shapes = zip(*classes, strict=True)
+    sql = _STANDING.format(
+        **_users(), heads=_HEADS.format(**_users()), builds=_BUILDS, used_user=used.format(whose="l.owner_id").removesuffix("%s"),
+        used_group=used.format(whose="l.charged_group_id").removesuffix("%s"),
+        spent_user=spent.format(whose="l.owner_id"), spent_group=spent.format(whose="l.charged_group_id"),
+    )  # fmt: skip
+    given = {
+        "of_types": list(types), "shapes": list(shapes), "lost": settings.DRYDOCK.lost_worker_seconds, "types": sorted({one.type for one in found}),
+        "owners": sorted({one.owner_id for one in found if one.owner_id is not None}),
+        "groups": sorted({one.charged_group_id for one in found if one.charged_group_id is not None}),
+        "members": sorted({one.group_id for one in found if one.group_id is not None}),
+    }  # fmt: skip
+    return waiting.read_json(rows(sql, given)[0][0])
+
+
+def _backend(one: Mapping[str, Any]) -> Backend:
+    known: dict[str, Any] = dict(one)
+    known |= {name: tuple(one[name] or ()) for name in ("errors", "requested")}
+    known["builds"] = _builds(one["kind"])
+    known["budget"] = None if one["budget"] is None else tuple(one["budget"])
+    return Backend(**known)
+
+
+def _builds(kind: str) -> bool:
+    """Whether a kind can build; one that is not installed here may elsewhere."""
+    try:
+        return drafting.builds(registry.kind(kind))
+    except DrydockError:
+        return True
+
+
+def _limits(one: Mapping[str, Any]) -> Limits:
+    return Limits(
+        user=one["user"], group=one["group"], holder=one["holder"], most=tuple(one["most"]),
+        used=tuple(int(n) for n in one["used"]),
+    )  # fmt: skip
+
+
+def _grouped(found: Iterable[Mapping[str, Any]]) -> dict[int, tuple[Member, ...]]:
+    grouped: dict[int, list[Member]] = {}
+    for one in found:
+        grouped.setdefault(one["group"], []).append(Member(**one))
+    return {pk: tuple(members) for pk, members in grouped.items()}
+
+
+def question(row: Lease) -> Question:
+    """What a waiting lease asks for."""
+    return waiting.Waiter(tuple(getattr(row, name) for name in waiting.FIELDS)).question
+
+
+def _details(
+    found: Sequence[Lease], classes: Mapping[tuple[str, str], Lease], heads: Mapping[tuple[str, str], Queue],
+    backends: Mapping[int, Backend],
+) -> tuple[dict[tuple[str, str], dict[int, Room]], dict[int, int]]:  # fmt: skip
+    """What each blueprint has for each request class, and the places in the queue."""
+    rooms: dict[tuple[str, str], dict[int, Room]] = {key: {} for key in classes}
+    keys, places = list(classes), dict[int, int]()
+    queue, of = _places_sql(found, heads, backends)
+    for start in range(0, len(keys), _CLASSES):
+        some = keys[start : start + _CLASSES]
+        pieces = [_room_sql(n, question(classes[key])) for n, key in enumerate(some)] + ([] if start else [queue])
+        sql = " UNION ALL ".join(f"({piece.text})" for piece in pieces)
+        for n, pk, told in rows(sql, tuple(x for piece in pieces for x in piece.params)):
+            if n < 0:
+                places[pk] = max(1, int(waiting.read_json(told)[of[pk]]))
+            else:
+                rooms[some[n]][pk] = _room(waiting.read_json(told))
+    return rooms, places
+
+
+def _room_sql(n: int, asked: Question) -> Sql:
+    """What each blueprint has for one request class."""
+    may, fit, free = allowed(asked), suits(asked), is_free(asked)
+    users = _users()
+    part = "1.0" if asked.exclusive else f"least({asked.amounts.slots}::float8 / greatest(r.total_slots, 1), 1)"
+    most = ", ".join(
+        f"'{name}', max(r.total_{name} - r.used_{name}) FILTER (WHERE r.in_service)" for name in CLASSES
+    )  # fmt: skip
+    named = Sql("TRUE")
+    if asked.allowed_blueprints is not None:
+        named &= Sql("b.id = ANY(%s)", (list(asked.allowed_blueprints),))
+    if asked.excluded_blueprints:
+        named &= Sql("b.id <> ALL(%s)", (list(asked.excluded_blueprints),))
+    suitable = f"""
+        SELECT r.*, {free.text} AS has_room, NOT (r.drained OR r.quarantined OR r.in_maintenance OR r.suspect_since IS NOT NULL) AS in_service,
+            CASE WHEN r.price IS NOT NULL THEN r.price * {part} WHEN r.offer = '' THEN 0 END AS cost
+        FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
+            AND r.state IN ('pending', 'active') AND {fit.text} ORDER BY r.id LIMIT {_SUITABLE}"""
+    text = f"""
+        SELECT {n}, b.id, json_build_object('authorized', {may.text}, 'suitable', count(r.id),
+            'free', count(*) FILTER (WHERE r.has_room), 'drained', count(*) FILTER (WHERE r.drained),
+            'quarantined', count(*) FILTER (WHERE r.quarantined AND NOT r.drained),
+            'in_maintenance', count(*) FILTER (WHERE r.in_maintenance AND NOT r.drained AND NOT r.quarantined),
+            'reserved', count(*) FILTER (WHERE r.in_service AND r.reserved_for_id IS NOT NULL AND NOT r.has_room),
+            'silent', count(*) FILTER (WHERE r.suspect_since IS NOT NULL AND NOT r.drained AND NOT r.quarantined
+                AND NOT r.in_maintenance),
+            'cost', min(r.cost) FILTER (WHERE r.has_room), 'first', (array_agg(json_build_array(r.name, r.id, r.note)
+                ORDER BY r.id) FILTER (WHERE r.id IS NOT NULL))[1],
+            'most_free', json_build_object({most}), 'used', coalesce(sum(r.used_slots), 0),
+            'slots', coalesce(sum(r.total_slots), 0), 'largest', coalesce(max(r.total_slots), 0), 'more',
+            count(r.id) >= {_SUITABLE}, 'holders', (
+                SELECT json_agg(h) FROM (SELECT h.id, h.owner_id, coalesce(u.{users["name"]}, '') AS owner, h.until
+                    FROM leases_share s JOIN leases_lease h ON h.id = s.lease_id
+                    LEFT JOIN {users["users"]} u ON u.{users["key"]} = h.owner_id
+                    WHERE s.resource_id = ANY(array_agg(r.id)) ORDER BY h.until, h.id LIMIT {_HOLDERS}) h))
+        FROM blueprints_blueprint b LEFT JOIN LATERAL ({suitable}) r ON TRUE
+        WHERE b.resource_type = %s AND b.removed_at IS NULL AND {named.text} GROUP BY b.id"""
+    params = (*may.params, *free.params, *fit.params, asked.type, *named.params)
+    return Sql(text, params)
+
+
+def _room(told: Mapping[str, Any]) -> Room:
+    name, pk, note = told["first"] or ("", 0, "")
+    same = ("authorized", "suitable", "free", "drained", "quarantined", "in_maintenance", "reserved", "silent", "cost", "used",
+            "slots", "largest", "more")  # fmt: skip
+    return Room(
+        **{one: told[one] for one in same}, name=name, id=pk, note=note,
+        most_free={name: n or 0 for name, n in told["most_free"].items()},
+        holders=tuple(
+            Holder(
+                id=h["id"], owner_id=h["owner_id"], owner=h["owner"],
+                until=None if h["until"] is None else _moment(h["until"]),
+            )
+            for h in told["holders"] or ()
+        ),
+    )  # fmt: skip
+
+
+_PLACES = """
+    WITH head AS (SELECT DISTINCT ON (type, shape) type, shape, ARRAY(SELECT v ->> 'blueprint'
+            FROM jsonb_array_elements(verdicts) v WHERE v ->> 'answer' <> 'no') AS names,
+            jsonb_array_length(verdicts) = 0 AS undecided, allowed_blueprints AS allowed
+        FROM leases_lease w WHERE w.state = 'pending' AND w.type = ANY(%s)
+        ORDER BY type, shape, jsonb_array_length(verdicts) = 0, w.rank, w.id),
+    placed AS (SELECT w.id, w.type, {counts} FROM leases_lease w JOIN head h USING (type, shape)
+        WHERE w.state = 'pending' AND w.type = ANY(%s) WINDOW before AS (PARTITION BY w.type ORDER BY w.rank, w.id))
+    SELECT -1, id, json_build_array({chosen}) FROM placed p WHERE id = ANY(%s)"""
+_COMPETES = """
+    count(*) FILTER (WHERE (h.undecided AND (h.allowed IS NULL OR h.allowed && %s::bigint[]))
+        OR (NOT h.undecided AND h.names && %s::text[])) OVER before AS n{n}"""
+
+
+def serving(row: Lease, head: Queue | None, backends: Mapping[int, Backend]) -> frozenset[str]:
+    """The names of the blueprints that may serve a lease, as far as it is known."""
+    said = tuple(row.verdicts or ()) or (head.verdicts if head is not None else ())
+    if said:
+        return frozenset(str(one["blueprint"]) for one in said if one.get("answer") != "no")
+    return frozenset(one.name for one in backends.values() if one.type == row.type and pk_allowed(row, one.id))
+
+
+def pk_allowed(row: Lease, blueprint: int) -> bool:
+    """Whether the request names a blueprint, or names none."""
+    listed = row.allowed_blueprints is None or blueprint in row.allowed_blueprints
+    return listed and blueprint not in row.excluded_blueprints
+
+
+def _places_sql(
+    found: Sequence[Lease], heads: Mapping[tuple[str, str], Queue], backends: Mapping[int, Backend]
+) -> tuple[Sql, dict[int, int]]:
+    """Counted among all that wait for the types, with one number for each set of blueprints that somebody could use;
+    the second answer is which of them is a lease's own."""
+    of = {one.pk: serving(one, heads.get((one.type, one.shape)), backends) for one in found}
+    sets = sorted(set(of.values()), key=sorted)
+    numbers = {one.name: one.id for one in backends.values()}
+    counts = ", ".join(_COMPETES.replace("{n}", str(n)) for n in range(len(sets)))
+    sql = _PLACES.format(counts=counts, chosen=", ".join(f"n{n}" for n in range(len(sets))))
+    types = sorted({one.type for one in found})
+    pairs = ([[numbers[name] for name in one if name in numbers], sorted(one)] for one in sets)
+    at = {one: n for n, one in enumerate(sets)}
+    params = (types, *(x for pair in pairs for x in pair), types, [one.pk for one in found])
+    return Sql(sql, params), {pk: at[one] for pk, one in of.items()}

@@ -1,0 +1,54 @@
+"""This machine as a host, through the engine: it follows its blueprint in place."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+
+from leases.client.values import BlueprintChange
+from leases.engine import ending
+from leases.inline import settle
+from leases.models import Resource
+from leases.operations import blueprints, resources
+from leases.operations.callers import caller
+from tests.blueprints import host_peers as peers
+from tests.blueprints.layered_peers import new_folder
+from tests.leases.conftest import _database, _quick, ask, blueprint, owner, until
+
+__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "until"]
+
+
+@pytest.fixture
+def operator():
+    return caller(User.objects.create_superuser("root"))
+
+
+def test_it_follows_a_changed_blueprint_once_it_is_free(blueprint, ask, until, operator):
+    old, new = new_folder(), new_folder()
+    with peers.removed(old, new):
+        config = {"folder": str(old), "slots": 3, "region": "lab", "first_uid": peers.FIRST_UID + 41_000, "uids": 50}
+        blueprint("here", kind="local_host", resource_type="host", config=config, max_resources=1)
+        lease = until(ask("host"), state="active")
+        host = Resource.objects.get()
+        changed = {**config, "folder": str(new), "slots": 5, "traits": ["quiet"]}
+        del changed["region"]
+        blueprints.change(operator, "here", BlueprintChange(config=changed))
+        settle()
+        host.refresh_from_db()
+        assert (host.generation, host.total_slots, host.claimable) == (1, 3, False)
+        waiting = ask("host", traits=["quiet"])
+        settle()
+        assert list(old.glob("*/*"))
+        ending.release(lease.pk, actor="ada")
+        until(lease, state="destroyed")
+        until(waiting, state="active", resource_id=host.pk)
+        host.refresh_from_db()
+        assert (host.generation, host.total_slots, host.traits) == (2, 5, ["quiet"])
+        assert host.attributes["region"] is None
+        assert not list(old.glob("*")), "the old folder is gone"
+        assert str(new) in host.facts["folder"]
+        ending.release(waiting.pk, actor="ada")
+        until(waiting, state="destroyed")
+        resources.retire(operator, host.pk)
+        until(host, state="destroyed")
+        assert not list(new.glob("*"))

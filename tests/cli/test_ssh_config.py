@@ -1,0 +1,126 @@
+"""`drydock ssh-config`: the system's ssh knows leases, and of ~/.ssh/config only our block is touched."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from drydock.cli import sshconfig
+from drydock.core.errors import Conflict
+from tests.blueprints import host_peers as peers
+from tests.cli.test_ssh import lab, leased, user_of
+
+__all__ = ["lab"]
+
+pytestmark = pytest.mark.timeout(300, func_only=True)
+THEIRS = b"# mine \xff\r\nHost work\n    User ada"
+BLOCK = b"# BEGIN drydock: x\nInclude a\n# END drydock\n"
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_ssh_knows_a_lease_by_number_and_name_and_no_key_is_written(cli, lab, tmp_path_factory):
+    home = tmp_path_factory.mktemp("h")
+    (home / ".ssh").mkdir(mode=0o700)
+    config = home / ".ssh/config"
+    config.write_bytes(THEIRS)
+    config.chmod(0o640)
+    here = cli.also(HOME=str(home), TMPDIR=str(home))
+    with leased(cli, "near", "--name", "site") as lease:
+        number, user = str(lease["id"]), user_of(cli, lease)
+        with leased(cli, "near", "--name", "a * !b -o") as hostile:
+            said = here("ssh-config", "--install")
+            assert said.stdout.split() == [f"drydock-{hostile['id']}", "drydock-site"]
+        key = cli("key", number).stdout.splitlines()[1].encode()
+        for name in (f"drydock-{number}", "drydock-site"):
+            done = subprocess.run(
+                ["ssh", "-F", config, name, "id -un; cat; exit 5"], env=here.environment, capture_output=True,
+                input=b"given", timeout=60,
+            )  # fmt: skip
+            assert (done.stdout, done.returncode) == (f"{user}\ngiven".encode(), 5), done.stderr
+        assert not any(key in content or b"PRIVATE" in content for content in files(home).values())
+        peers.eventually(lambda: not list((home / ".ssh/drydock").glob("*.agent*")))
+        assert (config.read_bytes().endswith(THEIRS), config.stat().st_mode & 0o777) == (True, 0o640)
+        once = files(home)
+        here("ssh-config", "--install")
+        assert config.read_bytes() == once[".ssh/config"]
+        cli("release", number)
+        ended = subprocess.run(
+            ["ssh", "-F", config, "drydock-site", "true"], env=here.environment, capture_output=True, timeout=60
+        )
+        assert ended.returncode == 255
+        assert b"is over" in ended.stderr
+    assert "No active lease" in here("ssh-config", "--install").stderr
+    here("ssh-config", "--remove")
+    assert files(home) == {".ssh/config": THEIRS}
+    assert not (home / ".ssh/drydock").exists()
+    here("ssh-config", "--remove")
+    assert "Give one of" in here("ssh-config", code=2).stderr
+
+
+def test_the_entries_of_a_lease_behind_a_bastion_lead_there(cli, lab, tmp_path_factory):
+    home = tmp_path_factory.mktemp("h")
+    here = cli.also(HOME=str(home), TMPDIR=str(home), SSH_AUTH_SOCK="")
+    with leased(cli, "far") as lease:
+        here("ssh-config", "--install")
+        text = (home / ".ssh/drydock/here.config").read_text()
+        assert f"HostName {lab.far.address}\n" in text
+        assert (home / ".ssh").stat().st_mode & 0o077 == 0
+        # Without a key for the bastion it is the bastion that refuses, under its pinned key.
+        done = subprocess.run(
+            ["ssh", "-F", home / ".ssh/config", f"drydock-{lease['id']}", "true"], env=here.environment,
+            capture_output=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == 255
+        assert f"@{lab.bastion.address}: Permission denied".encode() in done.stderr
+        here("ssh-config", "--remove")
+
+
+def test_a_block_that_was_changed_by_hand_is_left_alone(tmp_path):
+    file = tmp_path / "config"
+    for content in (
+        b"# BEGIN drydock: x\nHost a\n" + BLOCK, BLOCK.replace(b"Include a\n", b"Include a\nHost b\n"),
+        b"# END drydock\nHost a\n",
+    ):  # fmt: skip
+        file.write_bytes(content)
+        with pytest.raises(Conflict):
+            sshconfig._edit(file, b"")
+        assert file.read_bytes() == content
+    file.write_bytes(b"Host a\n" + BLOCK + b"Host b\n")
+    sshconfig._edit(file, BLOCK)
+    assert file.read_bytes() == BLOCK + b"Host a\nHost b\n"
+
+
+def test_a_link_to_the_file_stays_and_a_failure_leaves_all_as_it_was(tmp_path, monkeypatch):
+    kept, link = tmp_path / "dotfiles", tmp_path / "config"
+    kept.write_bytes(THEIRS)
+    link.symlink_to(kept)
+    sshconfig._edit(link, BLOCK)
+    assert link.is_symlink()
+    assert kept.read_bytes() == BLOCK + THEIRS
+
+    def fails(*_):
+        raise OSError("full")
+
+    monkeypatch.setattr(sshconfig.os, "replace", fails)
+    with pytest.raises(OSError, match="full"):
+        sshconfig._edit(link, b"")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["config", "dotfiles"]
+    assert kept.read_bytes() == BLOCK + THEIRS
+
+
+@pytest.mark.parametrize("name", ["-o", "a b", "a\nHost *", "*", "!x", "12", "", "a#b", "ü"])
+def test_a_name_that_means_something_to_ssh_is_no_alias(name):
+    assert sshconfig._ALIAS.fullmatch(name) is None
+
+
+def test_names_of_a_servers_leases_name_the_server(monkeypatch):
+    monkeypatch.setenv("DRYDOCK_SERVER", "https://dd.example.org:8443")
+    assert sshconfig._label() == "dd.example.org-8443"
+    said = sshconfig._proxy(12, Path("/a b/12.agent"))
+    assert "DRYDOCK_SERVER=https://dd.example.org:8443" in said
+    assert said.endswith("ssh-proxy --agent '/a b/12.agent' 12")

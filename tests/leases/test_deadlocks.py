@@ -1,0 +1,114 @@
+"""Locks are taken in one order everywhere: PostgreSQL itself counts no deadlock, whatever is done at the same time."""
+
+from __future__ import annotations
+
+import random
+
+import psycopg
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection, transaction
+
+from blueprints.models import Blueprint
+from drydock.core import clock
+from leases.engine import claim, lease_looks, queue_looks, requesting, sweep
+from leases.engine.transaction import bound_lock_waits, rows
+from leases.inline import settle
+from leases.models import Budget, Lease, Quota, Resource
+from leases.requests import read
+from tests.leases.clients import Clients
+
+
+def deadlocks() -> int:
+    """How many deadlocks PostgreSQL has resolved in this database. Processes report theirs when they end."""
+    rows("SELECT pg_stat_force_next_flush()")
+    rows("SELECT 1")
+    return int(rows("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")[0][0])
+
+
+@pytest.fixture
+def no_deadlock():
+    before = deadlocks()
+    yield
+    connection.close()
+    assert deadlocks() == before
+
+
+@pytest.fixture
+def eight_slots(blueprint):
+    blueprint(config={"capacity": {"slots": 8}}, max_resources=1, min_ready=1)
+    settle()
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["one by one", "in one transaction"])
+def test_a_waiting_group_released_by_several_processes_ends_without_deadlocks(eight_slots, owner, inside, no_deadlock):
+    _, ids = requesting.request_group([read({"type": "fake"})] * 40, owner.pk, actor="ada")
+    settle()
+    assert set(Lease.objects.values_list("state", flat=True)) == {"pending"}
+    parts = [random.Random(n).sample(ids, len(ids)) for n in range(4)]
+    with Clients("release_many", [{"leases": part, "inside": inside} for part in parts]) as clients:
+        clients.go()
+    settle()
+    assert set(Lease.objects.values_list("state", flat=True)) == {"destroyed"}
+    assert not Resource.objects.filter(reserved_for__isnull=False).exists()
+
+
+def test_one_release_ends_the_whole_group_that_waits(eight_slots, owner):
+    _, ids = requesting.request_group([read({"type": "fake"})] * 10, owner.pk, actor="ada")
+    settle()
+    with Clients("release_many", [{"leases": ids[4:5], "inside": False}]) as clients:
+        clients.go()
+    settle()
+    found = dict(Lease.objects.values_list("id", "reason"))
+    assert set(Lease.objects.values_list("state", flat=True)) == {"destroyed"}
+    assert len(found) == 10
+
+
+def test_what_a_dead_process_left_of_a_group_is_neither_granted_nor_forgotten(eight_slots, owner):
+    _, ids = requesting.request_group([read({"type": "fake"})] * 4, owner.pk, actor="ada")
+    Lease.objects.filter(pk=ids[0]).update(state="broken", reason="refused")
+    settle()
+    assert lease_looks.left_in_groups() == 0, "the sweep found them already"
+    assert set(Lease.objects.filter(pk__in=ids[1:]).values_list("state", flat=True)) == {"destroyed"}
+    assert Resource.objects.get().used_slots == 0
+
+
+def test_everything_at_once_causes_no_deadlock(blueprint, owner, no_deadlock):
+    User.objects.create_superuser("root")
+    for name in ("left", "right"):
+        blueprint(name, config={"capacity": {"slots": 8}}, max_resources=3)
+    host = {"type": "fake", "lifetime": "life", "name": "host"}
+    needs = [
+        {"does": "need_leases", "at": "build.reserve", "leases": [host]},
+        {"does": "need_leases", "at": "activate.account", "leases": [{"type": "fake", "name": "beside"}]},
+    ]
+    blueprint("sites", kind="fake_activated", config={"capacity": {"slots": 3}, "faults": needs}, max_resources=3)
+    with Clients("meddle", [{"owner": owner.pk, "seed": seed, "times": 60} for seed in range(4)]) as clients:
+        clients.go()
+    Quota.objects.all().delete()
+    Budget.objects.all().delete()
+    Blueprint.objects.update(enabled=True, drained=True)
+    unfinished = Lease.objects.filter(state__in=["pending", "acquired", "active", "released"])
+    until = clock.monotonic() + 90
+    while unfinished.exists() or Resource.objects.filter(gone_at=None).exists():
+        assert clock.monotonic() < until, list(unfinished.values_list("id", "type", "state", "reason", "message"))
+        unfinished.exclude(state="released").filter(need="").update(release_wanted="released_by_owner")
+        sweep.sweep()
+        settle()
+    assert sum(r.used_slots for r in Resource.objects.all()) == 0
+
+
+def test_reservations_are_given_up_without_waiting_for_a_lock(eight_slots, ask):
+    resource, lease = Resource.objects.get(), ask(slots=8)
+    waits = ask(slots=8)
+    Resource.objects.filter(pk=resource.pk).update(reserved_for=waits)
+    given = connection.get_connection_params()
+    known = {key: given[key] for key in ("host", "port", "user", "password", "dbname") if given.get(key)}
+    with psycopg.connect(**known) as other:
+        other.execute("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource.pk,))
+        with transaction.atomic():
+            bound_lock_waits()
+            assert claim.unreserve(waits.pk) == 0
+    Lease.objects.filter(pk=waits.pk).update(parked=True)
+    assert queue_looks.idle_reservations() == 1
+    assert lease.state == "active"
