@@ -8,6 +8,8 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TESTS ?=
 NUMPROCESSES ?= 3
+# In CI a failed test is tried twice more, and the summary lists it as RERUN: nothing is refused for a busy machine.
+RERUNS ?= $(if $(CI),2,0)
 
 .PHONY: help demo demo-cloud up test test-vm chaos storm fuzz bench lint audit format lock docs clean install install-dev peers
 
@@ -24,7 +26,7 @@ up: install ## engines, web, workers and beat in the foreground; Ctrl-C stops al
 	@$(BIN)/python -m drydock.up
 
 test: install-dev peers ## all tests (TESTS=path to choose)
-	@$(BIN)/python -m pytest -n $(NUMPROCESSES) $(TESTS)
+	@$(BIN)/python -m pytest -n $(NUMPROCESSES) --reruns $(RERUNS) --reruns-delay 5 $(TESTS)
 
 test-vm: install-dev ## our user data set up a Debian in QEMU, which we then enter (minutes; needs root)
 	@$(BIN)/python -m tests.clouds.vm

@@ -121,7 +121,7 @@ git -c user.name=a -c user.email=a@b commit -q --allow-empty -m "$t" && git bran
 """
 _COMMIT_LOOK = r"""
 [ -d "$copy" ] || { in_homes ".$t-closed"; exit; }
-cd -- "$copy" 2>/dev/null || exit 0
+cd -- "$copy" 2>/dev/null || { [ -O "$copy" ]; exit; }
 there "$t" || git rev-parse -q --verify "refs/heads/$t" >/dev/null ||
   git rev-parse -q --verify "refs/tags/$t" >/dev/null
 """

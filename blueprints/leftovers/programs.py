@@ -33,11 +33,12 @@ homes() {
 each_home() {
   homes | while IFS= read -r home; do [ ! -w "$home" ] || ( cd -- "$home" && "$@" ) || exit 1; done
 }
+# A home that its owner cannot enter hides something; one that has another owner by now is rightly closed.
 in_homes() {
   homes | { while IFS= read -r home; do
     if [ -x "$home" ]; then
       there "$home/$1" && { [ -z "$2" ] || grep -qsF -- "$2" "$home/$1"; } && exit 0
-    elif there "$home"; then exit 0; fi
+    elif [ -O "$home" ]; then exit 0; fi
   done; exit 1; }
 }
 add_line() { mkdir -p -- "$(dirname -- "$1")" && printf '%s\n' "$2" >>"$1"; }

@@ -98,7 +98,7 @@ def test_why_a_lease_waits_says_that_its_host_does_not_answer(hosts, ask, cloud)
     Lease.objects.filter(pk=lease.pk).update(parked=False, due_at=LONG_AGO)
     settle()
     lease.refresh_from_db()
-    assert "unreachable: 1" in str(lease.verdicts)
+    assert "does not answer (unreachable)" in str(lease.verdicts)
 
 
 def test_the_next_check_of_a_silent_host_is_due_though_its_blueprint_asks_for_none(hosts, ask, cloud):

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.timeout(300)
 def test_workers_read_hints_again_when_the_broker_is_back(site, number, seconds):
     site.load()
     leased = {owner: len(site.leased(owner)) for owner in OWNERS}
+    began = time.time()
     site.servers.stop(BROKER, number)
     time.sleep(seconds if isinstance(site.servers, OwnServers) else 1)
     meanwhile = {owner: len(site.leased(owner)) for owner in OWNERS}
@@ -27,11 +28,12 @@ def test_workers_read_hints_again_when_the_broker_is_back(site, number, seconds)
     site.goes_on(time.time())
     with redis.Redis(unix_socket_path=str(site.servers.config.layout.broker_socket)) as broker:
         site.until(lambda: _reads(broker))
+    lasted = time.time() - began
     heard = site.heard()
     site.settle()
     for name, text in heard.items():
         assert "Traceback" not in text, f"{name}: {text}"
-        assert len(problems(text)) <= 3 * (seconds + 5), f"{name}: {text}"
+        assert len(problems(text)) <= 3 * (lasted + 4), f"{name}: {text}"
     assert "hears nothing" not in heard["worker"]
     if seconds > 5 and isinstance(site.servers, OwnServers):
         assert any(meanwhile[owner] > leased[owner] for owner in OWNERS), "the sweep in beat serves without a broker"
