@@ -27,6 +27,8 @@ from interfaces.transport import Transport
 _PAGES, _OWN = "www", "nginx"
 _CONF, _NEW_CONF = f"{_OWN}/nginx.conf", f"{_OWN}/nginx.conf.new"
 _SETTLE = 10.0
+# nginx writes errno before the C library's words for it: glibc and musl differ in these. 98 on Linux, 48 on BSD.
+_TAKEN = re.compile(r"bind\(\) to [^\n]* failed \((98|48): ")
 _RUNNING = re.compile(r"running (?P<pid>[0-9]{1,10}) (?P<leader>[^ \n]{1,200})")
 # $1: the prefix. A process that merely has the number of ours does not have our folder in its title.
 _LOOK = (
@@ -97,7 +99,7 @@ class NginxHttpd(Httpd):
         result = self._nginx(_CONF)
         if not result.ok:
             self._files.remove(f"{_OWN}/wanted")
-            if "Address already in use" in result.error_text:
+            if _TAKEN.search(result.error_text):
                 raise PortTaken(f"Something else listens on {self.site.listen}.")
             raise ConfigRefused(result.error_text.strip())
         return self._until(HttpdState.RUNNING)

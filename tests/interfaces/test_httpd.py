@@ -19,6 +19,7 @@ from drydock.core.errors import InvalidRequest, NotSupported
 from interfaces.errors import ConfigRefused, NotRunning, PathEscape, PathMissing, PortTaken
 from interfaces.httpd import HttpdState, NginxHttpd, Site
 from interfaces.httpd.fake import FakeHttpd
+from interfaces.httpd.program import packaged_program
 from tests.interfaces.conftest import Peer, always
 from tests.interfaces.sshd import free_port, own_address
 from tests.peers import require
@@ -138,7 +139,14 @@ def test_another_configuration_is_taken_up(httpd: NginxHttpd) -> None:
     assert fetch(httpd.uri()) == b"home"
 
 
-def test_a_taken_port_is_told(httpd: NginxHttpd) -> None:
+@pytest.mark.parametrize("packaged", [False, True], ids=["of the host", "packaged"])
+def test_a_taken_port_is_told(httpd: NginxHttpd, peer: Peer, packaged: bool) -> None:
+    if packaged:
+        # The one of the wheel is linked with musl, whose words for errors are not glibc's.
+        if (program := packaged_program()) is None:
+            pytest.skip("the wheel has no nginx for this machine")
+        peer.files.write_bytes("site/own-nginx", program.read_bytes(), permissions=0o755)
+        httpd._programs = (str(peer.home / "site/own-nginx"),)
     with socket.create_server((ADDRESS, httpd.site.port)), pytest.raises(PortTaken):
         httpd.start()
     assert httpd.status().state is HttpdState.STOPPED
