@@ -93,6 +93,11 @@ def sqlstate(error: BaseException) -> str:
     return getattr(error.__cause__, "sqlstate", None) or ""
 
 
+def constraint(error: BaseException) -> str:
+    """The name of the constraint that a database error is about, or an empty string."""
+    return getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) or ""
+
+
 def rows(sql: str, params: Any = (), *, hot: bool = False) -> list[tuple[Any, ...]]:
     """All rows of a statement. `hot`: see `_cursor`."""
     try:

@@ -24,7 +24,7 @@ from leases import hints
 from leases.client.values import HostKey, ResourceInfo
 from leases.engine import allocation, inventory, views
 from leases.engine.runs import start
-from leases.engine.transaction import refuse_inside_transaction
+from leases.engine.transaction import constraint, refuse_inside_transaction
 from leases.engine.transitions import lock_resource, note
 from leases.given import checked
 from leases.models import Resource, Run
@@ -200,7 +200,7 @@ def _read(blueprint: Blueprint, given: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def _taken(error: IntegrityError, draft: Draft) -> DrydockError:
-    if "resource_identity_once" not in str(error):
+    if constraint(error) != "resource_identity_once":
         raise error
     return Conflict(f"{draft.identity!r} is registered already.", field="identity")
 
