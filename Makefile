@@ -11,7 +11,7 @@ NUMPROCESSES ?= 3
 # In CI a failed test is tried twice more, and the summary lists it as RERUN: nothing is refused for a busy machine.
 RERUNS ?= $(if $(CI),2,0)
 
-.PHONY: help demo demo-cloud up test test-vm chaos storm fuzz bench lint audit format lock docs clean install install-dev peers
+.PHONY: help demo demo-cloud up test test-slow test-changed test-vm chaos storm fuzz bench lint audit format lock docs clean install install-dev peers
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -25,8 +25,16 @@ demo-cloud: install-dev peers ## five hosts on three emulated clouds, with their
 up: install ## engines, web, workers and beat in the foreground; Ctrl-C stops all
 	@$(BIN)/python -m drydock.up
 
-test: install-dev peers ## all tests (TESTS=path to choose)
-	@$(BIN)/python -m pytest -n $(NUMPROCESSES) --reruns $(RERUNS) --reruns-delay 5 $(TESTS)
+PYTEST = $(BIN)/python -m pytest -n $(NUMPROCESSES) --reruns $(RERUNS) --reruns-delay 5 $(if $(CI),--durations=25)
+
+test: install-dev peers ## the tests, but for those of test-slow (TESTS=path to choose)
+	@$(PYTEST) -m "not slow" $(TESTS)
+
+test-slow: install-dev peers ## tests that are long by nature: chaos, outages, storm, benches, crashes at every call over SSH
+	@$(PYTEST) -m slow $(TESTS)
+
+test-changed: install-dev peers ## the tests that depend on what changed since the last run of this target (pytest-testmon)
+	@$(PYTEST) --testmon --testmon-forceselect -m "not slow" $(TESTS) || [ $$? = 5 ] # 5: nothing to run
 
 test-vm: install-dev ## our user data set up a Debian in QEMU, which we then enter (minutes; needs root)
 	@$(BIN)/python -m tests.clouds.vm
@@ -78,7 +86,7 @@ lock: install-dev ## requirements*.in -> requirements*.txt with hashes
 	@$(BIN)/uv pip $(COMPILE) requirements-generator.in -o requirements-generator.txt
 
 clean: ## what make and the tests have made; leases and databases stay
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .testmondata* .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 install: $(VENV)/.installed

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -17,6 +18,16 @@ from tests.settings import DATABASE, STATE
 from tests.workers import Worker, clear_broker
 
 allow_only_this_machine()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files and groups go to the workers whole, unless `--dist` says otherwise."""
+    if config.getoption("dist") != "load":
+        return None
+    from tests.scheduling import ByFile
+
+    return ByFile(config, log)
 
 
 @pytest.fixture

@@ -27,6 +27,7 @@ SECTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_section_gives_its_figures(tmp_path):
     results = tmp_path / "latest.json"

@@ -24,6 +24,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_it_is_installed_found_and_conforms(installed: Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("DRYDOCK_TEST", "PYTEST"))}

@@ -19,6 +19,7 @@ MUST = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_and_nothing_is_given_twice():
     command = [sys.executable, "-m", "chaos", "--short", "--seed", "7", "--json"]

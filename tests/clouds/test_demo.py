@@ -28,6 +28,7 @@ def ordinary() -> Iterator[str]:
     subprocess.run(["userdel", "--force", "--remove", name], capture_output=True)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_all_of_it_comes_true() -> None:
     require("sshd")
@@ -39,6 +40,7 @@ def test_all_of_it_comes_true() -> None:
     came_true(ran)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(500)
 def test_it_comes_true_for_a_user_who_may_not_make_accounts(ordinary: str) -> None:
     require("sshd")

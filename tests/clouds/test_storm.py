@@ -14,6 +14,7 @@ from tests.peers import require
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may make accounts for leases")
 def test_nothing_is_lost_and_nothing_left():

@@ -13,7 +13,7 @@ from drydock.engines import BROKER
 from tests.outages.servers import OwnServers
 from tests.outages.site import OWNERS, problems
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(("number", "seconds"), [(signal.SIGTERM, 1), (signal.SIGKILL, 15)], ids=["restart", "away"])

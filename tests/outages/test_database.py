@@ -12,7 +12,7 @@ from tests.outages.servers import FAST, IMMEDIATE, OwnServers, PrivateEngines, e
 from tests.outages.shell import Shell
 from tests.outages.site import Site, problems
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 PROCESSES = {"worker": 3}
 """How many processes write to a log, where they are several: a line a second is what each may write."""
 STEPS = [str(n) for n in range(1, 13)]

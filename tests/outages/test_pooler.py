@@ -15,7 +15,7 @@ from tests.outages.servers import FAST
 from tests.outages.site import Site, problems
 from tests.peers import require
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

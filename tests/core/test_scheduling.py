@@ -1,0 +1,21 @@
+"""The tests that may not run at the same time are in one group, and the lists of the scheduler are current."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.scheduling import ACCOUNTS, GROUPS, SECONDS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_file_that_takes_the_lock_of_the_accounts_is_in_their_group():
+    files = (ROOT / "tests").rglob("test_*.py")
+    found = {str(file.relative_to(ROOT)) for file in files if "peers.alone()" in file.read_text()}
+    found.discard("tests/core/test_scheduling.py")
+    assert found == {file for file, group in GROUPS.items() if group == ACCOUNTS}
+
+
+def test_the_files_of_the_lists_exist():
+    missing = [name for name in {*GROUPS, *SECONDS} if name not in GROUPS.values() and not (ROOT / name).is_file()]
+    assert not missing

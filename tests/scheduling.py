@@ -1,0 +1,66 @@
+"""How pytest-xdist distributes the tests: by file, with the longest first.
+
+A worker takes a whole file at a time, so that what a module sets up (servers, accounts, processes) is set up once.
+Files that may not run at the same time form a group, which one worker runs: nobody waits for a lock.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler.loadscope import LoadScopeScheduling
+from xdist.workermanage import WorkerController
+
+ACCOUNTS = "accounts"
+"""Tests that look at all accounts of the machine; `tests.blueprints.host_peers.alone` holds the lock of their own."""
+
+GROUPS = {
+    "tests/blueprints/test_accounts.py": ACCOUNTS,
+    "tests/blueprints/test_layered_ssh_engine.py": ACCOUNTS,
+    "tests/blueprints/test_leftovers.py": ACCOUNTS,
+    "tests/blueprints/test_leftovers_engine.py": ACCOUNTS,
+    "tests/blueprints/test_local_host.py": ACCOUNTS,
+    "tests/blueprints/test_ssh_host.py": ACCOUNTS,
+    "tests/blueprints/test_ssh_host_engine.py": ACCOUNTS,
+    "tests/blueprints/test_ssh_host_leases.py": ACCOUNTS,
+    "tests/blueprints/test_storage_engine.py": ACCOUNTS,
+    "tests/cli/test_ssh.py": ACCOUNTS,
+    "tests/leases/test_workload_hosts.py": ACCOUNTS,
+}
+
+SECONDS = {
+    ACCOUNTS: 600,
+    "tests/blueprints/test_layered_over_ssh.py": 200,
+    "tests/blueprints/test_storage.py": 300,
+    "tests/leases/test_cloud_hosts.py": 206,
+    "tests/leases/test_clouds.py": 314,
+    "tests/leases/test_death.py": 166,
+    "tests/leases/test_interruption.py": 330,
+    "tests/leases/test_spoiled.py": 319,
+}
+"""About how long groups and files take, where it is long: the longest are begun first, the others in any order."""
+
+
+def unit_of(nodeid: str) -> str:
+    """The group or the file of a test, which one worker runs."""
+    file = nodeid.split("::", 1)[0]
+    return GROUPS.get(file, file)
+
+
+class ByFile(LoadScopeScheduling):
+    """Gives a worker that has little left to do another file or group. Of fewer files than workers, it gives tests."""
+
+    _by_test = False
+
+    def schedule(self) -> None:
+        if self.collection is None and self.collection_is_completed:
+            nodeids = next(iter(self.registered_collections.values()))
+            self._by_test = len({unit_of(nodeid) for nodeid in nodeids}) < len(self.nodes)
+        super().schedule()
+
+    def _split_scope(self, nodeid: str) -> str:
+        unit = unit_of(nodeid)
+        return nodeid if self._by_test and unit not in GROUPS.values() else unit
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        longest = max(self.workqueue, key=lambda unit: SECONDS.get(unit, 0))
+        self.workqueue.move_to_end(longest, last=False)
+        super()._assign_work_unit(node)
