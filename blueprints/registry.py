@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cache
+import sys
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from pathlib import Path
 
 from blueprints.contract import Kind
 from drydock.core.errors import NotFound
@@ -70,7 +72,7 @@ def register(new: Kind) -> None:
 
 def forget() -> None:
     """Drop what was cached: packages were added or removed."""
-    for cached in (kind, kinds_of_type, resource_types):
+    for cached in (kind, kinds_of_type, resource_types, _entry_points):
         cached.cache_clear()
 
 
@@ -79,9 +81,24 @@ _registered: dict[str, Kind] = {}
 
 def _places() -> dict[str, str]:
     found = dict(BUILT_IN)
-    for point in entry_points(group=GROUP):
-        found.setdefault(point.name, point.value)
+    for name, value in _entry_points(tuple(map(_changed_at, sys.path))):
+        found.setdefault(name, value)
     return found | {name: "" for name in _registered}
+
+
+@lru_cache(maxsize=1)
+def _entry_points(_path: tuple[tuple[str, int], ...]) -> tuple[tuple[str, str], ...]:
+    """The kinds of other packages. Read again when a package was added or removed: that reads every package's
+    metadata, and each sweep asks."""
+    return tuple((point.name, point.value) for point in entry_points(group=GROUP))
+
+
+def _changed_at(folder: str) -> tuple[str, int]:
+    """An entry of the path with the time at which something in it was added or removed."""
+    try:
+        return folder, Path(folder).stat().st_mtime_ns
+    except OSError:
+        return folder, 0
 
 
 def _load(name: str, place: str) -> Kind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 
+from blueprints import registry
 from drydock.core import plugins
 
 
@@ -26,3 +27,25 @@ def test_two_of_one_name_are_both_left_out(monkeypatch):
     loaded = plugins.load_plugins("group")
     assert list(loaded.objects) == ["other"]
     assert [problem.name for problem in loaded.problems] == ["same", "same"]
+
+
+def test_kinds_are_read_once_until_a_package_is_added(monkeypatch, tmp_path):
+    reads = []
+
+    def read(group):
+        reads.append(group)
+        return [importlib.metadata.EntryPoint("sand", "sand:Castle", group)]
+
+    monkeypatch.setattr(registry, "entry_points", read)
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.forget()
+    try:
+        assert "sand" in registry.names()
+        assert registry.names() == registry.names()
+        assert len(reads) == 1
+        (tmp_path / "another").mkdir()
+        registry.names()
+        assert len(reads) == 2
+    finally:
+        monkeypatch.undo()
+        registry.forget()
