@@ -15,6 +15,7 @@ from drydock_client.values import (
     KindInfo,
     PasswordInfo,
     QuotaInfo,
+    QuotaLimit,
     ResourceInfo,
     UserInfo,
 )
@@ -92,7 +93,7 @@ class Operating(Protocol):
     def quotas(self) -> list[QuotaInfo]:
         """What users and groups may hold."""
 
-    def set_quota(self, *, user: str = "", group: str = "", limits: dict[str, int | None]) -> QuotaInfo:
+    def set_quota(self, *, user: str = "", group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
         """Set some limits; None: no limit."""
 
     def remove_quota(self, *, user: str = "", group: str = "") -> None:

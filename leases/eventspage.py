@@ -44,6 +44,7 @@ EVENTS: Mapping[str, str] = {
     "lease.workload": "A workload begins, or has ended; the message and the details say how.",
     "lease.key_shown": "Its generated private key was shown to its owner.",
     "lease.maintenance": "Maintenance of what it stands on waits for it.",
+    "lease.shortened": "It ends earlier than was asked for: the message says which limit applies, and who sets it.",
     "lease.retry": "A person had it tried again at once.",
     "lease.yields": "It gave what it held to an older one, and waits again.",
     "machine.asked": "A reboot, a larger disk, another type or tags were asked for; `details` names the `act`.",

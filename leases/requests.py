@@ -98,6 +98,7 @@ class LeaseRequest(BaseModel):
     )
     idempotency_key: Key | None = None
     _default_ttl: dt.timedelta | None = PrivateAttr(default=None)
+    _limited: bool = PrivateAttr(default=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -141,17 +142,29 @@ class LeaseRequest(BaseModel):
         """Whether nothing ends it but its release."""
         return self.ttl is None and self.until is None and self.heartbeat_limit is None and self.workload is None
 
-    def lasting(self, default: dt.timedelta) -> LeaseRequest:
-        """The same with a ttl that the installation gives it. It is the same request: the fingerprint stays, so that a
-        replay is one also after the default was changed."""
+    def lasting(self, default: dt.timedelta | None, *, limited: bool) -> LeaseRequest:
+        """Return the request with a default ttl, and whether limits on how long it lasts apply.
+
+        It is the same request: the fingerprint stays, so that a replay is one also after the default was changed.
+        """
         given = self.model_copy()
-        given._default_ttl = default
+        given._default_ttl, given._limited = default, limited
         return given
 
     @property
     def lasts(self) -> dt.timedelta | None:
-        """How long it lasts once active: as asked for, or as the installation has it."""
+        """How long it lasts once active: as asked for, or by default."""
         return self.ttl if self.ttl is not None else self._default_ttl
+
+    @property
+    def ttl_defaulted(self) -> bool:
+        """Whether `lasts` is a default."""
+        return self.ttl is None and self._default_ttl is not None
+
+    @property
+    def limited(self) -> bool:
+        """Whether the limits on how long a lease may last apply."""
+        return self._limited
 
     @property
     def watched(self) -> bool:
@@ -168,8 +181,6 @@ class LeaseRequest(BaseModel):
                 "ttl", "until",
             },
         )  # fmt: skip
-        if self._default_ttl is not None:
-            asked["ttl"] = str(self._default_ttl)
         return digest([asked, further])[:32]
 
 

@@ -55,6 +55,12 @@ class Blueprint(models.Model):
     idle_timeout = models.DurationField(null=True, blank=True, help_text="Idle longer: given up.")
     max_lifetime = models.DurationField(null=True, blank=True, help_text="Older: no new lease, then given up.")
     check_interval = models.DurationField(null=True, blank=True, help_text="Between health checks.")
+    default_ttl = models.DurationField(
+        "default lease", null=True, blank=True, help_text="A lease that names no end lasts this long."
+    )
+    max_ttl = models.DurationField(
+        "longest lease", null=True, blank=True, help_text="No lease lasts longer, unless an operator lets it."
+    )
     note = models.TextField(blank=True, default="", db_default="")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     removed_at = models.DateTimeField(null=True, editable=False)

@@ -27,6 +27,12 @@ Outdated = Annotated[
 Idle = Annotated[str | None, typer.Option("--idle-timeout", metavar="SPAN", help="Idle longer: given up; clouds: 15m.")]
 Life = Annotated[str | None, typer.Option("--max-lifetime", metavar="SPAN", help="Older: replaced.")]
 Check = Annotated[str | None, typer.Option("--check-interval", metavar="SPAN", help="Between health checks.")]
+DefaultTtl = Annotated[
+    str | None, typer.Option("--default-ttl", metavar="SPAN", help="How long a lease lasts that names no end.")
+]
+MaxTtl = Annotated[
+    str | None, typer.Option("--max-ttl", metavar="SPAN", help="No lease lasts longer; operators can let one.")
+]
 Note = Annotated[str | None, typer.Option("--note")]
 Clear = Annotated[list[str] | None, typer.Option("--clear", help="max, idle-timeout, ...: none at all.")]
 
@@ -47,7 +53,8 @@ def add(
     name: Name, kind: Annotated[str, typer.Argument(metavar="KIND", help="See `drydock blueprints kinds`.")],
     config: Fields = None, *, file: File = "", order: Order = None, audience: Audience = None, maximum: Maximum = None,
     ready: Ready = None, max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None,
-    check_interval: Check = None, max_outdated: Outdated = None, note: Note = None, clear: Clear = None,
+    check_interval: Check = None, max_outdated: Outdated = None, default_ttl: DefaultTtl = None,
+    max_ttl: MaxTtl = None, note: Note = None, clear: Clear = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Do not enable it yet.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
@@ -58,7 +65,7 @@ def add(
     wanted = _change(
         order=order, audience=audience, max_resources=maximum, min_ready=ready, max_builds=max_builds,
         idle_timeout=idle_timeout, max_lifetime=max_lifetime, check_interval=check_interval,
-        max_outdated=max_outdated, note=note, clear=_columns(clear),
+        max_outdated=max_outdated, default_ttl=default_ttl, max_ttl=max_ttl, note=note, clear=_columns(clear),
     )  # fmt: skip
     given = {**o.document(file), **o.values(config, "config")}
     end(o.client().add_blueprint(name, kind, given, wanted, enabled=not disabled), as_json)
@@ -69,7 +76,8 @@ def change(
     name: Name, config: Fields = None, *, file: File = "", kind: Annotated[str | None, typer.Option()] = None,
     order: Order = None, audience: Audience = None, maximum: Maximum = None, ready: Ready = None,
     max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None, check_interval: Check = None,
-    max_outdated: Outdated = None, note: Note = None, clear: Clear = None,
+    max_outdated: Outdated = None, default_ttl: DefaultTtl = None, max_ttl: MaxTtl = None, note: Note = None,
+    clear: Clear = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Change a blueprint. KEY=VALUE changes single values of its config, --file replaces it."""
@@ -80,6 +88,6 @@ def change(
     wanted = _change(
         kind=kind, config=found, order=order, audience=audience, max_resources=maximum, min_ready=ready,
         max_builds=max_builds, idle_timeout=idle_timeout, max_lifetime=max_lifetime, check_interval=check_interval,
-        max_outdated=max_outdated, note=note, clear=_columns(clear),
+        max_outdated=max_outdated, default_ttl=default_ttl, max_ttl=max_ttl, note=note, clear=_columns(clear),
     )  # fmt: skip
     tell(client.change_blueprint(name, wanted), as_json, full=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands of this module."""
-    group = o.group(list_, "What users and groups may hold at the same time: list, set, remove.")
+    group = o.group(list_, "What users and groups may hold, and for how long: list, set, remove.")
     for name, command in (("list", list_), ("set", set_), ("remove", remove)):
         group.command(name)(command)
     app.add_typer(group, name="quotas", rich_help_panel="Operators")
@@ -33,13 +33,16 @@ def list_(*, as_json: o.AsJson = False) -> None:
 @guarded
 def set_(
     limits: Annotated[
-        list[str], typer.Argument(metavar="LIMIT=N...", help="leases, slots, vcpus, ram, disk; `none` lifts it.")
+        list[str],
+        typer.Argument(metavar="LIMIT=N...", help="leases, slots, vcpus, ram, disk, ttl, default-ttl; `none` lifts."),
     ],
     *, user: o.User = "", group: o.Group = "", as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Set some limits of a user or a group; the others stay.
 
-    [dim]drydock quotas set --user ada leases=5 ram=64GiB[/dim]
+    `ttl` is the longest that a lease may last, `default-ttl` how long one lasts that names no end.
+
+    [dim]drydock quotas set --user ada leases=5 ram=64GiB ttl=30d default-ttl=8h[/dim]
     """
     wanted = {_NAMES.get(name, (name, int))[0]: _limit(name, text) for name, text in o.words(limits, "limits").items()}
     _tell([o.client().set_quota(user=user, group=group, limits=wanted)], as_json)
@@ -55,8 +58,12 @@ def remove(*, user: o.User = "", group: o.Group = "", as_json: o.AsJson = False)
 def _tell(found: list[QuotaInfo], as_json: bool) -> None:
     if as_json:
         return output.emit(found)
-    rows = [(q.user, q.group, q.max_leases, q.max_slots, _vcpus(q), q.max_ram_mib, q.max_disk_mib) for q in found]
-    return output.table(("user", "group", "leases", "slots", "vcpus", "ram MiB", "disk MiB"), rows, empty="No quotas.")
+    rows = [
+        (q.user, q.group, q.max_leases, q.max_slots, _vcpus(q), q.max_ram_mib, q.max_disk_mib, q.max_ttl, q.default_ttl)
+        for q in found
+    ]
+    columns = ("user", "group", "leases", "slots", "vcpus", "ram MiB", "disk MiB", "ttl", "default ttl")
+    return output.table(columns, rows, empty="No quotas.")
 
 
 def _vcpus(one: QuotaInfo) -> str:
@@ -69,19 +76,26 @@ def _mebibytes(text: str) -> int:
     return mebibytes(text)
 
 
-_NAMES: dict[str, tuple[str, Callable[[str], int]]] = {
+def _span(text: str) -> float:
+    from drydock.core.units import duration
+
+    return duration(text).total_seconds()
+
+
+_NAMES: dict[str, tuple[str, Callable[[str], float]]] = {
     "leases": ("max_leases", int), "slots": ("max_slots", int),
     "vcpus": ("max_cpu_millicores", lambda text: round(float(text) * 1000)),
     "ram": ("max_ram_mib", _mebibytes), "disk": ("max_disk_mib", _mebibytes),
+    "ttl": ("max_ttl", _span), "default-ttl": ("default_ttl", _span),
 }  # fmt: skip
 
 
-def _limit(name: str, text: str) -> int | None:
+def _limit(name: str, text: str) -> float | None:
     if name not in _NAMES:
         raise InvalidRequest(f"There is no limit {name!r}.", field="limits", hint=f"There are: {', '.join(_NAMES)}.")
     if text == "none":
         return None
     try:
-        return int(_NAMES[name][1](text))
+        return _NAMES[name][1](text)
     except ValueError:
         raise InvalidRequest(f"{text!r} is not a number.", field=name) from None

@@ -26,7 +26,8 @@ def tell(info: BlueprintInfo, as_json: bool, *, full: bool = False) -> None:
         ("kind", info.kind), ("type", info.type), ("config", dict(info.config)), ("audience", info.audience),
         ("order", info.order), ("generation", info.generation), ("there", info.there), ("building", info.building),
         ("max", info.max_resources), ("ready", info.min_ready or None), ("idle timeout", info.idle_timeout),
-        ("max lifetime", info.max_lifetime), ("check interval", info.check_interval), ("note", info.note),
+        ("max lifetime", info.max_lifetime), ("check interval", info.check_interval),
+        ("default lease", info.default_ttl), ("longest lease", info.max_ttl), ("note", info.note),
     ]  # fmt: skip
     shown = facts if full else [("idle timeout", info.idle_timeout)]
     output.pairs(f"{info.name} is {state(info)}", shown)

@@ -63,6 +63,22 @@ def mebibytes(text: str | int, *, field: str = "") -> int:
     return size
 
 
+_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def written(span: dt.timedelta) -> str:
+    """Return a span as it may be typed again: `1d12h`, `90s`."""
+    seconds = span.total_seconds()
+    if seconds != int(seconds):
+        return f"{seconds:f}".rstrip("0") + "s"
+    rest, pieces = int(seconds), []
+    for size, unit in _UNITS:
+        count, rest = divmod(rest, size)
+        if count:
+            pieces.append(f"{count}{unit}")
+    return "".join(pieces) or "0s"
+
+
 def in_words(span: dt.timedelta | float) -> str:
     """A span as a person says it: `850 ms`, `12 s`, `4 min`, `2 h 5 min`, `3 d`."""
     seconds = span.total_seconds() if isinstance(span, dt.timedelta) else float(span)

@@ -18,6 +18,7 @@ from drydock_client.values import (
     KindInfo,
     PasswordInfo,
     QuotaInfo,
+    QuotaLimit,
     ResourceInfo,
     UserInfo,
     from_json,
@@ -140,8 +141,9 @@ class HttpAccess:
     def quotas(self) -> list[QuotaInfo]:
         return [from_json(QuotaInfo, one) for one in self.http.get("quotas")["results"]]
 
-    def set_quota(self, *, user: str = "", group: str = "", limits: dict[str, int | None]) -> QuotaInfo:
-        return from_json(QuotaInfo, self.http.send("PUT", "quotas", {"user": user, "group": group, **limits}))
+    def set_quota(self, *, user: str = "", group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
+        given = {"user": user, "group": group, **{name: to_json(value) for name, value in limits.items()}}
+        return from_json(QuotaInfo, self.http.send("PUT", "quotas", given))
 
     def remove_quota(self, *, user: str = "", group: str = "") -> None:
         self.http.send("DELETE", "quotas", query={"user": user, "group": group})

@@ -5,6 +5,7 @@ from drydock_client.values.access import (
     CredentialInfo,
     PasswordInfo,
     QuotaInfo,
+    QuotaLimit,
     TokenInfo,
     UserInfo,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "PriceInfo",
     "Progress",
     "QuotaInfo",
+    "QuotaLimit",
     "ReaderInfo",
     "ReadingInfo",
     "ResourceInfo",

@@ -22,9 +22,13 @@ class AuthorizationInfo:
     created_at: dt.datetime
 
 
+QuotaLimit = int | float | str | dt.timedelta | None
+"""A limit of a quota: a number, or a span such as `8h`; None: no limit."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class QuotaInfo:
-    """What a user or a group may hold at the same time; None: no limit."""
+    """What a user or a group may hold at the same time, and how long each lease; None: no limit."""
 
     user: str
     group: str
@@ -33,6 +37,10 @@ class QuotaInfo:
     max_cpu_millicores: int | None
     max_ram_mib: int | None
     max_disk_mib: int | None
+    default_ttl: dt.timedelta | None = None
+    """How long a lease lasts that names no end."""
+    max_ttl: dt.timedelta | None = None
+    """The longest that a lease may last."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,10 @@ class BlueprintInfo:
     errors: tuple[Mapping[str, Any], ...] = ()
     problems: tuple[Mapping[str, Any], ...] = ()
     """What its check found; only filled by a check."""
+    default_ttl: dt.timedelta | None = None
+    """How long a lease lasts that names no end."""
+    max_ttl: dt.timedelta | None = None
+    """The longest that a lease may last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +55,8 @@ class BlueprintChange:
     idle_timeout: str | float | dt.timedelta | None = None
     max_lifetime: str | float | dt.timedelta | None = None
     check_interval: str | float | dt.timedelta | None = None
+    default_ttl: str | float | dt.timedelta | None = None
+    max_ttl: str | float | dt.timedelta | None = None
     note: str | None = None
     clear: Sequence[str] = ()
 

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from leases.admin import columns
 from leases.admin.acts import Act, Given, Said
 from leases.admin.base import OperatedAdmin
+from leases.admin.fields import SpanOfColumn
 from leases.models import Authorization, Quota
 from leases.operations import access
 from leases.operations.callers import Caller, caller
@@ -39,9 +40,17 @@ class HolderForm(forms.ModelForm):  # type: ignore[type-arg]
 class QuotaForm(HolderForm):
     """Limits as operations accept them."""
 
+    default_ttl = SpanOfColumn(
+        label="Default lease", required=False, help_text='A lease that names no end lasts this long. Such as "8h".'
+    )
+    max_ttl = SpanOfColumn(
+        label="Longest lease", required=False,
+        help_text='No lease lasts longer, unless an operator lets it. Such as "30d"; empty: no limit.',
+    )  # fmt: skip
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        for name in access.LIMITS:
+        for name in access.AMOUNTS:
             if name in self.fields:
                 self.fields[name] = forms.IntegerField(
                     min_value=0, max_value=MOST, required=False, help_text="Empty: no limit."
@@ -121,7 +130,7 @@ class AuthorizationAdmin(HeldAdmin):
 
 @admin.register(Quota)
 class QuotaAdmin(HeldAdmin):
-    """What users and groups may hold at the same time."""
+    """What users and groups may hold at the same time, and how long each lease."""
 
     form = QuotaForm
     related = ("user", "group")

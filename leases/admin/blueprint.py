@@ -60,7 +60,7 @@ class BlueprintAdmin(OperatedAdmin):
         (None, {"fields": ("name", "status", "kind", "config", "note")}),
         ("Who, and when", {"fields": ("audience", "order")}),
         ("Limits", {"fields": ("max_resources", "min_ready", "max_builds", "max_outdated")}),
-        ("Time", {"fields": ("idle_timeout", "max_lifetime", "check_interval")}),
+        ("Time", {"fields": ("idle_timeout", "max_lifetime", "check_interval", "default_ttl", "max_ttl")}),
         ("Derived", {"fields": ("resource_type", "generation", "made")}),
     )
     add_fieldsets = (

@@ -33,6 +33,13 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
     )
     max_lifetime = SpanOfColumn(required=False, help_text='Older: no new lease, then given up. Such as "7d".')
     check_interval = SpanOfColumn(required=False, help_text='Between health checks. Such as "5m".')
+    default_ttl = SpanOfColumn(
+        label="Default lease", required=False, help_text='A lease that names no end lasts this long. Such as "8h".'
+    )
+    max_ttl = SpanOfColumn(
+        label="Longest lease", required=False,
+        help_text='No lease lasts longer, unless an operator lets it. Such as "30d"; empty: no limit.',
+    )  # fmt: skip
 
     class Meta:
         model = Blueprint

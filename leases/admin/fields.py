@@ -8,22 +8,8 @@ from typing import Any
 
 from django import forms
 
+from drydock.core.units import written as written
 from leases.admin.acts import Span
-
-_UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
-
-
-def written(length: dt.timedelta) -> str:
-    """A span as it may be typed again: `1d12h`, `90s`."""
-    seconds = length.total_seconds()
-    if seconds != int(seconds):
-        return f"{seconds:f}".rstrip("0") + "s"
-    rest, pieces = int(seconds), []
-    for size, unit in _UNITS:
-        count, rest = divmod(rest, size)
-        if count:
-            pieces.append(f"{count}{unit}")
-    return "".join(pieces) or "0s"
 
 
 class SpanOfColumn(Span):

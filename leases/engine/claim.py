@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 from blueprints.amounts import CLASSES, Amounts
+from leases.engine import limits
 from leases.engine.question import Question
 from leases.engine.search import Room
-from leases.engine.transaction import run
+from leases.engine.transaction import rows, run
 from leases.reasons import Reason
 from leases.states import LeaseState
 
@@ -34,7 +35,13 @@ _ACTIVATE = """
             coalesce(until, clock_timestamp() + ttl),
             (SELECT r.dies_at FROM leases_resource r WHERE r.id = resource_id)) END,
         heartbeat_at = CASE WHEN heartbeat_limit IS NOT NULL THEN clock_timestamp() END
-    WHERE id = %s AND state = %s"""
+    WHERE id = %s AND state = %s
+    RETURNING (limited OR ttl_defaulted) AND EXISTS (
+            SELECT FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+            WHERE r.id = resource_id AND (b.max_ttl IS NOT NULL OR b.default_ttl IS NOT NULL)),
+        limited AND (EXISTS (SELECT FROM leases_quota q WHERE q.user_id = owner_id AND q.max_ttl IS NOT NULL)
+            OR EXISTS (SELECT FROM leases_quota q WHERE q.group_id = charged_group_id AND q.max_ttl IS NOT NULL)),
+        limited AND %s::interval IS NOT NULL AND coalesce(until > active_at + %s::interval, TRUE)"""
 
 
 _UNRESERVE = """
@@ -57,8 +64,14 @@ def take(question: Question, room: Room) -> bool:
 
 
 def activate(lease_id: int) -> bool:
-    """An acquired lease becomes active; False when it is no longer acquired."""
-    return bool(run(_ACTIVATE, (Reason.READY, lease_id, LeaseState.ACQUIRED), hot=True))
+    """An acquired lease becomes active; False when it is no longer acquired. It ends when its limits say at the
+    latest: only where one may be passed, they are read."""
+    longest = limits.of_installation()
+    span = None if longest is None else longest.span
+    found = rows(_ACTIVATE, (Reason.READY, lease_id, LeaseState.ACQUIRED, span, span), hot=True)
+    if found and any(found[0]):
+        limits.shorten(lease_id)
+    return bool(found)
 
 
 def unreserve(lease_id: int) -> int:

@@ -86,7 +86,7 @@ _COLUMNS = (
     " forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra, exclusive,"
     " allowed_blueprints, excluded_blueprints, public_keys, shape, priority, rank, root_id, for_resource_id,"
     " for_lease_id, need, need_phase, ttl, until, give_up_at, heartbeat_limit, heartbeat_at, serve_again, choose,"
-    " watched, idempotency_key, fingerprint, only_resources"
+    " watched, idempotency_key, fingerprint, only_resources, ttl_defaulted, limited"
 )
 _INSERT = f"""
     INSERT INTO leases_lease ({_COLUMNS}) VALUES (
@@ -97,7 +97,7 @@ _INSERT = f"""
         %(for_resource)s, %(for_lease)s, %(need)s, %(need_phase)s, %(ttl)s, %(until)s,
         clock_timestamp() + %(wait_limit)s::interval, %(heartbeat)s,
         CASE WHEN %(heartbeat)s::interval IS NOT NULL THEN clock_timestamp() END, %(serve_again)s, %(choose)s,
-        %(watched)s, %(key)s, %(fingerprint)s, %(only)s)
+        %(watched)s, %(key)s, %(fingerprint)s, %(only)s, %(ttl_defaulted)s, %(limited)s)
     ON CONFLICT DO NOTHING
     RETURNING {waiting.COLUMNS.replace("l.", "")}"""
 
@@ -178,7 +178,7 @@ def _values(
         "need_phase": cause.need_phase, "ttl": asked.lasts, "until": asked.until, "wait_limit": asked.wait_limit,
         "heartbeat": asked.heartbeat_limit, "serve_again": asked.serve_again, "choose": asked.choose, "watched": asked.watched, "key": asked.idempotency_key,
         "fingerprint": asked.fingerprint if asked.idempotency_key else "",
-        "only": list(cause.only_resources) or None,
+        "only": list(cause.only_resources) or None, "ttl_defaulted": asked.ttl_defaulted, "limited": asked.limited,
     }  # fmt: skip
 
 

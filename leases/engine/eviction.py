@@ -87,11 +87,11 @@ _AGAIN = """
     INSERT INTO leases_lease (type, name, labels, owner_id, charged_group_id, state, reason, message, actor, requirements,
         traits, forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra, exclusive,
         allowed_blueprints, excluded_blueprints, only_resources, public_keys, shape, priority, rank, root_id, ttl, until,
-        heartbeat_limit, serve_again, choose, watched, avoided_resources)
+        ttl_defaulted, limited, heartbeat_limit, serve_again, choose, watched, avoided_resources)
     SELECT type, name, labels, owner_id, charged_group_id, 'pending', 'requested', 'In place of lease ' || id, 'drydock',
         requirements, traits, forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra,
         exclusive, allowed_blueprints, excluded_blueprints, only_resources, public_keys, shape, priority, rank, root_id,
-        ttl, until, heartbeat_limit, TRUE, choose, watched, ARRAY[resource_id]
+        ttl, until, ttl_defaulted, limited, heartbeat_limit, TRUE, choose, watched, ARRAY[resource_id]
     FROM leases_lease WHERE id = %s AND serve_again AND release_wanted = '' AND (until IS NULL OR until > clock_timestamp())
     RETURNING id, type"""
 

@@ -18,6 +18,7 @@ FIELDS = (
     "id", "type", "requirements", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra", "exclusive", "traits",
     "forbidden_traits", "preferred_traits", "allowed_blueprints", "excluded_blueprints", "avoided_resources",
     "owner_id", "until", "ttl", "shape", "rank", "group_id", "only_resources", "need", "choose",
+    "ttl_defaulted",
 )  # fmt: skip
 COLUMNS = ", ".join(f"l.{name}" for name in FIELDS)
 
@@ -55,7 +56,7 @@ class Waiter:
             avoided=tuple(field["avoided_resources"]),
             owner_id=field["owner_id"],
             until=field["until"],
-            ttl=field["ttl"],
+            ttl=None if field["ttl_defaulted"] else field["ttl"],
             lease_id=field["id"],
             choose=field["choose"],
             only_resources=None if field["only_resources"] is None else tuple(field["only_resources"]),

@@ -125,7 +125,9 @@ class LocalAccess:
     def quotas(self) -> list[values.QuotaInfo]:
         return access.quotas(self.who)
 
-    def set_quota(self, *, user: str = "", group: str = "", limits: dict[str, int | None]) -> values.QuotaInfo:
+    def set_quota(
+        self, *, user: str = "", group: str = "", limits: Mapping[str, values.QuotaLimit]
+    ) -> values.QuotaInfo:
         return access.set_quota(self.who, user=user, group=group, limits=limits)
 
     def remove_quota(self, *, user: str = "", group: str = "") -> None:

@@ -43,7 +43,7 @@ class Authorization(models.Model):
 
 
 class Quota(models.Model):
-    """What a user, or a group's members together, may hold at the same time. Empty: no limit."""
+    """What a user, or a group's members together, may hold at the same time, and for how long. Empty: no limit."""
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)
     group = models.OneToOneField(Group, null=True, blank=True, on_delete=models.CASCADE)
@@ -52,6 +52,12 @@ class Quota(models.Model):
     max_cpu_millicores = models.PositiveBigIntegerField(null=True, blank=True)
     max_ram_mib = models.PositiveBigIntegerField(null=True, blank=True)
     max_disk_mib = models.PositiveBigIntegerField(null=True, blank=True)
+    default_ttl = models.DurationField(
+        "default lease", null=True, blank=True, help_text="A lease that names no end lasts this long."
+    )
+    max_ttl = models.DurationField(
+        "longest lease", null=True, blank=True, help_text="No lease lasts longer, unless an operator lets it."
+    )
 
     class Meta:
         constraints = [models.CheckConstraint(condition=Q(user=None) ^ Q(group=None), name="quota_names_one")]

@@ -103,6 +103,10 @@ class Lease(models.Model):
 
     ttl = models.DurationField(null=True, blank=True, help_text="Counts from active.")
     until = models.DateTimeField(null=True, blank=True)
+    ttl_defaulted = models.BooleanField(default=False, db_default=False)
+    """The request named no end: `ttl` is a default, which a shorter one of the blueprint replaces."""
+    limited = models.BooleanField(default=False, db_default=False)
+    """The limits on how long a lease may last apply: neither an operator nor another lease or resource asked for it."""
     give_up_at = models.DateTimeField(null=True, blank=True)
     heartbeat_limit = models.DurationField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)

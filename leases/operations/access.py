@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.models import Group
@@ -11,17 +13,21 @@ from django.db.models.functions import Now
 
 from blueprints.models import Blueprint
 from drydock.core.errors import InvalidRequest, NotFound
+from drydock.core.units import duration, written
 from leases import hints
-from leases.client.values import AuthorizationInfo, QuotaInfo
+from leases.client.values import AuthorizationInfo, QuotaInfo, QuotaLimit
 from leases.engine import owners
 from leases.engine.transaction import leases_by_id, rows
 from leases.engine.transitions import note
 from leases.given import checked
 from leases.models import Authorization, Quota
+from leases.operations.blueprint_columns import refuse_longer_default
 from leases.operations.callers import Caller, operator_only
 from leases.reasons import Reason
 
-LIMITS = ("max_leases", "max_slots", "max_cpu_millicores", "max_ram_mib", "max_disk_mib")
+AMOUNTS = ("max_leases", "max_slots", "max_cpu_millicores", "max_ram_mib", "max_disk_mib")
+SPANS = ("default_ttl", "max_ttl")
+LIMITS = (*AMOUNTS, *SPANS)
 
 
 def _blueprint(name: str) -> Blueprint:
@@ -147,23 +153,31 @@ def _quota(row: Quota) -> QuotaInfo:
 
 
 @checked
-def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: dict[str, int | None]) -> QuotaInfo:
+def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
     """Set some limits of a user's or group's quota (None: no limit); leases it held back are tried again.
 
     Raises InvalidRequest, NotFound, NotAllowed.
     """
     operator_only(who, "set quotas")
-    for limit, value in limits.items():
-        if limit not in LIMITS:
-            raise InvalidRequest(f"There is no limit {limit!r}.", field=limit, hint=f"There are: {', '.join(LIMITS)}.")
-        if value is not None and not 0 <= value < 1 << 31:
-            raise InvalidRequest("A limit is 0 or more.", field=limit)
+    wanted = {limit: _limit(limit, value) for limit, value in limits.items()}
     holder = _holder(user, group)
     with transaction.atomic():
-        row, _ = Quota.objects.update_or_create(**holder, defaults=limits)
-        note("quota.set", f"{row}", actor=who.actor, details={"limits": limits})
+        row, _ = Quota.objects.update_or_create(**holder, defaults=wanted)
+        refuse_longer_default(row.default_ttl, row.max_ttl)
+        said = {limit: written(value) if isinstance(value, dt.timedelta) else value for limit, value in wanted.items()}
+        note("quota.set", f"{row}", actor=who.actor, details={"limits": said})
     _unpark(row)
     return _quota(row)
+
+
+def _limit(limit: str, value: Any) -> int | dt.timedelta | None:
+    if limit not in LIMITS:
+        raise InvalidRequest(f"There is no limit {limit!r}.", field=limit, hint=f"There are: {', '.join(LIMITS)}.")
+    if value is None or limit in SPANS:
+        return None if value is None else duration(value, field=limit)
+    if not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise InvalidRequest("A limit is 0 or more.", field=limit)
+    return int(value)
 
 
 @checked

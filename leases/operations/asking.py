@@ -29,13 +29,13 @@ SHAREABLE = ("", "resource", "parent")
 @checked
 def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None, endless: bool = False) -> int:
     """Ask for one lease; its id. Claims at once unless the caller's transaction is open. One without an end is given
-    the installation's, unless it may be `endless`.
+    the shortest default that applies, unless it may be `endless`.
 
     Raises InvalidRequest; Conflict when the idempotency key stands for another request; NotAllowed.
     """
-    asked = requests.read(given)
-    asked = asked if endless and asked.endless else lasting.bounded(who, asked)
-    return requesting.request(asked, on_behalf(who, owner).id, actor=who.actor).id
+    whose = on_behalf(who, owner)
+    asked = lasting.bounded(who, whose, requests.read(given), endless=endless)
+    return requesting.request(asked, whose.id, actor=who.actor).id
 
 
 @checked
@@ -69,9 +69,10 @@ def request_group(
         raise InvalidRequest(f"A group has 1 to {LARGEST_GROUP} leases.", field="leases")
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= 255:
         raise InvalidRequest("An idempotency key has 1 to 255 characters.", field="idempotency_key")
-    asked = [lasting.bounded(who, requests.read(one, keyed=idempotency_key is not None)) for one in given]
+    whose = on_behalf(who, owner)
+    asked = [lasting.bounded(who, whose, requests.read(one, keyed=idempotency_key is not None)) for one in given]
     _, ids = requesting.request_group(
-        asked, on_behalf(who, owner).id, actor=who.actor, same=same, different=different,
+        asked, whose.id, actor=who.actor, same=same, different=different,
         idempotency_key=idempotency_key,
     )  # fmt: skip
     return ids
@@ -96,8 +97,9 @@ def explain(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any 
     The request is rehearsed in a transaction that is rolled back, so that it passes through the very same
     questions. Raises InvalidRequest, NotAllowed.
     """
-    asked = lasting.bounded(who, requests.read(given))
-    with requesting.rehearse(asked, on_behalf(who, owner).id, actor=who.actor) as waiter:
+    whose = on_behalf(who, owner)
+    asked = lasting.bounded(who, whose, requests.read(given))
+    with requesting.rehearse(asked, whose.id, actor=who.actor) as waiter:
         return _rehearsed(waiter)
 
 

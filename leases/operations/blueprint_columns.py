@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import fields
 
 from django.core.exceptions import ValidationError as ModelError
@@ -10,11 +11,11 @@ from blueprints import registry
 from blueprints.models import Blueprint
 from blueprints.specs import Problem
 from drydock.core.errors import InvalidRequest
-from drydock.core.units import duration
+from drydock.core.units import duration, written
 from leases import given
 from leases.client.values import BlueprintChange
 
-SPANS = ("idle_timeout", "max_lifetime", "check_interval")
+SPANS = ("idle_timeout", "max_lifetime", "check_interval", "default_ttl", "max_ttl")
 EMPTIABLE = (*SPANS, "max_resources", "note")
 
 
@@ -50,6 +51,15 @@ def limit(found: Blueprint) -> None:
         found.max_resources = most
 
 
+def refuse_longer_default(usual: dt.timedelta | None, longest: dt.timedelta | None) -> None:
+    """Raises InvalidRequest where leases would last longer by default than they may."""
+    if usual is not None and longest is not None and usual > longest:
+        raise InvalidRequest(
+            f"The default lease of {written(usual)} is longer than the longest lease of {written(longest)}.",
+            field="default_ttl",
+        )
+
+
 def take_defaults(found: Blueprint, changed: BlueprintChange) -> None:
     """A new blueprint that does not say how long its resources may stand idle, or how often they are checked, has what
     its kind says."""
@@ -69,6 +79,7 @@ def idleness(found: Blueprint) -> list[Problem]:
 
 def clean(found: Blueprint) -> None:
     """Raises InvalidRequest for the first column that cannot be so."""
+    refuse_longer_default(found.default_ttl, found.max_ttl)
     try:
         found.clean_fields()
     except ModelError as error:

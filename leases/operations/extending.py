@@ -34,11 +34,11 @@ def extend(
     if until is not None and until.tzinfo is None:
         raise InvalidRequest("until needs a time zone.", field="until")
     span = None if ttl is None else duration(ttl, field="ttl")
-    lease = lease_of(who, lease_id)
-    if (limit := lasting.longest(who)) is not None:
+    lease = lease_of(who, lease_id, related=True)
+    if (limit := lasting.longest(who, lease)) is not None:
         end = until or lasting.from_now(span)
         lasting.refuse_later(end, limit, lease.active_at)
-    return _extend(lease_id, span, until, who.actor)
+    return _extend(lease_id, span, until, who)
 
 
 class _Lasting(NamedTuple):
@@ -63,7 +63,7 @@ _READ = """
 
 
 @short
-def _extend(lease_id: int, span: dt.timedelta | None, until: dt.datetime | None, actor: str) -> dt.datetime | None:
+def _extend(lease_id: int, span: dt.timedelta | None, until: dt.datetime | None, who: Caller) -> dt.datetime | None:
     lease = _Lasting(*rows(_READ, (lease_id,))[0])
     if until is not None and until <= lease.now:
         raise InvalidRequest(f"{_said(until)} is in the past.", field="until")
@@ -74,26 +74,26 @@ def _extend(lease_id: int, span: dt.timedelta | None, until: dt.datetime | None,
     if lease.until is None and (lease.ttl is None or lease.state not in WAITING):
         raise Conflict(f"Lease {lease_id} has no end that could be moved.")
     if span is not None and lease.state in WAITING and lease.until is None:
-        _ask_for_more(lease, span, actor)
+        _ask_for_more(lease, span, who)
         return None
-    return _move_end(lease, until or lease.now + (span or dt.timedelta()), actor)
+    return _move_end(lease, until or lease.now + (span or dt.timedelta()), who)
 
 
-def _ask_for_more(lease: _Lasting, span: dt.timedelta, actor: str) -> None:
+def _ask_for_more(lease: _Lasting, span: dt.timedelta, who: Caller) -> None:
     """A longer time from active."""
     assert lease.ttl is not None
     if span < lease.ttl:
         raise Conflict(f"It is asked for {in_words(lease.ttl)} already, which is longer.", field="ttl")
     _refuse_longer_than_resource(lease, lease.now + span)
-    _write(lease, {"ttl": span}, f"It is asked for {in_words(span)} from active.", actor)
+    _write(lease, {"ttl": span}, f"It is asked for {in_words(span)} from active.", who)
 
 
-def _move_end(lease: _Lasting, after: dt.datetime, actor: str) -> dt.datetime:
+def _move_end(lease: _Lasting, after: dt.datetime, who: Caller) -> dt.datetime:
     before = lease.until or lease.now + (lease.ttl or dt.timedelta())
     if after < before:
         raise Conflict(f"It already lasts until {_said(before)}, which is later.", field="until")
     _refuse_longer_than_resource(lease, after)
-    _write(lease, {"until": after}, f"By {in_words(after - before)}, until {_said(after)}.", actor)
+    _write(lease, {"until": after}, f"By {in_words(after - before)}, until {_said(after)}.", who)
     return after
 
 
@@ -105,11 +105,13 @@ def _refuse_longer_than_resource(lease: _Lasting, after: dt.datetime) -> None:
         )  # fmt: skip
 
 
-def _write(lease: _Lasting, changed: dict[str, Any], message: str, actor: str) -> None:
-    """What a waiting lease asks decides what could serve it: it waits on as one of another shape."""
+def _write(lease: _Lasting, changed: dict[str, Any], message: str, who: Caller) -> None:
+    """What a waiting lease asks decides what could serve it: it waits on as one of another shape. Its end is no longer
+    a default, and limits no longer apply where an operator has said how long it lasts."""
     shape = digest([lease.shape, changed])[:32] if lease.state == "pending" else lease.shape
-    Lease.objects.filter(pk=lease.id).update(**changed, shape=shape)
-    note("lease.extended", message, actor=actor, lease_id=lease.id)
+    unlimited = {"limited": False} if who.operator else {}
+    Lease.objects.filter(pk=lease.id).update(**changed, **unlimited, shape=shape, ttl_defaulted=False)
+    note("lease.extended", message, actor=who.actor, lease_id=lease.id)
     if lease.state == "pending":
         hints.after_commit("serve", lease.type)
 

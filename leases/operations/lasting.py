@@ -4,50 +4,56 @@ from __future__ import annotations
 
 import datetime as dt
 
-from django.conf import settings
-
 from drydock.core.errors import InvalidRequest
-from drydock.core.units import in_words
+from drydock.core.units import written
+from leases.engine import limits
+from leases.engine.limits import Limit
 from leases.engine.transaction import rows
+from leases.models import Lease
 from leases.operations.callers import Caller
 from leases.requests import LeaseRequest
 
 
-def default() -> dt.timedelta | None:
-    """How long a lease lasts whose request names no end; None: until it is released."""
-    return dt.timedelta(hours=settings.DRYDOCK.lease_hours) or None
+def longest(who: Caller, lease: Lease) -> Limit | None:
+    """Return how long after it is active a lease may end when this caller says so; None: any time."""
+    return None if who.operator else limits.of_lease(lease)
 
 
-def longest(who: Caller) -> dt.timedelta | None:
-    """How long after it is active a lease of the caller's may end; None: any time."""
-    return None if who.operator else dt.timedelta(hours=settings.DRYDOCK.lease_hours_limit) or None
+def bounded(who: Caller, owner: Caller, asked: LeaseRequest, *, endless: bool = False) -> LeaseRequest:
+    """Return the request with the shortest default that applies where it names no end.
 
-
-def bounded(who: Caller, asked: LeaseRequest) -> LeaseRequest:
-    """The request with the installation's default where it names no end. Raises InvalidRequest for one that would last
-    longer than the caller may have it."""
-    limit = longest(who)
-    if limit is not None and asked.ttl is not None and asked.ttl > limit:
+    `endless`: without a default. Raises InvalidRequest where it would last longer than the caller may have it; the
+    limit of a blueprint that the request does not name shortens it when it becomes active.
+    """
+    quotas = limits.of_quotas(owner.id, asked.charged_group)
+    maxima = () if who.operator else (limits.of_installation(), *quotas.maxima, _of_named(asked))
+    limit = limits.shortest(maxima)
+    if limit is not None and asked.ttl is not None and asked.ttl > limit.span:
         raise _too_long(limit, "ttl")
     if limit is not None and asked.until is not None:
         refuse_later(asked.until, limit)
-    if not asked.endless:
-        return asked
-    usual = default() if limit is None else min(filter(None, (default(), limit)))
-    return asked if usual is None else asked.lasting(usual)
+    usual = None
+    if asked.endless and not endless:
+        usual = limits.shortest((limits.default_of_installation(), *quotas.defaults, limit))
+    return asked.lasting(None if usual is None else usual.span, limited=not who.operator)
 
 
-def refuse_later(until: dt.datetime, limit: dt.timedelta, active_at: dt.datetime | None = None) -> None:
+def _of_named(asked: LeaseRequest) -> Limit | None:
+    return limits.of_blueprints(asked.allowed_blueprints) if asked.allowed_blueprints else None
+
+
+def refuse_later(until: dt.datetime, limit: Limit, active_at: dt.datetime | None = None) -> None:
     """Raises InvalidRequest for an end later than `limit` after the lease is active, or now where it is not yet."""
-    latest = (active_at or rows("SELECT clock_timestamp()")[0][0]) + limit
+    latest = (active_at or rows("SELECT clock_timestamp()")[0][0]) + limit.span
     if until > latest:
         raise _too_long(limit, "until")
 
 
-def _too_long(limit: dt.timedelta, field: str) -> InvalidRequest:
+def _too_long(limit: Limit, field: str) -> InvalidRequest:
     return InvalidRequest(
-        f"A lease lasts for at most {in_words(limit)} here.", field=field, hint="An operator can let it last longer."
-    )
+        f"A lease may last at most {written(limit.span)}: that is {limit.source}.",
+        field=field, hint="An operator can let it last longer.",
+    )  # fmt: skip
 
 
 def from_now(span: dt.timedelta | None) -> dt.datetime:

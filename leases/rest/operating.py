@@ -41,6 +41,10 @@ class BlueprintChange(Body):
     idle_timeout: Span | Seconds | None = None
     max_lifetime: Span | Seconds | None = None
     check_interval: Span | Seconds | None = None
+    default_ttl: Annotated[Span | Seconds | None, Field(description="How long a lease lasts that names no end.")] = None
+    max_ttl: Annotated[
+        Span | Seconds | None, Field(description="The longest that a lease may last, unless an operator lets it.")
+    ] = None
     note: Text | None = None
     clear: Annotated[list[Name], Field(max_length=20)] = []
 
@@ -74,6 +78,10 @@ class Quota(Body):
     max_cpu_millicores: Count | None = None
     max_ram_mib: Count | None = None
     max_disk_mib: Count | None = None
+    default_ttl: Annotated[Span | Seconds | None, Field(description="How long a lease lasts that names no end.")] = None
+    max_ttl: Annotated[
+        Span | Seconds | None, Field(description="The longest that a lease may last, unless an operator lets it.")
+    ] = None
 
 
 class Budget(Body):

@@ -267,6 +267,17 @@ class TestQuotas:
         assert (second.state, quota.max_leases, quota.user) == ("active", 2, owner)
         assert Event.objects.filter(kind="quota.set", actor="chief").count() == 2
 
+    def test_how_long_leases_last_is_typed_as_a_span(self, site, owner):
+        said(site, add(site, Quota, user=owner.pk, max_ttl="30d", default_ttl="1d12h"))
+        quota = Quota.objects.get()
+        assert (quota.max_ttl, quota.default_ttl) == (dt.timedelta(days=30), dt.timedelta(hours=36))
+        assert 'value="1d12h"' in site.get(page(quota)).content.decode()
+        assert "max_ttl" in errors(site.post(page(quota), {"max_ttl": "soon"}))
+        said(site, site.post(page(quota), {"default_ttl": "40d", "max_ttl": "30d"}))
+        assert Quota.objects.get().default_ttl == dt.timedelta(hours=36), "longer than the longest"
+        said(site, site.post(page(quota), {"max_ttl": "", "default_ttl": ""}))
+        assert Quota.objects.get().max_ttl is None
+
     def test_limits_are_checked(self, site, owner):
         for value in ("-1", "4294967296", "many"):
             assert "max_ram_mib" in errors(add(site, Quota, user=owner.pk, max_ram_mib=value))

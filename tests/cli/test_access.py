@@ -97,6 +97,11 @@ def test_quotas_are_set_listed_and_lifted(cli):
     assert (quota["max_leases"], quota["max_ram_mib"], quota["max_cpu_millicores"]) == (50, 65536, 1500)
     assert cli.json("quotas", "set", "--user", me, "leases=none")[0]["max_leases"] is None
     assert [found["user"] for found in cli.json("quotas")] == [me]
+    quota = cli.json("quotas", "set", "--user", me, "ttl=30d", "default-ttl=8h")[0]
+    assert (quota["max_ttl"], quota["default_ttl"]) == (30 * 86400, 8 * 3600)
+    assert "30 d" in cli("quotas").stdout
+    assert "'soon' is not a valid duration" in cli("quotas", "set", "--user", me, "ttl=soon", code=2).stderr
+    assert cli.json("quotas", "set", "--user", me, "ttl=none", "default-ttl=none")[0]["max_ttl"] is None
     assert "There is no limit" in cli("quotas", "set", "--user", me, "boats=1", code=2).stderr
     cli("quotas", "set", "leases=1", code=2)
     cli("quotas", "remove", "--user", me)

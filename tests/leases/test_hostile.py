@@ -56,7 +56,8 @@ CHANGES = tuple(BlueprintChange(**{column: value}) for column, found in _COLUMNS
 
 VALUES: dict[str, tuple[Any, ...]] = {
     "str": TEXTS, "int": NUMBERS, "float": SECONDS, "Mapping[str, Any]": MAPPINGS, "Mapping[str, str]": MAPPINGS,
-    "dict[str, int | None]": tuple({"max_slots": number} for number in NUMBERS) + MAPPINGS, "dt.datetime": MOMENTS,
+    "Mapping[str, values.QuotaLimit]": tuple({"max_slots": number} for number in NUMBERS) + MAPPINGS
+    + tuple({"max_ttl": span} for span in (*SECONDS, *TEXTS)), "dt.datetime": MOMENTS,
     "Words": WORDS, "Request": MAPPINGS, "Wanted": MAPPINGS, "Sequence[Request]": tuple([one] for one in MAPPINGS),
     "values.BlueprintChange": CHANGES, "Stream": TEXTS, "Collection[str]": tuple([text] for text in TEXTS),
 }  # fmt: skip

@@ -75,6 +75,8 @@ def test_documents_that_are_none(ada, chief, api):
     boss("POST", "blueprints", 400, "config.nonsense", {"name": "x", "kind": "fake", "config": {"nonsense": 1}})
     boss("PATCH", "blueprints/pool", 400, "max_resources", {"max_resources": -1})
     boss("PATCH", "blueprints/pool", 400, "idle_timeout", {"idle_timeout": "never"})
+    boss("PATCH", "blueprints/pool", 400, "max_ttl", {"max_ttl": "never"})
+    boss("PUT", "quotas", 400, "max_ttl", {"user": "ada", "max_ttl": "never"})
     boss("PUT", "quotas", 400, "max_slots", {"user": "ada", "max_slots": 1 << 31})
     boss("PUT", "quotas", 400, "user", {"user": "ada", "group": "staff", "max_slots": 1})
     boss.done()

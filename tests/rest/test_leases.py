@@ -8,6 +8,27 @@ from django.test.utils import CaptureQueriesContext
 from leases.inline import settle
 
 
+def test_how_long_leases_last_is_set_and_told_over_rest(ada, api, chief):
+    boss = api(chief, "operate")
+    assert boss("PATCH", "blueprints/pool", {"max_ttl": "3h", "default_ttl": 3600})["max_ttl"] == 3 * 3600
+    quota = boss("PUT", "quotas", {"user": "ada", "max_ttl": "2h", "default_ttl": "30m"})
+    assert (quota["max_ttl"], quota["default_ttl"], quota["max_leases"]) == (7200, 1800, None)
+    refused = ada("POST", "leases", {"type": "fake", "ttl": "3h"}, code=400)["errors"]
+    assert [(one["field"], one["message"]) for one in refused] == [
+        ("ttl", "A lease may last at most 2h: that is the quota of the user ada.")
+    ]
+    made = ada("POST", "leases", {"type": "fake"}, code=201)
+    assert made["ttl"] == 1800
+    settle()
+    for given in ({"ttl": "900d"}, {"ttl": "3h"}):
+        refused = ada("POST", f"leases/{made['id']}/extend", given, code=400)
+        assert "the quota of the user ada" in refused["errors"][0]["message"]
+    boss("PUT", "quotas", {"user": "ada", "max_ttl": None})
+    refused = ada("POST", f"leases/{made['id']}/extend", {"ttl": "4h"}, code=400)
+    assert "the limit of the blueprint pool" in refused["errors"][0]["message"]
+    assert boss("PATCH", "blueprints/pool", {"clear": ["max_ttl", "default_ttl"]})["default_ttl"] is None
+
+
 def test_a_lease_is_asked_for_waited_for_and_released(api, owner, blueprint):
     blueprint()
     ada = api(owner)
