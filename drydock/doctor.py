@@ -15,8 +15,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from drydock.core import clock, crypto
-from drydock.core.fields import EncryptedTextField
+from drydock.core import clock, crypto, rotation
 
 LARGEST_SKEW = 2.0
 
@@ -109,11 +108,17 @@ def migrations() -> Answer:
 
 def secrets() -> Answer:
     """A stored secret of each model can be read."""
-    for model in apps.get_models():
-        names = [field.attname for field in model._meta.concrete_fields if isinstance(field, EncryptedTextField)]
-        for row in model._default_manager.only("pk", *names).order_by("-pk")[:20] if names else ():
-            for name in names:
-                getattr(row, name)
+    outdated = False
+    for model, names in rotation.encrypted_models().items():
+        # The oldest too: a key that is missing shows there.
+        for order in ("-pk", "pk"):
+            for row in model._base_manager.only("pk", *names).order_by(order)[:20]:
+                for name in names:
+                    sealed = row.__dict__[name]
+                    outdated = outdated or (sealed is not None and not crypto.is_current(sealed))
+                    getattr(row, name)
+    if outdated:
+        return warn("Some stored secrets are under an older encryption key.", "drydock secrets rotate")
     return ok("Stored secrets can be decrypted.")
 
 

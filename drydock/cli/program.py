@@ -27,6 +27,7 @@ from drydock.cli import (
     quotas,
     remote,
     resources,
+    secrets,
     ssh,
     sshconfig,
     tokens,
@@ -55,7 +56,7 @@ app = typer.Typer(
 for module in (
     leasing, instances, offers, places, holding, work, files, httpd, jobs, resources, blueprints, fleet, credentials,
     provider, validating, users, access, quotas, budgets, usage, events, upkeep, tokens, remote, installation,
-    operating, orphans, machine, ssh, sshconfig,
+    operating, secrets, orphans, machine, ssh, sshconfig,
 ):  # fmt: skip
     module.add_to(app)
 

@@ -49,6 +49,15 @@ def rotate(sealed: str) -> Ciphertext:
     return encrypt(decrypt(sealed))
 
 
+def is_current(sealed: str) -> bool:
+    """Whether the first key encrypted it."""
+    try:
+        _cipher_for((settings.DRYDOCK_ENCRYPTION_KEYS[0],)).decrypt(sealed.encode())
+    except InvalidToken:
+        return False
+    return True
+
+
 def looks_sealed(text: str) -> bool:
     """Is this text a Fernet token?"""
     return text.startswith("gAAAAA")

@@ -14,7 +14,7 @@ from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
 from django.db.models.query_utils import DeferredAttribute
 
-from drydock.core.crypto import Ciphertext, decrypt, encrypt, looks_sealed, rotate
+from drydock.core.crypto import Ciphertext, decrypt, encrypt, looks_sealed
 
 # Django's own classes take no parameters at run time; its stubs do.
 if TYPE_CHECKING:
@@ -97,25 +97,3 @@ class EncryptedJSONField(EncryptedTextField):
     def sealed(self, value: Any) -> Ciphertext:
         """The ciphertext of a JSON value."""
         return encrypt(json.dumps(value, cls=DjangoJSONEncoder))
-
-
-def rotate_rows(model: type[models.Model]) -> int:
-    """Write every encrypted value of a model anew under the first key; returns how many rows were changed."""
-    names = [field.attname for field in model._meta.concrete_fields if isinstance(field, EncryptedTextField)]
-    changed = 0
-    for row in model._default_manager.only("pk", *names).iterator() if names else ():
-        held = {name: row.__dict__[name] for name in names if row.__dict__[name] is not None}
-        fresh = {name: rotate(value) for name, value in held.items()}
-        # The old ciphertext in the condition: somebody may have written a new secret meanwhile.
-        changed += _replace(model, row.pk, held, fresh)
-    return changed
-
-
-def _replace(model: type[models.Model], pk: Any, held: dict[str, str], fresh: dict[str, Ciphertext]) -> int:
-    condition = models.Q(pk=pk)
-    unchanged = [
-        models.expressions.RawSQL(f'"{model._meta.get_field(name).column}" = %s', [str(old)], models.BooleanField())  # type: ignore[union-attr]  # noqa: S611
-        for name, old in held.items()
-    ]
-    rows = model._default_manager.filter(condition, *unchanged) if held else model._default_manager.none()
-    return rows.update(**fresh)

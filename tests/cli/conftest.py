@@ -131,7 +131,7 @@ def servers(state: Path) -> Cli:
     layout = Config(state=state).layout
     from tests.settings import KEYS
 
-    _make_database(layout.sockets)
+    make_database(layout.sockets, "servers")
     urls = {
         "DATABASE_URL": f"postgresql://drydock@/servers?host={layout.sockets}",
         "BROKER_URL": layout.broker_url,
@@ -140,8 +140,9 @@ def servers(state: Path) -> Cli:
     return Cli(_environment(state) | KEYS | urls)
 
 
-def _make_database(sockets: Path) -> None:
+def make_database(sockets: Path, name: str) -> None:
+    """A database beside the others of these engines."""
     import psycopg
 
     with psycopg.connect(host=str(sockets), user="drydock", dbname="drydock", autocommit=True) as connection:
-        connection.execute("CREATE DATABASE servers")
+        connection.execute(f"CREATE DATABASE {name}")

@@ -9,7 +9,8 @@ from django.db import connection, models
 from django.test.utils import isolate_apps
 
 from drydock.core import crypto
-from drydock.core.fields import EncryptedJSONField, EncryptedTextField, rotate_rows
+from drydock.core.fields import EncryptedJSONField, EncryptedTextField
+from drydock.core.rotation import rotate_model
 
 pytestmark = pytest.mark.django_db
 
@@ -78,7 +79,7 @@ def test_rotation_by_a_new_first_key(secret_row, settings):
     new = Fernet.generate_key().decode()
     settings.DRYDOCK_ENCRYPTION_KEYS = [new, *old]
     assert secret_row.objects.get().secret == {"n": 1}
-    assert rotate_rows(secret_row) == 1
+    assert [one.rotated for one in rotate_model(secret_row)] == [1]
     settings.DRYDOCK_ENCRYPTION_KEYS = [new]
     assert secret_row.objects.get().secret == {"n": 1}
     assert secret_row.objects.get().note == "x"
