@@ -37,7 +37,7 @@ PLANTED = {
 """Rows that can be planted wherever the tests run as root."""
 
 # Waiting for others who use the accounts of this machine does not count.
-pytestmark = pytest.mark.timeout(400, func_only=True)
+pytestmark = pytest.mark.timeout(1000, func_only=True)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ class Tenants:
         self._ask, self._until, self._given = ask, until, given
 
     def take(self) -> int:
-        lease: Lease = self._until(self._ask(**self._given), seconds=120, state="active")
+        lease: Lease = self._until(self._ask(**self._given), seconds=300, state="active")
         return lease.pk
 
     def take_beside(self) -> int | None:
@@ -111,7 +111,7 @@ class Tenants:
         if (row := Lease.objects.get(pk=lease)).state == "destroyed":
             return
         ending.release(lease, actor="ada")
-        self._until(row, seconds=120, state="destroyed")
+        self._until(row, seconds=300, state="destroyed")
 
 
 @pytest.mark.parametrize("type", PLANTED)
@@ -130,7 +130,7 @@ def test_nothing_that_a_lease_plants_outlives_it(
 
 
 def _retire_all() -> None:
-    end = clock.monotonic() + 120
+    end = clock.monotonic() + 300
     while there := Resource.objects.exclude(state__in=("destroyed", "broken")):
         assert clock.monotonic() < end
         for resource in there:
