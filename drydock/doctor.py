@@ -163,7 +163,8 @@ def disk() -> Answer:
     from leases.reports import condition
 
     for trouble in condition.disk():
-        return (fail if trouble.what == "disk_full" else warn)(trouble.message, trouble.mend)
+        since = "" if trouble.since is None else f" Since {trouble.since:%Y-%m-%d %H:%M} UTC."
+        return (fail if trouble.what == "disk_full" else warn)(trouble.message + since, trouble.mend)
     left = condition.disk_left()
     return ok(
         "There is no state folder." if left is None else f"{left // 1024} GiB are left in {settings.DRYDOCK.state}."

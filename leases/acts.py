@@ -8,10 +8,12 @@ from leases import jobs, watching
 from leases.engine import discovery, ending, orphans, reading, runner, serving, watches
 from leases.engine import sweep as looks
 from leases.engine.isolation import attempt
+from leases.reports import condition
 
 
 def sweep() -> int:
-    """Look once over everything, open jobs and watched leases too; the number of things found due."""
+    """Run every periodic check once, of open jobs and watched leases too. Returns the number of items that were due."""
+    attempt(condition.disk)  # so that a disk that fills is known since when, though nobody looks
     return looks.sweep() + sum(attempt(look) or 0 for look in (jobs.follow, watches.due))
 
 

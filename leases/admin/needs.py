@@ -12,6 +12,7 @@ from django.utils.http import urlencode
 
 from blueprints.models import Reading, RememberedError
 from drydock.core import clock
+from leases.admin import cells
 from leases.admin.figures import Figure, counted, listed
 from leases.engine import installation
 from leases.models import Authorization, Failure, Lease, Resource, Run, Stray, Worker
@@ -63,7 +64,10 @@ def of(there: list[tuple[Any, ...]]) -> list[Figure]:
         *(Figure(of=_counting(number, *words), number=number, address=at())
           for (words, _, at), number in zip(_NEEDS, others, strict=True)),
     ]  # fmt: skip
-    own = [Figure(of=one.message, address=_AT[one.what]()) for one in condition.troubles(installation.problem())]
+    own = [
+        Figure(of=one.message, address=_AT[one.what](), said="" if one.since is None else cells.moment(one.since))
+        for one in condition.troubles(installation.problem())
+    ]
     return [*own, *(one for one in found if one.number)]
 
 

@@ -5,7 +5,9 @@ Everything else that needs attention is of no use while one of these holds, so e
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import os
 import shutil
 import threading
 from collections.abc import Callable
@@ -96,18 +98,18 @@ def _late_sweep(swept: dt.datetime, now: dt.datetime) -> Trouble:
 
 _guard = threading.Lock()
 _known: tuple[float, bool] = (-1e9, True)
-_away_since: dt.datetime | None = None
+_seen: dict[str, dt.datetime] = {}
+"""When this process first saw a problem, where it could write no file."""
 
 
 def broker(answers: Callable[[], bool] | None = None) -> list[Trouble]:
     """Whether the broker answers within half a second; remembered for some seconds."""
-    global _known, _away_since
+    global _known
     with _guard:
         if answers is not None or clock.monotonic() - _known[0] > _KEPT:
-            there = (answers or _answers)()
-            _known = (clock.monotonic(), there)
-            _away_since = None if there else _away_since or clock.now()
-        there, since = _known[1], _away_since
+            _known = (clock.monotonic(), (answers or _answers)())
+        there = _known[1]
+    since = _first_seen("broker_away", not there)
     if there:
         return []
     return [
@@ -138,16 +140,43 @@ def _ping() -> bool:
     return True
 
 
+def _first_seen(what: str, wrong: bool) -> dt.datetime | None:
+    """Return when a problem was first seen that no row tells of, until it is over.
+
+    The time of an empty file in the state folder says so to every process: that needs no room on a full disk. Where
+    none can be written, each process remembers by itself.
+    """
+    file = settings.DRYDOCK.state / f"{what}.since"
+    if not wrong:
+        _seen.pop(what, None)
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
+        return None
+    now = _seen.get(what, clock.now())
+    try:
+        with contextlib.suppress(FileExistsError):
+            made = os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644)
+            try:
+                os.utime(made, (now.timestamp(), now.timestamp()))
+            finally:
+                os.close(made)
+        return dt.datetime.fromtimestamp(file.stat().st_mtime, dt.UTC)
+    except OSError:
+        return _seen.setdefault(what, now)
+
+
 def disk() -> list[Trouble]:
     """How much is left on the disk of the state folder, where the private engines keep their data."""
     left = disk_left()
-    if left is None or left >= settings.DRYDOCK.disk_low_mib:
+    low = left is not None and left < settings.DRYDOCK.disk_low_mib
+    full = low and left is not None and left < settings.DRYDOCK.disk_full_mib
+    since = {what: _first_seen(what, wrong) for what, wrong in (("disk_nearly_full", low), ("disk_full", full))}
+    if not low:
         return []
-    full = left < settings.DRYDOCK.disk_full_mib
-    said = "is full" if full else "is nearly full"
+    what, said = ("disk_full", "is full") if full else ("disk_nearly_full", "is nearly full")
     return [
         Trouble(
-            what="disk_full" if full else "disk_nearly_full", since=None,
+            what=what, since=since[what],
             message=f"The disk of {settings.DRYDOCK.state} {said}: {left} MiB are left."
             + (" The database may refuse to write." if full else ""),
             mend=f"Make room: df -h {settings.DRYDOCK.state}",

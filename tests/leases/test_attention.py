@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 
 import pytest
+from django.contrib.auth.models import User
 
 from blueprints.models import Credential, Reading, RememberedError
 from drydock import doctor
 from drydock.core import clock
+from leases import acts
 from leases.engine import installation as engine_installation
 from leases.engine.transaction import run
 from leases.engine.transitions import note
@@ -181,10 +184,20 @@ def test_a_broker_that_is_away_is_told_with_the_time_since(root, owner, whole):
     assert sorts(caller(owner)) == []
 
 
+@pytest.fixture
+def disk(settings, tmp_path):
+    """Bounds between which the disk of a state folder is short of room."""
+
+    def give(low: int, full: int) -> None:
+        limits = {"state": tmp_path, "disk_low_mib": low, "disk_full_mib": full}
+        settings.DRYDOCK = settings.DRYDOCK.model_copy(update=limits)
+
+    return give
+
+
 @pytest.mark.parametrize(("full", "what"), [(0, "disk_nearly_full"), (1 << 40, "disk_full")])
-def test_a_disk_without_room_comes_first_on_every_face(root, owner, settings, full, what, client):
-    limits = {"disk_low_mib": 1 << 40, "disk_full_mib": full}
-    settings.DRYDOCK = settings.DRYDOCK.model_copy(update=limits)
+def test_a_disk_without_room_comes_first_on_every_face(root, owner, settings, disk, full, what, client):
+    disk(1 << 40, full)
     (found,) = attention.needed(root)
     assert found.what == what
     assert f"The disk of {settings.DRYDOCK.state} is " in found.message
@@ -193,6 +206,41 @@ def test_a_disk_without_room_comes_first_on_every_face(root, owner, settings, fu
     assert (first.check, first.verdict) == ("disk", "fail" if full else "warn")
     ready = client.get("/readyz")
     assert (ready.status_code, ready.json()["disk"]) == ((503, "full") if full else (200, "ok"))
+    assert f"Since {found.since:%Y-%m-%d %H:%M} UTC." in first.message
+    client.force_login(User.objects.get(username=root.name))
+    overview = client.get("/admin/").content.decode()
+    assert f'began <time datetime="{found.since.isoformat()}"' in overview
+
+
+def test_a_disk_is_known_since_when_it_ran_short_to_every_process_also_when_nobody_looked(root, disk, tmp_path):
+    disk(1 << 40, 0)
+    before = clock.now()
+    acts.sweep()
+    long_ago = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
+    (file,) = tmp_path.iterdir()
+    assert before - dt.timedelta(seconds=1) <= condition.disk()[0].since <= clock.now()
+    os.utime(file, (long_ago.timestamp(), long_ago.timestamp()))
+    (found,) = condition.disk()
+    assert (found.what, found.since) == ("disk_nearly_full", long_ago)
+    disk(1 << 40, 1 << 40)
+    (found,) = condition.disk()
+    assert (found.what, before <= found.since) == ("disk_full", True), "full is another problem than nearly full"
+    disk(0, 0)
+    assert (condition.disk(), list(tmp_path.iterdir())) == ([], [])
+
+
+def test_without_a_place_for_files_a_process_remembers_by_itself(disk, tmp_path, monkeypatch):
+    disk(1 << 40, 0)
+    monkeypatch.setattr(os, "open", _refuse)
+    since = condition.disk()[0].since
+    assert since is not None
+    assert condition.disk()[0].since == since
+    disk(0, 0)
+    assert condition.disk() == []
+
+
+def _refuse(*_args, **_more):
+    raise OSError(28, "No space left on device")
 
 
 def test_a_suspended_installation_comes_first_with_the_time_since(root, blueprint):
