@@ -37,7 +37,7 @@ def look(lease_id: int) -> None:
         .filter(lease_id=lease_id, over_at=None)
         .first()
     )
-    if watch is None or current().problem:
+    if watch is None or current().problem or _paused(watch):
         return
     try:
         _LOOKS.get(LeaseState(watch.lease.state), _wait)(watch)
@@ -45,9 +45,28 @@ def look(lease_id: int) -> None:
         return
     except DrydockError as error:
         log.warning("Lease %s could not be looked at: %s", lease_id, error)
-        if isinstance(error, DeadlineExceeded) and watch.lease.state == LeaseState.ACTIVE:
-            pause = dt.timedelta(seconds=jobs.SILENT)
+        if isinstance(error, DeadlineExceeded):
+            pause = _usual() + _between_gatherings() if watch.lease.state == LeaseState.RELEASED else _SILENT
             Watch.objects.filter(pk=watch.pk, over_at=None).update(due_at=Now() + pause)
+
+
+_SILENT = dt.timedelta(seconds=jobs.SILENT)
+
+
+def _usual() -> dt.timedelta:
+    """The longest until the next look at an active lease whose host answers."""
+    return dt.timedelta(seconds=settings.DRYDOCK.metrics_interval_seconds)
+
+
+def _between_gatherings() -> dt.timedelta:
+    """A host that did not answer is asked up to three times while its lease waits to be cleaned."""
+    return dt.timedelta(seconds=settings.DRYDOCK.gather_seconds / 3)
+
+
+def _paused(watch: Watch) -> bool:
+    """Whether what an ended lease leaves is not gathered now, because its host did not answer a moment ago."""
+    later = Watch.objects.filter(pk=watch.pk, due_at__gt=Now() + _usual())
+    return watch.lease.state == LeaseState.RELEASED and later.exists()
 
 
 def _wait(watch: Watch) -> None:
@@ -86,20 +105,25 @@ def _begin(lease_id: int) -> int | None:
 
 
 def _gather(watch: Watch) -> None:
-    """A lease that has ended and is not cleaned yet: end its workload, and gather what is to be known afterwards."""
+    """A lease that has ended and is not cleaned yet: end its workload, and gather what is to be known afterwards. Its
+    host has `DRYDOCK_HOST_SECONDS` to answer."""
+    last = None
     if watch.began_at is not None:
-        host = _host(watch)
-        job, name = watch.job, "" if watch.job is None else jobs.host_id(watch.job)
-        first = concluding.measured(watch, host)
-        if first[0] is not None:
-            _count(watch, *first)
-        if job is not None and job.state in jobs.OPEN and not watch.lease.held:
-            _cancel(host, name)
-        last = concluding.left(watch, host, name, remove=not watch.lease.held)
-        _conclude(watch.pk, last)
-    else:
-        _conclude(watch.pk, None)
+        with answering_within(float(settings.DRYDOCK.host_seconds)):
+            last = _ended(watch)
+    _conclude(watch.pk, last)
     ending.end(watch.lease_id)
+
+
+def _ended(watch: Watch) -> concluding.Left:
+    host = _host(watch)
+    job, name = watch.job, "" if watch.job is None else jobs.host_id(watch.job)
+    first = concluding.measured(watch, host)
+    if first[0] is not None:
+        _count(watch, *first)
+    if job is not None and job.state in jobs.OPEN and not watch.lease.held:
+        _cancel(host, name)
+    return concluding.left(watch, host, name, remove=not watch.lease.held)
 
 
 def _count(watch: Watch, sample: Sample | None, at: dt.datetime | None) -> None:

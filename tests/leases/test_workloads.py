@@ -10,7 +10,8 @@ from django.db import connection
 from blueprints.fake.openers import fakes
 from drydock.core.errors import Conflict, InvalidRequest
 from interfaces.command.fake import Reply
-from interfaces.errors import Unreachable
+from interfaces.contract import Deadline
+from interfaces.errors import DeadlineExceeded, Unreachable
 from leases import concluding, inline, watching
 from leases import jobs as mechanism
 from leases.engine import eviction, pruning, views, watches
@@ -280,6 +281,34 @@ def test_a_host_that_does_not_answer_holds_no_lease_back_for_long(ada, active, m
     settle()
     found = info(ada, lease)
     assert (found.state, found.workload.outcome, found.metrics.complete) == ("destroyed", "cut", False)
+
+
+def test_a_host_that_hangs_while_it_is_gathered_from_holds_a_worker_for_seconds_and_not_again_and_again(
+    ada, active, monkeypatch, settings
+):
+    lease, asked = active(), []
+
+    def silent(*_):
+        asked.append(Deadline(60).seconds)
+        raise DeadlineExceeded("The command took longer than 10 s.")
+
+    monkeypatch.setattr(type(host(lease).jobs), "cancel", silent)
+    holding.release(ada, lease)
+    settle()
+    settle()
+    watching.look(lease)
+    assert info(ada, lease).state == "released"
+    assert len(asked) == 1
+    assert asked[0] <= settings.DRYDOCK.host_seconds
+    run("UPDATE leases_watch SET due_at = due_at - interval '20 s'")
+    watching.look(lease)
+    assert len(asked) == 2
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"gather_seconds": 0})
+    settle()
+    assert info(ada, lease).state == "destroyed"
+    run("UPDATE leases_watch SET due_at = clock_timestamp()")
+    settle()
+    assert (info(ada, lease).workload.outcome, len(asked)) == ("cut", 2)
 
 
 def test_the_loss_of_the_host_is_the_loss_of_the_workload(ada, active):
