@@ -7,7 +7,9 @@ import re
 from drydock.core.errors import InvalidRequest
 from interfaces.httpd.site import Site
 
-_PATH = re.compile(r"/[A-Za-z0-9/._@+=,~:-]*")
+# Within quotes nginx reads only the quote, the backslash and the dollar sign as more than themselves. U+FFFD stands for
+# bytes that are no UTF-8.
+_PATH = re.compile(r'/[^"\\$\x00-\x1f\x7f\ud800-\udfff\ufffd]*')
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _TYPES = {
     "text/html": "html htm",
@@ -74,7 +76,7 @@ def _server(site: Site, pages: str) -> str:
     listen {site.listen};
     server_name {names};
     root "{pages}";
-    disable_symlinks on from="{pages}";
+    disable_symlinks on "from={pages}";
     index {" ".join(site.index)};
     autoindex {"on" if site.listing else "off"};
 {headers}    location ~ /\\. {{ return 404; }}

@@ -57,7 +57,8 @@ def test_a_page_on_a_site_in_a_storage_on_this_machine(
     ending.release(lease.pk, actor="ada")
     until(lease, seconds=120, state="destroyed")
     second = until(ask("webroot"), seconds=120, state="active")
-    assert second.resource_id == lease.resource_id, "the warm site is used again"
+    # Only where it can be cleaned from outside is the warm site used again.
+    assert (second.resource_id == lease.resource_id) is (os.geteuid() == 0)
     with pytest.raises(urllib.error.HTTPError, match="404"):
         _fetch(f"{second.facts['uri']}index.html")
     ending.release(second.pk, actor="ada")

@@ -253,10 +253,26 @@ def test_nothing_odd_reaches_a_configuration(changes: dict[str, object]) -> None
 
 def test_a_folder_that_nginx_could_misread_is_refused(peer: Peer) -> None:
     peer.files.mkdir('a"; b')
+    peer.files.mkdir("a $uri")
     site = Site(address=ADDRESS, port=free_port(ADDRESS))
-    server = NginxHttpd(peer.transport, still_mine=always, folder='a"; b', site=site)
-    with pytest.raises(InvalidRequest):
-        server.start()
+    for folder in ('a"; b', "a $uri"):
+        server = NginxHttpd(peer.transport, still_mine=always, folder=folder, site=site)
+        with pytest.raises(InvalidRequest):
+            server.start()
+
+
+def test_a_folder_may_have_a_blank_and_letters_of_any_alphabet(peer: Peer) -> None:
+    peer.files.mkdir("pläce {é}; #1")
+    site = Site(address=ADDRESS, port=free_port(ADDRESS))
+    server = NginxHttpd(peer.transport, still_mine=always, folder="pläce {é}; #1", site=site)
+    server.publish("page", "served")
+    try:
+        assert server.start().state is HttpdState.RUNNING
+        assert fetch(server.uri("page")) == b"served"
+        peer.transport.files("pläce {é}; #1/www").symlink("/etc", "etc")
+        assert status_of(server.uri("etc/passwd")) in (403, 404)
+    finally:
+        server.stop()
 
 
 def test_a_site_goes_through_json() -> None:
