@@ -102,6 +102,8 @@ $(VENV)/.installed: $(VENV)/.made requirements.txt requirements-build.txt pyproj
 	@$(PIP) install --require-hashes -r requirements-build.txt
 	@$(PIP) install --require-hashes -r requirements.txt
 	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@# pip writes the whole path; where no locale is UTF-8, Python before 3.13 does not start with an "é" in it.
+	@for path in $(VENV)/lib/python*/site-packages/_editable_impl_drydock*.pth; do echo ../../../.. > "$$path"; done
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt requirements-generator.txt

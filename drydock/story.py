@@ -131,7 +131,11 @@ class Demo:
         self._active(second)
         self.stage.line(f"{clock.monotonic() - began:.2f} s from the release, cleaning included")
         same = second.info.resource == self.client.lease(first.id).resource
-        self.stage.promise("it has the very web root that was released", same)
+        if os.geteuid() == 0:
+            self.stage.promise("it has the very web root that was released", same)
+        else:
+            # Leases share an account then: one could leave something behind that only another account finds.
+            self.stage.promise("it has a web root made anew, as leases share an account here", not same)
         self._publish(second)
         return second
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -27,6 +30,23 @@ def project() -> dict:
 def test_the_installation_has_the_sdks_of_all_kinds_that_we_ship():
     extras = [one for wanted in project()["optional-dependencies"].values() for one in wanted]
     assert sorted(project()["dependencies"] + extras) == sorted(ranges("requirements.in"))
+
+
+def test_it_starts_in_a_path_with_a_blank_and_letters_of_any_alphabet_in_the_plain_c_locale(tmp_path):
+    """Python before 3.13 reads .pth files in the encoding of the locale."""
+    checkout = tmp_path / "odd pläce é"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
+    (packages,) = (checkout / ".venv").glob("lib/python*/site-packages")
+    here = Path(sysconfig.get_path("purelib"))
+    for path in here.glob("_editable_impl_drydock*.pth"):
+        shutil.copy(path, packages)
+    (checkout / "drydock").mkdir()
+    (checkout / "drydock" / "__init__.py").touch()
+    run = [checkout / ".venv" / "bin" / "python", "-c", "import drydock; print(ascii(drydock.__file__))"]
+    environment = {"LC_ALL": "C", "LOCPATH": "/nonexistent", "PATH": os.defpath}
+    done = subprocess.run(run, env=environment, cwd="/", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ascii(str(checkout / "drydock" / "__init__.py"))
 
 
 WITHOUT = """
