@@ -11,7 +11,7 @@ NUMPROCESSES ?= 3
 # In CI a failed test is tried twice more, and the summary lists it as RERUN: nothing is refused for a busy machine.
 RERUNS ?= $(if $(CI),2,0)
 
-.PHONY: help demo demo-cloud up test test-slow test-changed test-vm chaos storm fuzz bench lint audit format lock docs clean install install-dev peers
+.PHONY: help demo demo-cloud up test test-as-user test-slow test-changed test-vm chaos storm fuzz bench lint audit format lock docs clean install install-dev peers
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -35,6 +35,9 @@ test-slow: install-dev peers ## tests that are long by nature: chaos, outages, s
 
 test-changed: install-dev peers ## the tests that depend on what changed since the last run of this target (pytest-testmon)
 	@$(PYTEST) --testmon --testmon-forceselect -m "not slow" $(TESTS) || [ $$? = 5 ] # 5: nothing to run
+
+test-as-user: install-dev peers ## what differs for an ordinary user, as an account made for it (needs root)
+	@.ci/as-user
 
 test-vm: install-dev ## our user data set up a Debian in QEMU, which we then enter (minutes; needs root)
 	@$(BIN)/python -m tests.clouds.vm
