@@ -14,10 +14,12 @@ ACCOUNTS = "accounts"
 
 GROUPS = {
     "tests/blueprints/test_accounts.py": ACCOUNTS,
+    "tests/blueprints/test_layered_attacks.py": ACCOUNTS,
     "tests/blueprints/test_layered_ssh_engine.py": ACCOUNTS,
     "tests/blueprints/test_leftovers.py": ACCOUNTS,
     "tests/blueprints/test_leftovers_engine.py": ACCOUNTS,
     "tests/blueprints/test_local_host.py": ACCOUNTS,
+    "tests/blueprints/test_local_limits.py": ACCOUNTS,
     "tests/blueprints/test_ssh_host.py": ACCOUNTS,
     "tests/blueprints/test_ssh_host_engine.py": ACCOUNTS,
     "tests/blueprints/test_ssh_host_leases.py": ACCOUNTS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.scheduling import ACCOUNTS, GROUPS, SECONDS
@@ -10,9 +11,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_every_file_that_takes_the_lock_of_the_accounts_is_in_their_group():
-    files = (ROOT / "tests").rglob("test_*.py")
-    found = {str(file.relative_to(ROOT)) for file in files if "peers.alone()" in file.read_text()}
-    found.discard("tests/core/test_scheduling.py")
+    files = [file for file in (ROOT / "tests").rglob("test_*.py") if file != Path(__file__)]
+    takes = re.compile(r"peers\.alone\(\)|import .*\b_alone\b")
+    found = {str(file.relative_to(ROOT)) for file in files if takes.search(file.read_text())}
     assert found == {file for file, group in GROUPS.items() if group == ACCOUNTS}
 
 
