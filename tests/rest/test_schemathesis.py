@@ -1,6 +1,7 @@
 """Every operation, tried with what its schema allows and with what it does not, alone and one after another.
 
-DRYDOCK_SCHEMA_EXAMPLES has more of them tried.
+`make test` tries a few examples of each; `make test-slow` also every boundary and wrong type that the schema names
+(schemathesis calls it coverage). DRYDOCK_SCHEMA_EXAMPLES has more of them tried.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from leases.rest import tokens
 from leases.rest.models import Token
 
 pytestmark = pytest.mark.timeout(300)
+PARTS = 6
+"""Each test tries one of so many parts of the operations, and workers share them."""
 EXAMPLES = int(os.environ.get("DRYDOCK_SCHEMA_EXAMPLES", "2"))
-MEASURED = settings(
-    max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck), derandomize=True,
-    phases=[Phase.explicit, Phase.generate],
-)  # fmt: skip
-LINKED = r"^/api/v1/(leases|groups|jobs|tokens)"
+FEW = {"examples": 1, "flows": 6, "linked": r"^/api/v1/(leases|tokens)(/\{id\})?$", "coverage": {"enabled": False}}
+MANY = {
+    "examples": EXAMPLES,
+    "flows": 6 * EXAMPLES,
+    "linked": r"^/api/v1/(leases|groups|jobs|tokens)",
+    "coverage": {"unexpected-methods": ["TRACE"]},
+}
 CREATES = {
     "/api/v1/leases": {"type": "fake"},
     "/api/v1/groups": {"leases": [{"type": "fake"}, {"type": "fake"}]},
@@ -44,12 +49,24 @@ CHECKS = {
     # test_tokens.py asks every address without a token, and with bad ones, once and not at every example.
     "ignored_auth": {"enabled": False},
 }
-COVERAGE = {"unexpected-methods": ["TRACE"]}
 
 
 @schemathesis.serializer("application/x-tar")
 def _tar(context, value):
     return value if isinstance(value, bytes) else str(value).encode()
+
+
+@pytest.fixture(params=[pytest.param(FEW, id="few"), pytest.param(MANY, id="many", marks=pytest.mark.slow)])
+def how(request):
+    """How many examples are tried."""
+    return request.param
+
+
+def measured(examples, **more):
+    return settings(
+        max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck),
+        derandomize=True, phases=[Phase.explicit, Phase.generate], **more,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -73,14 +90,16 @@ def load(blueprint, settings, monkeypatch):
     return made
 
 
-def test_every_operation_by_itself(load, headers):
-    schema = load(phases={"coverage": COVERAGE})
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_operation_by_itself(load, headers, how, part):
+    schema = load(phases={"coverage": how["coverage"]})
 
     def tried(case):
         case.call_and_validate(headers=headers)
 
     problems = {}
-    for found in get_all_tests(schema=schema, test_func=tried, settings=MEASURED, given_kwargs=None):
+    tests = list(get_all_tests(schema=schema, test_func=tried, settings=measured(how["examples"]), given_kwargs=None))
+    for found in tests[part::PARTS]:
         operation, test = found.ok()
         try:
             test()
@@ -93,12 +112,12 @@ def _said(error):
     return "\n".join([str(error), *(_said(one) for one in getattr(error, "exceptions", ()))])
 
 
-def test_one_operation_after_another(load, headers):
+def test_one_operation_after_another(load, headers, how):
     """What was made is looked at, used and ended in every order that the links of the schema allow."""
     schema = load({**CHECKS, "negative_data_rejection": {"enabled": False}}, generation={"mode": "positive"})
     reached = set()
 
-    class Flow(schema.include(path_regex=LINKED).as_state_machine()):
+    class Flow(schema.include(path_regex=how["linked"]).as_state_machine()):
         def get_call_kwargs(self, case):
             # Where it has revoked the token that it shows, it goes on all the same.
             Token.objects.filter(digest=tokens.digest(headers["Authorization"].split()[1])).update(revoked_at=None)
@@ -112,7 +131,7 @@ def test_one_operation_after_another(load, headers):
             reached.add((case.method.upper(), case.path, response.status_code))
             settle()
 
-    Flow.run(settings=settings(MEASURED, max_examples=EXAMPLES * 6, stateful_step_count=8))
+    Flow.run(settings=measured(how["flows"], stateful_step_count=8))
     made = {path for method, path, status in reached if method == "POST" and status in (201, 202)}
     assert {"/api/v1/leases", "/api/v1/tokens"} <= made, reached
     assert [path for _, path, status in reached if "leases/{id}" in path and status == 200], reached
