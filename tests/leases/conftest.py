@@ -11,7 +11,7 @@ from django.contrib.auth.models import User
 from blueprints.models import Blueprint
 from drydock.core import clock
 from leases import hints
-from leases.engine import installation, requesting
+from leases.engine import answering, installation, requesting
 from leases.inline import settle
 from leases.models import Lease
 from leases.requests import read
@@ -95,13 +95,20 @@ def until() -> Callable[..., Any]:
                 return row
             if clock.monotonic() > end:
                 pytest.fail(f"{row}: {found}, wanted {columns}; it says {row.reason}: {row.message}")
-            clock.sleep(0.02)
+            clock.sleep(0.05)
 
     return wait
 
 
 @pytest.fixture
-def machines() -> Iterator[Machines]:
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that waits is called again soon: what it waits for here takes no seconds, as a real machine does."""
+    real = answering.in_
+    monkeypatch.setattr(answering, "in_", lambda seconds: real(min(seconds, 0.1)))
+
+
+@pytest.fixture
+def machines(soon: None) -> Iterator[Machines]:
     """The machines of emulated clouds."""
     require("sshd")
     require("sudo")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from unittest import mock
 
 from blueprints.models import Blueprint, Credential, Reading
 from drydock.core import clock
@@ -67,7 +68,9 @@ class Emulated:
 @contextmanager
 def ec2(machines: Machines) -> Iterator[Emulated]:
     """Amazon's."""
-    with Ec2Double(on_start=machines.start, on_end=machines.end) as double:
+    from blueprints.ec2.client import Ec2  # loads the SDK
+
+    with _sure_soon(Ec2), Ec2Double(on_start=machines.start, on_end=machines.end) as double:
         double.host_key = machines.host_key
         yield Emulated(
             kind="ec2", double=double, secrets={**double.secrets(), "price_list": False}, machines=machines,
@@ -98,7 +101,9 @@ def _ec2_erase(double: Any, key: str, *, trace: bool) -> None:
 @contextmanager
 def gce(machines: Machines) -> Iterator[Emulated]:
     """Google's."""
-    with GceDouble(on_start=machines.start, on_end=machines.end) as double:
+    from blueprints.gce.client import Gce  # loads the SDK
+
+    with _sure_soon(Gce), GceDouble(on_start=machines.start, on_end=machines.end) as double:
         double.world.host_key = machines.host_key
         yield Emulated(
             kind="gce", double=double, secrets=double.credential, machines=machines,
@@ -119,7 +124,9 @@ def _gce(double: Any, key: str) -> Any:
 @contextmanager
 def azure(machines: Machines) -> Iterator[Emulated]:
     """Microsoft's."""
-    with AzureDouble(duration=0.05, on_start=machines.start, on_end=machines.end) as double:
+    from blueprints.azure.client import Azure  # loads the SDK
+
+    with _sure_soon(Azure), AzureDouble(duration=0.05, on_start=machines.start, on_end=machines.end) as double:
         double.ground.host_key = machines.host_key
         yield Emulated(
             kind="azure", double=double, secrets=double.credential(), machines=machines,
@@ -138,6 +145,11 @@ def _azure_erase(double: Any, key: str) -> None:
     with double.ground.lock:
         double.ground.delete(_azure(double, key))
     double.finish_operations()
+
+
+def _sure_soon(client: type[Any]) -> AbstractContextManager[Any]:
+    """The double's reads do not lag behind: what they do not know is proven after half a second to be absent."""
+    return mock.patch.object(client, "find_after", 0.5)
 
 
 CLOUDS = {"ec2": ec2, "gce": gce, "azure": azure}
