@@ -26,12 +26,18 @@ def code_of(error: BaseException) -> int:
     from interfaces.errors import LeaseEnded
     from leases.client.errors import LeaseFailed, NoWorker
 
-    table: list[tuple[type[BaseException], int]] = [
+    table: list[tuple[type[errors.DrydockError], int]] = [
         (LeaseFailed, REFUSED), (LeaseEnded, CONFLICT), (NoWorker, NO_WORKER), (errors.InvalidRequest, INVALID),
         (errors.NotSupported, INVALID), (errors.NotFound, NOT_FOUND), (errors.Conflict, CONFLICT),
         (errors.TimedOut, TIMED_OUT), (errors.Busy, TIMED_OUT), (errors.NotAllowed, NOT_ALLOWED),
     ]  # fmt: skip
-    return next((code for known, code in table if isinstance(error, known)), FAILURE)
+    return next((code for known, code in table if is_a(error, known)), FAILURE)
+
+
+def is_a(error: BaseException, *kinds: type[errors.DrydockError]) -> bool:
+    """Whether an error is one of these kinds, raised here or told by a server, which names an interface's error by its
+    code alone."""
+    return isinstance(error, kinds) or getattr(error, "code", None) in {kind.code for kind in kinds}
 
 
 class Stopped(BaseException):

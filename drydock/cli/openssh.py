@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drydock.core.errors import InvalidRequest, NotAllowed, NotFound
+from drydock.cli.exits import is_a
+from drydock.core.errors import DrydockError, InvalidRequest, NotAllowed, NotFound
 from interfaces.endpoints import SshEndpoint
 from interfaces.errors import LeaseEnded
 
@@ -153,8 +154,8 @@ def over(client: Client, lease: int) -> bool:
     """Whether a lease has ended, as far as can be found out."""
     try:
         client.access(lease)
-    except (LeaseEnded, NotFound):
-        return True
+    except DrydockError as error:
+        return is_a(error, LeaseEnded, NotFound)
     except Exception:  # nothing is known now, and the lost connection has been told
         return False
     return False

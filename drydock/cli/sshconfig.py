@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import re
 import select
@@ -24,9 +25,10 @@ import typer
 
 from drydock.cli import openssh, output, remote, session
 from drydock.cli import options as o
-from drydock.cli.exits import guarded
+from drydock.cli.exits import guarded, is_a
 from drydock.cli.signals import stoppable
-from drydock.core.errors import Conflict, InvalidRequest, NotSupported
+from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotSupported
+from drydock.engines.layout import LONGEST_SOCKET
 from interfaces.errors import LeaseEnded, Unreachable
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ _ALIAS = re.compile(r"(?=.*[^0-9])[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _KEPT = ("DRYDOCK_STATE", "DRYDOCK_USER", "DRYDOCK_TOKENS", remote.SERVER, remote.CA, remote.INSECURE)
 """What leads to the same installation later; secrets are not written down."""
 _PART = 1 << 16
+_BESIDE = len(".4194304")
+"""Bytes of the name that an agent's socket has while it is made, beyond its own: a process's number."""
 
 
 def add_to(app: typer.Typer) -> None:
@@ -82,7 +86,7 @@ def _install(place: Path) -> list[list[str]]:
     known = folder / f"{label}.known_hosts"
     text, hosts, written = "", "", []
     for lease, there, own in _reached():
-        names, agent = _names(lease), folder / f"{label}-{lease.id}.agent"
+        names, agent = _names(lease), _agent(folder, label, lease.id)
         text += entry(
             names, there, known_hosts=known, identity=Identity() if own else Identity(agent=agent),
             proxy_command=_proxy(lease.id, None if own else agent),
@@ -102,9 +106,13 @@ def _reached() -> Iterator[tuple[LeaseInfo, SshEndpoint, bool]]:
     me = remote.connected(remote.server()).name if remote.server() else session.os_user()
     for lease in client.leases(states=["active"], limit=1000):
         if lease.owner == me:
-            with contextlib.suppress(NotSupported, LeaseEnded, Unreachable):
+            try:
                 info = client.access(lease.id)
-                yield lease, openssh.endpoint_of(info), info.own_keys
+            except DrydockError as error:
+                if is_a(error, NotSupported, LeaseEnded, Unreachable):
+                    continue
+                raise
+            yield lease, openssh.endpoint_of(info), info.own_keys
 
 
 def _names(lease: LeaseInfo) -> list[str]:
@@ -122,6 +130,20 @@ def _label() -> str:
     parts = urlsplit(remote.server())
     port = f"-{parts.port}" if parts.port else ""
     return re.sub(r"[^A-Za-z0-9.-]", "-", f"{parts.hostname}{port}")
+
+
+def _agent(folder: Path, label: str, lease: int) -> Path:
+    """Where the agent of a lease listens: by a short name where that of the server leaves no room for a socket's path.
+    Raises InvalidRequest where the home itself is too long."""
+    short = hashlib.sha256(label.encode()).hexdigest()[:8]
+    for name in (label, short):
+        path = folder / f"{name}-{lease}.agent"
+        if len(os.fsencode(path)) + _BESIDE <= LONGEST_SOCKET:
+            return path
+    raise InvalidRequest(
+        f"The path of {folder} is too long for sockets, whose paths have at most {LONGEST_SOCKET} bytes.",
+        hint="Use `drydock ssh`, or a home with a shorter path.",
+    )
 
 
 def _proxy(lease: int, agent: Path | None) -> str:

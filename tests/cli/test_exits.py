@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from drydock.cli import exits
 from drydock.core import errors
+from drydock_client.http.failures import failure
 from interfaces import errors as of_interfaces
 from leases.client.errors import LeaseFailed, NoWorker
 from leases.engine.transaction import InsideTransaction
@@ -96,3 +98,15 @@ def test_a_group_lists_as_json_and_says_where_json_goes(cli):
 def test_several_errors_are_told_by_the_first():
     group = ExceptionGroup("2 of 9 hints failed", [errors.Busy("the lock is held"), RuntimeError("x")])
     assert exits.described(group)[0] == "the lock is held"
+
+
+def test_an_ended_lease_that_a_server_tells_of_ends_the_program_as_one_here():
+    """A server names an interface's error by its code: the client cannot know the class."""
+    said = {"code": "lease_ended", "detail": "Lease 1 is over.", "is_a": ["interface", "error"]}
+    told = failure(409, json.dumps(said).encode(), "http://localhost")
+    assert (exits.code_of(told), exits.code_of(of_interfaces.LeaseEnded(told.message))) == (
+        exits.CONFLICT,
+        exits.CONFLICT,
+    )
+    assert exits.is_a(told, of_interfaces.LeaseEnded)
+    assert not exits.is_a(told, of_interfaces.Unreachable)

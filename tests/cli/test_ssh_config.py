@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drydock.cli import sshconfig
-from drydock.core.errors import Conflict
+from drydock.core.errors import Conflict, InvalidRequest
 from tests.blueprints import host_peers as peers
 from tests.cli.test_ssh import lab, leased, user_of
 
@@ -124,3 +124,13 @@ def test_names_of_a_servers_leases_name_the_server(monkeypatch):
     said = sshconfig._proxy(12, Path("/a b/12.agent"))
     assert "DRYDOCK_SERVER=https://dd.example.org:8443" in said
     assert said.endswith("ssh-proxy --agent '/a b/12.agent' 12")
+
+
+def test_an_agents_socket_has_room_for_its_path():
+    folder = Path("/home/ada/.ssh/drydock")
+    assert sshconfig._agent(folder, "dd.example.org", 12) == folder / "dd.example.org-12.agent"
+    for label in ("a" * 63 + ".example.org-8443", "b" * 63 + ".example.org-8443"):
+        short = sshconfig._agent(folder, label, 12)
+        assert (short.parent, len(short.name)) == (folder, len("12345678-12.agent"))
+    with pytest.raises(InvalidRequest, match="too long for sockets"):
+        sshconfig._agent(Path("/home") / ("a" * 90) / ".ssh/drydock", "here", 12)
