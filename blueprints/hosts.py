@@ -63,8 +63,8 @@ class HostRequirements(Fields):
     hostname: str | None = Field(default=None, description="Exactly this host.")
     region: Words | None = Field(default=None, description="In one of these regions.")
     zone: Words | None = Field(default=None, description="In one of these zones.")
-    min_vcpus: int | None = Field(default=None, ge=0, description="At least so many processors in all.")
-    min_ram_mib: int | None = Field(default=None, ge=0, description="At least so much memory in all, in MiB.")
+    min_vcpus: int | None = Field(default=None, ge=0, description="Minimum number of vCPUs in all.")
+    min_ram_mib: int | None = Field(default=None, ge=0, description="Minimum memory in all, in MiB.")
     isolation: Words | None = Field(default=None, description="One of: none, uid, machine.")
 
 

@@ -150,7 +150,7 @@ class Demo:
         ended = [lease.id for lease in self.leases if lease.info.state == "destroyed"]
         self.stage.promise(f"{len(self.leases)} leases have ended", len(ended) == len(self.leases), str(ended))
         there = [f"{found.name} is {found.state}" for found in self.client.resources()]
-        self.stage.promise("what stood idle was given up", not there, ", ".join(there))
+        self.stage.promise("idle resources were removed", not there, ", ".join(there))
 
     def _say_what_hangs(self) -> None:
         for lease in self.leases:

@@ -141,7 +141,7 @@ class Operating(Protocol):
         """Remove a credential; Conflict while a blueprint names it."""
 
     def reclaim(self, *, type: str = "", blueprint: str = "") -> list[int]:
-        """Give up idle resources; their ids."""
+        """Remove idle resources; their ids."""
 
     def sweep(self) -> int:
         """Look once over everything that may be due."""

@@ -80,7 +80,7 @@ class LeaseRequest(BaseModel):
     priority: Annotated[int, Strict(), Field(ge=-100, le=100)] = 0
     ttl: Span = Field(default=None, description="How long it lasts once active.")
     until: Annotated[Moment, AfterValidator(_to_come)] = Field(default=None, description="When it ends at the latest.")
-    wait_limit: Span = Field(default=None, description="How long it may wait before it is given up.")
+    wait_limit: Span = Field(default=None, description="Give up if not granted within this time.")
     heartbeat_limit: Span = Field(default=None, description="It ends when no heartbeat came for so long.")
     serve_again: Flag = Field(default=False, description="Ask again for the same when what it holds is lost.")
     choose: Literal["", "order", "price", "fastest"] = Field(

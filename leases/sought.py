@@ -31,19 +31,17 @@ class OfferFilter(BaseModel):
     type: Annotated[Texts, Field(description="One of these types; `*` stands for any text.")] = None
     market: Annotated[Literal["", "on_demand", "spot"], Field(description="Only of this market.")] = ""
     arch: Annotated[Text, Field(description="x86_64 or arm64.")] = ""
-    vcpus: Annotated[Whole, Field(ge=0, le=BIGGEST // 1000, description="At least so many processors.")] = 0
-    ram_mib: Annotated[Mib, Field(description='At least so much memory: MiB, or such as "64GiB".')] = 0
+    vcpus: Annotated[Whole, Field(ge=0, le=BIGGEST // 1000, description="Minimum number of vCPUs.")] = 0
+    ram_mib: Annotated[Mib, Field(description='Minimum memory in MiB, or such as "64GiB".')] = 0
     gpu: Annotated[Text, Field(description="Model of its GPUs, such as a100.")] = ""
     gpu_maker: Annotated[Text, Field(description="nvidia, amd, ...")] = ""
-    gpus: Annotated[Whole, Field(ge=0, le=1 << 20, description="At least so many GPUs.")] = 0
-    gpu_memory_mib: Annotated[Mib, Field(description="At least so much memory on each GPU.")] = 0
+    gpus: Annotated[Whole, Field(ge=0, le=1 << 20, description="Minimum number of GPUs.")] = 0
+    gpu_memory_mib: Annotated[Mib, Field(description="Minimum memory of each GPU.")] = 0
     confidential: Annotated[
         list[Literal["sev", "sev_snp", "tdx"]] | None, Field(description="With all of these technologies.")
     ] = None
-    max_price: Annotated[Number | None, Field(gt=0, lt=1e9, description="At most so many US dollars an hour.")] = None
-    max_boot: Annotated[
-        Number | None, Field(gt=0, lt=1e9, description="Could be used within so many seconds, as was seen or said.")
-    ] = None
+    max_price: Annotated[Number | None, Field(gt=0, lt=1e9, description="Maximum price in US dollars an hour.")] = None
+    max_boot: Annotated[Number | None, Field(gt=0, lt=1e9, description="Maximum seconds until it can be used.")] = None
     all: Annotated[Flag, Field(description="Also those that were not offered when last read.")] = False
 
 

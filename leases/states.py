@@ -45,7 +45,7 @@ class ResourceState(StrEnum):
     ACTIVE = "active"
     """There and usable."""
     RELEASED = "released"
-    """Given up; being destroyed."""
+    """Being destroyed."""
     DESTROYED = "destroyed"
     """Its absence is confirmed."""
     BROKEN = "broken"

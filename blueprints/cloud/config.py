@@ -64,7 +64,7 @@ class CloudConfig(Accounts):
     markets: tuple[Market, ...] = Field(
         default=("on_demand",), min_length=1, description="on_demand, spot, or both: the cheapest first."
     )
-    max_price: float | None = Field(default=None, gt=0, description="At most so many US dollars an hour.")
+    max_price: float | None = Field(default=None, gt=0, description="Maximum price in US dollars an hour.")
     slots: PositiveInt = Field(default=1, description="Leases on one machine at the same time.")
     lease_sudo: bool = Field(default=True, description="Leases may become root: then one a machine, and no reuse.")
     disk_gib: PositiveInt | None = Field(default=None, description="Size of the boot disk. Empty: as the image says.")
@@ -98,7 +98,7 @@ class CloudConfig(Accounts):
 
     stopped_grace: str = Field(
         default="15m",
-        description="A machine that somebody else stopped is kept this long before it is given up. 0: not at all.",
+        description="A machine that somebody else stopped is kept this long before it is terminated. 0: not at all.",
     )
     start_stopped: bool = Field(
         default=False, description="A machine that somebody else stopped is started again at once."
@@ -174,12 +174,12 @@ class CloudRequirements(HostRequirements):
 
     instance_type: Words | None = Field(default=None, description="One of these types.")
     market: Words | None = Field(default=None, description="on_demand, spot, or both.")
-    max_price: float | None = Field(default=None, gt=0, description="At most so many US dollars an hour.")
+    max_price: float | None = Field(default=None, gt=0, description="Maximum price in US dollars an hour.")
     continent: Words | None = Field(default=None, description="On one of: AF, AS, EU, NA, OC, SA.")
     gpu: str | None = Field(default=None, description="Model of its GPUs, such as a100.")
     gpu_maker: str | None = Field(default=None, description="nvidia, amd, ...")
-    min_gpus: int | None = Field(default=None, ge=1, description="At least so many GPUs.")
-    min_gpu_memory_mib: int | None = Field(default=None, ge=0, description="At least so much memory on each GPU.")
+    min_gpus: int | None = Field(default=None, ge=1, description="Minimum number of GPUs.")
+    min_gpu_memory_mib: int | None = Field(default=None, ge=0, description="Minimum memory of each GPU.")
     image: str | None = Field(default=None, description="Exactly this image of the provider's, by its id.")
     user_data: CloudInit | None = Field(
         default=None,

@@ -44,7 +44,7 @@ class Requirements(config.Requirements):
     """What a lease may ask of it."""
 
     region: tuple[str, ...] | None = Field(default=None, description="In one of these places.")
-    max_price: float | None = Field(default=None, description="At most so much an hour.")
+    max_price: float | None = Field(default=None, description="Maximum price an hour.")
 
 
 class FakeCloud(Retypable, Kind, Offers, Allows, Lists):

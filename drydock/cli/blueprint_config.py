@@ -24,7 +24,7 @@ Builds = Annotated[int | None, typer.Option("--max-builds", help="Builds at the 
 Outdated = Annotated[
     int | None, typer.Option("--max-outdated", help="Outdated resources replaced at the same time; 0: none.")
 ]
-Idle = Annotated[str | None, typer.Option("--idle-timeout", metavar="SPAN", help="Idle longer: given up; clouds: 15m.")]
+Idle = Annotated[str | None, typer.Option("--idle-timeout", metavar="SPAN", help="Idle longer: removed; clouds: 15m.")]
 Life = Annotated[str | None, typer.Option("--max-lifetime", metavar="SPAN", help="Older: replaced.")]
 Check = Annotated[str | None, typer.Option("--check-interval", metavar="SPAN", help="Between health checks.")]
 DefaultTtl = Annotated[

@@ -83,7 +83,7 @@ def disable(blueprint: Name, *, as_json: o.AsJson = False) -> None:
 
 @guarded
 def drain(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Nothing new; idle resources are given up."""
+    """Build nothing new, and remove idle resources."""
     tell(o.client().switch_blueprint(blueprint, "drain"), as_json)
 
 

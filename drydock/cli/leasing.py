@@ -34,7 +34,8 @@ def lease(
     priority: o.Priority = 0, name: o.Name = "", label: o.Label = None, key: o.Key = None,
     public_key: o.PublicKey = None, serve_again: o.ServeAgain = False, choose: o.Choose = "", charge: o.Charge = None,
     count: Annotated[
-        int, typer.Option("--count", "--group-size", min=1, max=100, help="So many, all together or none.")
+        int,
+        typer.Option("--count", "--group-size", min=1, max=100, help="Number of leases, all granted together or none."),
     ] = 1,
     same: Annotated[str, typer.Option(help="With --count: they share `resource` or `parent`.")] = "",
     different: Annotated[str, typer.Option(help="With --count: each on a `resource` or `parent` of its own.")] = "",

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 _WHAT, _WHERE, _COST = "Machine", "Where", "Price and time"
 Gpu = Annotated[str, typer.Option("--gpu", metavar="MODEL", help="With GPUs such as a100.", rich_help_panel=_WHAT)]
-Gpus = Annotated[int, typer.Option("--gpus", metavar="N", help="At least so many GPUs.", rich_help_panel=_WHAT)]
+Gpus = Annotated[int, typer.Option("--gpus", metavar="N", help="Minimum number of GPUs.", rich_help_panel=_WHAT)]
 Maker = Annotated[str, typer.Option("--gpu-maker", help="nvidia, amd, ...", rich_help_panel=_WHAT)]
 GpuMemory = Annotated[
-    str, typer.Option("--gpu-memory", metavar="SIZE", help="At least so much on each GPU.", rich_help_panel=_WHAT)
+    str, typer.Option("--gpu-memory", metavar="SIZE", help="Minimum memory of each GPU.", rich_help_panel=_WHAT)
 ]
-Vcpus = Annotated[int, typer.Option("--vcpus", help="At least so many processors.", rich_help_panel=_WHAT)]
-Ram = Annotated[str, typer.Option("--ram", metavar="SIZE", help='At least so much: "64GiB".', rich_help_panel=_WHAT)]
+Vcpus = Annotated[int, typer.Option("--vcpus", help="Minimum number of vCPUs.", rich_help_panel=_WHAT)]
+Ram = Annotated[
+    str, typer.Option("--ram", metavar="SIZE", help='Minimum memory, such as "64GiB".', rich_help_panel=_WHAT)
+]
 Arch = Annotated[str, typer.Option("--arch", help="x86_64 or arm64.", rich_help_panel=_WHAT)]
 Confidential = Annotated[
     list[str] | None,
@@ -49,7 +51,7 @@ MaxBoot = Annotated[
 ]
 Sort = Annotated[str, typer.Option("--sort", metavar="price|fastest|vcpus|ram", help="What comes first.")]
 All = Annotated[bool, typer.Option("--all", help="Also what was not offered when last read.")]
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="So many at most.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of results.")]
 
 
 def add_to(app: typer.Typer) -> None:

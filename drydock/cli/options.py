@@ -96,7 +96,9 @@ Until = Annotated[
 ]
 WaitLimit = Annotated[
     str | None,
-    typer.Option("--wait-limit", metavar="SPAN", help="Given up when it waited so long.", rich_help_panel=_TIME),
+    typer.Option(
+        "--wait-limit", metavar="SPAN", help="Give up if not granted within this time.", rich_help_panel=_TIME
+    ),
 ]
 Heartbeat = Annotated[
     str | None,

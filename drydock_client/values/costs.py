@@ -93,4 +93,4 @@ class BudgetInfo:
     used: float
     left: float
     waiting: int
-    """So many leases wait because of it, as far as that is known."""
+    """Number of leases that wait because of it, as far as that is known."""

@@ -69,7 +69,7 @@ ACTS = (
     ),
     Act(
         name="drain", label="Drain", does=_drain, applies=lambda row: not row.drained,
-        sentence="Nothing new comes of it, and its idle resources are given up. What is leased stays leased.",
+        sentence="It builds nothing new, and its idle resources are removed. What is leased stays leased.",
     ),
     Act(
         name="undrain", label="Undrain", does=_undrain, applies=lambda row: row.drained,

@@ -29,9 +29,9 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
     kind = forms.ChoiceField(help_text="The implementation it selects. The page of the blueprint says what it can do.")
     idle_timeout = SpanOfColumn(
         required=False,
-        help_text='Idle longer: given up. Such as "30m"; empty: never, for a new one of a cloud 15 minutes.',
+        help_text='Idle longer: removed. Such as "30m"; empty: never, for a new one of a cloud 15 minutes.',
     )
-    max_lifetime = SpanOfColumn(required=False, help_text='Older: no new lease, then given up. Such as "7d".')
+    max_lifetime = SpanOfColumn(required=False, help_text='Older: no new lease, then removed. Such as "7d".')
     check_interval = SpanOfColumn(required=False, help_text='Between health checks. Such as "5m".')
     default_ttl = SpanOfColumn(
         label="Default lease", required=False, help_text='A lease that names no end lasts this long. Such as "8h".'

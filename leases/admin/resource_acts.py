@@ -101,7 +101,7 @@ ACTS = (
     ),
     Act(
         name="drain", label="Drain", does=_drain, form=Said, applies=lambda row: _there(row) and not row.drained,
-        sentence="It is given to nobody any more. Its leases stay; when the last has ended it is given up.",
+        sentence="It gets no new leases. Its leases stay; it is removed when the last one has ended.",
     ),
     Act(
         name="undrain", label="Undrain", does=_undrain, form=Said, applies=lambda row: _there(row) and row.drained,

@@ -59,7 +59,7 @@ def act(waiter: waiting.Waiter, decision: Decision) -> Outcome:
             return build(waiter.id, decision.blueprint_id, decision.draft, verdicts)
         case Reclaim():
             for resource_id in decision.resource_ids:
-                retiring.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Given up for another lease.")
+                retiring.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Removed for another lease.")
             return _wait(waiter.id, Reason.WAITING_RECLAIM, decision.message, verdicts, None)
         case Wait() if decision.personal and waiter.group_id is None:
             return _beyond(waiter.id, decision, verdicts)

@@ -112,7 +112,7 @@ def bounce(lease_id: int, resource_id: int, *, reason: str, message: str, counts
         move_lease(lease_id, LeaseState.DESTROYED, reason=Reason.RETURNED, ended_at=Now())
         return
     if counts and bounces >= settings.DRYDOCK.bounce_limit:
-        text = f"Given up after {bounces + 1} tries. The last: {message}"
+        text = f"Failed {bounces + 1} times. The last error: {message}"
         move_lease(lease_id, LeaseState.BROKEN, reason=reason, message=text, ended_at=Now())
         hints.once_committed(end_waiting_siblings, lease_id)
         return

@@ -137,7 +137,7 @@ def again(
         failures.record(run, Failed(scope=Scope.STEP, code=code or "unknown", message=message))
     if limit and run.tries + 1 >= settings.DRYDOCK.step_retry_limit and not ends.keeps_trying(run):
         return failed(
-            run, Failed(scope=Scope.OFFER, code="retries", message=f"Given up after {run.tries + 1} tries: {message}")
+            run, Failed(scope=Scope.OFFER, code="retries", message=f"Failed {run.tries + 1} times: {message}")
         )
     wait = min(settings.DRYDOCK.step_backoff_seconds * 2 ** min(tries, 20), settings.DRYDOCK.step_backoff_limit_seconds)
     leave(

@@ -43,7 +43,7 @@ def noticed(resource: Resource, found: Owned, kind: Offers) -> None:
         after = f" It was not started again within {in_words(what.grace)}." if what.grace else ""
         retiring.lose(resource.pk, reason=Reason.LOST, message=why + after, actor="status")
         return
-    then = "it is being started again" if what.restart else "start it again, or it is given up"
+    then = "it is being started again" if what.restart else "start it again, or it is terminated"
     said = f"{why} It is kept for {in_words(what.grace)}: {then}."
     suspect(resource.pk, said, observed=STOPPED, reason=Reason.MACHINE_STOPPED)
     if new:

@@ -90,7 +90,7 @@ def _problem(doubts: Doubts, vanished: bool, left_out: int, untold: int) -> str:
     many = len(doubts.of)
     if vanished:
         return (
-            f"All {many} machines of this account disappeared at once. Nothing is given up on that alone: is the"
+            f"All {many} machines of this account disappeared at once. Nothing is removed because of that alone: is the"
             " credential that of the account they were made in?"
         )
     if doubts.empty and untold:
@@ -105,7 +105,7 @@ def _conclude(
     if isinstance(answer, str):
         suspect(resource.pk, f"{doubt.why} {answer}")
     elif answer.absent and vanished:
-        said = "It disappeared with everything else of its account; nothing is given up on that alone."
+        said = "It disappeared with everything else of its account; nothing is removed because of that alone."
         suspect(resource.pk, f"{said} {answer.lost}", observed=VANISHED)
     elif answer.absent and _is_young(resource.pk):
         suspect(resource.pk, f"{doubt.why} {answer.lost} That proves nothing so soon after it was made.")

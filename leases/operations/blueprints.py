@@ -180,7 +180,7 @@ def disable(who: Caller, name: str) -> BlueprintInfo:
 
 @given.checked
 def drain(who: Caller, name: str, *, drained: bool = True) -> BlueprintInfo:
-    """Nothing new, and idle resources are given up; or (`drained=False`) serve again."""
+    """Build nothing new and remove idle resources; or (`drained=False`) serve again."""
     return _switch(who, name, "drained", drained, "drained" if drained else "undrained")
 
 

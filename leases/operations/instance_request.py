@@ -30,11 +30,11 @@ class InstanceRequest(BaseModel):
     max_price: Annotated[float | None, Field(gt=0, lt=1e9, description="US dollars an hour at most.")] = None
     image: Annotated[Text, Field(description="This image, by the cloud's id; empty: as the blueprint says.")] = ""
     arch: Annotated[Text, Field(description="x86_64 or arm64.")] = ""
-    vcpus: Annotated[int, Strict(), Field(ge=0, le=100_000, description="At least so many processors.")] = 0
-    ram_mib: Annotated[Mib, Field(description='At least so much memory: MiB, or such as "64GiB".')] = 0
-    disk_gib: Annotated[int, Strict(), Field(ge=0, le=1 << 20, description="A boot disk of so much.")] = 0
+    vcpus: Annotated[int, Strict(), Field(ge=0, le=100_000, description="Minimum number of vCPUs.")] = 0
+    ram_mib: Annotated[Mib, Field(description='Minimum memory in MiB, or such as "64GiB".')] = 0
+    disk_gib: Annotated[int, Strict(), Field(ge=0, le=1 << 20, description="Size of the boot disk.")] = 0
     gpu: Annotated[Text, Field(description="With GPUs of this model, such as a100.")] = ""
-    gpus: Annotated[int, Strict(), Field(ge=0, le=1 << 20, description="At least so many.")] = 0
+    gpus: Annotated[int, Strict(), Field(ge=0, le=1 << 20, description="Minimum number of GPUs.")] = 0
     confidential: Annotated[Words, Field(description="With these technologies: tdx, sev_snp, sev.")] = ()
     user_data: Annotated[
         dict[str, Any] | Annotated[str, Field(max_length=16_384)],
@@ -51,7 +51,7 @@ class InstanceRequest(BaseModel):
     tags: Annotated[dict[Word, Text], Field(max_length=100, description="Kept as labels of the lease.")] = {}
     ttl: Annotated[Span, Field(description="It ends so long after it runs.")] = None
     until: Annotated[Moment, Field(description="It ends then at the latest.")] = None
-    wait_limit: Annotated[Span, Field(description="How long it may wait before it is given up.")] = None
+    wait_limit: Annotated[Span, Field(description="Give up if not granted within this time.")] = None
     idempotency_key: Key | None = None
 
     def lease(self) -> dict[str, Any]:

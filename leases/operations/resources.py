@@ -135,7 +135,7 @@ _CONFIRMED = "It disappeared with everything else of its account, and an operato
 def retire(who: Caller, resource_id: int) -> ResourceInfo:
     """Give up a resource that nobody holds: it is destroyed, or handed back. Raises Conflict while it is held.
 
-    One that disappeared with everything else of its account is given up though it is held: its leases are broken, and
+    One that disappeared with everything else of its account is removed though it is held: its leases are broken, and
     its provider is asked whether it and what belongs to it are gone.
     """
     resource = there(who, resource_id, "retire resources")

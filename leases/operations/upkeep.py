@@ -19,7 +19,7 @@ from leases.reasons import Reason
 
 @checked
 def reclaim(who: Caller, *, type_: str = "", blueprint: str = "", limit: int = 100) -> list[int]:
-    """Give up idle resources, those first that hold leases on others; the ids of those given up."""
+    """Remove idle resources, first those that hold leases on others. Returns their ids."""
     operator_only(who, "reclaim resources")
     held = Lease.objects.filter(for_resource=OuterRef("pk"), state__in=("pending", "acquired", "active"))
     found = Resource.objects.filter(

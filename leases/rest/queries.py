@@ -12,7 +12,7 @@ from leases.spent import By, UsageFilter
 
 Id = Annotated[Whole, Field(ge=1, lt=1 << 63)]
 Word = Annotated[str, Field(max_length=255)]
-Limit = Annotated[Whole, Field(ge=1, le=1000, description="So many at most.")]
+Limit = Annotated[Whole, Field(ge=1, le=1000, description="Maximum number of results.")]
 Cursor = Annotated[str, Field(pattern=r"^[0-9]{1,18}$", description="`next` of the page before.")]
 LONGEST_PATH = 4096
 
@@ -35,7 +35,7 @@ Where = Annotated[
     ),
 ]  # fmt: skip
 Offset = Annotated[Whole, Field(ge=0, lt=1 << 62, description="From this byte on.")]
-Bytes = Annotated[Whole, Field(ge=1, le=16 << 20, description="So many bytes at most.")]
+Bytes = Annotated[Whole, Field(ge=1, le=16 << 20, description="Maximum number of bytes.")]
 State = Literal["pending", "acquired", "active", "released", "destroyed", "broken"]
 
 
@@ -73,7 +73,7 @@ class Wait(Query):
         Number,
         Field(
             ge=0, le=3600,
-            description="Answer as soon as it is active or has ended (with `If-None-Match`: has changed), or after so"
+            description="Answer as soon as it is active or has ended (with `If-None-Match`: has changed), or after that"
             " many seconds; the server has a bound of its own.",
         ),
     ] = 0.0  # fmt: skip

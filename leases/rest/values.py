@@ -60,7 +60,7 @@ class Address:
 
 @dataclass(frozen=True, kw_only=True)
 class Reclaimed:
-    """The resources that were given up."""
+    """The idle resources that are being removed."""
 
     reclaimed: tuple[int, ...]
 

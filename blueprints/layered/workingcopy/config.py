@@ -33,7 +33,9 @@ class Config(OnHost):
         default="", description="A credential with private_key for ssh, or username and password for https."
     )
     known_hosts: tuple[str, ...] = Field(default=(), description="Lines of known_hosts for ssh; no others are trusted.")
-    depth: PositiveInt | None = Field(default=None, description="Fetch only so many commits of each branch and tag.")
+    depth: PositiveInt | None = Field(
+        default=None, description="Number of commits to fetch of each branch and tag; empty: all."
+    )
     author_name: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Name on commits made in it.")
     author_email: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Address on commits made in it.")
     disk_mib: PositiveInt = Field(default=2048, description="Taken of the host's disk, in MiB.")

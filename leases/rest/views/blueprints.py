@@ -76,7 +76,7 @@ ACTS = {
         ("check", "Look whether it could work"),
         ("enable", "Let it serve"),
         ("disable", "Let it serve nobody"),
-        ("drain", "Nothing new; what is idle is given up"),
+        ("drain", "Build nothing new, and remove idle resources"),
         ("undrain", "Let it serve again"),
     )
 }

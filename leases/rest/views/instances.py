@@ -69,7 +69,7 @@ class Instance(Endpoint):
 
     @operation("End an instance", gives=InstanceInfo, scope=Scope.LEASE)
     def delete(self, asked: Asked, id: int) -> InstanceInfo:
-        """Its machine is given up. One that has ended is fine."""
+        """Its machine is terminated. One that has ended is fine."""
         return asked.client.end_instance(id)
 
 
