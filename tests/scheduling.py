@@ -29,14 +29,21 @@ GROUPS = {
 }
 
 SECONDS = {
-    ACCOUNTS: 600,
-    "tests/blueprints/test_layered_over_ssh.py": 200,
-    "tests/blueprints/test_storage.py": 300,
-    "tests/leases/test_cloud_hosts.py": 206,
-    "tests/leases/test_clouds.py": 314,
+    ACCOUNTS: 700,
+    "tests/blueprints/test_layered_over_ssh.py": 150,
+    "tests/blueprints/test_storage.py": 250,
+    "tests/blueprints/test_webroot.py": 60,
+    "tests/blueprints/test_working_copy.py": 100,
+    "tests/clouds/test_conformance.py": 100,
+    "tests/leases/test_cloud_hosts.py": 120,
+    "tests/leases/test_cloud_machines.py": 150,
+    "tests/leases/test_clouds.py": 100,
     "tests/leases/test_death.py": 166,
-    "tests/leases/test_interruption.py": 330,
-    "tests/leases/test_spoiled.py": 319,
+    "tests/leases/test_interruption.py": 90,
+    "tests/leases/test_mistakes.py": 60,
+    "tests/leases/test_spoiled.py": 120,
+    "tests/rest/test_instances.py": 60,
+    "tests/rest/test_schemathesis.py": 100,
 }
 """About how long groups and files take, where it is long: the longest are begun first, the others in any order."""
 
