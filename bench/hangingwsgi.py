@@ -6,7 +6,7 @@ from drydock.core import clock
 from drydock.wsgi import application
 from interfaces.command.fakejobs import FakeJobs
 from interfaces.command.jobs import Job
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 
 __all__ = ["application"]
 

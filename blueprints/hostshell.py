@@ -15,7 +15,7 @@ from blueprints.specs import Spec
 from drydock.core import clock
 from drydock.core.errors import DrydockError, InvalidRequest
 from interfaces.command.shell import ShellCommand
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.errors import AuthenticationRefused, CommandFailed, DeadlineExceeded, HostKeyMismatch, InterfaceError
 from interfaces.transport import Transport
 

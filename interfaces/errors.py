@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotAllowed, NotFound, TimedOut
 
 if TYPE_CHECKING:
-    from interfaces.command.contract import CommandResult
+    from interfaces.command.result import CommandResult
 
 
 class InterfaceError(DrydockError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from drydock.core import clock
 from drydock.core.errors import NotSupported
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.files import MOST_LISTED, PART, Entry, Files, Kind, Mode, OpenFile, file_error, too_many
 from interfaces.transport import Launch, Process, Transport
 

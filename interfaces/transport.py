@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from interfaces.contract import Deadline
+    from interfaces.deadline import Deadline
     from interfaces.files import Files
 
 

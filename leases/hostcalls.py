@@ -9,7 +9,7 @@ from contextvars import ContextVar
 
 from django.conf import settings
 
-from interfaces.contract import answering_within
+from interfaces.deadline import answering_within
 from interfaces.errors import DeadlineExceeded
 from leases.models import Job, Lease, Resource
 from leases.places import PLACES

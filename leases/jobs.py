@@ -19,7 +19,7 @@ from drydock.core.errors import Conflict, DrydockError
 from interfaces.command.contract import Command
 from interfaces.command.jobs import Job as HostJob
 from interfaces.command.jobs import JobSpec, JobState
-from interfaces.contract import answering_within
+from interfaces.deadline import answering_within
 from interfaces.errors import DeadlineExceeded, JobMissing, LeaseEnded, NotStarted
 from leases import concluding, hints
 from leases.engine import ending, views

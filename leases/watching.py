@@ -16,7 +16,7 @@ from drydock.core.errors import Conflict, DrydockError
 from interfaces.command import container
 from interfaces.command.contract import Command
 from interfaces.command.metering import Sample
-from interfaces.contract import answering_within
+from interfaces.deadline import answering_within
 from interfaces.errors import DeadlineExceeded, JobMissing, LeaseEnded
 from leases import concluding, jobs, outcomes
 from leases.engine import ending, views

@@ -11,7 +11,7 @@ from blueprints.hosts import LEASE_VARIABLE
 from blueprints.hostshell import HostShell, NeedsOperator
 from blueprints.specs import BlueprintView, Control, LeaseView, ResourceView, Spec
 from drydock.core.errors import InvalidRequest
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.endpoints import SshEndpoint, endpoint_from_json
 from interfaces.errors import Unreachable
 from interfaces.keys import PublicKey

@@ -21,7 +21,7 @@ from blueprints.hostshell import remove_or_put_aside, told, until_done
 from blueprints.specs import LeaseView, Spec
 from drydock.core.errors import InvalidRequest
 from interfaces.command.shell import ShellCommand
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.errors import AuthenticationRefused
 from interfaces.keys import new_key_pair
 

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import replace
 
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.files import Files
 from interfaces.transport import Launch, Process, Transport
 

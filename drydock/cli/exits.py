@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from drydock.cli import output
+from drydock.cli.options import with_numbers
 from drydock.core import errors
 
 FAILURE, INVALID, NOT_FOUND, CONFLICT, TIMED_OUT, REFUSED, NOT_ALLOWED, NO_WORKER = range(1, 9)
@@ -56,7 +57,7 @@ def guarded(work: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(work)
     def told(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            return work(*args, **_with_numbers(kwargs))
+            return work(*args, **with_numbers(kwargs))
         except (typer.Exit, typer.Abort):
             raise
         except KeyboardInterrupt:
@@ -72,12 +73,6 @@ def guarded(work: Callable[P, R]) -> Callable[P, R]:
             tell(error, as_json=bool(kwargs.get("as_json")))
 
     return told
-
-
-def _with_numbers(given: dict[str, Any]) -> Any:
-    from drydock.cli.options import with_numbers
-
-    return with_numbers(given)
 
 
 def _silence_stdout() -> None:

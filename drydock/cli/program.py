@@ -37,6 +37,7 @@ from drydock.cli import (
     validating,
     work,
 )
+from drydock.cli import server as remote_server
 from drydock.cli.exits import PlainGroup
 
 app = typer.Typer(
@@ -65,16 +66,24 @@ for module in (
 def _main(
     version: bool = typer.Option(False, "--version", help="Print the version and end.", is_eager=True),
     server: str = typer.Option(
-        "", "--server", metavar="URL", envvar=remote.SERVER, help="Ask this server instead of this machine's engine."
+        "",
+        "--server",
+        metavar="URL",
+        envvar=remote_server.SERVER,
+        help="Ask this server instead of this machine's engine.",
     ),
     ca: str = typer.Option(
-        "", "--ca", metavar="FILE", envvar=remote.CA, help="With --server: trust these certificates, not the system's."
+        "",
+        "--ca",
+        metavar="FILE",
+        envvar=remote_server.CA,
+        help="With --server: trust these certificates, not the system's.",
     ),
     insecure: bool = typer.Option(
         False, "--insecure", help="With --server: send the token over plain HTTP, where others can read it."
     ),
 ) -> None:
-    remote.chosen(server, ca, insecure)
+    remote_server.choose(server, ca, insecure)
     if version:
         from importlib.metadata import version as installed
 

@@ -31,10 +31,10 @@ class NotMigrated(DrydockError):
 def connect(owner: str | None = None) -> Client:
     """A client for this user, here or on the server that was named. Raises NotAllowed, NotMigrated, EngineError,
     OperationalError, ServerUnreachable."""
-    from drydock.cli import remote
+    from drydock.cli import server
 
-    address = remote.server()
-    return remote.connect(address, owner) if address else connect_here(owner)
+    address = server.address()
+    return server.connect(address, owner) if address else connect_here(owner)
 
 
 def connect_here(owner: str | None = None) -> LocalClient:
@@ -51,7 +51,7 @@ def set_up() -> None:
     """Django with our settings, its logs kept to warnings. Raises InvalidRequest where a server was named."""
     import django
 
-    from drydock.cli.remote import here_only
+    from drydock.cli.server import here_only
 
     here_only()
 

@@ -82,9 +82,9 @@ def port_forward(
 
 
 def _local_account(lease: int) -> LocalEndpoint | None:
-    from drydock.cli import remote, session
+    from drydock.cli import server, session
 
-    return None if remote.server() else session.connect_here().local_account(lease)
+    return None if server.address() else session.connect_here().local_account(lease)
 
 
 def _here(client: Client, lease: int, account: LocalEndpoint, line: str, *, tty: bool) -> int:

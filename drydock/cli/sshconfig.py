@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from drydock.cli import openssh, output, remote, session
+from drydock.cli import openssh, output, server, session
 from drydock.cli import options as o
 from drydock.cli.exits import guarded, is_a
 from drydock.cli.signals import stoppable
@@ -39,7 +39,7 @@ BEGIN, END = b"# BEGIN drydock", b"# END drydock"
 _BLOCK = BEGIN + b": written by `drydock ssh-config --install`, removed by --remove\nInclude %s\n" + END + b"\n"
 _OURS = re.compile(rb"^# BEGIN drydock\b.*\nInclude .*\n# END drydock\b.*(?:\n|\Z)", re.MULTILINE)
 _ALIAS = re.compile(r"(?=.*[^0-9])[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_KEPT = ("DRYDOCK_STATE", "DRYDOCK_USER", "DRYDOCK_TOKENS", remote.SERVER, remote.CA, remote.INSECURE)
+_KEPT = ("DRYDOCK_STATE", "DRYDOCK_USER", "DRYDOCK_TOKENS", server.SERVER, server.CA, server.INSECURE)
 """What leads to the same installation later; secrets are not written down."""
 _PART = 1 << 16
 _BESIDE = len(".4194304")
@@ -103,7 +103,7 @@ def _install(place: Path) -> list[list[str]]:
 def _reached() -> Iterator[tuple[LeaseInfo, SshEndpoint, bool]]:
     """The caller's active leases that are reached by SSH, where, and whether by keys of their own."""
     client = o.client()
-    me = remote.connected(remote.server()).name if remote.server() else session.os_user()
+    me = server.client(server.address()).name if server.address() else session.os_user()
     for lease in client.leases(states=["active"], limit=1000):
         if lease.owner == me:
             try:
@@ -125,9 +125,9 @@ def _names(lease: LeaseInfo) -> list[str]:
 
 def _label() -> str:
     """The server as a part of names; empty for this machine's engine."""
-    if not remote.server():
+    if not server.address():
         return ""
-    parts = urlsplit(remote.server())
+    parts = urlsplit(server.address())
     port = f"-{parts.port}" if parts.port else ""
     return re.sub(r"[^A-Za-z0-9.-]", "-", f"{parts.hostname}{port}")
 

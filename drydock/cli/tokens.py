@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import typer
 
 from drydock.cli import options as o
-from drydock.cli import output, remote
+from drydock.cli import output, server
 from drydock.cli.exits import guarded
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class _Here:
 
 
 def _tokens() -> _Tokens:
-    return remote.connected(remote.server()) if remote.server() else _Here()
+    return server.client(server.address()) if server.address() else _Here()
 
 
 @guarded

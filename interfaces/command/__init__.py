@@ -1,7 +1,8 @@
 """Commands on a leased host: run, stream, check, cancel, and jobs that outlive a request."""
 
-from interfaces.command.contract import Command, CommandResult, Output
+from interfaces.command.contract import Command, Output
 from interfaces.command.jobs import Job, JobOutput, Jobs, JobSpec, JobState
+from interfaces.command.result import CommandResult
 from interfaces.command.shell import ShellCommand
 
 __all__ = [

@@ -9,7 +9,9 @@ from typing import ClassVar, Literal
 
 from drydock.core.errors import InvalidRequest
 from interfaces.command.jobs import Jobs
-from interfaces.contract import Cancel, Interface
+from interfaces.command.result import CommandResult
+from interfaces.contract import Interface
+from interfaces.deadline import Cancel
 from interfaces.errors import CommandFailed
 from interfaces.passing import unpassable
 
@@ -26,38 +28,6 @@ class Output:
 
     stream: Literal["stdout", "stderr"]
     content: bytes
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommandResult:
-    """How a command ended.
-
-    `exit_code` is 128 + `signal` where a signal ended it (over SSH that is read off the code, as shells do).
-    `truncated`: bytes were left out of the middle of `stdout` or `stderr`, which carry a mark there.
-    `duration` is in seconds.
-    """
-
-    exit_code: int
-    signal: int = 0
-    stdout: bytes = b""
-    stderr: bytes = b""
-    truncated: bool = False
-    duration: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether the exit code is 0."""
-        return self.exit_code == 0
-
-    @property
-    def text(self) -> str:
-        """`stdout` as text; bytes that are no UTF-8 are replaced."""
-        return self.stdout.decode("utf-8", "replace")
-
-    @property
-    def error_text(self) -> str:
-        """`stderr` as text; bytes that are no UTF-8 are replaced."""
-        return self.stderr.decode("utf-8", "replace")
 
 
 class Command(Interface):

@@ -10,7 +10,7 @@ import contextlib
 import re
 
 from drydock.core import clock
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.errors import InterfaceError
 from interfaces.launch import IDENTIFY
 from interfaces.transport import Launch, Process, Transport

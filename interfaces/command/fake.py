@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from interfaces.command.contract import KEPT, Command, CommandResult, Output, Words, argv_of
+from interfaces.command.contract import KEPT, Command, Output, Words, argv_of
 from interfaces.command.fakejobs import FakeJobs
-from interfaces.contract import Cancel, StillMine
+from interfaces.command.result import CommandResult
+from interfaces.contract import StillMine
+from interfaces.deadline import Cancel
 from interfaces.errors import CommandFailed
 from interfaces.fake import FakeTransport
 from interfaces.transport import Transport

@@ -9,11 +9,13 @@ from typing import ClassVar
 
 from drydock.core import clock
 from interfaces.command.capture import Capture
-from interfaces.command.contract import KEPT, Command, CommandResult, Output, Words, argv_of
+from interfaces.command.contract import KEPT, Command, Output, Words, argv_of
 from interfaces.command.ending import end
 from interfaces.command.jobs import Jobs
+from interfaces.command.result import CommandResult
 from interfaces.command.shelljobs import ShellJobs
-from interfaces.contract import Cancel, StillMine, Watch
+from interfaces.contract import StillMine, Watch
+from interfaces.deadline import Cancel
 from interfaces.errors import CommandFailed, CommandTimedOut, ConnectionLost, DeadlineExceeded
 from interfaces.launch import TOKEN_NAME
 from interfaces.transport import Exit, Launch, Process, Transport

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from typing import ClassVar, Protocol
 
 from drydock.core import clock
 from interfaces.command import jobscripts as scripts
+from interfaces.command.contract import Words
 from interfaces.command.ending import end
 from interfaces.command.jobs import Job, JobEnd, JobOutput, Jobs, JobSpec, JobState, Stream, checked_id
-from interfaces.contract import Deadline
+from interfaces.command.result import CommandResult
+from interfaces.deadline import Deadline
 from interfaces.errors import ConnectionLost, InterfaceError, JobConflict, JobMissing
 from interfaces.launch import exports, quoted
-
-if TYPE_CHECKING:
-    from interfaces.command.shell import ShellCommand
+from interfaces.transport import Transport
 
 _TIMEOUT = 60.0
 _LONGEST_LIST = 4 << 20
@@ -30,10 +30,22 @@ _TIME = re.compile(r"([0-9]{1,9})m([0-9]{1,2}[.,][0-9]{1,6})s")
 _FILES: dict[Stream, str] = {"stdout": "output", "stderr": "errors"}
 
 
+class Shell(Protocol):
+    """What jobs need of the command interface that starts them. `grace`: seconds between TERM and KILL."""
+
+    transport: Transport
+    grace: ClassVar[float]
+
+    def check(
+        self, words: Words, *, stdin: bytes = ..., timeout: float | None = ..., max_output: int = ...
+    ) -> CommandResult:
+        """Run a command to its end. Raises CommandFailed, and as `Command.run`."""
+
+
 class ShellJobs(Jobs):
     """Jobs under one folder of the account (relative to the lease's home, or absolute)."""
 
-    def __init__(self, command: ShellCommand, folder: str) -> None:
+    def __init__(self, command: Shell, folder: str) -> None:
         self._command = command
         self._folder = folder if folder.startswith("/") else f"./{folder}"
 

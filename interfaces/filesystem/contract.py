@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from interfaces.contract import Cancel, Interface
+from interfaces.contract import Interface
+from interfaces.deadline import Cancel
 from interfaces.files import Entry
 
 LARGEST_READ = 64 << 20

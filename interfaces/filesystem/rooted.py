@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from drydock.core.errors import InvalidRequest
-from interfaces.contract import Cancel, StillMine, Watch
+from interfaces.contract import StillMine, Watch
+from interfaces.deadline import Cancel
 from interfaces.endpoints import LocalEndpoint
 from interfaces.errors import InterfaceError, PathMissing, TooLarge, WrongKind
 from interfaces.files import PART, Entry, Files, OpenFile, normal

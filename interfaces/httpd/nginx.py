@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from drydock.core import clock
-from interfaces.command.contract import CommandResult
 from interfaces.command.ending import end
+from interfaces.command.result import CommandResult
 from interfaces.command.shell import ShellCommand
-from interfaces.contract import Deadline, StillMine
+from interfaces.contract import StillMine
+from interfaces.deadline import Deadline
 from interfaces.errors import ConfigRefused, InterfaceError, NotRunning, PortTaken
 from interfaces.files import normal
 from interfaces.filesystem.contract import Transfer, UsageCheck

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.endpoints import LocalEndpoint
 from interfaces.errors import ConnectionLost, DeadlineExceeded, NotStarted
 from interfaces.files import MOST_LISTED, PART, Entry, Files, Mode, OpenFile, file_error

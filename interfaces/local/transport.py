@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from drydock.core.errors import InvalidRequest
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.endpoints import LocalEndpoint
 from interfaces.files import Files
 from interfaces.local.files import LocalFiles

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import fabric  # type: ignore[import-untyped]
 import paramiko
 
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.endpoints import SshEndpoint
 from interfaces.errors import (
     AuthenticationRefused,

@@ -10,16 +10,12 @@ from __future__ import annotations
 import errno
 import posixpath
 import stat
-from typing import TYPE_CHECKING
 
 import paramiko
 
 from interfaces.errors import FileError, PathEscape, PathMissing
 from interfaces.files import MOST_LISTED, Entry, Files, Kind, Mode, OpenFile, file_error, too_many
-from interfaces.ssh.sftp import SftpFile, SftpSession, listed
-
-if TYPE_CHECKING:
-    from interfaces.ssh.transport import SshTransport
+from interfaces.ssh.sftp import Sessions, SftpFile, SftpSession, listed
 
 _MODES = {"read": "r", "write": "w", "create": "wx", "append": "a"}
 
@@ -27,10 +23,9 @@ _MODES = {"read": "r", "write": "w", "create": "wx", "append": "a"}
 class SftpFiles(Files):
     """A relative root is below the endpoint's home, or the account's when that is not set."""
 
-    def __init__(self, transport: SshTransport, root: str) -> None:
-        home = transport.endpoint.home
+    def __init__(self, sessions: Sessions, root: str, *, home: str = "") -> None:
         self.root = posixpath.join(home, root) if home else root
-        self._session = SftpSession(transport)
+        self._session = SftpSession(sessions)
         self._real_root = ""
 
     def stat(self, path: str, *, follow: bool = True) -> Entry:

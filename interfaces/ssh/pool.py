@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from drydock.core import clock
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.endpoints import SshEndpoint
 from interfaces.errors import DeadlineExceeded
 from interfaces.ssh.connection import SshConnection

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import paramiko
 
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.endpoints import SshEndpoint
 from interfaces.errors import ConnectionLost, Unreachable
 from interfaces.keys import PublicKey

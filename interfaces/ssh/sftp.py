@@ -5,28 +5,35 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import paramiko
 from paramiko import sftp
 
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.errors import ConnectionLost, DeadlineExceeded, FileError, QuotaExceeded
 from interfaces.files import PART, OpenFile, file_error
 from interfaces.ssh.connection import SshConnection
 from interfaces.ssh.sftpclient import LONGEST_NAME, STEP, SftpClient, name_of, raw_name
 
-if TYPE_CHECKING:
-    from interfaces.ssh.transport import SshTransport
-
 _BLOCK = 1 << 15
 _AHEAD = 16
+
+
+class Sessions(Protocol):
+    """Where SFTP gets its channels from."""
+
+    def session(self, deadline: Deadline) -> tuple[SshConnection, paramiko.Channel]:
+        """Return a free channel and its connection. Raises Unreachable, ConnectionLost, DeadlineExceeded."""
+
+    def give_back(self, connection: SshConnection) -> None:
+        """Return what `session` gave."""
 
 
 class SftpSession:
     """An SFTP session, opened when needed and again after it was lost."""
 
-    def __init__(self, transport: SshTransport) -> None:
+    def __init__(self, transport: Sessions) -> None:
         self._transport = transport
         self._lock = threading.Lock()
         self._connection: SshConnection | None = None

@@ -13,7 +13,7 @@ from typing import Any
 import paramiko
 from paramiko import sftp
 
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 
 STEP = 30.0
 """Seconds within which the host must answer one request."""

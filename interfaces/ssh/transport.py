@@ -6,7 +6,7 @@ import paramiko
 
 from drydock.core.errors import InvalidRequest
 from interfaces import launch as launching
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.endpoints import SshEndpoint
 from interfaces.errors import ConnectionLost
 from interfaces.files import Files
@@ -68,7 +68,7 @@ class SshTransport(Transport):
         POOL.give_back(connection)
 
     def files(self, root: str) -> Files:
-        files = SftpFiles(self, root)
+        files = SftpFiles(self, root, home=self.endpoint.home)
         self._files.append(files)
         return files
 

@@ -11,7 +11,8 @@ from typing import cast
 from drydock.core.errors import Conflict, NotSupported
 from drydock.core.units import duration
 from interfaces.command.contract import Command, Output, Words, argv_of
-from interfaces.contract import Cancel, Interface
+from interfaces.contract import Interface
+from interfaces.deadline import Cancel
 from interfaces.errors import LeaseEnded
 from interfaces.filesystem.contract import Filesystem, Progress, Transfer
 from interfaces.launch import exports

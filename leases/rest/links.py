@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
+
+from django.views import View
 
 from leases.rest.names import operation_id
 
@@ -38,10 +40,19 @@ def following(gives: Any) -> dict[str, Any]:
     return {one: {"operationId": one, "parameters": parameters} for one in _operations(begins)}
 
 
-def _operations(begins: str) -> Iterator[str]:
-    from leases.rest.urls import V1
+_VIEWS: dict[str, type[View]] = {}
 
-    for address, view in V1.items():
+
+def register(views: Mapping[str, type[View]]) -> None:
+    """Let links lead to these addresses.
+
+    Called by `leases.rest.urls`: views need the schema, so this module cannot import them.
+    """
+    _VIEWS.update(views)
+
+
+def _operations(begins: str) -> Iterator[str]:
+    for address, view in _VIEWS.items():
         if address == begins or address.startswith(f"{begins}/"):
             for method in METHODS:
                 act = getattr(view, method, None)

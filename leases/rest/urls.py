@@ -8,7 +8,7 @@ from django.urls import path, re_path, register_converter
 from django.urls.converters import StringConverter
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from leases.rest import problems, slashes
+from leases.rest import links, problems, slashes
 from leases.rest.document import Document
 from leases.rest.views import (
     access,
@@ -145,6 +145,7 @@ V1 = {
     "sweep": upkeep.Sweep,
     "errors/clear": upkeep.ClearErrors,
 }
+links.register(V1)
 OPEN: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
 
 urlpatterns = [

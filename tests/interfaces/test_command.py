@@ -13,7 +13,7 @@ import pytest
 
 from drydock.core.errors import InvalidRequest
 from interfaces.command import Output, ShellCommand
-from interfaces.contract import Cancel
+from interfaces.deadline import Cancel
 from interfaces.errors import Cancelled, CommandFailed, CommandTimedOut, LeaseEnded, NotStarted
 from tests.blueprints import survivors
 from tests.interfaces.conftest import Peer

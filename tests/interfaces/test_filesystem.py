@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from drydock.core.errors import InvalidRequest
-from interfaces.contract import Cancel
+from interfaces.deadline import Cancel
 from interfaces.errors import (
     Cancelled,
     DeadlineExceeded,

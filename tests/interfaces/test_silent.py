@@ -12,7 +12,7 @@ import pytest
 
 from drydock.core import clock
 from interfaces.command import JobSpec
-from interfaces.contract import Deadline, answering_within
+from interfaces.deadline import Deadline, answering_within
 from interfaces.errors import CommandTimedOut, DeadlineExceeded, InterfaceError
 from tests.interfaces.conftest import AS_ROOT, Peer
 

@@ -14,7 +14,7 @@ import pytest
 
 from drydock.core.errors import InvalidRequest
 from interfaces.command import JobSpec, JobState, ShellCommand
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.endpoints import SshEndpoint
 from interfaces.errors import (
     AuthenticationRefused,

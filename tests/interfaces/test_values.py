@@ -18,7 +18,8 @@ from interfaces import registry as registries
 from interfaces.command import ShellCommand
 from interfaces.command.capture import Capture
 from interfaces.command.fake import FakeCommand, Reply
-from interfaces.contract import Cancel, Deadline, Interface
+from interfaces.contract import Interface
+from interfaces.deadline import Cancel, Deadline
 from interfaces.endpoints import LocalEndpoint, SshEndpoint, endpoint_from_json
 from interfaces.errors import Cancelled, CommandFailed, ConnectionLost, DeadlineExceeded, LeaseEnded, PathEscape
 from interfaces.fake import FakeTransport

@@ -12,7 +12,7 @@ from blueprints.fake.openers import fakes
 from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, InvalidRequest, NotFound, NotSupported
 from drydock_client.working import LONGEST_STDIN
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.errors import DeadlineExceeded, LeaseEnded, Unreachable
 from leases import hints, tasks
 from leases import jobs as mechanism

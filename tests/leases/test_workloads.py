@@ -10,7 +10,7 @@ from django.db import connection
 from blueprints.fake.openers import fakes
 from drydock.core.errors import Conflict, InvalidRequest
 from interfaces.command.fake import Reply
-from interfaces.contract import Deadline
+from interfaces.deadline import Deadline
 from interfaces.errors import DeadlineExceeded, Unreachable
 from leases import concluding, inline, watching
 from leases import jobs as mechanism
