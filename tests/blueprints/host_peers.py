@@ -202,6 +202,8 @@ def server(address: str) -> Iterator[Server]:
         f"AuthorizedKeysFile {folder}/control .ssh/authorized_keys\nStrictModes no\nUsePAM no\n"
         "PasswordAuthentication no\nKbdInteractiveAuthentication no\nPermitRootLogin prohibit-password\n"
         "MaxStartups 100:30:200\nUseDNS no\nSubsystem sftp internal-sftp\n"
+        # Bash takes itself for a shell in a shell and leaves out root's own .bashrc, which may be slow and take locks.
+        + ("Match User root\n  SetEnv SHLVL=1\n" if AS_ROOT else "")
     )
     running = Server(address, port, folder, host, control, _started(folder, address, port))
     try:

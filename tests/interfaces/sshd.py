@@ -95,7 +95,8 @@ def start_sshd(address: str, *lines: str) -> Sshd:
         f"AuthorizedKeysFile {folder}/authorized_keys\nStrictModes no\nUsePAM no\n"
         "PasswordAuthentication no\nKbdInteractiveAuthentication no\n"
         "PermitRootLogin prohibit-password\nMaxStartups 100:30:200\nUseDNS no\n"
-        "Subsystem sftp internal-sftp\n" + "".join(f"{line}\n" for line in lines)
+        # Bash takes itself for a shell in a shell and leaves out our own .bashrc, which may be slow and take locks.
+        "SetEnv SHLVL=1\nSubsystem sftp internal-sftp\n" + "".join(f"{line}\n" for line in lines)
     )
     popen = subprocess.Popen(
         [find("sshd") or "sshd", "-D", "-e", "-f", str(folder / "config")],
