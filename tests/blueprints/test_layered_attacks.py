@@ -18,12 +18,12 @@ from leases.models import Lease, Resource
 from tests.blueprints import host_peers as peers
 from tests.blueprints.test_layered_ssh_engine import _alone, _nothing_is_left, _open_to_all, _retire_all, host, server
 from tests.blueprints.test_working_copy import Upstream
-from tests.leases.conftest import _database, _quick, ask, blueprint, owner, until
+from tests.leases.conftest import _database, _quick, ask, blueprint, owner, soon, until
 
-__all__ = ["_alone", "_database", "_quick", "ask", "blueprint", "host", "owner", "server", "until"]
+__all__ = ["_alone", "_database", "_quick", "ask", "blueprint", "host", "owner", "server", "soon", "until"]
 
 # Waiting for others who use the accounts of this machine does not count.
-pytestmark = pytest.mark.timeout(400, func_only=True)
+pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon")]
 
 LYING = r"""
 IFS= read -r s

@@ -25,10 +25,10 @@ from tests.blueprints.host_peers import AS_ROOT, WORKER, Server
 from tests.blueprints.layered_peers import new_folder
 from tests.blueprints.leftover_peers import ALWAYS, OF_PAGES, OF_REPOSITORIES, PER_ACCOUNT
 from tests.blueprints.test_working_copy import Upstream
-from tests.leases.conftest import _database, _quick, ask, blueprint, owner, until
+from tests.leases.conftest import _database, _quick, ask, blueprint, owner, soon, until
 from tests.peers import require
 
-__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "until"]
+__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "soon", "until"]
 
 FIRST = 28_500 + os.getpid() % 400
 PLANTED = {
@@ -37,7 +37,7 @@ PLANTED = {
 """Rows that can be planted wherever the tests run as root."""
 
 # Waiting for others who use the accounts of this machine does not count.
-pytestmark = pytest.mark.timeout(1000, func_only=True)
+pytestmark = [pytest.mark.timeout(1000, func_only=True), pytest.mark.usefixtures("soon")]
 
 
 @pytest.fixture(scope="module")

@@ -21,12 +21,12 @@ from leases.operations import attention, blueprints, registration, resources
 from leases.operations.callers import Caller, caller
 from tests.blueprints import host_peers as peers
 from tests.blueprints.host_peers import WORKER, Server
-from tests.leases.conftest import _database, _quick, ask, blueprint, owner, until
+from tests.leases.conftest import _database, _quick, ask, blueprint, owner, soon, until
 
-__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "until"]
+__all__ = ["_database", "_quick", "ask", "blueprint", "owner", "soon", "until"]
 
 # Waiting for others who use the accounts of this machine does not count.
-pytestmark = pytest.mark.timeout(300, func_only=True)
+pytestmark = [pytest.mark.timeout(300, func_only=True), pytest.mark.usefixtures("soon")]
 LONG_AGO = "2020-01-01T00:00Z"
 
 

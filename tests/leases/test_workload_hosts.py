@@ -30,7 +30,7 @@ from tests.leases import emulated
 from tests.leases.test_death import in_child
 from tests.peers import require
 
-pytestmark = pytest.mark.timeout(400, func_only=True)
+pytestmark = [pytest.mark.timeout(400, func_only=True), pytest.mark.usefixtures("soon")]
 BUSY = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done"
 
 
