@@ -95,7 +95,7 @@ def _works(owner: int) -> dict[str, Callable[[], tuple[Callable[[], object], lis
     from bench.installation import cycle
 
     def ours() -> tuple[Callable[[], object], list[int]]:
-        from leases.engine.transaction import rows
+        from leases.engine.core.database import rows
 
         return cycle(owner), [int(rows("SELECT pg_backend_pid()")[0][0])]
 

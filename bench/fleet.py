@@ -31,7 +31,7 @@ _FILL = """
 def figures(*, offers: int = OFFERS, machines: int = MACHINES, times: int = 40) -> Iterator[Figure]:
     """All figures, on rows of their own."""
     from blueprints.models import Blueprint, Credential
-    from leases.engine.transaction import run
+    from leases.engine.core.database import run
 
     account = Credential(name="bench")
     account.secrets = {"provider": "bench"}
@@ -49,8 +49,8 @@ def figures(*, offers: int = OFFERS, machines: int = MACHINES, times: int = 40) 
 def _searches(offers: int, times: int) -> Iterator[Figure]:
     from blueprints.amounts import Amounts
     from blueprints.offers import Sought
-    from leases.engine import catalogue
-    from leases.engine.transaction import rows
+    from leases.engine.catalogue import offers as catalogue
+    from leases.engine.core.database import rows
 
     some = rows("SELECT min(id) FROM blueprints_listing")[0][0]
 
@@ -73,14 +73,14 @@ def _searches(offers: int, times: int) -> Iterator[Figure]:
 def _pages(offers: int, by_key: Callable[[], object], times: int) -> Iterator[Figure]:
     """What people page through: 50 at a time, of all accounts."""
     from blueprints.offers import Sought
-    from leases.engine import offers_search
-    from leases.engine.offers_search import Search
+    from leases.reports import offers as offer_search
+    from leases.reports.offers import Search
 
     search = Search(sought=Sought(account="", markets=("on_demand", "spot")))
     pages: dict[str, Callable[[], object]] = {
-        "a page of 50 by price": lambda: offers_search.offers(search, sort="price", after=None, limit=50),
-        "a page of 50 instance types": lambda: offers_search.types(search, after=0, limit=50),
-        "a page of 50 instance types, in the middle": lambda: offers_search.types(search, after=offers // 2, limit=50),
+        "a page of 50 by price": lambda: offer_search.offers(search, sort="price", after=None, limit=50),
+        "a page of 50 instance types": lambda: offer_search.types(search, after=0, limit=50),
+        "a page of 50 instance types, in the middle": lambda: offer_search.types(search, after=offers // 2, limit=50),
     }
     for name, page in pages.items():
         spent, ratio = against(page, by_key, times)

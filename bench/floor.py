@@ -25,7 +25,7 @@ def _copy(table: str) -> str:
 
 def prepare() -> None:
     """The tables, with the resources that there are. Replaces those of an earlier run."""
-    from leases.engine.transaction import rows, run
+    from leases.engine.core.database import rows, run
 
     for table, fill in _COPIED.items():
         run(f"DROP TABLE IF EXISTS {_copy(table)}")
@@ -38,7 +38,7 @@ def prepare() -> None:
 
 def remove() -> None:
     """The tables again."""
-    from leases.engine.transaction import run
+    from leases.engine.core.database import run
 
     for table in _COPIED:
         run(f"DROP TABLE IF EXISTS {_copy(table)}")
@@ -74,13 +74,13 @@ class Each:
     """Each row by a statement of its own, each state written as it comes: what our engine writes, row by row."""
 
     def __init__(self, db: Any) -> None:
-        from leases.engine import entry
+        from leases.engine.scheduling import request
         from leases.requests import read
 
         asked = read({"type": "fake"})
         self.db = db
-        self.insert = entry._INSERT.replace("leases_lease", "bench_lease")
-        self.values = entry._values(asked, 1, entry.usable(asked), "bench", entry.Cause(), None)
+        self.insert = request._INSERT.replace("leases_lease", "bench_lease")
+        self.values = request._values(asked, 1, request.usable(asked), "bench", request.Cause(), None)
 
     def __call__(self) -> None:
         db = self.db

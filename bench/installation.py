@@ -46,6 +46,6 @@ def cycle(owner: int, resource_type: str = "fake") -> Callable[[], None]:
 
 def unserved() -> int:
     """How many leases ended without ever having been active: a warm cycle has none."""
-    from leases.engine.transaction import rows
+    from leases.engine.core.database import rows
 
     return int(rows("SELECT count(*) FROM leases_lease WHERE active_at IS NULL AND reason <> 'bench'")[0][0])

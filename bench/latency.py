@@ -22,7 +22,7 @@ SDKS = ("boto3", "google.cloud", "azure", "sushy", "kubernetes")
 
 def figures(owner: int, count: int) -> Iterator[Figure]:
     """All figures; a worker of its own runs for the second half."""
-    from leases.engine.transaction import run
+    from leases.engine.core.database import run
 
     direct = median(lambda: _to_active(owner, "fake"), count) * 1000
     yield figure("request to active, from Python, p50", direct, "ms", "5 ms", direct / 5)
@@ -89,7 +89,7 @@ def noop() -> float:
     """A task that writes one row this process polls for: the same way back as a lease has."""
     from celery import current_app
 
-    from leases.engine.transaction import rows
+    from leases.engine.core.database import rows
 
     number = next(_numbers)
 
@@ -131,7 +131,7 @@ def _handed_over(owner: int) -> float:
 
 
 def _is(lease_id: int, state: str) -> bool:
-    from leases.engine.transaction import rows
+    from leases.engine.core.database import rows
 
     return bool(rows("SELECT 1 FROM leases_lease WHERE id = %s AND state = %s", (lease_id, state), hot=True))
 

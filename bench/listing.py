@@ -47,7 +47,7 @@ _ITEM = f"""<item><reservationId>r-{{number}}</reservationId><ownerId>1234567890
 
 def figures(account: int, blueprint: int, *, machines: int, places: int, kind: str) -> Iterator[Figure]:
     """All machines of a place change from one listing to the next: the dearest there can be; then none does."""
-    from leases.engine.transaction import rows
+    from leases.engine.core.database import rows
 
     there = rows(_MACHINES, {"blueprint": blueprint, "kind": kind, "places": places, "count": machines})
     here = [pk for pk, place in there if place == PLACE]
@@ -85,7 +85,7 @@ def _cpu(here: list[int], apply: Callable[[Any], object]) -> Iterator[Figure]:
 def _spent(work: Callable[[Any], object], given: list[Any]) -> float:
     """Seconds of CPU of one call, those of the database connection too. The system counts in hundredths: so several."""
     from bench.clients import cpu_of
-    from leases.engine.transaction import rows
+    from leases.engine.core.database import rows
 
     backend = [int(rows("SELECT pg_backend_pid()")[0][0])]
     before = cpu_of(backend)
@@ -99,25 +99,23 @@ def _applied(account: int, kind: str) -> Callable[[Any], object]:
     from blueprints.cloud.belongings import machine
     from blueprints.ec2.readings import instance_of, instances_in
     from blueprints.models import Reading
-    from leases.engine import status
+    from leases.engine.sync import poll
 
     token = uuid.uuid4()
     reading = Reading.objects.create(
         credential_id=account, kind=kind, what="status", place=PLACE, token=token, due_at="2020-01-01T00:00Z"
     )
-    return lambda answer: status.apply(
-        reading, token, [machine(instance_of(one, PLACE)) for one in instances_in(answer)]
-    )
+    return lambda answer: poll.apply(reading, token, [machine(instance_of(one, PLACE)) for one in instances_in(answer)])
 
 
 def _page(ids: list[int], state: str) -> bytes:
-    from leases.engine import installation, proof, views
+    from leases.engine.core import installation, specs
 
     here = installation.current()
     items = []
     for pk in ids:
-        key = views.key("r", pk)
-        tags = {**proof.tags(here.short, here.epoch_of("r", pk), pk), "Name": key}
+        key = specs.key("r", pk)
+        tags = {**installation.tags(here.short, here.epoch_of("r", pk), pk), "Name": key}
         told = "".join(_TAG.format(name, value) for name, value in tags.items())
         items.append(_ITEM.format(number=f"{pk:017x}", state=state, token=f"{key}.{pk:024x}", tags=told))
     return _PAGE.format(items="".join(items)).encode()

@@ -13,6 +13,6 @@ hints.QUEUES["noop"] = "claims"
 @shared_task(name="leases.noop")
 def noop(number: int) -> None:
     """Write the row that whoever sent it looks for."""
-    from leases.engine.transaction import run
+    from leases.engine.core.database import run
 
     run("INSERT INTO bench_noop VALUES (%s)", (number,))

@@ -77,7 +77,7 @@ def _cpu(server: int, database: str) -> float:
     """CPU seconds of a server with its children, and of all connections to a database of this machine."""
     import psutil
 
-    from leases.engine.transaction import rows
+    from leases.engine.core.database import rows
 
     first = psutil.Process(server)
     backends = [int(pid) for (pid,) in rows("SELECT pid FROM pg_stat_activity WHERE datname = %s", (database,))]
@@ -127,7 +127,7 @@ def _database_for(name: str) -> Iterator[str]:
 
     from django.db import connection
 
-    from leases.engine.transaction import run
+    from leases.engine.core.database import run
 
     run(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
     run(f"CREATE DATABASE {name}")

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from django.db import ProgrammingError, transaction
 
-from leases.engine.transaction import rows, run
+from leases.engine.core.database import rows, run
 
 _RESOURCES = """
     INSERT INTO leases_resource (blueprint_id, type, name, origin, generation, state, attributes, traits, total_slots,

@@ -31,7 +31,7 @@ _SENT = """
 
 def figures(owner: int, *, machines: int = MACHINES, times: int = 10) -> Iterator[Figure]:
     """All figures; workers of their own run meanwhile."""
-    from leases.engine.transaction import rows, run
+    from leases.engine.core.database import rows, run
 
     run("DROP TABLE IF EXISTS bench_noop, bench_step")
     run("CREATE TABLE bench_noop (number bigint PRIMARY KEY)")
@@ -49,7 +49,7 @@ def figures(owner: int, *, machines: int = MACHINES, times: int = 10) -> Iterato
 
 
 def _sent(owner: int, times: int) -> Iterator[Figure]:
-    from leases.engine.transaction import rows
+    from leases.engine.core.database import rows
 
     noop()
     pairs = []
@@ -70,7 +70,7 @@ def _ask(owner: int) -> int:
 
 
 def _storm(owner: int, machines: int) -> Iterator[Figure]:
-    from leases.engine.transaction import rows
+    from leases.engine.core.database import rows
 
     began: list[int] = []
 

@@ -74,15 +74,15 @@ def _searches(owner: int, size: int) -> Iterator[Figure]:
 
 def _search(owner: int, *, amounts: dict[str, int] | None = None, **asked: Any) -> Callable[[], object]:
     from blueprints.amounts import Amounts
-    from leases.engine import search as searching
-    from leases.engine.question import Question
-    from leases.engine.transaction import short
+    from leases.engine.core.database import short
+    from leases.engine.placement import claims as searching
+    from leases.engine.placement.constraints import PlacementRequest
 
-    question = Question(type=TYPE, owner_id=owner, amounts=Amounts(**(amounts or {})), **asked)
+    placement = PlacementRequest(type=TYPE, owner_id=owner, amounts=Amounts(**(amounts or {})), **asked)
 
     @short
     def search() -> None:
-        searching.find(question)
+        searching.find(placement)
 
     return search
 
@@ -109,7 +109,7 @@ def _beside(owner: int, count: int, shapes: int, said: str) -> Figure:
 
 def _sweeps(size: int) -> Iterator[Figure]:
     from leases import hints
-    from leases.engine import sweep
+    from leases.engine.upkeep import sweep
 
     with hints.collected():
         spent = timed(sweep.sweep, 10)
@@ -118,7 +118,7 @@ def _sweeps(size: int) -> Iterator[Figure]:
 
 def clear() -> None:
     """Take ended leases and the resources of the type away, so that there are as many as the figures say."""
-    from leases.engine.transaction import run
+    from leases.engine.core.database import run
 
     run("DELETE FROM leases_lease WHERE type = %s AND state = 'destroyed'", (TYPE,))
     run(

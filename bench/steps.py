@@ -6,8 +6,8 @@ import os
 import time
 from typing import Any
 
-from leases.engine import runner
-from leases.engine.transaction import run
+from leases.engine.core.database import run
+from leases.engine.lifecycle import runner
 
 _one: Any = runner._one
 _KEEP = """

@@ -28,7 +28,7 @@ PRODUCT = {"DJANGO_SETTINGS_MODULE": "bench.websettings", "DRYDOCK_REQUESTS_PER_
 
 def figures(owner: int, count: int) -> Iterator[Figure]:
     """All figures. `count`: requests of each client; the leases of the type must have room for all of them."""
-    from leases.engine.transaction import run
+    from leases.engine.core.database import run
 
     run("DROP TABLE IF EXISTS bench_bare; CREATE TABLE bench_bare (id bigserial PRIMARY KEY, body text)")
     try:

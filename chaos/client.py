@@ -151,7 +151,7 @@ def patiently(act: Callable[[], Any]) -> None:
     """Act, and where the database is gone or says no for the moment, say so and let it be tried again."""
     from django.db import Error, connection
 
-    from leases.engine.transaction import Busy
+    from drydock.core.errors import Busy
 
     try:
         act()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blueprints.fake.cloud import Cloud
 from chaos.provider import PROVIDER
-from leases.engine.transaction import rows
+from leases.engine.core.database import rows
 
 _COUNTS = {
     "leases asked for by clients": "SELECT count(*) FROM leases_lease WHERE need = ''",

@@ -12,8 +12,8 @@ from typing import Any
 from blueprints.fake.cloud import Cloud
 from chaos.orders import Order
 from chaos.provider import PROVIDER
-from leases.engine.transaction import rows
-from leases.engine.views import key
+from leases.engine.core.database import rows
+from leases.engine.core.specs import key
 from leases.models import LeaseGroup
 
 

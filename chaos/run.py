@@ -155,8 +155,7 @@ def _despite_outages(act: Callable[[], Any]) -> Any:
     """What `act` answers, or None when the database is down; a connection that broke is not used again."""
     from django.db import Error, connection
 
-    from drydock.core.errors import Conflict, NotFound
-    from leases.engine.transaction import Busy
+    from drydock.core.errors import Busy, Conflict, NotFound
 
     try:
         return act()

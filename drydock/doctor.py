@@ -147,7 +147,7 @@ def workers() -> Answer:
 
 def installation() -> Answer:
     """Database, ownership key and environment belong together."""
-    from leases.engine.installation import current
+    from leases.engine.core.installation import current
 
     here = current()
     if here.problem:

@@ -15,7 +15,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from drydock.core import clock
-from leases.engine.database import is_lost, report
+from leases.engine.core.database import is_lost, report
 
 log = logging.getLogger(__name__)
 

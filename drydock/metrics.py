@@ -19,8 +19,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from drydock import DISTRIBUTION
 from drydock.core import clock
-from leases.engine import figures
-from leases.engine.database import is_lost, report
+from leases.engine.core.database import is_lost, report
+from leases.reports import figures
 
 log = logging.getLogger(__name__)
 

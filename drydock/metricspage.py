@@ -8,13 +8,13 @@ import os
 def reference() -> str:
     """The page."""
     from drydock.metrics import OWN, PREFIX
-    from leases.engine.figures import FIGURES
+    from leases.reports.figures import FIGURES
 
     lines = [
         "# Metrics",
         "",
         "What `/metrics` tells: all of it gauges, read from the database at each scrape. This page is made from",
-        "`leases/engine/figures.py` by `make docs`.",
+        "`leases/reports/figures.py` by `make docs`.",
         "",
         "| name | labels | what it is |",
         "| --- | --- | --- |",

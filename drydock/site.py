@@ -29,7 +29,7 @@ class Site(AdminSite):
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         """With why the installation is suspended, for the banner of every page."""
-        from leases.engine import installation
+        from leases.engine.core import installation
 
         context = super().each_context(request)
         return {**context, "suspended": installation.problem() if context["has_permission"] else ""}

@@ -7,7 +7,7 @@ import sys
 from django.http import HttpRequest, HttpResponse
 from django.views.defaults import server_error
 
-from leases.engine import database
+from leases.engine.core import database
 from leases.rest.problems import unavailable
 
 RETRY_AFTER = 2

@@ -26,8 +26,7 @@ from interfaces.contract import Interface
 from leases.client.errors import LeaseFailed
 from leases.client.protocol import Attendance
 from leases.client.values import Explanation, LeaseEnd, LeaseInfo, Verdict
-from leases.engine.database import patient
-from leases.engine.transaction import refuse_inside_transaction
+from leases.engine.core.database import InsideTransaction, patient, refuse_inside_transaction
 from leases.local import LocalClient
 from leases.operations import asking, holding, using
 from leases.operations.callers import Caller, caller
@@ -35,7 +34,7 @@ from leases.private_worker import Onlooker, PrivateWorker, attendance
 from leases.requests import LeaseRequest
 from leases.requests import read as read_request
 
-__all__ = ["Allocator", "Lease", "LeaseFailed", "aallocate_many", "allocate_many"]
+__all__ = ["Allocator", "InsideTransaction", "Lease", "LeaseFailed", "aallocate_many", "allocate_many"]
 
 Seconds = float | str | None
 """Seconds, or a span such as "90s" or "5m"; None waits as long as it takes."""

@@ -14,7 +14,7 @@ class LeasesConfig(AppConfig):
     def ready(self) -> None:
         """Indexes follow what the installed kinds compare, and patience ends where a web request begins."""
         from leases import checks
-        from leases.engine import database
+        from leases.engine.core import database
 
         post_migrate.connect(_index, sender=self)
         checks.connect()
@@ -23,6 +23,6 @@ class LeasesConfig(AppConfig):
 
 
 def _index(**_: Any) -> None:
-    from leases.engine.matching import index_numbers
+    from leases.engine.placement.constraints import index_numbers
 
     index_numbers()

@@ -20,9 +20,9 @@ from interfaces.command.metering import Sample
 from interfaces.errors import ConnectionLost, JobMissing, LeaseEnded, Unreachable
 from interfaces.local.transport import LocalTransport
 from leases import outcomes
-from leases.engine import views
-from leases.engine.transaction import rows
-from leases.engine.transitions import note
+from leases.engine.core import specs
+from leases.engine.core.database import rows
+from leases.engine.core.transitions import record_event
 from leases.models import Job, Lease, Share
 from leases.models.job import KeptOutput, Watch
 
@@ -67,9 +67,9 @@ def _bounds() -> tuple[int, int]:
 
 
 def _remove_container(watch: Watch, host: Command) -> None:
-    done = host.run(container.removal(views.key("l", watch.lease_id)), timeout=_REMOVAL)
+    done = host.run(container.removal(specs.key("l", watch.lease_id)), timeout=_REMOVAL)
     if not done.ok:
-        note("lease.workload", f"Its container could not be removed: {done.error_text.strip()[:500]}",
+        record_event("lease.workload", f"Its container could not be removed: {done.error_text.strip()[:500]}",
              lease_id=watch.lease_id)  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def measured(watch: Watch, host: Command) -> tuple[Sample | None, dt.datetime | 
     reaching it raises."""
     machine, shared = _holds(watch.lease, host)
     try:
-        sample = metering.read(host, lease=views.key("l", watch.lease_id), machine=machine, shared=shared)
+        sample = metering.read(host, lease=specs.key("l", watch.lease_id), machine=machine, shared=shared)
     except (LeaseEnded, Unreachable, ConnectionLost):
         raise
     except DrydockError as error:
@@ -140,7 +140,7 @@ def write(watch: Watch, end: outcomes.End | None, last: Left | None, *, exit_cod
         _keep(watch.lease_id, watch.job_id, last.end)
     if end is not None:
         details = {"outcome": str(end.outcome), "job": watch.job_id, "exit_code": exit_code}
-        note("lease.workload", end.sentence, lease_id=watch.lease_id, reason=end.reason, details=details)
+        record_event("lease.workload", end.sentence, lease_id=watch.lease_id, reason=end.reason, details=details)
     return True
 
 

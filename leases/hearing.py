@@ -20,7 +20,7 @@ from celery.worker import state
 from django.conf import settings
 
 from drydock.core import clock
-from leases.engine import draining
+from leases.engine.core import database
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Watch:
 
     def _look(self) -> None:
         # One that is told to end takes nothing more, and may finish what it has at hand.
-        while not (self._over.wait(LOOK_SECONDS) or draining.begun()):
+        while not (self._over.wait(LOOK_SECONDS) or database.is_draining()):
             free = self.processes - len(state.active_requests)
             if self.hearing.deaf(waiting=_waiting(self.queues), free=free):
                 log.critical("This worker hears nothing from the broker while messages wait: it ends, to be restarted.")

@@ -19,7 +19,7 @@ from django.db import transaction
 
 from drydock.core import clock
 from leases import marks
-from leases.engine import database
+from leases.engine.core import database
 
 log = logging.getLogger(__name__)
 

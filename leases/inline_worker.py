@@ -85,7 +85,7 @@ class Crew:
         self._close()
 
     def _try(self, *acts: object) -> None:
-        from leases.engine import database
+        from leases.engine.core import database
 
         try:
             for act in acts:

@@ -22,9 +22,10 @@ from interfaces.command.jobs import JobSpec, JobState
 from interfaces.deadline import answering_within
 from interfaces.errors import DeadlineExceeded, JobMissing, LeaseEnded, NotStarted
 from leases import concluding, hints
-from leases.engine import ending, views
-from leases.engine.installation import current
-from leases.engine.transaction import rows, short
+from leases.engine.core import specs
+from leases.engine.core.database import rows, short
+from leases.engine.core.installation import current
+from leases.engine.lifecycle import release
 from leases.models import Job, Lease
 from leases.models.job import Watch
 from leases.operations.using import still_mine
@@ -98,7 +99,7 @@ def _host(lease: Lease) -> Command:
         still_mine(lease.pk, lease.owner_id)
 
     check()
-    found = views.opened(views.lease_view(lease, still_mine=check), "command", check)
+    found = specs.opened(specs.lease_view(lease, still_mine=check), "command", check)
     assert isinstance(found, Command)
     return found
 
@@ -110,7 +111,7 @@ def host(lease_id: int) -> Command:
 
 def host_id(job: Job) -> str:
     """Its name on the host: unique also where several installations share an account."""
-    return f"{views.key('l', job.lease_id)}-j{job.pk}"
+    return f"{specs.key('l', job.lease_id)}-j{job.pk}"
 
 
 def _apply(job: Job, found: HostJob, left: concluding.Left | None) -> None:
@@ -142,7 +143,7 @@ def _close(
     else:
         done = write_end(job, state, message, exit_code)
     if done and job.ends_lease:
-        ending.end(job.lease_id, reason=reason, actor="drydock", message=said)
+        release.end(job.lease_id, reason=reason, actor="drydock", message=said)
 
 
 @short
@@ -152,7 +153,7 @@ def _written(
 ) -> bool:  # fmt: skip
     """Write the end of a job and, in the same commit, the wish for the end of its lease and what is known of its
     workload; False when it was over."""
-    ending.release(job.lease_id, reason=reason, actor="drydock")
+    release.release(job.lease_id, reason=reason, actor="drydock")
     if not write_end(job, state, message, exit_code):
         return False
     if watch is not None:

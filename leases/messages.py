@@ -26,7 +26,7 @@ from redis.exceptions import ResponseError
 
 from drydock.core import clock
 from leases import hints
-from leases.engine import installation
+from leases.engine.core import installation
 
 log = logging.getLogger(__name__)
 

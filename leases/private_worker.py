@@ -50,7 +50,7 @@ class PrivateWorker:
         now = clock.monotonic()
         if self._crew is None and now - self._looked >= _EVERY:
             self._looked = now
-            from leases.engine.database import patient
+            from leases.engine.core.database import patient
             from leases.operations import workers
 
             if not patient(workers.alive):
@@ -94,7 +94,7 @@ class Onlooker:
         if clock.monotonic() < self._next:
             return True
         self._next = math.inf
-        from leases.engine.database import patient
+        from leases.engine.core.database import patient
         from leases.operations import workers
 
         if alive := patient(workers.alive):

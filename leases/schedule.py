@@ -34,7 +34,7 @@ class Scheduler(beat.Scheduler):
         """Send the entry's hint; where the broker does not take it, or no worker reads it, do its work here."""
         from django.db import close_old_connections
 
-        from leases.engine import database
+        from leases.engine.core import database
         from leases.inline import settle
 
         hint = entry.task.removeprefix("leases.")
@@ -51,7 +51,7 @@ class Scheduler(beat.Scheduler):
 
     def _unread(self, queue: str) -> bool:
         """Whether no worker of this queue was seen lately. Those that begin with beat are given time to."""
-        from leases.engine import workers
+        from leases.engine.core import workers
 
         waited = clock.monotonic() - self._began > settings.DRYDOCK.lost_worker_seconds
         return waited and not workers.served(queue)

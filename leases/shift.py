@@ -8,8 +8,8 @@ from typing import Any
 
 from celery.signals import worker_process_init, worker_ready, worker_shutdown, worker_shutting_down
 
-from leases.engine import draining
-from leases.engine.workers import Pulse
+from leases.engine.core import database
+from leases.engine.core.workers import Pulse
 from leases.hearing import Watch
 from leases.messages import DROPPED
 
@@ -28,7 +28,7 @@ def _leave_the_end_to_the_parent(**_: Any) -> None:
 def _begin(sender: Any = None, **_: Any) -> None:
     """Its children are forked and it takes tasks."""
     global _pulse, _watch
-    draining.forget()
+    database.forget_draining()
     queues = sorted(sender.app.amqp.queues.consume_from)
     _pulse = _pulse or Pulse(queues, DROPPED.report)
     _watch = _watch or Watch(queues, sender.pool.num_processes)
@@ -37,7 +37,7 @@ def _begin(sender: Any = None, **_: Any) -> None:
 @worker_shutting_down.connect
 def _ending(**_: Any) -> None:
     """Called in a signal handler: no more than setting a byte."""
-    draining.begin()
+    database.begin_draining()
 
 
 @worker_shutdown.connect

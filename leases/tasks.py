@@ -10,7 +10,7 @@ from django.db import close_old_connections
 from drydock.core.logging import about
 from leases import hints, shift
 from leases.acts import ACTS
-from leases.engine import database
+from leases.engine.core import database
 
 __all__ = ["shift"]
 """Imported with the tasks, so that every worker keeps it."""

@@ -19,10 +19,11 @@ from interfaces.command.metering import Sample
 from interfaces.deadline import answering_within
 from interfaces.errors import DeadlineExceeded, JobMissing, LeaseEnded
 from leases import concluding, jobs, outcomes
-from leases.engine import ending, views
-from leases.engine.installation import current
-from leases.engine.transaction import rows, short
-from leases.engine.transitions import note
+from leases.engine.core import specs
+from leases.engine.core.database import rows, short
+from leases.engine.core.installation import current
+from leases.engine.core.transitions import record_event
+from leases.engine.lifecycle import release
 from leases.models import Job
 from leases.models.job import Watch
 from leases.states import LeaseState
@@ -95,11 +96,13 @@ def _begin(lease_id: int) -> int | None:
         asked = watch.workload
         image, env = asked["image"], watch.env or {}
         words = asked["command"] if not image else container.words(
-            lease=views.key("l", lease_id), image=image, command=asked["command"] or (), variables=env, cwd=asked["cwd"]
+            lease=specs.key("l", lease_id), image=image, command=asked["command"] or (), variables=env, cwd=asked["cwd"]
         )  # fmt: skip
         job = jobs.write(lease_id, words, env=env, cwd="" if image else asked["cwd"], ends_lease=True)
         Watch.objects.filter(pk=watch.pk).update(job=job, env=None, began_at=Coalesce("began_at", Now()))
-        note("lease.workload", f"The workload begins as job {job.pk}.", lease_id=lease_id, details={"job": job.pk})
+        record_event(
+            "lease.workload", f"The workload begins as job {job.pk}.", lease_id=lease_id, details={"job": job.pk}
+        )
         return job.pk
     return watch.job_id
 
@@ -112,7 +115,7 @@ def _gather(watch: Watch) -> None:
         with answering_within(float(settings.DRYDOCK.host_seconds)):
             last = _ended(watch)
     _conclude(watch.pk, last)
-    ending.end(watch.lease_id)
+    release.end(watch.lease_id)
 
 
 def _ended(watch: Watch) -> concluding.Left:
@@ -155,7 +158,7 @@ def _host(watch: Watch) -> Command:
             raise LeaseEnded(f"Lease {watch.lease_id} is being cleaned.")
 
     check()
-    found = views.opened(views.lease_view(watch.lease, still_mine=check), "command", check)
+    found = specs.opened(specs.lease_view(watch.lease, still_mine=check), "command", check)
     assert isinstance(found, Command)
     return found
 

@@ -15,7 +15,7 @@ from drydock.core.fields import EncryptedTextField
 from leases.admin import elsewhere, finding, live, pages
 from leases.admin.acting import Acting
 from leases.admin.panels import Head, Panel
-from leases.engine import installation
+from leases.engine.core import installation
 from leases.models import Installation
 
 

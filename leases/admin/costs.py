@@ -14,7 +14,7 @@ from drydock.core import clock
 from leases.admin import columns, finding
 from leases.admin.base import OperatedAdmin, RecordAdmin
 from leases.client.values import BudgetInfo
-from leases.engine.purse import dollars
+from leases.engine.placement.budget_check import dollars
 from leases.models import Budget, Usage
 from leases.operations import budgets
 from leases.operations.callers import caller

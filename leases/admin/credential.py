@@ -13,7 +13,7 @@ from leases.admin import catalogue, cells, columns
 from leases.admin.base import OperatedAdmin
 from leases.admin.fields import SecretsField
 from leases.admin.panels import Panel
-from leases.engine.transitions import note
+from leases.engine.core.transitions import record_event
 from leases.operations.callers import caller
 from leases.operations.credentials import users_of
 
@@ -73,7 +73,7 @@ class CredentialAdmin(OperatedAdmin):
             return
         obj.save(update_fields=changed)
         what = f"Credential {obj.name}: {', '.join(changed or ['added'])}."
-        note("credential.changed", what, actor=caller(request.user).name)
+        record_event("credential.changed", what, actor=caller(request.user).name)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
         """One that a blueprint names is not deleted."""
@@ -83,7 +83,7 @@ class CredentialAdmin(OperatedAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Deleted, and that is recorded."""
-        note("credential.deleted", f"Credential {obj.name}.", actor=caller(request.user).name)
+        record_event("credential.deleted", f"Credential {obj.name}.", actor=caller(request.user).name)
         super().delete_model(request, obj)
 
     def panels(self, row: Credential, request: HttpRequest) -> list[Panel]:

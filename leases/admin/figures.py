@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from leases.engine.transaction import rows
+from leases.engine.core.database import rows
 
 MOST = 10_000
 """Counting further costs time and tells a person nothing."""

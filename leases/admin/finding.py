@@ -11,7 +11,7 @@ from django.template.response import TemplateResponse
 from blueprints.models import Blueprint
 from leases.admin import cells, elsewhere, panels
 from leases.admin.panels import Panel
-from leases.engine.transaction import rows
+from leases.engine.core.database import rows
 from leases.models import Lease, Resource
 
 MOST = 500

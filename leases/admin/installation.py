@@ -9,7 +9,7 @@ from django.contrib import admin
 from leases.admin import columns
 from leases.admin.acts import Act, Given, Said
 from leases.admin.base import RecordAdmin
-from leases.engine import installation as engine
+from leases.engine.core import installation as engine
 from leases.models import Installation
 from leases.operations import installation
 from leases.operations.callers import Caller

@@ -14,7 +14,7 @@ from blueprints.models import Reading, RememberedError
 from drydock.core import clock
 from leases.admin import cells
 from leases.admin.figures import Figure, counted, listed
-from leases.engine import installation
+from leases.engine.core import installation
 from leases.models import Authorization, Failure, Lease, Resource, Run, Stray, Worker
 from leases.operations import attention
 from leases.reports import condition

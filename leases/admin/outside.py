@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from leases.admin import cells, columns
 from leases.admin.acts import Act, Given
 from leases.admin.base import RecordAdmin
-from leases.engine import adoption
+from leases.engine.sync import orphan_actions
 from leases.models import Search, Stray
 from leases.operations import orphans
 from leases.operations.callers import Caller
@@ -34,7 +34,7 @@ DESTROY = Act(
 )  # fmt: skip
 ADOPT = Act(
     name="adopt", label="Adopt", does=_settled("adopt"),
-    applies=lambda row: _ours(row) and adoption.adoptable(row.what),
+    applies=lambda row: _ours(row) and orphan_actions.adoptable(row.what),
     sentence="The machine has a row again: quarantined, without room for anybody, with its cost; to be retired after "
     "somebody has looked at it.",
 )  # fmt: skip

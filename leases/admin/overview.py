@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from leases.admin import cells, elsewhere, live, needs, panels, pools
 from leases.admin.figures import MOST, Figure, listed
 from leases.admin.pools import LIVE, Pool
-from leases.engine.transaction import rows
+from leases.engine.core.database import rows
 from leases.models import Event, Worker
 from leases.states import LeaseState
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.paginator import Page, Paginator
 from django.utils.functional import cached_property
 
-from leases.engine.transaction import rows
+from leases.engine.core.database import rows
 
 
 class Bounded(Paginator):  # type: ignore[type-arg]

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from blueprints.amounts import CLASSES
 from leases.admin import cells
 from leases.admin.figures import Figure, listed
-from leases.engine.transaction import rows
+from leases.engine.core.database import rows
 from leases.states import ResourceState
 
 LIVE = (ResourceState.PENDING, ResourceState.ACTIVE, ResourceState.RELEASED, ResourceState.BROKEN)

@@ -14,8 +14,8 @@ from django.conf import settings
 from django.contrib.auth import get_user_model
 
 from drydock.core.units import written
-from leases.engine.transaction import rows, run
-from leases.engine.transitions import note
+from leases.engine.core.database import rows, run
+from leases.engine.core.transitions import record_event
 from leases.models import Lease
 
 
@@ -119,7 +119,7 @@ def shorten(lease_id: int) -> None:
         asked = written(dt.timedelta(seconds=round((until - active_at).total_seconds())))
         message = f"It lasts {written(limit.span)}, not {asked}: that is {limit.source}."
         run("UPDATE leases_lease SET message = %s WHERE id = %s", (message, lease_id))
-        note("lease.shortened", message, lease_id=lease_id)
+        record_event("lease.shortened", message, lease_id=lease_id)
 
 
 def _of_blueprint(what: str, name: str) -> str:

@@ -12,8 +12,7 @@ from django.db import connections
 from drydock_client.waiting import Waits
 from leases.client import values
 from leases.client.protocol import Attendance
-from leases.engine.database import patient
-from leases.engine.transaction import refuse_inside_transaction
+from leases.engine.core.database import patient, refuse_inside_transaction
 from leases.local.catalogue import LocalCatalogue
 from leases.local.costs import LocalCosts
 from leases.local.fleet import LocalFleet

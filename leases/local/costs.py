@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from leases.client import values
 from leases.client.protocol import Wanted
-from leases.engine.database import patient
+from leases.engine.core.database import patient
 from leases.operations import budgets, usage
 from leases.operations.callers import Caller
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 from leases.client import values
 from leases.client.protocol import Request
-from leases.engine.database import patient
+from leases.engine.core.database import patient
 from leases.operations import asking, holding
 from leases.operations.callers import Caller
 from leases.states import UNFINISHED

@@ -8,7 +8,7 @@ from pathlib import Path
 from interfaces.command.contract import Output
 from leases.client import values
 from leases.client.protocol import Stream, Words
-from leases.engine.database import patient
+from leases.engine.core.database import patient
 from leases.operations import jobs, removal, serving, using
 from leases.operations.callers import Caller
 

@@ -14,11 +14,10 @@ from django.db.models.functions import Now
 from blueprints.models import Blueprint
 from drydock.core.errors import InvalidRequest, NotFound
 from drydock.core.units import duration, written
-from leases import hints
+from leases import hints, owners
 from leases.client.values import AuthorizationInfo, QuotaInfo, QuotaLimit
-from leases.engine import owners
-from leases.engine.transaction import leases_by_id, rows
-from leases.engine.transitions import note
+from leases.engine.core.database import leases_by_id, rows
+from leases.engine.core.transitions import record_event
 from leases.given import checked
 from leases.models import Authorization, Quota
 from leases.operations.blueprint_columns import refuse_longer_default
@@ -41,7 +40,7 @@ def _holder(user: Any, group: str) -> dict[str, Any]:
     if bool(user) == bool(group):
         raise InvalidRequest("Name either a user or a group.", field="user")
     if user:
-        return {"user": owners.find(user), "group": None}
+        return {"user": owners.find_owner(user), "group": None}
     found = Group.objects.filter(name=group).first()
     if found is None:
         raise NotFound(f"No group {group!r}.", field="group")
@@ -101,7 +100,9 @@ def ask(who: Caller, blueprint: str, *, message: str = "") -> AuthorizationInfo:
             blueprint=found, user_id=who.id, group=None, defaults={"note": message}
         )
         if fresh:
-            note("authorization.requested", message, actor=who.actor, blueprint_id=found.pk, details={"user": who.name})
+            record_event(
+                "authorization.requested", message, actor=who.actor, blueprint_id=found.pk, details={"user": who.name}
+            )
             hints.after_commit("serve", found.resource_type)
     return _info(row)
 
@@ -132,7 +133,9 @@ def _written(who: Caller, found: Blueprint, holder: dict[str, Any], message: str
     with transaction.atomic():
         row, _ = Authorization.objects.update_or_create(blueprint=found, **holder, defaults=decided)
         name = str(holder["user"] or holder["group"])
-        note(f"authorization.{state}", message, actor=who.actor, blueprint_id=found.pk, details={"holder": name})
+        record_event(
+            f"authorization.{state}", message, actor=who.actor, blueprint_id=found.pk, details={"holder": name}
+        )
         hints.after_commit("serve", found.resource_type)
     return _info(Authorization.objects.select_related("blueprint", "user", "group", "decided_by").get(pk=row.pk))
 
@@ -165,7 +168,7 @@ def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: Mapping
         row, _ = Quota.objects.update_or_create(**holder, defaults=wanted)
         refuse_longer_default(row.default_ttl, row.max_ttl)
         said = {limit: written(value) if isinstance(value, dt.timedelta) else value for limit, value in wanted.items()}
-        note("quota.set", f"{row}", actor=who.actor, details={"limits": said})
+        record_event("quota.set", f"{row}", actor=who.actor, details={"limits": said})
     _unpark(row)
     return _quota(row)
 
@@ -192,7 +195,7 @@ def remove_quota(who: Caller, *, user: Any = None, group: str = "") -> None:
         row = Quota.objects.filter(**holder).first()
         if row is None:
             raise NotFound(f"There is no quota of {holder['user'] or holder['group']}.", field="user")
-        note("quota.removed", f"{row}", actor=who.actor)
+        record_event("quota.removed", f"{row}", actor=who.actor)
         Quota.objects.filter(pk=row.pk).delete()
     _unpark(row)
 

@@ -12,9 +12,11 @@ from django.db import connection
 from drydock.core.errors import InvalidRequest
 from leases import requests
 from leases.client.values import Explanation, Verdict, WaitingInfo
-from leases.engine import allocation, budgets, grant, quotas, requesting, search, waiting
-from leases.engine.database import patient
-from leases.engine.decision import Build, Decision, Reclaim, Refuse, Wait
+from leases.engine.core.database import patient
+from leases.engine.placement import budgets, claims, pending, quotas
+from leases.engine.scheduling import allocate
+from leases.engine.scheduling import request as lease_request
+from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
 from leases.given import checked
 from leases.models import Lease
 from leases.operations import lasting, reading
@@ -35,7 +37,7 @@ def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any 
     """
     whose = on_behalf(who, owner)
     asked = lasting.bounded(who, whose, requests.read(given), endless=endless)
-    return requesting.request(asked, whose.id, actor=who.actor).id
+    return lease_request.request(asked, whose.id, actor=who.actor).id
 
 
 @checked
@@ -71,7 +73,7 @@ def request_group(
         raise InvalidRequest("An idempotency key has 1 to 255 characters.", field="idempotency_key")
     whose = on_behalf(who, owner)
     asked = [lasting.bounded(who, whose, requests.read(one, keyed=idempotency_key is not None)) for one in given]
-    _, ids = requesting.request_group(
+    _, ids = lease_request.request_group(
         asked, whose.id, actor=who.actor, same=same, different=different,
         idempotency_key=idempotency_key,
     )  # fmt: skip
@@ -99,22 +101,22 @@ def explain(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any 
     """
     whose = on_behalf(who, owner)
     asked = lasting.bounded(who, whose, requests.read(given))
-    with requesting.rehearse(asked, whose.id, actor=who.actor) as waiter:
+    with lease_request.rehearse(asked, whose.id, actor=who.actor) as waiter:
         return _rehearsed(waiter)
 
 
-def _rehearsed(waiter: waiting.Waiter) -> Explanation:
-    decision = allocation.opinion(waiter)
+def _rehearsed(waiter: pending.PendingLease) -> Explanation:
+    decision = allocate.opinion(waiter)
     found = _answer(waiter, decision)
     verdicts = reading.verdicts(v.to_json() for v in decision.verdicts)
     before = found.place - 1
-    allowance = quotas.allowance({waiter.id: waiter.question.amounts})
+    allowance = quotas.allowance({waiter.id: waiter.placement.amounts})
     if allowance.excess is not None:
         return _waits(found, before, verdicts)
-    spending = budgets.look([waiter.id]).of(waiter.id, waiter.question)
-    waiter.question = spending.bounding(allowance.bounding(waiter.question))
-    room = search.look(waiter.question, waiter.rank)
-    if room is not None and not (room.queue and grant.belongs_to_older(room, waiter)):
+    spending = budgets.look([waiter.id]).of(waiter.id, waiter.placement)
+    waiter.placement = spending.bounding(allowance.bounding(waiter.placement))
+    room = claims.look(waiter.placement, waiter.rank)
+    if room is not None and not (room.queue and claims.belongs_to_older(room, waiter)):
         ready = "is there" if room.state == "active" else "is being built"
         message = f"Granted at once: {room.name or f'resource {room.resource_id}'} {ready} and has room."
         return Explanation(
@@ -123,7 +125,7 @@ def _rehearsed(waiter: waiting.Waiter) -> Explanation:
     return _decided(decision, found, before, verdicts)
 
 
-def _answer(waiter: waiting.Waiter, decision: Decision) -> WaitingInfo:
+def _answer(waiter: pending.PendingLease, decision: Decision) -> WaitingInfo:
     """Why the rehearsed lease would wait, in the words in which it is told of one that does."""
     row = Lease.objects.get(pk=waiter.id)
     row.verdicts = [verdict.to_json() for verdict in decision.verdicts]

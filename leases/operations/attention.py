@@ -12,8 +12,8 @@ from django.db.models.functions import Now
 
 from blueprints.models import Blueprint, Reading, RememberedError
 from leases.client.values import Attention
-from leases.engine import failures
-from leases.engine.purse import dollars
+from leases.engine.placement.budget_check import dollars
+from leases.engine.resources import failures
 from leases.lifecycle import LAST_ON_MACHINE
 from leases.models import Authorization, Event, Failure, Installation, Lease, Resource, Run, Stray
 from leases.operations import budgets, reading

@@ -16,9 +16,10 @@ from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, NotFound
 from leases import given, hints
 from leases.client.values import BlueprintChange, BlueprintInfo
-from leases.engine import outdated, views
-from leases.engine.transaction import refuse_inside_transaction
-from leases.engine.transitions import note
+from leases.engine.core import specs
+from leases.engine.core.database import refuse_inside_transaction
+from leases.engine.core.transitions import record_event
+from leases.engine.resources import maintenance
 from leases.models import Authorization, Lease, Resource, Search, Sync
 from leases.operations import cycles, reading
 from leases.operations.blueprint_columns import EMPTIABLE as EMPTIABLE
@@ -82,7 +83,7 @@ def add(
     try:
         with transaction.atomic():
             made.save(force_insert=True)
-            note("blueprint.added", f"Of kind {kind}.", actor=who.actor, blueprint_id=made.pk)
+            record_event("blueprint.added", f"Of kind {kind}.", actor=who.actor, blueprint_id=made.pk)
             _authorize(who, made)
     except IntegrityError:
         raise Conflict(f"There is a blueprint {name!r} already.", field="name") from None
@@ -122,10 +123,10 @@ def change(who: Caller, name: str, changed: BlueprintChange) -> BlueprintInfo:
         limit(found)
         clean(found)
         found.save()
-        outdated.close(found.pk, found.kind)
+        maintenance.close_outdated(found.pk, found.kind)
         names = [f.name for f in fields(changed) if f.name != "clear" and getattr(changed, f.name) is not None]
         said = ", ".join([*names, *(f"no {column}" for column in changed.clear)])
-        note("blueprint.changed", f"Changed: {said}.", actor=who.actor, blueprint_id=found.pk)
+        record_event("blueprint.changed", f"Changed: {said}.", actor=who.actor, blueprint_id=found.pk)
         hints.after_commit("serve", found.resource_type)
         hints.after_commit("sweep")
     return get(who, name)
@@ -152,13 +153,13 @@ def check(who: Caller, name: str) -> BlueprintInfo:
     found = row(who, name, "check blueprints")
     refuse_inside_transaction("Checking a blueprint")
     checked_config(found.kind, found.config)
-    view = views.blueprint_view(found, secrets=True)
+    view = specs.blueprint_view(found, secrets=True)
     problems = [
         {"field": p.field, "message": p.message, "fatal": p.fatal}
         for p in (*registry.kind(found.kind).check_blueprint(view), *cycles.problems(found), *idleness(found))
     ]
     said = "; ".join(str(p["message"]) for p in problems) or "No problem found."
-    note("blueprint.checked", said[:2000], actor=who.actor, blueprint_id=found.pk)
+    record_event("blueprint.checked", said[:2000], actor=who.actor, blueprint_id=found.pk)
     return reading.blueprints(Blueprint.objects.filter(pk=found.pk), problems)[0]
 
 
@@ -188,7 +189,7 @@ def _switch(who: Caller, name: str, column: str, value: bool, word: str) -> Blue
     found = row(who, name, "switch blueprints")
     with transaction.atomic():
         if Blueprint.objects.filter(pk=found.pk, **{column: not value}).update(**{column: value}):
-            note(f"blueprint.{word}", "", actor=who.actor, blueprint_id=found.pk)
+            record_event(f"blueprint.{word}", "", actor=who.actor, blueprint_id=found.pk)
             hints.after_commit("serve", found.resource_type)
             hints.after_commit("sweep")
     return get(who, name)
@@ -205,7 +206,7 @@ def remove(who: Caller, name: str) -> None:
         locked = Blueprint.objects.select_for_update().get(pk=found.pk)
         if needed := _needed_by(locked):
             raise Conflict(f"{name} is needed by {', '.join(needed)}.", hint=_UNTIL_GONE.format(name=name))
-        note("blueprint.removed", f"{name}, of kind {found.kind}.", actor=who.actor, blueprint_id=found.pk)
+        record_event("blueprint.removed", f"{name}, of kind {found.kind}.", actor=who.actor, blueprint_id=found.pk)
         if Resource.objects.filter(blueprint=locked).exists():
             _retire(locked)
         else:

@@ -12,14 +12,13 @@ from django.db.models import Q
 
 from blueprints.models import Blueprint
 from drydock.core.errors import InvalidRequest, NotFound
-from leases import hints
+from leases import hints, owners
 from leases.client.values import BudgetInfo
-from leases.engine import budgets as engine
-from leases.engine import owners
-from leases.engine.purse import dollars
-from leases.engine.question import TINY
-from leases.engine.transaction import leases_by_id, rows
-from leases.engine.transitions import note
+from leases.engine.core.database import leases_by_id, rows
+from leases.engine.core.transitions import record_event
+from leases.engine.placement import budgets as engine
+from leases.engine.placement.budget_check import dollars
+from leases.engine.placement.constraints import TINY
 from leases.given import checked
 from leases.models import Budget
 from leases.operations.callers import Caller, operator_only
@@ -34,7 +33,7 @@ def _holder(user: Any, group: str, blueprint: str) -> dict[str, Any]:
         raise InvalidRequest("Name either a user, a group or a blueprint.", field="user")
     found: dict[str, Any] = {"user": None, "group": None, "blueprint": None}
     if user:
-        return found | {"user": owners.find(user)}
+        return found | {"user": owners.find_owner(user)}
     if group:
         return found | {"group": _named(Group.objects.filter(name=group).first(), "group", group)}
     return found | {"blueprint": _named(Blueprint.objects.filter(name=blueprint).first(), "blueprint", blueprint)}
@@ -93,7 +92,7 @@ def set_(who: Caller, *, max_hourly: float, user: Any = None, group: str = "", b
     holder = _holder(user, group, blueprint)
     with transaction.atomic():
         row, _ = Budget.objects.update_or_create(**holder, defaults={"max_hourly": float(max_hourly)})
-        note(
+        record_event(
             "budget.set", f"{row}: {dollars(row.max_hourly)} an hour", actor=who.actor,
             blueprint_id=row.blueprint_id, details={"max_hourly": float(max_hourly)},
         )  # fmt: skip
@@ -113,7 +112,7 @@ def remove(who: Caller, *, user: Any = None, group: str = "", blueprint: str = "
         row = Budget.objects.filter(**holder).first()
         if row is None:
             raise NotFound(f"There is no budget of {next(filter(None, holder.values()))}.", field="user")
-        note("budget.removed", f"{row}", actor=who.actor, blueprint_id=row.blueprint_id)
+        record_event("budget.removed", f"{row}", actor=who.actor, blueprint_id=row.blueprint_id)
         Budget.objects.filter(pk=row.pk).delete()
     _wake(row)
 

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Q, QuerySet
 
 from drydock.core.errors import NotAllowed, NotFound
-from leases.engine import owners
+from leases import owners
 from leases.given import checked
 from leases.models import Lease
 
@@ -32,7 +32,7 @@ class Caller:
 @checked
 def caller(user: Any) -> Caller:
     """The caller that a user, or a user name, is. Raises InvalidRequest when there is no such active user."""
-    found = owners.find(user)
+    found = owners.find_owner(user)
     return Caller(id=found.pk, name=found.get_username(), operator=found.is_staff or found.is_superuser)
 
 

@@ -15,7 +15,7 @@ from drydock.core.crypto import Undecryptable
 from drydock.core.errors import Conflict, InvalidRequest, NotFound
 from leases import given, hints
 from leases.client.values import CredentialInfo, ReadingInfo
-from leases.engine.transitions import note
+from leases.engine.core.transitions import record_event
 from leases.operations import readings
 from leases.operations.callers import Caller, operator_only
 
@@ -160,7 +160,7 @@ def change(
 
 def _tell(who: Caller, row: Credential, word: str, columns: list[str] | None = None) -> None:
     what = ", ".join(columns or [word])
-    note(f"credential.{word}", f"Credential {row.name}: {what}.", actor=who.actor)
+    record_event(f"credential.{word}", f"Credential {row.name}: {what}.", actor=who.actor)
     for resource_type in sorted({found.resource_type for found in users_of(row.name)}):
         hints.after_commit("serve", resource_type)
 
@@ -174,5 +174,5 @@ def remove(who: Caller, name: str) -> None:
         if users := users_of(name):
             names = ", ".join(row.name for row in users)
             raise Conflict(f"It is named by blueprint {names}.", hint="Let them name another first.")
-        note("credential.removed", f"Credential {name}.", actor=who.actor)
+        record_event("credential.removed", f"Credential {name}.", actor=who.actor)
         found.delete()

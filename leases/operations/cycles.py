@@ -8,7 +8,7 @@ from blueprints import registry
 from blueprints.models import Blueprint
 from blueprints.specs import Problem
 from drydock.core.errors import DrydockError
-from leases.engine import views
+from leases.engine.core import specs
 
 
 def problems(found: Blueprint) -> list[Problem]:
@@ -44,6 +44,6 @@ def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, s
 def _needed(blueprint: Blueprint) -> frozenset[str]:
     """The types that a blueprint may lease; none where its kind or config cannot be read: it serves nobody."""
     try:
-        return registry.kind(blueprint.kind).needed_types(views.config(blueprint.kind, blueprint.config))
+        return registry.kind(blueprint.kind).needed_types(specs.config(blueprint.kind, blueprint.config))
     except DrydockError:
         return frozenset()

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from drydock.core.errors import Conflict, InvalidRequest
 from drydock.core.units import duration, in_words
 from leases import hints
-from leases.engine import budgets
-from leases.engine.transaction import rows, short
-from leases.engine.transitions import note
+from leases.engine.core.database import rows, short
+from leases.engine.core.transitions import record_event
+from leases.engine.placement import budgets
 from leases.given import checked
 from leases.models import Lease
 from leases.operations import lasting
@@ -111,7 +111,7 @@ def _write(lease: _Lasting, changed: dict[str, Any], message: str, who: Caller) 
     shape = digest([lease.shape, changed])[:32] if lease.state == "pending" else lease.shape
     unlimited = {"limited": False} if who.operator else {}
     Lease.objects.filter(pk=lease.id).update(**changed, **unlimited, shape=shape, ttl_defaulted=False)
-    note("lease.extended", message, actor=who.actor, lease_id=lease.id)
+    record_event("lease.extended", message, actor=who.actor, lease_id=lease.id)
     if lease.state == "pending":
         hints.after_commit("serve", lease.type)
 

@@ -11,10 +11,11 @@ from blueprints.models import Blueprint
 from blueprints.offers import Sought
 from drydock.core.errors import DrydockError
 from leases.client.values import BackendInfo
-from leases.engine import fleet, views
-from leases.engine.fleet import Offered, There
+from leases.engine.core import specs
 from leases.operations import readings
 from leases.operations.callers import Caller, operator_only
+from leases.reports import fleet
+from leases.reports.fleet import Offered, There
 
 
 def backends(who: Caller, *, able: bool = False) -> list[BackendInfo]:
@@ -60,7 +61,7 @@ def _sought(row: Blueprint) -> Sought | None:
     """What the blueprint looks for among offers; None where its kind has none, or its config cannot be read."""
     try:
         kind = registry.kind(row.kind)
-        return kind.sought(views.config(row.kind, row.config), None) if isinstance(kind, Offers) else None
+        return kind.sought(specs.config(row.kind, row.config), None) if isinstance(kind, Offers) else None
     except DrydockError:
         return None
 

@@ -12,9 +12,9 @@ from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from drydock.core.units import duration, in_words
 from leases import hints
 from leases.client.values import LeaseInfo
-from leases.engine import ending
-from leases.engine.transaction import rows, run
-from leases.engine.transitions import note
+from leases.engine.core.database import rows, run
+from leases.engine.core.transitions import record_event
+from leases.engine.lifecycle import release as lease_release
 from leases.given import checked
 from leases.models import Lease
 from leases.operations import reading
@@ -117,7 +117,7 @@ def release(who: Caller, lease_id: int, *, message: str = "") -> None:
     if state in OVER:
         return
     reason = Reason.CANCELLED if state in ("pending", "acquired") else Reason.OWNER if own else Reason.OPERATOR
-    ending.release(lease_id, reason=reason, actor=who.actor, message=message)
+    lease_release.release(lease_id, reason=reason, actor=who.actor, message=message)
 
 
 _BEAT = """
@@ -165,7 +165,9 @@ def hold(
     if not held:
         raise Conflict(f"Lease {lease_id} has ended and is cleaned, or being cleaned.")
     for_how_long = "without end" if span is None else f"for {in_words(span)}"
-    note("lease.held", f"Held {for_how_long}. {reason}".strip(), actor=who.actor, lease_id=lease_id, reason=Reason.HELD)
+    record_event(
+        "lease.held", f"Held {for_how_long}. {reason}".strip(), actor=who.actor, lease_id=lease_id, reason=Reason.HELD
+    )
     return held[0][0]  # type: ignore[no-any-return]
 
 
@@ -176,7 +178,7 @@ def unhold(who: Caller, lease_id: int) -> None:
     if not lease.held:
         return
     run("UPDATE leases_lease SET held = FALSE, hold_until = NULL WHERE id = %s", (lease_id,))
-    note("lease.unheld", "The hold has ended.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.unheld", "The hold has ended.", actor=who.actor, lease_id=lease_id)
     hints.after_commit("end", lease_id)
 
 
@@ -192,7 +194,7 @@ def retry(who: Caller, lease_id: int) -> None:
         " AND (lease_id = %s OR (lease_id IS NULL AND resource_id = %s)) RETURNING id",
         (lease_id, lease.resource_id),
     )
-    note("lease.retry", "Tried again now.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.retry", "Tried again now.", actor=who.actor, lease_id=lease_id)
     for (run_id,) in woken:
         hints.after_commit("step", run_id)
     hints.after_commit("serve", lease.type)
@@ -218,5 +220,7 @@ def private_key(who: Caller, lease_id: int) -> str:
     key = (lease.secrets or {}).get("private_key")
     if not key:
         raise NotFound(f"Lease {lease_id} has no generated key.", hint="Its kind makes none, or you gave your own.")
-    note("lease.key_shown", "The generated private key was shown to the owner.", actor=who.actor, lease_id=lease_id)
+    record_event(
+        "lease.key_shown", "The generated private key was shown to the owner.", actor=who.actor, lease_id=lease_id
+    )
     return str(key)

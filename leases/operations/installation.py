@@ -6,8 +6,9 @@ import datetime as dt
 from dataclasses import dataclass, field
 
 from drydock.core.errors import Conflict
-from leases.engine import installation, upkeep
-from leases.engine.transaction import rows
+from leases.engine.core import installation
+from leases.engine.core.database import rows
+from leases.engine.upkeep import pools
 from leases.given import checked
 from leases.models import Installation, Stray
 from leases.operations.callers import Caller, operator_only
@@ -84,7 +85,7 @@ _LISTED = (
 
 def _held() -> list[Held]:
     found = [row for sql in _LISTED for row in rows(f"{sql} LIMIT {_AT_MOST}")]
-    found += [("retire", f"resource {pk}", message) for pk, message in upkeep.would_retire()]
+    found += [("retire", f"resource {pk}", message) for pk, message in pools.would_retire()]
     return [Held(what=what, name=name, message=message) for what, name, message in found]
 
 

@@ -12,8 +12,8 @@ from interfaces.errors import InterfaceError, JobMissing, LeaseEnded
 from interfaces.launch import exports
 from leases import given, jobs
 from leases.client.values import JobInfo, JobPart
-from leases.engine.transaction import refuse_inside_transaction
-from leases.engine.transitions import note
+from leases.engine.core.database import refuse_inside_transaction
+from leases.engine.core.transitions import record_event
 from leases.models import Job
 from leases.operations import reading, using, watches
 from leases.operations.callers import Caller, own_leases
@@ -41,7 +41,7 @@ def start(
         )  # fmt: skip
     using.command(who, lease_id)
     job = jobs.write(lease_id, words, env=env or {}, cwd=cwd, ends_lease=ends_lease, stdin=stdin, apart=apart)
-    note("lease.job", f"Job {job.pk} asked for.", actor=who.actor, lease_id=lease_id, details={"job": job.pk})
+    record_event("lease.job", f"Job {job.pk} asked for.", actor=who.actor, lease_id=lease_id, details={"job": job.pk})
     return reading.job(jobs.advance(job.pk))
 
 
@@ -97,7 +97,9 @@ def cancel(who: Caller, job_id: int) -> JobInfo:
     job = _job(who, job_id)
     refuse_inside_transaction("Cancelling a job")
     if Job.objects.filter(pk=job_id, state__in=jobs.OPEN).update(cancel_wanted=True):
-        note("lease.job", f"Job {job_id} is to end.", actor=who.actor, lease_id=job.lease_id, details={"job": job_id})
+        record_event(
+            "lease.job", f"Job {job_id} is to end.", actor=who.actor, lease_id=job.lease_id, details={"job": job_id}
+        )
     return reading.job(jobs.advance(job_id))
 
 

@@ -7,8 +7,8 @@ import datetime as dt
 from drydock.core.errors import InvalidRequest
 from drydock.core.units import written
 from leases.engine import limits
+from leases.engine.core.database import rows
 from leases.engine.limits import Limit
-from leases.engine.transaction import rows
 from leases.models import Lease
 from leases.operations.callers import Caller
 from leases.requests import LeaseRequest

@@ -14,7 +14,7 @@ from drydock.core.errors import InvalidRequest, NotSupported
 from interfaces.command import Command
 from interfaces.filesystem import Filesystem
 from interfaces.transport import Transport
-from leases.engine import views
+from leases.engine.core import specs
 from leases.models import Lease
 from leases.operations.blueprints import row as blueprint_of
 from leases.operations.callers import Caller
@@ -95,7 +95,7 @@ def _planted(suite: Suite, lease: LeaseView, beside: Party | Pages | None) -> tu
 
 
 def _view(lease: int) -> LeaseView:
-    return views.lease_view(Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease))
+    return specs.lease_view(Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease))
 
 
 def _party(lease: LeaseView, name: str) -> Party | Pages:

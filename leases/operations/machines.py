@@ -16,10 +16,12 @@ from drydock.core.errors import DrydockError, InvalidRequest, NotAllowed, NotFou
 from drydock.core.logging import hidden, redact
 from interfaces.errors import Unreachable
 from leases.client.values import ConsoleInfo, MachineInfo
-from leases.engine import machines, retyping, secrecy, views
-from leases.engine.machines import Wish
-from leases.engine.transaction import refuse_inside_transaction, rows
-from leases.engine.transitions import note
+from leases.engine.catalogue import drafts
+from leases.engine.core import specs
+from leases.engine.core.database import refuse_inside_transaction, rows
+from leases.engine.core.transitions import record_event
+from leases.engine.lifecycle import machine_phases
+from leases.engine.lifecycle.machine_phases import Wish
 from leases.given import checked
 from leases.models import Event, Lease, Resource, Run
 from leases.operations import reading
@@ -58,7 +60,7 @@ class Held(NamedTuple):
     @property
     def config(self) -> Any:
         """Its blueprint's config as the kind reads it."""
-        return views.config(self.resource.blueprint.kind, self.resource.blueprint.config)
+        return specs.config(self.resource.blueprint.kind, self.resource.blueprint.config)
 
     def wish(self, phase: str, wanted: dict[str, Any], message: str) -> Wish:
         """What is asked of it, in the name of who asks."""
@@ -175,7 +177,7 @@ def able(resource: Resource) -> tuple[str, ...]:
     """The names of what can be done to it, without any call outside."""
     try:
         kind = registry.kind(resource.blueprint.kind)
-        lacking = kind.lacking(views.config(kind.name, resource.blueprint.config))
+        lacking = kind.lacking(specs.config(kind.name, resource.blueprint.config))
     except DrydockError:
         return ()
     return tuple(name for base, (name, _) in CAPABILITIES.items() if isinstance(kind, base) and base not in lacking)
@@ -194,13 +196,13 @@ def refuse_unable(resource: Resource, base: type) -> None:
 
 def _switch(held: Held, power: str) -> MachineInfo:
     refuse_unable(held.resource, Powers)
-    machines.switch(held.wish("power", {"power": power}, f"Power {power} asked for."))
+    machine_phases.switch(held.wish("power", {"power": power}, f"Power {power} asked for."))
     return _info(held)
 
 
 def _reboot(held: Held) -> MachineInfo:
     refuse_unable(held.resource, Reboots)
-    machines.ask(held.wish("reboot", {}, "A reboot was asked for."))
+    machine_phases.ask(held.wish("reboot", {}, "A reboot was asked for."))
     return _info(held)
 
 
@@ -211,7 +213,7 @@ def _resize(held: Held, disk_gib: int) -> MachineInfo:
         has = f"It has {there} GiB, and a disk only grows" if there else "A disk has at least 1 GiB"
         raise InvalidRequest(f"{has}; at most {LARGEST_DISK_GIB} are taken.", field="disk_gib")
     if disk_gib > there:
-        machines.ask(held.wish("resize", {"disk_gib": disk_gib}, f"A disk of {disk_gib} GiB was asked for."))
+        machine_phases.ask(held.wish("resize", {"disk_gib": disk_gib}, f"A disk of {disk_gib} GiB was asked for."))
     return _info(held)
 
 
@@ -223,9 +225,9 @@ def disk_of(resource: Resource) -> int:
 
 def _change_type(held: Held, type_name: str) -> MachineInfo:
     refuse_unable(held.resource, Retypes)
-    wanted = retyping.wanted(held.resource, held.kind, held.config, type_name)
+    wanted = drafts.retyped(held.resource, held.kind, held.config, type_name)
     said = f"From {wanted['from']} to {type_name} was asked for."
-    machines.ask(held.wish("retype", wanted, said))
+    machine_phases.ask(held.wish("retype", wanted, said))
     return _info(held)
 
 
@@ -235,7 +237,7 @@ def _set_tags(held: Held, tags: Mapping[str, str]) -> MachineInfo:
     kind, config = held.kind, held.config
     if said := isinstance(kind, Tags) and kind.refused_tags(config, tags):
         raise InvalidRequest(str(said), field="tags")
-    machines.ask(held.wish("tag", {"tags": dict(tags)}, f"Tags were set: {', '.join(sorted(tags))}."))
+    machine_phases.ask(held.wish("tag", {"tags": dict(tags)}, f"Tags were set: {', '.join(sorted(tags))}."))
     return _info(held)
 
 
@@ -258,12 +260,12 @@ def _console(held: Held) -> ConsoleInfo:
     refuse_unable(resource, Consoles)
     kind = held.kind
     assert isinstance(kind, Consoles)
-    view = views.resource_view(resource)
-    note(
+    view = specs.resource_view(resource)
+    record_event(
         "machine.console", "Its console was read.", actor=held.who.actor, resource_id=resource.pk,
         lease_id=held.lease_id,
     )  # fmt: skip
-    with hidden(*secrecy.of_resource(view), *_of_leases(resource)):
+    with hidden(*specs.resource_secrets(view), *_of_leases(resource)):
         try:
             text = redact(_newest(kind.console(view)))
         except DrydockError as error:
@@ -290,7 +292,7 @@ def _info(held: Held) -> MachineInfo:
     }  # fmt: skip
     return MachineInfo(
         lease=held.lease_id, resource=row.pk, name=row.name, kind=row.blueprint.kind, state=row.state, power=row.power,
-        power_wanted=row.power_wanted, instance_type=retyping.type_of(row), price=row.price,
+        power_wanted=row.power_wanted, instance_type=drafts.type_of(row), price=row.price,
         cpu_millicores=row.total_cpu_millicores, ram_mib=row.total_ram_mib, disk_gib=disk_of(row),
         tags=(row.facts or {}).get("tags", {}), capabilities=able(row),
         progress=progress.of_run(Run.objects.filter(resource=row, lease=None).first()),

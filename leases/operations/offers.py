@@ -15,9 +15,9 @@ from blueprints.offers import Sought
 from drydock.core.errors import InvalidRequest
 from leases import given
 from leases.client.values import InstanceTypeInfo, LocationInfo, OfferInfo, PriceInfo
-from leases.engine import offers_search
-from leases.engine.offers_search import Place, Search
 from leases.operations.callers import Caller
+from leases.reports import offers as offer_search
+from leases.reports.offers import Place, Search
 from leases.requests import invalid
 from leases.sought import OfferFilter, OfferSearch
 
@@ -42,7 +42,7 @@ def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int =
     asked = _read(OfferSearch, wanted)
     _check(limit)
     place = _place(after, asked.sort) if after else None
-    rows = offers_search.offers(_search(who, asked), sort=asked.sort, after=place, limit=limit)
+    rows = offer_search.offers(_search(who, asked), sort=asked.sort, after=place, limit=limit)
     found = [OfferInfo(**{**row, "confidential": tuple(row["confidential"])}) for row, _ in rows]
     return Found(offers=found, next=_written(rows[-1][1]) if len(rows) == limit else None)
 
@@ -54,7 +54,7 @@ def types(
     asked = _read(OfferFilter, wanted)
     _check(limit)
     given.look("after", after)
-    return [_type(row) for row in offers_search.types(_search(who, asked), after=after, limit=limit)]
+    return [_type(row) for row in offer_search.types(_search(who, asked), after=after, limit=limit)]
 
 
 def _type(row: dict[str, Any]) -> InstanceTypeInfo:
@@ -66,7 +66,7 @@ def places(who: Caller) -> list[LocationInfo]:
     """Where accounts are read, and when each was. Why a reading failed is told to operators."""
     found = [
         LocationInfo(**{**row, "zones": tuple(row["zones"])})
-        for row in offers_search.places(None if who.operator else who.id)
+        for row in offer_search.places(None if who.operator else who.id)
     ]
     return found if who.operator else [replace(one, message="") for one in found]
 
@@ -125,6 +125,6 @@ def _place(written: str, sort: str) -> Place:
         place = Place(by=tuple(float(one) if one else None for one in by), id=int(number))
     except ValueError:
         raise InvalidRequest("It is no `next` of an answer.", field="cursor") from None
-    if by and len(by) != offers_search.orders()[sort]:
+    if by and len(by) != offer_search.orders()[sort]:
         raise InvalidRequest(f"It is of a list in another order than {sort!r}.", field="cursor")
     return place

@@ -10,9 +10,9 @@ from django.db.models import Q
 from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, InvalidRequest, NotFound
 from leases.client.values import OrphanInfo
-from leases.engine import adoption, orphans
-from leases.engine.installation import current
-from leases.engine.transitions import note
+from leases.engine.core.installation import current
+from leases.engine.core.transitions import record_event
+from leases.engine.sync import orphan_actions, orphans
 from leases.given import checked
 from leases.models import Resource, Stray
 from leases.operations.callers import Caller, operator_only
@@ -54,7 +54,9 @@ def settle(who: Caller, stray_id: int, act: str, *, dry_run: bool = False) -> Or
         stray.message = f"Dry run: {message}"
         return info(stray)
     Stray.objects.filter(pk=stray_id).update(wanted=act, wanted_by=who.actor[:150], message=message)
-    note("orphan.wanted", f"{stray.key} is to be {_DONE[act]}.", actor=who.actor, blueprint_id=stray.blueprint_id)
+    record_event(
+        "orphan.wanted", f"{stray.key} is to be {_DONE[act]}.", actor=who.actor, blueprint_id=stray.blueprint_id
+    )
     orphans.soon(stray.blueprint_id)
     stray.refresh_from_db()
     return info(stray)
@@ -68,7 +70,7 @@ def _may(stray: Stray, act: str) -> None:
         )
     if problem := current().problem:
         raise Conflict(f"The installation is suspended: {problem}", hint="drydock confirm-installation")
-    if act == "adopt" and not adoption.adoptable(stray.what):
+    if act == "adopt" and not orphan_actions.adoptable(stray.what):
         raise Conflict(
             f"{stray.key} is not a machine but what is left of one ({stray.what}), and only machines are adopted.",
             hint="Have it destroyed.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blueprints import registry
 from blueprints.models import Blueprint
-from leases.engine import views
+from leases.engine.core import specs
 from leases.models import Resource
 
 
@@ -19,7 +19,7 @@ def failing_blueprints() -> dict[str, str]:
 
 def _fatal(blueprint: Blueprint) -> str:
     try:
-        problems = registry.kind(blueprint.kind).check_blueprint(views.blueprint_view(blueprint, secrets=True))
+        problems = registry.kind(blueprint.kind).check_blueprint(specs.blueprint_view(blueprint, secrets=True))
     except Exception as error:  # whatever a kind raises is an answer about its blueprint alone
         return f"{type(error).__name__}: {error}"
     return "; ".join(problem.message for problem in problems if problem.fatal)

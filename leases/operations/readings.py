@@ -16,8 +16,8 @@ from drydock.core import clock
 from drydock.core.errors import Conflict
 from leases import hints
 from leases.client.values import ReaderInfo, ReadingInfo
-from leases.engine.readings import reads as reads
-from leases.engine.transitions import note
+from leases.engine.catalogue.poll_schedule import reads as reads
+from leases.engine.core.transitions import record_event
 from leases.operations.callers import Caller, operator_only
 
 
@@ -70,7 +70,7 @@ def make_due(who: Caller, account: Credential, kinds: Iterable[str]) -> int:
         locked = list(found.select_for_update(no_key=True).order_by("id").values_list("id", flat=True))
         Reading.objects.filter(pk__in=locked).update(due_at=Now())
         ids = list(found.order_by("what", "id").values_list("id", flat=True))
-        note("credential.read", f"Credential {account.name}: {len(ids)} readings are due.", actor=who.actor)
+        record_event("credential.read", f"Credential {account.name}: {len(ids)} readings are due.", actor=who.actor)
         for pk in ids:
             hints.after_commit("read", pk)
     return len(ids)

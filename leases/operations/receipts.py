@@ -8,7 +8,7 @@ from drydock.core.errors import NotSupported
 from interfaces.endpoints import LocalEndpoint, SshEndpoint, endpoint_from_json
 from interfaces.keys import PublicKey
 from leases.client.values import AccessInfo, Bastion, HostKey
-from leases.engine.transitions import note
+from leases.engine.core.transitions import record_event
 from leases.given import checked
 from leases.models import Lease
 from leases.operations.callers import Caller, lease_of
@@ -46,7 +46,7 @@ def local_account(who: Caller, lease_id: int) -> LocalEndpoint | None:
         return None
     # Refused on another machine; and where a restart has removed the account's control group, this makes it again.
     command(who, lease_id).check(["true"])
-    note("lease.command", "Ran a shell with a terminal.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.command", "Ran a shell with a terminal.", actor=who.actor, lease_id=lease_id)
     return found
 
 

@@ -22,10 +22,11 @@ from interfaces.errors import Unreachable, failed_connection
 from interfaces.keys import PublicKey
 from leases import hints
 from leases.client.values import HostKey, ResourceInfo
-from leases.engine import allocation, inventory, views
-from leases.engine.runs import start
-from leases.engine.transaction import constraint, refuse_inside_transaction
-from leases.engine.transitions import lock_resource, note
+from leases.engine.core import specs
+from leases.engine.core.database import constraint, refuse_inside_transaction
+from leases.engine.core.runs import start
+from leases.engine.core.transitions import lock_resource, record_event
+from leases.engine.resources import provision
 from leases.given import checked
 from leases.models import Resource, Run
 from leases.operations.callers import Caller, operator_only
@@ -47,9 +48,9 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
     registration, draft = _read(row, given)
     try:
         with transaction.atomic():
-            if allocation.lock_blueprint(row.pk) is None:
+            if provision.lock_blueprint(row.pk) is None:
                 raise NotFound(f"Blueprint {blueprint!r} was removed just now.", field="blueprint")
-            room = allocation.insert(
+            room = provision.insert(
                 row, draft, actor=who.actor, message="Registered.", origin="registered", registration=registration
             )
             hints.after_commit("serve", row.resource_type)
@@ -75,7 +76,7 @@ def change(who: Caller, resource_id: int, given: Mapping[str, Any]) -> ResourceI
             lock_resource(resource_id)
             _rewrite(Resource.objects.select_related("blueprint").get(pk=resource_id), registration, draft)
             message = f"Changed: {', '.join(sorted(given))}."
-            note("resource.changed", message, actor=who.actor, resource_id=resource_id)
+            record_event("resource.changed", message, actor=who.actor, resource_id=resource_id)
             hints.after_commit("sweep")
     except IntegrityError as error:
         raise _taken(error, draft) from None
@@ -97,8 +98,8 @@ def scan(who: Caller, blueprint: str, address: str, port: int = 22) -> list[Host
     kind = registry.kind(row.kind)
     if not isinstance(kind, Scans):
         raise NotSupported(f"Hosts of kind {row.kind!r} have no keys to be scanned.", field="blueprint")
-    found = _scanned(kind, views.blueprint_view(row, secrets=True), address, port)
-    note("blueprint.scanned", f"{address} port {port}"[:2000], actor=who.actor, blueprint_id=row.pk)
+    found = _scanned(kind, specs.blueprint_view(row, secrets=True), address, port)
+    record_event("blueprint.scanned", f"{address} port {port}"[:2000], actor=who.actor, blueprint_id=row.pk)
     return found
 
 
@@ -143,7 +144,7 @@ def examine(who: Caller, blueprint: str, rows: Sequence[Mapping[str, Any]]) -> l
     row = Blueprint.objects.filter(name=blueprint).first()
     if row is None:
         raise NotFound(f"No blueprint {blueprint!r}.", field="blueprint")
-    kind, view = registry.kind(row.kind), views.blueprint_view(row, secrets=True)
+    kind, view = registry.kind(row.kind), specs.blueprint_view(row, secrets=True)
 
     def keys(given: Mapping[str, Any]) -> list[HostKey] | DrydockError:
         """Asked in a thread of its own, which knows no database."""
@@ -160,7 +161,9 @@ def examine(who: Caller, blueprint: str, rows: Sequence[Mapping[str, Any]]) -> l
         asked = [pool.submit(copy_context().run, keys, given) for given in rows]
         found = [_examined(row, given, one.result()) for given, one in zip(rows, asked, strict=True)]
     if any(one.shown for one in found):
-        note("blueprint.scanned", f"{sum(one.shown for one in found)} hosts", actor=who.actor, blueprint_id=row.pk)
+        record_event(
+            "blueprint.scanned", f"{sum(one.shown for one in found)} hosts", actor=who.actor, blueprint_id=row.pk
+        )
     return found
 
 
@@ -195,7 +198,7 @@ def _read(blueprint: Blueprint, given: Mapping[str, Any]) -> tuple[dict[str, Any
         registration = kind.Registration.model_validate(dict(given))
     except ValidationError as error:
         raise invalid(error) from None
-    draft = kind.register(views.config(blueprint.kind, blueprint.config), registration)
+    draft = kind.register(specs.config(blueprint.kind, blueprint.config), registration)
     return registration.model_dump(mode="json", exclude_unset=True), draft
 
 
@@ -223,7 +226,7 @@ def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) 
     if resource.state == "pending":
         columns |= {f"total_{name}": getattr(draft.capacity, name) for name in CLASSES}
         columns |= {"attributes": draft.attributes, "traits": sorted(draft.traits), "facts": draft.facts}
-        inventory.set_further(resource.pk, draft.capacity)
+        provision.set_further(resource.pk, draft.capacity)
     else:
         columns |= {
             "generation": 0,

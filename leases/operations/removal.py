@@ -7,7 +7,7 @@ from interfaces.errors import DeadlineExceeded, NameTooLong, TooLarge
 from interfaces.files import normal
 from interfaces.launch import one_line
 from leases.client.values import JobInfo
-from leases.engine.transitions import note
+from leases.engine.core.transitions import record_event
 from leases.given import checked, printable
 from leases.operations import jobs, using
 from leases.operations.callers import Caller
@@ -54,4 +54,4 @@ def _command(root: str, path: str) -> list[str]:
 
 
 def _note(who: Caller, lease_id: int, path: str) -> None:
-    note("lease.file", f"Removed {printable(path) or '.'}.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.file", f"Removed {printable(path) or '.'}.", actor=who.actor, lease_id=lease_id)

@@ -12,11 +12,12 @@ from blueprints.contract import Checks, Powers
 from drydock.core.errors import Conflict, InvalidRequest, NotFound, NotSupported
 from leases import hints
 from leases.client.values import ResourceInfo
-from leases.engine import debts, retiring, views
-from leases.engine import power as switching
-from leases.engine.runs import start
-from leases.engine.transaction import rows, run, short
-from leases.engine.transitions import lock_resource, note
+from leases.engine.core import specs
+from leases.engine.core.database import rows, run, short
+from leases.engine.core.runs import start
+from leases.engine.core.transitions import lock_resource, record_event
+from leases.engine.resources import cleanup, retirement
+from leases.engine.resources import maintenance as switching
 from leases.given import checked
 from leases.models import Resource
 from leases.operations import reading
@@ -100,7 +101,7 @@ def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = 
         if not resource.quarantined:
             Resource.objects.filter(pk=resource_id).update(note=reason[:2000] if drained else "")
         word = "drained" if drained else "undrained"
-        note(f"resource.{word}", reason, actor=who.actor, resource_id=resource_id)
+        record_event(f"resource.{word}", reason, actor=who.actor, resource_id=resource_id)
         hints.after_commit("sweep" if drained else "serve", *([] if drained else [resource.type]))
     return get(who, resource_id)
 
@@ -112,7 +113,7 @@ def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
         raise InvalidRequest("A quarantine needs a note that says why.", field="note")
     there(who, resource_id, "quarantine resources")
     Resource.objects.filter(pk=resource_id).update(quarantined=True, note=message[:2000])
-    note("resource.quarantined", message, actor=who.actor, resource_id=resource_id)
+    record_event("resource.quarantined", message, actor=who.actor, resource_id=resource_id)
     return get(who, resource_id)
 
 
@@ -122,9 +123,9 @@ def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
     then it stays in maintenance, and its message says so."""
     resource = there(who, resource_id, "end a quarantine")
     if Resource.objects.filter(pk=resource_id, quarantined=True).update(quarantined=False, note="", check_failures=0):
-        note("resource.unquarantined", "", actor=who.actor, resource_id=resource_id)
+        record_event("resource.unquarantined", "", actor=who.actor, resource_id=resource_id)
         hints.after_commit("serve", resource.type)
-    debts.try_now(resource_id)
+    cleanup.try_now(resource_id)
     return get(who, resource_id)
 
 
@@ -139,11 +140,11 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
     its provider is asked whether it and what belongs to it are gone.
     """
     resource = there(who, resource_id, "retire resources")
-    if resource.observed == VANISHED and retiring.lose(
+    if resource.observed == VANISHED and retirement.lose(
         resource_id, reason=Reason.LOST, message=_CONFIRMED, actor=who.actor
     ):
         return get(who, resource_id)
-    if not retiring.retire_idle(resource_id, reason=Reason.OPERATOR, message="Retired.", actor=who.actor):
+    if not retirement.retire_idle(resource_id, reason=Reason.OPERATOR, message="Retired.", actor=who.actor):
         raise Conflict(
             f"Resource {resource_id} is held or busy.", hint="Drain it, and it goes when its last lease ends."
         )
@@ -160,7 +161,7 @@ def force_destroy(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo
         raise InvalidRequest("Say why: it may leave something behind at the provider.", field="reason")
     resource = _resource(who, resource_id, "force a destruction")
     if resource.gone_at is None:
-        retiring.lose(resource_id, reason=Reason.FORCED, message=reason, actor=who.actor)
+        retirement.lose(resource_id, reason=Reason.FORCED, message=reason, actor=who.actor)
         _close(resource_id, reason, who.actor)
     return get(who, resource_id)
 
@@ -169,8 +170,8 @@ def force_destroy(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo
 def _close(resource_id: int, reason: str, actor: str) -> None:
     lock_resource(resource_id)
     run("DELETE FROM leases_run WHERE resource_id = %s", (resource_id,))
-    note("resource.forced", reason, actor=actor, resource_id=resource_id, reason=Reason.FORCED)
-    retiring.gone(resource_id, forced=reason, actor=actor)
+    record_event("resource.forced", reason, actor=actor, resource_id=resource_id, reason=Reason.FORCED)
+    retirement.gone(resource_id, forced=reason, actor=actor)
 
 
 @checked
@@ -183,8 +184,8 @@ def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
     _supports(resource, Powers, "switched on and off")
     if wanted == "cycle":
         _begin(resource_id, "power", {"power": wanted})
-    switching.want(resource_id, "off" if wanted == "off" else "on")
-    note("resource.power", f"Power {wanted} asked for.", actor=who.actor, resource_id=resource_id)
+    switching.want_power(resource_id, "off" if wanted == "off" else "on")
+    record_event("resource.power", f"Power {wanted} asked for.", actor=who.actor, resource_id=resource_id)
     return get(who, resource_id)
 
 
@@ -194,13 +195,13 @@ def check(who: Caller, resource_id: int) -> ResourceInfo:
     resource = there(who, resource_id, "check resources")
     _supports(resource, Checks, "checked")
     _begin(resource_id, "check", {})
-    note("resource.check", "Check asked for.", actor=who.actor, resource_id=resource_id)
+    record_event("resource.check", "Check asked for.", actor=who.actor, resource_id=resource_id)
     return get(who, resource_id)
 
 
 def _supports(resource: Resource, base: type, what: str) -> None:
     kind = registry.kind(resource.blueprint.kind)
-    lacking = kind.lacking(views.config(kind.name, resource.blueprint.config))
+    lacking = kind.lacking(specs.config(kind.name, resource.blueprint.config))
     if not isinstance(kind, base) or base in lacking:
         raise NotSupported(f"A resource of kind {resource.blueprint.kind!r} cannot be {what}.")
 

@@ -10,7 +10,7 @@ from drydock.core.errors import InvalidRequest
 from interfaces.filesystem.contract import Transfer
 from interfaces.httpd.contract import Httpd, HttpdStatus
 from leases.client.values import LogPart, ServerInfo
-from leases.engine.transitions import note
+from leases.engine.core.transitions import record_event
 from leases.given import checked, printable
 from leases.operations.callers import Caller
 from leases.operations.using import interface
@@ -41,7 +41,7 @@ def act(who: Caller, lease_id: int, name: str) -> ServerInfo:
         raise InvalidRequest(f"{name!r} cannot be done to a web server.", field="act", hint=f"{', '.join(ACTS)} can.")
     server = httpd(who, lease_id)
     if name not in LOOKS:
-        note("lease.httpd", f"Web server: {name}.", actor=who.actor, lease_id=lease_id)
+        record_event("lease.httpd", f"Web server: {name}.", actor=who.actor, lease_id=lease_id)
     status = ACTS[name](server)
     return ServerInfo(state=status.state.value, pid=status.pid, detail=status.detail, uri=server.uri())
 
@@ -50,7 +50,7 @@ def act(who: Caller, lease_id: int, name: str) -> ServerInfo:
 def publish(who: Caller, lease_id: int, path: str, content: bytes) -> str:
     """Put a page in place in one step; its address. Recorded. Raises what `Httpd.publish` raises."""
     address = httpd(who, lease_id).publish(path, content)
-    note("lease.httpd", f"Published {printable(path)}.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.httpd", f"Published {printable(path)}.", actor=who.actor, lease_id=lease_id)
     return address
 
 
@@ -58,7 +58,7 @@ def publish(who: Caller, lease_id: int, path: str, content: bytes) -> str:
 def publish_tree(who: Caller, lease_id: int, local: Path, path: str = "") -> Transfer:
     """Put a folder of this machine in place. Recorded. Raises what `Httpd.publish_tree` raises."""
     server = httpd(who, lease_id)
-    note("lease.httpd", f"Published a folder to {printable(path) or '/'}.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.httpd", f"Published a folder to {printable(path) or '/'}.", actor=who.actor, lease_id=lease_id)
     return server.publish_tree(local, path)
 
 
@@ -66,7 +66,7 @@ def publish_tree(who: Caller, lease_id: int, local: Path, path: str = "") -> Tra
 def unpublish(who: Caller, lease_id: int, path: str) -> None:
     """Take a page or folder away. Recorded. Raises what `Httpd.unpublish` raises."""
     httpd(who, lease_id).unpublish(path)
-    note("lease.httpd", f"Unpublished {printable(path)}.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.httpd", f"Unpublished {printable(path)}.", actor=who.actor, lease_id=lease_id)
 
 
 @checked

@@ -11,8 +11,9 @@ from blueprints.contract import CatalogueStale
 from blueprints.models import Blueprint
 from blueprints.specs import Draft, Problem
 from drydock.core.errors import DrydockError
-from leases.engine import drafting, views
-from leases.engine.transaction import refuse_inside_transaction
+from leases.engine.catalogue import drafts as machine_drafts
+from leases.engine.core import specs
+from leases.engine.core.database import refuse_inside_transaction
 from leases.given import checked
 from leases.operations.callers import Caller, operator_only
 
@@ -34,12 +35,12 @@ def trial(who: Caller, *, name: str, kind: str, config: Mapping[str, Any], id: i
     operator_only(who, "try blueprints")
     refuse_inside_transaction("Trying a blueprint")
     found = registry.kind(kind)
-    view = views.blueprint_view(Blueprint(pk=id, name=name, kind=kind, config=dict(config)), secrets=True)
+    view = specs.blueprint_view(Blueprint(pk=id, name=name, kind=kind, config=dict(config)), secrets=True)
     problems = tuple(found.check_blueprint(view))
-    if not drafting.builds(found):
+    if not machine_drafts.builds(found):
         return Trial(problems=problems, says="It builds nothing: its resources are registered or discovered.")
     try:
-        drafts = tuple(drafting.drafts(Blueprint(kind=kind), found, view.config, None))[:most]
+        drafts = tuple(machine_drafts.drafts(Blueprint(kind=kind), found, view.config, None))[:most]
     except (CatalogueStale, DrydockError) as error:
         return Trial(problems=problems, says=str(error))
     return Trial(problems=problems, drafts=drafts, says="" if drafts else "It would build nothing unless it is asked.")

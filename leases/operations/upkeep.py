@@ -8,8 +8,8 @@ from django.db.models.functions import Now
 from blueprints.models import RememberedError
 from drydock.core.errors import Busy, Conflict, InvalidRequest, NotFound
 from leases import acts, hints, inline
-from leases.engine import retiring
-from leases.engine.transitions import note
+from leases.engine.core.transitions import record_event
+from leases.engine.resources import retirement
 from leases.given import checked
 from leases.models import Lease, Resource, Run
 from leases.operations import workers
@@ -37,7 +37,7 @@ def reclaim(who: Caller, *, type_: str = "", blueprint: str = "", limit: int = 1
 
 
 def _give_up(resource_id: int, actor: str) -> bool:
-    return retiring.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Reclaimed.", actor=actor)
+    return retirement.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Reclaimed.", actor=actor)
 
 
 def sweep_now(who: Caller, *, here: bool | None = None) -> int:
@@ -60,7 +60,7 @@ def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = Non
     gone = list(found.filter(**{column: value for column, value in chosen.items() if value is not None}))
     RememberedError.objects.filter(pk__in=[row.pk for row in gone]).delete()
     for row in gone:
-        note("blueprint.error_cleared", row.message, actor=who.actor, blueprint_id=row.blueprint_id)
+        record_event("blueprint.error_cleared", row.message, actor=who.actor, blueprint_id=row.blueprint_id)
     for resource_type in sorted({row.blueprint.resource_type for row in gone}):
         hints.after_commit("serve", resource_type)
     return len(gone)
@@ -81,5 +81,5 @@ def resolve(who: Caller, *, lease_id: int | None = None, resource_id: int | None
         error = Conflict if waits.exists() else NotFound
         raise error(f"Nothing waits for a person at {column.removesuffix('_id')} {pk}.")
     run_id, sentence = found[0]
-    note("step.resolved", f"{message or 'Done'}: {sentence}", actor=who.actor, **{column: pk})
+    record_event("step.resolved", f"{message or 'Done'}: {sentence}", actor=who.actor, **{column: pk})
     hints.after_commit("step", run_id)

@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from drydock.core.errors import InvalidRequest
 from leases import given
 from leases.client.values import UsageInfo, UsageReport, UsageSum
-from leases.engine import usage
-from leases.engine.usage import Span
 from leases.operations.callers import Caller
+from leases.reports import usage
+from leases.reports.usage import Span
 from leases.requests import invalid
 from leases.spent import By, UsageFilter
 

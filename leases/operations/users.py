@@ -19,7 +19,7 @@ from django.db import IntegrityError, transaction
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from drydock_client.values import PasswordInfo, UserInfo
 from leases import hints
-from leases.engine.transitions import note
+from leases.engine.core.transitions import record_event
 from leases.given import checked
 from leases.models import Authorization
 from leases.operations.callers import Caller
@@ -200,4 +200,4 @@ def _changes(joined: Collection[str], left: Collection[str]) -> str:
 
 def _record(what: str, who: Caller, row: Any, message: str) -> None:
     name = row.get_username()
-    note(f"user.{what}", f"{name}: {message}" if message else name, actor=who.actor, details={"user": name})
+    record_event(f"user.{what}", f"{name}: {message}" if message else name, actor=who.actor, details={"user": name})

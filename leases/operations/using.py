@@ -17,11 +17,10 @@ from interfaces.errors import LeaseEnded
 from interfaces.filesystem.contract import Filesystem, Progress, Transfer
 from interfaces.launch import exports
 from leases.client.values import Ended, FileInfo
-from leases.engine import views
-from leases.engine.database import patient
-from leases.engine.installation import current
-from leases.engine.transaction import refuse_inside_transaction, rows
-from leases.engine.transitions import note
+from leases.engine.core import specs
+from leases.engine.core.database import patient, refuse_inside_transaction, rows
+from leases.engine.core.installation import current
+from leases.engine.core.transitions import record_event
 from leases.given import checked, printable
 from leases.operations.callers import Caller, lease_of
 
@@ -38,7 +37,7 @@ def interface(who: Caller, lease_id: int, name: str) -> Interface:
     check = _check(who, lease_id)
     check()
     lease = patient(lease_of, who, lease_id, related=True)
-    return views.opened(views.lease_view(lease, still_mine=check), name, check)
+    return specs.opened(specs.lease_view(lease, still_mine=check), name, check)
 
 
 def _check(who: Caller, lease_id: int) -> Callable[[], None]:
@@ -104,7 +103,7 @@ def run_command(
     argv = argv_of(words)
     program = "a shell line" if isinstance(words, str) else argv[0]
     shell = command(who, lease_id)
-    patient(note, "lease.command", f"Ran {printable(program, 100)}.", actor=who.actor, lease_id=lease_id)
+    patient(record_event, "lease.command", f"Ran {printable(program, 100)}.", actor=who.actor, lease_id=lease_id)
     kept = 0 if on_output is not None else 1 << 20
     done = shell.run(
         words, env=env, cwd=cwd, stdin=stdin, timeout=timeout, on_output=on_output, max_output=kept, cancel=cancel
@@ -125,14 +124,14 @@ def read_file(who: Caller, lease_id: int, path: str) -> bytes:
 def write_file(who: Caller, lease_id: int, path: str, content: bytes, *, permissions: int = 0o644) -> None:
     """Write a file in one step. Recorded. Raises what `Filesystem.write_bytes` raises."""
     filesystem(who, lease_id).write_bytes(path, content, permissions=permissions)
-    note("lease.file", f"Wrote {printable(path)}.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.file", f"Wrote {printable(path)}.", actor=who.actor, lease_id=lease_id)
 
 
 @checked
 def write_parts(who: Caller, lease_id: int, path: str, parts: Iterable[bytes], *, timeout: float = LONGEST) -> None:
     """Write a file of any size in one step, part by part. Recorded. Raises what `Filesystem.write_parts` raises."""
     filesystem(who, lease_id).write_parts(path, parts, timeout=timeout)
-    note("lease.file", f"Wrote {printable(path)}.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.file", f"Wrote {printable(path)}.", actor=who.actor, lease_id=lease_id)
 
 
 @checked
@@ -154,7 +153,7 @@ def upload(
 ) -> Transfer:  # fmt: skip
     """Copy a file or tree of this machine into the lease. Recorded. Raises what `Filesystem.upload` raises."""
     files = filesystem(who, lease_id)
-    note("lease.file", f"Uploaded to {printable(path) or '.'}.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.file", f"Uploaded to {printable(path) or '.'}.", actor=who.actor, lease_id=lease_id)
     return files.upload(local, path, progress=progress, timeout=timeout)
 
 

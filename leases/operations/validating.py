@@ -26,8 +26,8 @@ from blueprints.cloud.validation.journal import Journal
 from blueprints.cloud.validation.marks import Marks, marks
 from blueprints.cloud.validation.values import Report
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest
-from leases.engine import installation
-from leases.engine.transitions import note
+from leases.engine.core import installation
+from leases.engine.core.transitions import record_event
 from leases.given import checked
 from leases.operations import credentials
 from leases.operations.callers import Caller, operator_only
@@ -147,7 +147,7 @@ def tell(who: Caller, account: Account, report: Report) -> None:
     """Leave an event that says what came of it."""
     failed = ", ".join(one.check for one in report.findings if one.verdict in ("failed", "not run"))
     outcome = "All of it behaves." if report.ok else f"Not so: {failed or 'something is left'}."
-    note(
+    record_event(
         "credential.validated", f"Credential {account.name} as {account.kind.name}: {outcome}", actor=who.actor,
         details={"run": report.run, "left": list(report.left)},
     )  # fmt: skip

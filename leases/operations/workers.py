@@ -10,8 +10,8 @@ from django.conf import settings
 from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
-from leases.engine.transaction import rows
-from leases.engine.workers import gone, seen
+from leases.engine.core.database import rows
+from leases.engine.core.workers import gone, seen
 from leases.models import Installation, Worker
 
 __all__ = ["alive", "gone", "seen", "seen_lately", "unattended"]

@@ -18,8 +18,8 @@ from django.conf import settings
 
 from drydock.core import clock
 from drydock.core.units import in_words
-from leases.engine.installation import current
-from leases.engine.transaction import rows
+from leases.engine.core.database import rows
+from leases.engine.core.installation import current
 
 _KEPT = 5.0
 """Seconds for which a process remembers whether the broker answered."""

@@ -12,7 +12,7 @@ from django.db.models.expressions import RawSQL
 
 from drydock.core.errors import DrydockError
 from leases.client.values import Progress
-from leases.engine import runs
+from leases.engine.core import runs
 from leases.models import Event, Lease, Run
 
 _UNDER_WAY = ("acquired", "released")

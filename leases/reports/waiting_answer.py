@@ -14,9 +14,9 @@ from typing import Any
 from blueprints.amounts import CLASSES, amount
 from drydock.core.units import in_words
 from leases.client.values import Sibling, Verdict, WaitingInfo
-from leases.engine import quotas
-from leases.engine.decision import URGENCY
-from leases.engine.purse import UNKNOWN, Purse, dollars
+from leases.engine.placement import quotas
+from leases.engine.placement.budget_check import UNKNOWN, BudgetState, dollars
+from leases.engine.scheduling.decision import URGENCY
 from leases.models import Lease
 from leases.reasons import Reason
 from leases.reports.waiting_facts import Backend, Facts, Holder, Limits, Queue, Room, pk_allowed
@@ -455,18 +455,18 @@ class _Look:
             return ""
         return f" ({one.id}{f' of {one.owner}' if self.asker.operator and one.owner else ''})"
 
-    def _purses(self) -> list[Purse]:
+    def _purses(self) -> list[BudgetState]:
         """The budgets that the lease is charged to."""
         row = self.row
         if row.for_resource_id is not None:
             return []
         return [
-            Purse(holder=holder, maximum=most, used=used)
+            BudgetState(holder=holder, maximum=most, used=used)
             for user, group, holder, most, used in self.facts.purses
             if (user is not None and user == row.owner_id) or (group is not None and group == row.charged_group_id)
         ]
 
-    def _short_of(self, cost: float) -> Purse | None:
+    def _short_of(self, cost: float) -> BudgetState | None:
         return next((one for one in self._purses() if not one.affords(cost)), None)
 
     def _over_budget(self) -> Opinion | None:
@@ -479,10 +479,10 @@ class _Look:
             return self._over(purse, what, cost)
         if self.backend.budget is None:
             return None
-        own = Purse(holder=f"blueprint {self.name}", maximum=self.backend.budget[0], used=self.backend.budget[1])
+        own = BudgetState(holder=f"blueprint {self.name}", maximum=self.backend.budget[0], used=self.backend.budget[1])
         return None if own.affords(price) else self._over(own, what, price)
 
-    def _over(self, purse: Purse, what: str, cost: float) -> Opinion:
+    def _over(self, purse: BudgetState, what: str, cost: float) -> Opinion:
         needed = "has no known price" if cost == UNKNOWN else f"costs {dollars(cost)}/h"
         never = "" if cost == UNKNOWN or cost <= purse.maximum else ", more than the whole budget"
         kind, _, name = purse.holder.rpartition(" ")

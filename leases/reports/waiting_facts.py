@@ -18,10 +18,11 @@ from django.contrib.auth import get_user_model
 from blueprints import registry
 from blueprints.amounts import CLASSES
 from drydock.core.errors import DrydockError
-from leases.engine import budgets, drafting, quotas, waiting
-from leases.engine.matching import Sql
-from leases.engine.question import Question, allowed, is_free, suits
-from leases.engine.transaction import rows
+from leases.engine.catalogue import drafts
+from leases.engine.core.database import rows
+from leases.engine.placement import budgets, pending
+from leases.engine.placement import quotas as quota_checks
+from leases.engine.placement.constraints import PlacementRequest, Sql, allowed, is_free, suits
 from leases.models import Lease
 
 _CLASSES = 40
@@ -248,7 +249,7 @@ _STANDING = """
 
 
 def _standing(found: Sequence[Lease], classes: Iterable[tuple[str, str]]) -> Any:
-    used, spent = quotas.USED, budgets.USED
+    used, spent = quota_checks.USED, budgets.USED
     types, shapes = zip(*classes, strict=True)
     sql = _STANDING.format(
         **_users(), heads=_HEADS.format(**_users()), builds=_BUILDS, used_user=used.format(whose="l.owner_id").removesuffix("%s"),
@@ -261,7 +262,7 @@ def _standing(found: Sequence[Lease], classes: Iterable[tuple[str, str]]) -> Any
         "groups": sorted({one.charged_group_id for one in found if one.charged_group_id is not None}),
         "members": sorted({one.group_id for one in found if one.group_id is not None}),
     }  # fmt: skip
-    return waiting.read_json(rows(sql, given)[0][0])
+    return pending.read_json(rows(sql, given)[0][0])
 
 
 def _backend(one: Mapping[str, Any]) -> Backend:
@@ -275,7 +276,7 @@ def _backend(one: Mapping[str, Any]) -> Backend:
 def _builds(kind: str) -> bool:
     """Whether a kind can build; one that is not installed here may elsewhere."""
     try:
-        return drafting.builds(registry.kind(kind))
+        return drafts.builds(registry.kind(kind))
     except DrydockError:
         return True
 
@@ -294,9 +295,9 @@ def _grouped(found: Iterable[Mapping[str, Any]]) -> dict[int, tuple[Member, ...]
     return {pk: tuple(members) for pk, members in grouped.items()}
 
 
-def question(row: Lease) -> Question:
+def placement(row: Lease) -> PlacementRequest:
     """What a waiting lease asks for."""
-    return waiting.Waiter(tuple(getattr(row, name) for name in waiting.FIELDS)).question
+    return pending.PendingLease(tuple(getattr(row, name) for name in pending.FIELDS)).placement
 
 
 def _details(
@@ -309,17 +310,17 @@ def _details(
     queue, of = _places_sql(found, heads, backends)
     for start in range(0, len(keys), _CLASSES):
         some = keys[start : start + _CLASSES]
-        pieces = [_room_sql(n, question(classes[key])) for n, key in enumerate(some)] + ([] if start else [queue])
+        pieces = [_room_sql(n, placement(classes[key])) for n, key in enumerate(some)] + ([] if start else [queue])
         sql = " UNION ALL ".join(f"({piece.text})" for piece in pieces)
         for n, pk, told in rows(sql, tuple(x for piece in pieces for x in piece.params)):
             if n < 0:
-                places[pk] = max(1, int(waiting.read_json(told)[of[pk]]))
+                places[pk] = max(1, int(pending.read_json(told)[of[pk]]))
             else:
-                rooms[some[n]][pk] = _room(waiting.read_json(told))
+                rooms[some[n]][pk] = _room(pending.read_json(told))
     return rooms, places
 
 
-def _room_sql(n: int, asked: Question) -> Sql:
+def _room_sql(n: int, asked: PlacementRequest) -> Sql:
     """What each blueprint has for one request class."""
     may, fit, free = allowed(asked), suits(asked), is_free(asked)
     users = _users()

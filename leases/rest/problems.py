@@ -22,7 +22,7 @@ from drydock_client.trees import TooMuch
 from interfaces import errors as of_interfaces
 from leases.client.errors import LeaseFailed, NoWorker
 from leases.client.values import Verdict, to_json
-from leases.engine import database
+from leases.engine.core import database
 from leases.hostcalls import HostSilent
 from leases.places import NoPlace
 

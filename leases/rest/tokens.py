@@ -21,8 +21,8 @@ from drydock.core import clock
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from drydock.core.units import duration, in_words
 from drydock_client.values import TokenInfo
-from leases.engine.transaction import rows
-from leases.engine.transitions import note
+from leases.engine.core.database import rows
+from leases.engine.core.transitions import record_event
 from leases.operations.callers import Caller, on_behalf
 from leases.rest.models import Scope, Token
 
@@ -63,7 +63,7 @@ def create(
             maker=who.maker or ("" if holder.id == who.id else who.name),
         )  # fmt: skip
         said = f"Token {name!r} for {holder.name}, scope {scope}, for {in_words(span)}."
-        note("token.created", said, actor=who.actor, details={"token": token.pk, "user": holder.name})
+        record_event("token.created", said, actor=who.actor, details={"token": token.pk, "user": holder.name})
     return info(_seen().get(pk=token.pk)), secret
 
 
@@ -150,7 +150,7 @@ def revoke(who: Caller, token_id: int) -> TokenInfo:
         Token.objects.select_for_update(no_key=True).get(pk=token_id)
         for gone, name in rows(_FAMILY, (token_id,)):
             said = f"Token {name!r} " + (f"of {before.user}." if gone == token_id else f"made with {before.name!r}.")
-            note("token.revoked", said, actor=who.actor, details={"token": gone})
+            record_event("token.revoked", said, actor=who.actor, details={"token": gone})
     return get(who, token_id)
 
 

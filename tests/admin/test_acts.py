@@ -11,8 +11,8 @@ from django.test import Client
 from django.urls import reverse
 
 from blueprints.models import Blueprint, RememberedError
-from leases.engine import retiring
-from leases.engine.transaction import Busy
+from drydock.core.errors import Busy
+from leases.engine.resources import retirement
 from leases.inline import settle
 from leases.models import Event, Lease, Resource, Run
 from tests.admin.conftest import act, page, rows_of
@@ -231,6 +231,6 @@ def test_a_held_step_is_resolved(site, blueprint, ask):
 
 
 def test_what_is_gone_meanwhile(site, lease):
-    retiring.lose(lease.resource_id, reason="lost", message="died")
+    retirement.lose(lease.resource_id, reason="lost", message="died")
     settle()
     assert "is broken" in do(site, "drain", lease.resource)[0]

@@ -14,9 +14,9 @@ from django.urls import reverse
 from blueprints.fake.openers import fakes
 from blueprints.models import Allowance, Blueprint, Credential, Listing, Reading, RememberedError
 from leases import jobs as mechanism
-from leases.engine import installation as engine_installation
-from leases.engine import views
-from leases.engine.transitions import note
+from leases.engine.core import installation as engine_installation
+from leases.engine.core import specs
+from leases.engine.core.transitions import record_event
 from leases.inline import settle
 from leases.models import (
     Authorization,
@@ -91,7 +91,7 @@ def many(lease, count):
     SlotLock.objects.bulk_create(SlotLock(key=f"own:{n}", lease=lease) for n in range(count))
     LeaseGroup.objects.bulk_create(LeaseGroup(owner=lease.owner) for _ in range(count))
     for n in range(count):
-        note("lease.note", f"note {n}", lease_id=lease.pk, resource_id=resource.pk, blueprint_id=pool.pk)
+        record_event("lease.note", f"note {n}", lease_id=lease.pk, resource_id=resource.pk, blueprint_id=pool.pk)
         group = Group.objects.create(name=f"g{n}")
         Authorization.objects.create(blueprint=pool, group=group)
         Quota.objects.create(group=group, max_leases=n)
@@ -211,7 +211,7 @@ def test_leases_are_found_by_label_owner_number_and_resource(site, blueprint, as
 
 def test_standard_error_that_is_kept_apart_is_read_by_itself(site, lease):
     job = jobs.start(caller(lease.owner), lease.pk, ["make"], apart=True)
-    said = fakes(views.key("l", lease.pk)).command.jobs
+    said = fakes(specs.key("l", lease.pk)).command.jobs
     name = mechanism.host_id(Job.objects.get(pk=job.id))
     said.say(name, b"all is well")
     said.say(name, b"two warnings", "stderr")
@@ -225,7 +225,7 @@ def test_standard_error_that_is_kept_apart_is_read_by_itself(site, lease):
 def test_nothing_that_a_user_gave_becomes_markup(site, lease):
     job = jobs.start(caller(lease.owner), lease.pk, ["make"])
     name = mechanism.host_id(Job.objects.get(pk=job.id))
-    fakes(views.key("l", lease.pk)).command.jobs.say(name, HOSTILE.encode())
+    fakes(specs.key("l", lease.pk)).command.jobs.say(name, HOSTILE.encode())
     output = text(site.get(reverse("admin:leases_job_output", args=(job.id,))))
     assert "&lt;script&gt;alert(1)" in output
     many(lease, 1)
@@ -252,7 +252,7 @@ def test_nothing_that_a_user_gave_becomes_markup(site, lease):
         model.objects.update(message=HOSTILE)
     Token.objects.update(name=HOSTILE[:63])
     Group.objects.update(name=HOSTILE)
-    note(
+    record_event(
         "<b>kind</b>", HOSTILE, actor=HOSTILE, lease_id=lease.pk, resource_id=lease.resource_id, details={"a": HOSTILE}
     )
     asks = reverse("admin:leases_lease_act", args=("extend",)) + f"?ids={lease.pk}"
@@ -321,7 +321,7 @@ def test_the_overview_is_for_those_who_may_look(staff, lease):
 
 
 def test_events_outlive_what_they_tell_of_and_are_counted_to_a_limit(site, lease, monkeypatch):
-    note("lease.note", "of one that was pruned", lease_id=987654, resource_id=987654, blueprint_id=987654)
+    record_event("lease.note", "of one that was pruned", lease_id=987654, resource_id=987654, blueprint_id=987654)
     assert "of one that was pruned" in text(site.get(rows_of(Event)))
     event = Event.objects.get(lease_id=987654)
     assert "of one that was pruned" in text(site.get(page(event)))

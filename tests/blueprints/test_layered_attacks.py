@@ -13,7 +13,8 @@ import pytest
 
 from blueprints.answers import Json
 from interfaces.ssh.pool import POOL
-from leases.engine import ending, views
+from leases.engine.core import specs
+from leases.engine.lifecycle import release
 from leases.models import Lease, Resource
 from tests.blueprints import host_peers as peers
 from tests.blueprints.test_layered_ssh_engine import _alone, _nothing_is_left, _open_to_all, _retire_all, host, server
@@ -71,24 +72,24 @@ def test_a_storage_is_cleaned_though_its_accounts_shell_lies(
     blueprint("folders", kind="storage", config={"disk_mib": 32, "limit": "checked"})
     lease = until(ask("storage"), seconds=120, state="active")
     account = host_facts(host)
-    command: Any = views.lease_view(lease).interface("command")
+    command: Any = specs.lease_view(lease).interface("command")
     command.check(f"echo secret >secret; {peers.daemon(clean=True)}")
     assert not command.run("touch ../.bashrc || mkdir ../.ssh/x").ok, "the home is not the lease's to write"
     assert survivors(account["uid"])
     plant(account)
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, seconds=120, state="destroyed")
     assert not survivors(account["uid"])
     POOL.close_idle(0)
     second = until(ask("storage"), seconds=120, state="active")
     assert second.resource_id == lease.resource_id
-    command = views.lease_view(second).interface("command")
+    command = specs.lease_view(second).interface("command")
     assert command.check("ls -A; pwd").text == f"{second.facts['folder']}\n"
     home = Path(account["home"])
     assert sorted(each.name for each in home.iterdir()) == [".ssh", Path(second.facts["folder"]).name]
     assert [each.name for each in (home / ".ssh").iterdir()] == ["authorized_keys"]
     assert len((home / ".ssh/authorized_keys").read_text().splitlines()) == 1
-    ending.release(second.pk, actor="ada")
+    release.release(second.pk, actor="ada")
     until(second, seconds=120, state="destroyed")
     POOL.close_idle(0)
     _retire_all()
@@ -103,7 +104,7 @@ def test_a_working_copy_is_new_for_each_lease_though_its_accounts_shell_lies(
     wanted = {"repository": upstream.url, "ref": "v1"}
     lease = until(ask("working_copy", requirements=wanted), seconds=120, state="active")
     account, folder = host_facts(host), Path(lease.facts["folder"])
-    command: Any = views.lease_view(lease).interface("command")
+    command: Any = specs.lease_view(lease).interface("command")
     command.check(peers.daemon(clean=True))
     control = Path(f"{folder}.control")
     for where in (control, control / "jobs", control / "git"):
@@ -114,7 +115,7 @@ def test_a_working_copy_is_new_for_each_lease_though_its_accounts_shell_lies(
     hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
     hook.chmod(0o755)
     plant(account)
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, seconds=120, state="destroyed")
     assert not survivors(account["uid"])
     POOL.close_idle(0)
@@ -122,9 +123,9 @@ def test_a_working_copy_is_new_for_each_lease_though_its_accounts_shell_lies(
     assert second.resource_id == lease.resource_id
     assert not hook.exists()
     assert not (tmp_path / "hooked").exists()
-    files: Any = views.lease_view(second).interface("filesystem")
+    files: Any = specs.lease_view(second).interface("filesystem")
     assert files.read_text("readme") == "readme"
-    ending.release(second.pk, actor="ada")
+    release.release(second.pk, actor="ada")
     until(second, seconds=120, state="destroyed")
     _retire_all()
     _nothing_is_left(account)
@@ -143,25 +144,25 @@ def test_a_setuid_program_that_another_lease_keeps_does_not_lead_to_the_next_own
     blueprint("things", kind=kind, config=config)
     first = until(ask(kind, **asked), seconds=120, state="active")
     beside = until(ask("host"), seconds=120, state="active")
-    thing, accomplice = (views.lease_view(each).interface("command") for each in (first, beside))
+    thing, accomplice = (specs.lease_view(each).interface("command") for each in (first, beside))
     kept = f"{beside.facts['home']}/open"
     accomplice.check(f"chmod 755 ~ && mkdir -m 777 {kept}")
     thing.check(f"cp /bin/bash {kept}/became && chmod 4755 {kept}/became")
     accomplice.check(f"nohup sh -c 'exec 7<{kept}/became; sleep 600' >/dev/null 2>&1 & sleep 1")
     became = f"{kept}/became -p -c 'id -u'"
     assert accomplice.check(became).text != accomplice.check("id -u").text, "nothing was planted"
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     until(first, seconds=120, state="destroyed")
     second = until(ask(kind, **asked), seconds=120, state="active")
     assert second.resource_id == first.resource_id, "the warm one is used again"
-    command: Any = views.lease_view(second).interface("command")
+    command: Any = specs.lease_view(second).interface("command")
     owner_now = command.check("id -u").text
     by_descriptor = "for p in $(pgrep -U $(id -u)); do [ ! -e /proc/$p/fd/7 ] || /proc/$p/fd/7 -p -c 'id -u'; done"
     assert accomplice.check(became).text != owner_now
     assert owner_now not in accomplice.check(by_descriptor).text.splitlines(keepends=True)
     assert command.check("echo mine >mine && cat mine").text == "mine\n"
     for lease in (second, beside):
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         until(lease, seconds=120, state="destroyed")
     _retire_all()
     assert not Path(kept).exists()

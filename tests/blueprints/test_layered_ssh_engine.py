@@ -11,7 +11,9 @@ import pytest
 from django.contrib.auth.models import User
 
 from blueprints.models import Blueprint, Credential
-from leases.engine import ending, retiring, views
+from leases.engine.core import specs
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
 from leases.inline import settle
 from leases.models import Lease, Resource, Share, SlotLock
 from leases.operations import registration
@@ -67,18 +69,18 @@ def test_a_page_on_a_site_in_a_storage_on_a_host_over_ssh(
     blueprint("sites", kind="webroot", config={"first_port": FIRST, "last_port": FIRST + 20, "disk_mib": 16})
     lease = until(ask("webroot"), seconds=120, state="active")
     account = Lease.objects.get(resource_id=host.pk, state="active").facts
-    httpd: Any = views.lease_view(lease).interface("httpd")
+    httpd: Any = specs.lease_view(lease).interface("httpd")
     uri = httpd.publish("index.html", f"by {lease.pk}")
     assert fetch(uri) == (200, f"by {lease.pk}".encode())
     assert _runs(account, "nginx")
     assert Path(lease.facts["root"]).is_relative_to(account["home"])
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, seconds=120, state="destroyed")
     assert not _runs(account, "nginx")
     second = until(ask("webroot"), seconds=120, state="active")
     assert second.resource_id == lease.resource_id, "the warm site is used again"
     assert fetch(f"{second.facts['uri']}index.html")[0] == 404
-    ending.release(second.pk, actor="ada")
+    release.release(second.pk, actor="ada")
     until(second, seconds=120, state="destroyed")
     _retire_all()
     _nothing_is_left(account)
@@ -96,13 +98,13 @@ def test_a_working_copy_and_a_storage_on_a_host_over_ssh(
     accounts = [one.facts for one in Lease.objects.filter(resource_id=host.pk, state="active")]
     assert len({one["uid"] for one in accounts}) == 2
     assert storage.facts["limit"] == "loop", "the control account is root there"
-    files: Any = views.lease_view(copy).interface("filesystem")
-    command: Any = views.lease_view(storage).interface("command")
+    files: Any = specs.lease_view(copy).interface("filesystem")
+    command: Any = specs.lease_view(storage).interface("command")
     assert files.read_text("readme") == "readme"
     assert command.check("echo x >file; cat file; pwd").text == f"x\n{storage.facts['folder']}\n"
     command.check(peers.daemon(clean=True))
     for lease in (storage, copy):
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         until(lease, seconds=120, state="destroyed")
     _retire_all()
     for account in accounts:
@@ -131,7 +133,7 @@ def _open_to_all(folder: Path) -> Path:
 def _retire_all() -> None:
     def retired() -> bool:
         for resource in Resource.objects.exclude(state__in=("destroyed", "broken")):
-            retiring.retire_idle(resource.pk, reason=Reason.IDLE, message="The test is over.")
+            retirement.retire_idle(resource.pk, reason=Reason.IDLE, message="The test is over.")
         settle()
         return not Resource.objects.exclude(state__in=("destroyed", "broken")).exists()
 

@@ -14,7 +14,8 @@ from blueprints.leftovers import Verdict
 from blueprints.models import Blueprint, Credential
 from blueprints.testing.leftovers import described
 from drydock.core import clock
-from leases.engine import ending, retiring
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
 from leases.inline import settle
 from leases.models import Lease, Resource, Share, SlotLock
 from leases.operations import leftovers, registration
@@ -110,7 +111,7 @@ class Tenants:
     def end(self, lease: int) -> None:
         if (row := Lease.objects.get(pk=lease)).state == "destroyed":
             return
-        ending.release(lease, actor="ada")
+        release.release(lease, actor="ada")
         self._until(row, seconds=300, state="destroyed")
 
 
@@ -134,7 +135,7 @@ def _retire_all() -> None:
     while there := Resource.objects.exclude(state__in=("destroyed", "broken")):
         assert clock.monotonic() < end
         for resource in there:
-            retiring.retire_idle(resource.pk, reason=Reason.IDLE, message="The test is over.")
+            retirement.retire_idle(resource.pk, reason=Reason.IDLE, message="The test is over.")
         settle()
         clock.sleep(0.05)
     assert not Share.objects.exists()

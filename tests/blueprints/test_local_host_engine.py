@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from leases.client.values import BlueprintChange
-from leases.engine import ending
+from leases.engine.lifecycle import release
 from leases.inline import settle
 from leases.models import Resource
 from leases.operations import blueprints, resources
@@ -39,7 +39,7 @@ def test_it_follows_a_changed_blueprint_once_it_is_free(blueprint, ask, until, o
         waiting = ask("host", traits=["quiet"])
         settle()
         assert list(old.glob("*/*"))
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         until(lease, state="destroyed")
         until(waiting, state="active", resource_id=host.pk)
         host.refresh_from_db()
@@ -47,7 +47,7 @@ def test_it_follows_a_changed_blueprint_once_it_is_free(blueprint, ask, until, o
         assert host.attributes["region"] is None
         assert not list(old.glob("*")), "the old folder is gone"
         assert str(new) in host.facts["folder"]
-        ending.release(waiting.pk, actor="ada")
+        release.release(waiting.pk, actor="ada")
         until(waiting, state="destroyed")
         resources.retire(operator, host.pk)
         until(host, state="destroyed")

@@ -14,7 +14,7 @@ from blueprints.models import Blueprint, Credential
 from drydock.core.errors import Conflict
 from interfaces.ssh.pool import POOL
 from leases.client.values import BlueprintChange
-from leases.engine import ending
+from leases.engine.lifecycle import release
 from leases.inline import settle
 from leases.models import Lease, Resource
 from leases.operations import attention, blueprints, registration, resources
@@ -105,7 +105,7 @@ def test_a_lease_is_served_by_the_other_host_when_one_does_not_answer(servers, l
     until(alpha, suspect_since=None, in_maintenance=False)
     assert until(ask("host"), state="active").resource_id == alpha.pk
     for each in Lease.objects.filter(state="active"):
-        ending.release(each.pk, actor="ada")
+        release.release(each.pk, actor="ada")
         until(each, state="destroyed")
     retire(operator, alpha, beta)
 
@@ -123,7 +123,7 @@ def test_a_host_whose_key_has_changed_is_given_to_nobody(servers, lab, ask, unti
     assert alpha.suspect_since is not None
     assert getpass.getuser() == alpha.facts["user"]
     Resource.objects.filter(pk=alpha.pk).update(facts=alpha.facts | {"host_keys": [servers[0].host.public]})
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     check_now(alpha)
     until(alpha, suspect_since=None, in_maintenance=False)
     retire(operator, alpha)
@@ -152,7 +152,7 @@ def test_a_host_that_fails_its_first_check_stays_and_can_be_corrected(servers, l
     assert until(lease, state="active").resource_id == alpha.pk
     with pytest.raises(Conflict, match="held by leases"):
         registration.change(operator, alpha.pk, {"port": servers[1].port})
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     retire(operator, alpha)
     until(alpha, state="destroyed")
@@ -175,7 +175,7 @@ def test_a_host_that_moved_is_corrected_and_checked_before_it_serves(servers, la
     assert alpha.identity == f"{servers[1].address}:{servers[1].port}"
     lease = until(lease, state="active")
     assert f"-p {servers[1].port} " in lease.facts["connect"]
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     retire(operator, alpha)
 
@@ -194,7 +194,7 @@ def test_registered_hosts_follow_a_changed_blueprint(servers, lab, ask, until, o
     assert (held_by.generation, held_by.total_slots, held_by.claimable) == (1, 8, False)
     held.refresh_from_db()
     assert held.state == "active"
-    ending.release(held.pk, actor="ada")
+    release.release(held.pk, actor="ada")
     until(held, state="destroyed")
     assert not peers.accounts(held.facts["user"]), "its account goes as it was made"
     until(held_by, generation=2, in_maintenance=False, quarantined=False)

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from drydock.core import clock
-from leases.engine import ending, retiring, views
+from leases.engine.core import specs
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
 from leases.inline import settle
 from leases.models import Lease, Resource, Share, SlotLock
 from leases.reasons import Reason
@@ -50,18 +52,18 @@ def test_a_page_on_a_site_in_a_storage_on_this_machine(
     blueprint("folders", kind="storage", resource_type="storage", config={"disk_mib": 32})
     blueprint("sites", kind="webroot", config={"first_port": FIRST, "last_port": FIRST + 20, "disk_mib": 16})
     lease = until(ask("webroot"), seconds=120, state="active")
-    httpd: Any = views.lease_view(lease).interface("httpd")
+    httpd: Any = specs.lease_view(lease).interface("httpd")
     uri = httpd.publish("index.html", f"by {lease.pk}")
     assert _fetch(uri) == f"by {lease.pk}".encode()
     assert SlotLock.objects.filter(lease_id=lease.pk, name="port", value=str(lease.facts["port"])).exists()
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, seconds=120, state="destroyed")
     second = until(ask("webroot"), seconds=120, state="active")
     # Only where it can be cleaned from outside is the warm site used again.
     assert (second.resource_id == lease.resource_id) is (os.geteuid() == 0)
     with pytest.raises(urllib.error.HTTPError, match="404"):
         _fetch(f"{second.facts['uri']}index.html")
-    ending.release(second.pk, actor="ada")
+    release.release(second.pk, actor="ada")
     until(second, seconds=120, state="destroyed")
     _nothing_is_left(hosts)
 
@@ -78,15 +80,15 @@ def test_a_storage_and_a_working_copy(
     until(storage, seconds=120, state="active")
     until(copy, seconds=120, state="active")
     assert storage.facts["limit"] == ("loop" if os.geteuid() == 0 else "checked")
-    files: Any = views.lease_view(copy).interface("filesystem")
+    files: Any = specs.lease_view(copy).interface("filesystem")
     assert files.read_text("readme") == "second"
     for lease in (storage, copy):
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         until(lease, seconds=120, state="destroyed")
     again = until(ask("working_copy", requirements={"repository": upstream.url, "ref": "v1"}), 120, state="active")
     assert (again.resource_id == copy.resource_id) is (os.geteuid() == 0)
     assert again.facts["commit"] == upstream.first
-    ending.release(again.pk, actor="ada")
+    release.release(again.pk, actor="ada")
     until(again, seconds=120, state="destroyed")
     _nothing_is_left(hosts)
 
@@ -95,7 +97,7 @@ def _nothing_is_left(hosts: Path) -> None:
     end = clock.monotonic() + 120
     while (there := Resource.objects.exclude(state__in=("destroyed", "broken"))) and clock.monotonic() < end:
         for resource in there:
-            retiring.retire_idle(resource.pk, reason=Reason.IDLE, message="The test is over.")
+            retirement.retire_idle(resource.pk, reason=Reason.IDLE, message="The test is over.")
         settle()
         clock.sleep(0.05)
     assert not Resource.objects.exclude(state__in=("destroyed", "broken")).exists()

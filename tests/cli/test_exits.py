@@ -13,7 +13,7 @@ from drydock.core import errors
 from drydock_client.http.failures import failure
 from interfaces import errors as of_interfaces
 from leases.client.errors import LeaseFailed, NoWorker
-from leases.engine.transaction import InsideTransaction
+from leases.engine.core.database import InsideTransaction
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"
 

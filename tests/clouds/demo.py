@@ -95,14 +95,14 @@ class CloudDemo:
             self.stage.line(f"lease {lease.id}: {said}")
 
     def _stop_and_start(self, lease: Any) -> None:
-        from leases.engine import power
+        from leases.engine.resources import maintenance
         from leases.models import Lease, Resource
 
         self.stage.scene("Stop and start: a stop that we asked for is no death")
         pk = Lease.objects.get(pk=lease.id).resource_id
         assert pk is not None
         for wanted in ("off", "on"):
-            power.want(pk, wanted)
+            maintenance.want_power(pk, wanted)
             self._wait(f"it is {wanted}", lambda w=wanted: Resource.objects.get(pk=pk).power == w)  # type: ignore[misc]
         said = lease.interface("command").check(["echo", "back"]).text.strip()
         self.stage.promise("the lease goes on where it was", said == "back")

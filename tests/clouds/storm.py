@@ -126,7 +126,7 @@ class Storm:
             return f"{type(error).__name__}: {error}"
 
     def _difference(self) -> list[str]:
-        from leases.engine.views import key
+        from leases.engine.core.specs import key
         from leases.models import Resource
 
         wanted = {key("r", pk) for pk in Resource.objects.filter(gone_at=None).values_list("pk", flat=True)}

@@ -66,60 +66,62 @@ class Clients:
 
 def allocate(owner: int, times: int, request: dict[str, Any], key: str = "") -> list[int]:
     """Ask `times` times; the ids of the leases."""
-    from leases.engine import requesting
+    from leases.engine.scheduling import request as lease_request
     from leases.requests import read
 
     asked = read(request | ({"idempotency_key": key} if key else {}))
-    return [requesting.request(asked, owner, actor="client").id for _ in range(times)]
+    return [lease_request.request(asked, owner, actor="client").id for _ in range(times)]
 
 
 def allocate_and_serve(owner: int, times: int, request: dict[str, Any]) -> list[int]:
     """Ask, then do what a worker would do with the hint at once."""
-    from leases.engine import serving
+    from leases.engine.scheduling import serve
 
     found = allocate(owner, times, request)
-    serving.serve(request["type"])
+    serve.serve(request["type"])
     return found
 
 
 def churn(owner: int, times: int, request: dict[str, Any]) -> int:
     """Small newcomers without end: ask and release, over and over; how many were granted."""
-    from leases.engine import ending
+    from leases.engine.lifecycle import release as lease_release
     from leases.models import Lease
 
     granted = 0
     for _ in range(times):
         (lease_id,) = allocate(owner, 1, request)
         granted += Lease.objects.filter(pk=lease_id, state="active").exists()
-        ending.release(lease_id, actor="client")
+        lease_release.release(lease_id, actor="client")
     return granted
 
 
 def release(leases: list[int]) -> int:
     """Release these."""
-    from leases.engine import ending
+    from leases.engine.lifecycle import release as lease_release
 
     for lease_id in leases:
-        ending.release(lease_id, actor="client")
+        lease_release.release(lease_id, actor="client")
     return len(leases)
 
 
 def group(owner: int, times: int, requests: list[dict[str, Any]], different: str = "") -> int:
     """Ask for groups, serve them and release those that were granted; how many were."""
-    from leases.engine import ending, requesting, serving
+    from leases.engine.lifecycle import release as lease_release
+    from leases.engine.scheduling import request as lease_request
+    from leases.engine.scheduling import serve
     from leases.models import Lease
     from leases.requests import read
 
     granted = 0
     for _ in range(times):
-        _, ids = requesting.request_group([read(r) for r in requests], owner, actor="client", different=different)
+        _, ids = lease_request.request_group([read(r) for r in requests], owner, actor="client", different=different)
         for resource_type in {r["type"] for r in requests}:
-            serving.serve(resource_type)
+            serve.serve(resource_type)
         states = set(Lease.objects.filter(pk__in=ids).values_list("state", flat=True))
         assert states in ({"active"}, {"pending"}), states
         granted += states == {"active"}
         for lease_id in ids:
-            ending.release(lease_id, actor="client")
+            lease_release.release(lease_id, actor="client")
     return granted
 
 
@@ -127,12 +129,12 @@ def release_many(leases: list[int], inside: bool) -> int:
     """Release these, all of them inside one transaction or one by one, and what follows as a worker would."""
     from django.db import transaction
 
-    from leases.engine import ending
+    from leases.engine.lifecycle import release as lease_release
     from leases.inline import settle
 
     with transaction.atomic() if inside else contextlib.nullcontext():
         for lease_id in leases:
-            ending.release(lease_id, actor="client")
+            lease_release.release(lease_id, actor="client")
     settle()
     return len(leases)
 
@@ -146,7 +148,7 @@ def meddle(owner: int, seed: int, times: int) -> dict[str, int]:
     from blueprints.models import Blueprint
     from drydock.core.errors import DrydockError
     from leases.client.values import BlueprintChange
-    from leases.engine import sweep
+    from leases.engine.upkeep import sweep
     from leases.inline import settle
     from leases.models import Lease, Resource
     from leases.operations import access, asking, blueprints, budgets, callers, extending, holding, resources, upkeep

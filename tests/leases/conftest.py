@@ -11,7 +11,9 @@ from django.contrib.auth.models import User
 from blueprints.models import Blueprint
 from drydock.core import clock
 from leases import hints
-from leases.engine import answering, installation, requesting
+from leases.engine.core import installation
+from leases.engine.lifecycle import step_results
+from leases.engine.scheduling import request as lease_request
 from leases.inline import settle
 from leases.models import Lease
 from leases.requests import read
@@ -40,7 +42,7 @@ def swallowed() -> None:
 def _nothing_is_swallowed(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     if "swallowed" not in request.fixturenames:
-        assert not [r for r in caplog.get_records("call") if r.name == "leases.engine.isolation"]
+        assert not [r for r in caplog.get_records("call") if r.name == "leases.engine.core.database"]
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def ask(owner: User) -> Callable[..., Lease]:
 
     def make(type: str = "fake", *, by: User | None = None, **given: Any) -> Lease:
         asked = read({"type": type, **given})
-        done = requesting.request(asked, (by or owner).pk, actor=(by or owner).username)
+        done = lease_request.request(asked, (by or owner).pk, actor=(by or owner).username)
         return Lease.objects.get(pk=done.id)
 
     return make
@@ -103,8 +105,8 @@ def until() -> Callable[..., Any]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that waits is called again soon: what it waits for here takes no seconds, as a real machine does."""
-    real = answering.in_
-    monkeypatch.setattr(answering, "in_", lambda seconds: real(min(seconds, 0.1)))
+    real = step_results.in_
+    monkeypatch.setattr(step_results, "in_", lambda seconds: real(min(seconds, 0.1)))
 
 
 @pytest.fixture

@@ -10,7 +10,9 @@ from unittest import mock
 
 from blueprints.models import Blueprint, Credential, Reading
 from drydock.core import clock
-from leases.engine import reading, readings, views
+from leases.engine.catalogue import poll_schedule
+from leases.engine.core import specs
+from leases.engine.sync import poll
 from leases.inline import settle
 from leases.models import Lease, Resource
 from leases.operations import callers, using
@@ -46,7 +48,7 @@ class Emulated:
     def key(self, lease: Lease) -> str:
         """The key of a lease's machine."""
         assert lease.resource is not None
-        return views.name_of(lease.resource)
+        return specs.name_of(lease.resource)
 
     def remove(self, key: str, *, trace: bool = True) -> None:
         """Somebody deletes the machine of a key."""
@@ -157,11 +159,11 @@ CLOUDS = {"ec2": ec2, "gce": gce, "azure": azure}
 
 def look(what: str = "") -> None:
     """Make every reading now, those first of which others follow."""
-    readings.due()
+    poll_schedule.due()
     for each in [what] if what else ["places", "inventory", "status", "allowances"]:
         Reading.objects.filter(what=each).update(due_at="2020-01-01T00:00Z")
         for one in Reading.objects.filter(what=each):
-            assert reading.read(one.pk)
+            assert poll.read(one.pk)
             one.refresh_from_db()
             assert one.message == ""
     settle()

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from drydock.core.errors import Conflict, InvalidRequest, NotFound, TimedOut
 from interfaces.errors import LeaseEnded
 from leases.allocator import Allocator, Lease, LeaseFailed, allocate_many
-from leases.engine.transaction import InsideTransaction
+from leases.engine.core.database import InsideTransaction
 from leases.inline import settle
 from leases.models import Event, Share
 from leases.models import Lease as Row

@@ -6,7 +6,8 @@ import pytest
 
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Allowance, Credential, Reading
-from leases.engine import allowances, reading, readings
+from leases.engine.catalogue import poll_schedule, provider_quotas
+from leases.engine.sync import poll
 from leases.inline import settle
 from leases.models import Resource
 
@@ -29,11 +30,11 @@ def shop(blueprint, cloud):
 
 
 def look(*what: str) -> None:
-    readings.due()
+    poll_schedule.due()
     for each in what or ("places", "inventory", "allowances"):
         Reading.objects.filter(what=each).update(due_at="2020-01-01T00:00Z")
         for one in Reading.objects.filter(what=each):
-            assert reading.read(one.pk)
+            assert poll.read(one.pk)
             one.refresh_from_db()
             assert one.message == ""
 
@@ -99,7 +100,7 @@ def test_an_old_reading_refuses_nothing(cloud, shop, ask):
     cloud.allow("", "vCPUs", limit=0, used=0)
     look()
     assert Allowance.objects.update(read_at="2020-01-01T00:00Z") == 1
-    assert allowances.left("vendor", "fake_cloud") == []
+    assert provider_quotas.left("vendor", "fake_cloud") == []
     assert served(ask("fake_cloud", cpu_millicores=2000)) == "east/small/on_demand"
 
 

@@ -10,11 +10,11 @@ from blueprints import registry
 from blueprints.answers import Ready
 from blueprints.contract import Step
 from blueprints.fake.kind import FakeActivated
-from leases.engine import figures
 from leases.inline import settle
 from leases.models import Event, Resource
 from leases.operations import attention, resources
 from leases.operations.callers import caller
+from leases.reports import figures
 
 HOME = "/srv/homes/a"
 

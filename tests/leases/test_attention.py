@@ -12,9 +12,9 @@ from blueprints.models import Credential, Reading, RememberedError
 from drydock import doctor
 from drydock.core import clock
 from leases import acts
-from leases.engine import installation as engine_installation
-from leases.engine.transaction import run
-from leases.engine.transitions import note
+from leases.engine.core import installation as engine_installation
+from leases.engine.core.database import run
+from leases.engine.core.transitions import record_event
 from leases.inline import settle
 from leases.models import Event, Installation, Resource
 from leases.operations import access, attention, holding, resources, workers
@@ -275,7 +275,7 @@ def test_a_resource_says_why_it_is_drained_and_outdated_and_what_its_check_says(
     assert resources.get(root, pk).problems == ()
     run("UPDATE blueprints_blueprint SET generation = 3 WHERE id = %s", (pool.pk,))
     run("UPDATE leases_resource SET check_failures = 1")
-    note("resource.check_failed", "no route to host", resource_id=pk, details={"failures": 1})
+    record_event("resource.check_failed", "no route to host", resource_id=pk, details={"failures": 1})
     outdated, checked = resources.list_(root)[0].problems
     assert outdated.startswith("Outdated: built from generation 1 of pool, which is at 3 since its kind or config")
     assert checked == "Its last check failed: no route to host."

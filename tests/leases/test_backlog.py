@@ -6,7 +6,8 @@ import pytest
 from celery import current_app
 
 from leases import hints, marks
-from leases.engine import ending, lease_looks, run_looks
+from leases.engine.lifecycle import release
+from leases.engine.upkeep import lease_checks, run_checks
 from leases.inline import settle
 from leases.models import Lease, Run
 from leases.schedule import BEAT, Scheduler
@@ -86,7 +87,7 @@ def test_due_steps_that_nobody_reads_are_found_again_and_again_and_sent_once(bro
         settle()
     Run.objects.update(due_at="2020-01-01T00:00Z")
     for _ in range(3):
-        assert run_looks.steps() == 1
+        assert run_checks.steps() == 1
     assert broker.llen("steps") == 1
 
 
@@ -98,16 +99,16 @@ def test_what_cannot_be_helped_keeps_nothing_else_from_being_looked_at(
     settle()
     Lease.objects.update(until="2020-01-01T00:00Z")
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"sweep_batch": 1})
-    end = ending.end
+    end = release.end
 
     def refuse(lease_id, **given):
         if lease_id == stuck.pk:
             raise RuntimeError("the provider's answer makes no sense")
         end(lease_id, **given)
 
-    monkeypatch.setattr(ending, "end", refuse)
+    monkeypatch.setattr(release, "end", refuse)
     for _ in range(60):
-        lease_looks.expired()
+        lease_checks.expired()
     assert set(Lease.objects.values_list("pk", "state")) == {(stuck.pk, "active"), (other.pk, "destroyed")}
 
 

@@ -8,7 +8,9 @@ from django.db import IntegrityError, connection
 from django.test.utils import CaptureQueriesContext
 
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
-from leases.engine import ending, renewals, requesting
+from leases.engine.lifecycle import release
+from leases.engine.scheduling import request
+from leases.engine.upkeep import renewals
 from leases.inline import settle
 from leases.models import Budget, Event, Lease, Resource, Share, Usage
 from leases.operations import asking, attention, budgets, extending
@@ -46,7 +48,7 @@ def test_a_lease_that_would_pass_the_budget_waits_with_the_figures_and_holds_up_
     assert "the budget of ada is $3.00/h, of which $2.00/h is in use; m.0 costs $2.00/h" in second.message
     assert [one["answer"] for one in second.verdicts] == ["wait"]
     until(ask(by=User.objects.create_user("bob")), state="active")
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     until(second, state="active")
     assert spends(owner) == 2.0
 
@@ -118,7 +120,7 @@ def test_a_groups_budget_counts_for_all_who_are_charged_to_it(blueprint, ask, ow
     second.refresh_from_db()
     assert (second.reason, "the budget of team" in second.message) == (Reason.WAITING_BUDGET, True)
     until(ask(by=bob), state="active")
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     until(second, state="active")
 
 
@@ -148,8 +150,8 @@ def test_a_blueprint_builds_no_more_than_its_budget_and_gives_up_what_is_idle_fo
     third.refresh_from_db()
     assert (third.reason, third.parked) == (Reason.WAITING_BUDGET, False)
     assert "the budget of blueprint pool is $5.00/h, of which $4.00/h is in use" in third.message
-    ending.release(third.pk, actor="ada")
-    ending.release(held[0].pk, actor="ada")
+    release.release(third.pk, actor="ada")
+    release.release(held[0].pk, actor="ada")
     settle()
     assert Resource.objects.filter(state="active").count() == 2, "one is idle"
     type(made).objects.update(config=sold(3.0, slots=8))
@@ -308,8 +310,8 @@ def test_budgets_cost_a_warm_cycle_nothing_where_there_are_none(blueprint, owner
 
     def asked() -> list[str]:
         with CaptureQueriesContext(connection) as sent:
-            lease = requesting.request(read({"type": "fake"}), owner.pk, actor="ada")
-            ending.release(lease.id, actor="ada")
+            lease = request.request(read({"type": "fake"}), owner.pk, actor="ada")
+            release.release(lease.id, actor="ada")
         return [one["sql"] for one in sent.captured_queries]
 
     without = asked()

@@ -11,9 +11,10 @@ from blueprints.fake.cloud import Cloud
 from blueprints.fake.offering import FakeCloud
 from blueprints.models import Credential, Listing, Reading, RememberedError
 from blueprints.offers import counts
-from leases.engine import catalogue, reading, readings
-from leases.engine.decision import is_requests
-from leases.engine.transaction import run
+from leases.engine.catalogue import offers, poll_schedule
+from leases.engine.core.database import run
+from leases.engine.resources.remembered_errors import is_requests
+from leases.engine.sync import poll
 from leases.inline import settle
 from leases.models import Event, Lease, Resource
 
@@ -45,11 +46,11 @@ def shop(blueprint, account):
 
 def look(what: str = "") -> None:
     """Make every reading now, those first of which others follow."""
-    readings.due()
+    poll_schedule.due()
     for each in [what] if what else ["places", "inventory", "status"]:
         Reading.objects.filter(what=each).update(due_at="2020-01-01T00:00Z")
         for one in Reading.objects.filter(what=each):
-            assert reading.read(one.pk)
+            assert poll.read(one.pk)
     settle()
 
 
@@ -366,17 +367,17 @@ def test_a_reading_that_another_has_taken_over_writes_nothing(cloud, shop):
     look()
     one = Reading.objects.get(what="inventory")
     Reading.objects.update(due_at="2020-01-01T00:00Z")
-    token = readings.take(one.pk)
+    token = poll_schedule.take(one.pk)
     assert token is not None
-    assert readings.take(one.pk) is None
+    assert poll_schedule.take(one.pk) is None
     run("UPDATE blueprints_reading SET token_until = now() - interval '1 s'")
-    assert readings.take(one.pk) is not None
-    assert catalogue.write(one, token, []) is None
+    assert poll_schedule.take(one.pk) is not None
+    assert offers.write(one, token, []) is None
     assert Listing.objects.get().available
 
 
 def test_an_account_that_no_blueprint_uses_is_not_read(cloud, account):
-    assert readings.due() == 0
+    assert poll_schedule.due() == 0
     assert not Reading.objects.exists()
 
 

@@ -7,7 +7,8 @@ import datetime as dt
 import pytest
 
 from drydock.core import clock
-from leases.engine import ending, retiring
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
 from leases.inline import settle
 from leases.models import Lease, Resource
 from leases.reasons import Reason
@@ -33,8 +34,8 @@ def test_the_end_of_a_lease_is_written_in_the_databases_time(blueprint, ask, unt
     ended, refused, lost = until(ask(), state="active"), ask(requirements={"color": "blue"}), ask(slots=1)
     until(refused, state="broken")
     until(lost, state="active")
-    ending.release(ended.pk, actor="ada")
-    retiring.lose(lost.resource_id, reason=Reason.UNHEALTHY, message="dead")
+    release.release(ended.pk, actor="ada")
+    retirement.lose(lost.resource_id, reason=Reason.UNHEALTHY, message="dead")
     until(lost, state="broken")
     for lease in Lease.objects.all():
         assert near(lease.ended_at, wrong()), lease.state

@@ -7,7 +7,7 @@ import uuid
 from django.utils.functional import SimpleLazyObject
 
 from drydock import keys
-from leases.engine import installation
+from leases.engine.core import installation
 
 
 def test_the_first_fingerprint_of_a_fresh_installation_is_the_one_of_ever_after(settings, tmp_path, monkeypatch):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from django.db import IntegrityError, transaction
 
-from leases.engine import ending, requesting
+from leases.engine.lifecycle import release
+from leases.engine.scheduling import request
 from leases.inline import settle
 from leases.models import Event, Lease, Quota, Resource, Share
 from leases.reasons import Reason
@@ -18,7 +19,7 @@ def group(owner):
 
     def make(*asked, **given):
         requests = [read({"type": "fake", **one}) for one in asked]
-        _, ids = requesting.request_group(requests, owner.pk, actor="ada", **given)
+        _, ids = request.request_group(requests, owner.pk, actor="ada", **given)
         return list(Lease.objects.filter(pk__in=ids).order_by("id"))
 
     return make
@@ -37,7 +38,7 @@ def test_what_grows_under_an_exclusive_lease_is_not_given_to_others(blueprint, a
     other.refresh_from_db()
     assert other.state == "pending"
     assert Share.objects.count() == 1
-    ending.release(whole.pk, actor="ada")
+    release.release(whole.pk, actor="ada")
     until(other, state="active")
     assert not Resource.objects.get().held_alone
     assert ask(slots=7).state == "active"
@@ -52,7 +53,7 @@ def test_the_database_itself_gives_nothing_of_what_is_held_alone_and_nothing_alo
     other, resource = ask(), Resource.objects.get()
     with pytest.raises(IntegrityError), transaction.atomic():
         Share.objects.create(lease=other, resource=resource, slots=1)
-    ending.release(whole.pk, actor="ada")
+    release.release(whole.pk, actor="ada")
     until(other, state="active")
     with pytest.raises(IntegrityError), transaction.atomic():
         Share.objects.create(lease=whole, resource=resource, slots=1, exclusive=True)
@@ -131,12 +132,12 @@ def test_where_nothing_can_be_built_one_resource_fills_for_a_group_that_must_be_
     reserved = Resource.objects.get(reserved_for__in=together)
     mine = [x for x in small if x.resource_id == reserved.pk]
     others = [x for x in small if x.resource_id != reserved.pk]
-    ending.release(mine[0].pk, actor="ada")
+    release.release(mine[0].pk, actor="ada")
     assert ask().state == "pending", "it fills for the group alone"
-    ending.release(others[0].pk, actor="ada")
+    release.release(others[0].pk, actor="ada")
     settle()
     assert states(together) == ["pending", "pending"]
-    ending.release(mine[1].pk, actor="ada")
+    release.release(mine[1].pk, actor="ada")
     settle()
     assert states(together) == ["active", "active"]
     assert {Lease.objects.get(pk=x.pk).resource_id for x in together} == {reserved.pk}
@@ -204,7 +205,7 @@ def test_a_group_that_waits_for_something_else_than_room_holds_nothing_and_lets_
     assert {Lease.objects.get(pk=x.pk).reason for x in stalled} == {Reason.WAITING_ROOM, Reason.NEEDS_OPERATOR}
     assert Event.objects.filter(lease=stalled[1], kind="lease.needs_operator").count() == 1, "said once"
     for lease in other:
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
     closed.enabled = True
     closed.save()
     Lease.objects.filter(state="pending").update(due_at=None)
@@ -227,9 +228,9 @@ def test_a_younger_group_gives_back_what_it_gathered_when_an_older_one_can_go_on
     settle()
     assert states(older) == ["active", "active"]
     assert states(younger) == ["pending", "pending"]
-    ending.release(busy.pk, actor="ada")
+    release.release(busy.pk, actor="ada")
     for lease in older:
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
     settle()
     assert states(younger) == ["active", "active"]
 

@@ -14,8 +14,9 @@ from blueprints.models import Blueprint, RememberedError
 from blueprints.offers import Account
 from drydock.core import clock
 from drydock.core.errors import Conflict
-from leases.engine import installation, power, views
-from leases.engine.transaction import run
+from leases.engine.core import installation, specs
+from leases.engine.core.database import run
+from leases.engine.resources import maintenance
 from leases.inline import settle
 from leases.models import Event, Resource
 from leases.operations import callers, holding
@@ -126,12 +127,12 @@ def test_a_machine_that_was_taken_back_is_noticed_by_one_listing_and_served_agai
 
 
 def test_what_we_stopped_is_no_death(served, until):
-    power.want(served.resource_id, "off")
+    maintenance.want_power(served.resource_id, "off")
     until(served.resource, power="off", seconds=120)
     look("status")
     served.refresh_from_db()
     assert (served.state, served.reason) == ("active", "ready")
-    power.want(served.resource_id, "on")
+    maintenance.want_power(served.resource_id, "on")
     until(served.resource, power="on", seconds=120)
     assert interface(served, "command").check(["echo", "back"]).text == "back\n"
     gone()
@@ -145,7 +146,7 @@ def test_a_machine_that_was_stopped_by_others_is_kept_for_a_while(served, ec2, u
     assert "not by us" in served.message
     assert "kept for 15 min" in served.message
     assert Event.objects.filter(kind="resource.stopped", resource=served.resource_id).count() == 1
-    power.want(served.resource_id, "on")
+    maintenance.want_power(served.resource_id, "on")
     until(served.resource, power="on", seconds=120)
     look("status")
     served.refresh_from_db()
@@ -231,7 +232,7 @@ def test_what_ec2_still_lists_after_its_end_is_no_orphan(served, ec2):
     gone()
     assert ec2.asked("TerminateInstances")
     kind = registry.kind("ec2")
-    view = views.blueprint_view(Blueprint.objects.get(), secrets=True)
+    view = specs.blueprint_view(Blueprint.objects.get(), secrets=True)
     account = Account(name="ec2", secrets=view.credentials["ec2"])
     assert {one.state for one in kind.observe(account, "us-east-1", installation.current().short)} == {"terminated"}
     assert kind.owned(view, installation.current().short) == []

@@ -11,8 +11,9 @@ from django.db.models import Sum
 
 from drydock.core import clock
 from leases import hints
-from leases.engine import ending, requesting, serving
-from leases.engine.transaction import bound_lock_waits, rows
+from leases.engine.core.database import bound_lock_waits, rows
+from leases.engine.lifecycle import release
+from leases.engine.scheduling import request, serve
 from leases.inline import settle
 from leases.models import Event, Lease, Quota, Resource, Run, Share
 from leases.operations import access, callers
@@ -73,7 +74,7 @@ def test_a_big_waiter_among_endless_small_newcomers_is_served(pool, owner, ask, 
     each = {"owner": owner.pk, "times": 40, "request": {"type": "fake", "slots": 1}}
     with Clients("churn", [each] * 3) as clients:
         for lease in small:
-            ending.release(lease.pk, actor="ada")
+            release.release(lease.pk, actor="ada")
         clients.go()
     settle()
     big.refresh_from_db()
@@ -103,7 +104,7 @@ def test_release_and_arrival_at_the_same_instant_leave_no_room_idle(pool, owner,
             process.stdin.flush()
         for process in (*leaving.processes, *coming.processes):
             assert process.wait(timeout=60) == 0
-    serving.serve("fake")
+    serve.serve("fake")
     assert Share.objects.count() == 4, "all room is taken while leases wait"
     assert Lease.objects.filter(pk__in=[w.pk for w in waiting], state="active").count() == 2, "older ones first"
     assert held_is_used()
@@ -117,7 +118,7 @@ def test_a_rolled_back_caller_wakes_and_holds_nobody(pool, owner):
 
     with hints.collected() as sent:
         with suppress(Undo), transaction.atomic():
-            done = requesting.request(read({"type": "fake"}), owner.pk, actor="ada")
+            done = request.request(read({"type": "fake"}), owner.pk, actor="ada")
             assert Lease.objects.get(pk=done.id).state == "pending"
             assert not Share.objects.exists()
             raise Undo
@@ -130,10 +131,10 @@ def test_inside_a_callers_transaction_only_the_row_is_written_and_the_claim_foll
     pool(1)
     with hints.collected() as sent:
         with transaction.atomic():
-            done = requesting.request(read({"type": "fake"}), owner.pk, actor="ada")
+            done = request.request(read({"type": "fake"}), owner.pk, actor="ada")
             assert not sent
         assert list(sent) == [("serve", ("fake",))]
-    serving.serve("fake")
+    serve.serve("fake")
     assert Lease.objects.get(pk=done.id).state == "active"
 
 
@@ -141,7 +142,7 @@ def test_a_release_inside_a_callers_transaction_is_a_wish_until_its_commit(pool,
     pool(1)
     lease = ask()
     with transaction.atomic():
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         lease.refresh_from_db()
         assert (lease.state, lease.release_wanted) == ("active", "released_by_owner")
     settle()
@@ -174,7 +175,7 @@ def test_nothing_is_left_when_all_is_released(pool, ask):
     pool(2, slots=3)
     leases = [ask() for _ in range(6)]
     for lease in leases:
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
     assert (Share.objects.count(), Run.objects.count()) == (0, 0)
     assert held_is_used()
 

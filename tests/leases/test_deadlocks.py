@@ -11,8 +11,10 @@ from django.db import connection, transaction
 
 from blueprints.models import Blueprint
 from drydock.core import clock
-from leases.engine import claim, lease_looks, queue_looks, requesting, sweep
-from leases.engine.transaction import bound_lock_waits, rows
+from leases.engine.core.database import bound_lock_waits, rows
+from leases.engine.placement import claims
+from leases.engine.scheduling import request
+from leases.engine.upkeep import lease_checks, sweep
 from leases.inline import settle
 from leases.models import Budget, Lease, Quota, Resource
 from leases.requests import read
@@ -42,7 +44,7 @@ def eight_slots(blueprint):
 
 @pytest.mark.parametrize("inside", [False, True], ids=["one by one", "in one transaction"])
 def test_a_waiting_group_released_by_several_processes_ends_without_deadlocks(eight_slots, owner, inside, no_deadlock):
-    _, ids = requesting.request_group([read({"type": "fake"})] * 40, owner.pk, actor="ada")
+    _, ids = request.request_group([read({"type": "fake"})] * 40, owner.pk, actor="ada")
     settle()
     assert set(Lease.objects.values_list("state", flat=True)) == {"pending"}
     parts = [random.Random(n).sample(ids, len(ids)) for n in range(4)]
@@ -54,7 +56,7 @@ def test_a_waiting_group_released_by_several_processes_ends_without_deadlocks(ei
 
 
 def test_one_release_ends_the_whole_group_that_waits(eight_slots, owner):
-    _, ids = requesting.request_group([read({"type": "fake"})] * 10, owner.pk, actor="ada")
+    _, ids = request.request_group([read({"type": "fake"})] * 10, owner.pk, actor="ada")
     settle()
     with Clients("release_many", [{"leases": ids[4:5], "inside": False}]) as clients:
         clients.go()
@@ -65,10 +67,10 @@ def test_one_release_ends_the_whole_group_that_waits(eight_slots, owner):
 
 
 def test_what_a_dead_process_left_of_a_group_is_neither_granted_nor_forgotten(eight_slots, owner):
-    _, ids = requesting.request_group([read({"type": "fake"})] * 4, owner.pk, actor="ada")
+    _, ids = request.request_group([read({"type": "fake"})] * 4, owner.pk, actor="ada")
     Lease.objects.filter(pk=ids[0]).update(state="broken", reason="refused")
     settle()
-    assert lease_looks.left_in_groups() == 0, "the sweep found them already"
+    assert lease_checks.left_in_groups() == 0, "the sweep found them already"
     assert set(Lease.objects.filter(pk__in=ids[1:]).values_list("state", flat=True)) == {"destroyed"}
     assert Resource.objects.get().used_slots == 0
 
@@ -108,7 +110,7 @@ def test_reservations_are_given_up_without_waiting_for_a_lock(eight_slots, ask):
         other.execute("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource.pk,))
         with transaction.atomic():
             bound_lock_waits()
-            assert claim.unreserve(waits.pk) == 0
+            assert claims.unreserve(waits.pk) == 0
     Lease.objects.filter(pk=waits.pk).update(parked=True)
-    assert queue_looks.idle_reservations() == 1
+    assert lease_checks.idle_reservations() == 1
     assert lease.state == "active"

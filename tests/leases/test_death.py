@@ -15,7 +15,11 @@ from django.db import connections
 from blueprints.fake.cloud import Cloud
 from drydock.core import clock
 from leases import hints
-from leases.engine import ending, failpoints, pruning, requesting, retiring
+from leases.engine.core import database
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
+from leases.engine.scheduling import request
+from leases.engine.upkeep import pruning
 from leases.inline import settle
 from leases.models import Event, Lease, Resource, Run, Share
 from leases.reasons import Reason
@@ -29,12 +33,12 @@ def whole_life(owner: int) -> None:
     """Ask, build, activate, release, clean, give up, destroy: as a client and a worker do it, in one process."""
     with hints.collected():
         asked = read({"type": "fake_activated", "idempotency_key": "once"})
-        lease_id = requesting.request(asked, owner, actor="ada").id
+        lease_id = request.request(asked, owner, actor="ada").id
         _settle_while(lambda: Lease.objects.filter(pk=lease_id, state__in=["pending", "acquired"]).exists())
-        ending.release(lease_id, actor="ada")
+        release.release(lease_id, actor="ada")
         _settle_while(lambda: Lease.objects.filter(pk=lease_id).exclude(state__in=["destroyed", "broken"]).exists())
         for resource in Resource.objects.filter(state="active"):
-            retiring.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough")
+            retirement.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough")
         _settle_while(lambda: Resource.objects.filter(gone_at=None).exists())
 
 
@@ -92,7 +96,7 @@ def points(owner: User, tmp_path: Any) -> list[str]:
 
     def live() -> None:
         with log.open("a", buffering=1) as file:
-            failpoints.hook(lambda name: print(name, file=file) and None)
+            database.hook(lambda name: print(name, file=file) and None)
             whole_life(owner.pk)
 
     assert in_child(live) == 0
@@ -126,12 +130,12 @@ def test_all_lives_pass_the_same_points(stage, tmp_path):
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_worker_may_die_anywhere(stage, tmp_path, part):
     passed = points(stage, tmp_path)
-    assert set(failpoints.NAMES) == set(passed), "every kind of failpoint is passed"
+    assert set(database.NAMES) == set(passed), "every kind of failpoint is passed"
     killed = Counter[str]()
     for number in range(part + 1, len(passed) + 1, PARTS):
 
         def live(number: int = number) -> None:
-            failpoints.hook(kill_at(number, passed[number - 1]))
+            database.hook(kill_at(number, passed[number - 1]))
             whole_life(stage.pk)
 
         assert in_child(live) == -signal.SIGKILL, f"it passed point {number} of {len(passed)}"

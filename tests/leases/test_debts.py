@@ -13,7 +13,8 @@ from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import FakeActivated
 from blueprints.models import Blueprint
 from blueprints.specs import Draft
-from leases.engine import allocation, ending, retiring
+from leases.engine.lifecycle import release
+from leases.engine.resources import provision, retirement
 from leases.inline import settle
 from leases.models import Debt, Event, Lease, Resource, Run, Share
 from leases.operations import resources
@@ -82,7 +83,7 @@ def register(made: Blueprint, name="rack-7") -> Resource:
         registry.kind(made.kind).Config.model_validate(made.config),
         registry.kind(made.kind).Registration(name=name)).capacity)  # fmt: skip
     with transaction.atomic():
-        room = allocation.insert(made, draft, actor="op", message="Registered.", origin="registered")
+        room = provision.insert(made, draft, actor="op", message="Registered.", origin="registered")
     return Resource.objects.get(pk=room.resource_id)
 
 
@@ -146,9 +147,9 @@ def test_a_quarantine_that_is_lifted_early_gives_the_host_to_nobody_before_it_is
 
 
 def other_key(lease: Lease) -> str:
-    from leases.engine import views
+    from leases.engine.core import specs
 
-    return views.key("l", lease.pk)
+    return specs.key("l", lease.pk)
 
 
 def test_an_evicted_lease_that_was_being_set_up_goes_elsewhere_and_leaves_nothing_behind(blueprint, ask, until, cloud):
@@ -178,7 +179,7 @@ def test_a_released_lease_whose_cleaning_was_under_way_is_cleaned_later(blueprin
     slow = {"does": "slow", "at": "clean.wipe", "polls": 9, "after": 60}
     remove = {"does": "fail", "at": "deactivate.account", "scope": "step", "times": 1}
     Blueprint.objects.update(config=faulty(slow, remove))
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     settle()
     falls_ill(made)
     until(lease, state="destroyed")
@@ -193,7 +194,7 @@ def test_handing_the_host_back_pays_what_it_owes(evicted, until, cloud):
     made, host, _ = evicted()
     recovers(made)
     Debt.objects.update(due_at="2100-01-01T00:00Z")
-    retiring.retire_idle(host.pk, reason=Reason.OPERATOR, message="enough")
+    retirement.retire_idle(host.pk, reason=Reason.OPERATOR, message="enough")
     until(host, state="destroyed")
     assert not Debt.objects.exists()
     assert not Run.objects.exists()
@@ -207,7 +208,7 @@ def test_what_cannot_be_cleaned_after_a_lease_is_cleaned_before_the_quarantine_e
     host = until(register(made), state="active")
     lease = until(ask("rack"), state="active")
     Blueprint.objects.update(config=faulty(*sick()))
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     until(host, quarantined=True)
     assert cloud.left()

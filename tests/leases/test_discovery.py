@@ -7,7 +7,8 @@ import uuid
 import pytest
 
 from blueprints.fake.cloud import Cloud
-from leases.engine import discovery, ending
+from leases.engine.lifecycle import release
+from leases.engine.sync import discovery
 from leases.inline import settle
 from leases.models import Event, Resource, Sync
 
@@ -143,7 +144,7 @@ def test_missed_once_is_nothing_missed_twice_is_lost_and_leased_is_never_deleted
     resource.refresh_from_db()
     assert (resource.state, resource.observed, resource.quarantined) == ("active", "lost", True)
     assert ask().state == "pending"
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     look()
     until(resource, state="destroyed")
 

@@ -8,7 +8,7 @@ import pytest
 
 from drydock.core import clock
 from drydock.core.errors import Conflict, InvalidRequest
-from leases.engine import ending
+from leases.engine.lifecycle import release
 from leases.inline import settle
 from leases.models import Lease
 from leases.operations import holding
@@ -25,7 +25,7 @@ def full(blueprint, ask, until):
 def test_a_waiting_lease_asks_for_a_longer_time_from_active(full, ask, until, owner):
     lease = ask(ttl="1h")
     assert holding.extend(caller(owner), lease.pk, ttl="2h") is None
-    ending.release(full.pk, actor="ada")
+    release.release(full.pk, actor="ada")
     until(lease, state="active", ttl=dt.timedelta(hours=2))
     assert abs(lease.until - lease.active_at - dt.timedelta(hours=2)) < dt.timedelta(seconds=1)
     assert lease.events.filter(kind="lease.extended").exists()
@@ -35,7 +35,7 @@ def test_a_waiting_lease_asks_for_a_later_end(full, ask, until, owner):
     lease = ask(until=clock.now() + dt.timedelta(hours=1))
     later = clock.now() + dt.timedelta(hours=3)
     assert holding.extend(caller(owner), lease.pk, until=later) == later
-    ending.release(full.pk, actor="ada")
+    release.release(full.pk, actor="ada")
     until(lease, state="active", until=later)
 
 
@@ -46,7 +46,7 @@ def test_a_waiting_lease_that_asks_for_more_waits_as_one_of_another_shape(full, 
     longer.refresh_from_db()
     assert longer.shape != other.shape
     settle()
-    ending.release(full.pk, actor="ada")
+    release.release(full.pk, actor="ada")
     until(other, state="active")
     longer.refresh_from_db()
     assert "lives 5:00:00" in longer.message

@@ -6,11 +6,11 @@ import pytest
 from django.contrib.auth.models import User
 
 from blueprints.models import Blueprint
-from leases.engine import figures
 from leases.inline import settle
 from leases.models import Event, Failure, Resource, Run
 from leases.operations import attention, holding, machines, resources
 from leases.operations.callers import caller
+from leases.reports import figures
 
 REFUSED = "You are not authorized to perform: ec2:TerminateInstances"
 PRICED = {"offers": [{"offer": "m.large", "price": 0.6}]}

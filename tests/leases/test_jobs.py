@@ -17,8 +17,8 @@ from interfaces.errors import DeadlineExceeded, LeaseEnded, Unreachable
 from leases import hints, tasks
 from leases import jobs as mechanism
 from leases.acts import ACTS
-from leases.engine import installation, views
-from leases.engine.transaction import InsideTransaction
+from leases.engine.core import installation, specs
+from leases.engine.core.database import InsideTransaction
 from leases.inline import settle
 from leases.models import Job, Lease
 from leases.operations import asking, holding, jobs, using
@@ -39,7 +39,7 @@ def lease(blueprint, ada):
 
 
 def on_host(lease):
-    return fakes(views.key("l", lease)).command.jobs
+    return fakes(specs.key("l", lease)).command.jobs
 
 
 def test_a_job_is_started_followed_and_ends_with_its_code(ada, lease):

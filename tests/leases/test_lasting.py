@@ -11,8 +11,9 @@ from drydock.core import clock
 from drydock.core.errors import InvalidRequest
 from leases.allocator import Allocator
 from leases.client.values import BlueprintChange
-from leases.engine import eviction, requesting
-from leases.engine.entry import Cause
+from leases.engine.resources import eviction
+from leases.engine.scheduling import request
+from leases.engine.scheduling.request import Cause
 from leases.inline import settle
 from leases.models import Event, Lease
 from leases.operations import access, asking, blueprints, extending, holding
@@ -222,7 +223,7 @@ def test_what_leases_and_resources_need_is_not_limited(blueprint, ada, hours, un
     blueprint("hosts", kind="fake", config={"capacity": {"slots": 9}}, max_ttl=2 * HOUR)
     hours(1, 3)
     holder = until(asked(ada, ttl="1h"), state="active")
-    needed = requesting.request(
+    needed = request.request(
         read({"type": "fake"}), holder.owner_id, actor="x", cause=Cause(for_lease=holder.pk, need="host")
     )
     assert lasts(until(Lease.objects.get(pk=needed.id), state="active")) is None

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blueprints.specs import Draft
-from leases.engine import ending
-from leases.engine.candidate import Candidate
-from leases.engine.decision import Reclaim, Wait, decide
+from leases.engine.lifecycle import release
+from leases.engine.scheduling.decision import Candidate, Reclaim, Wait, decide
 from leases.inline import settle
 from leases.models import Lease, Resource, Run
 from leases.reasons import Reason
@@ -35,7 +34,7 @@ def warm(blueprint, ask, until):
     blueprint(config={"offers": offers, **SLOW}, max_resources=4)
     leases = [until(ask(requirements={"color": "red"}), state="active") for _ in range(4)]
     for lease in leases:
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
     settle()
     assert Resource.objects.filter(state="active", used_slots=0).count() == 4
 
@@ -79,7 +78,7 @@ def test_of_those_that_hold_what_is_asked_no_more_is_given_up_than_waits(bluepri
     needs["leases"] = [{"name": "host", "type": "fake_activated"}]
     blueprint("above", config={"faults": [needs], **SLOW})
     for lease in [until(ask(), state="active") for _ in range(3)]:
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
     settle()
     waiter = ask("fake_activated")
     looks()

@@ -11,9 +11,12 @@ from django.db import DatabaseError, IntegrityError, connection, transaction
 from blueprints.models import Blueprint
 from drydock.core import clock
 from drydock.core.errors import Conflict, InvalidRequest
-from leases.engine import allocation, ending, requesting, retiring, search, waiting
-from leases.engine.transaction import InsideTransaction
-from leases.engine.transitions import StaleTransition, move_lease
+from leases.engine.core.database import InsideTransaction
+from leases.engine.core.transitions import StaleTransition, move_lease
+from leases.engine.lifecycle import release
+from leases.engine.placement import claims, pending
+from leases.engine.resources import retirement
+from leases.engine.scheduling import allocate, request
 from leases.inline import settle
 from leases.models import Authorization, Event, Lease, Quota, Resource, Share
 from leases.operations import asking, attention, blueprints, reading
@@ -62,7 +65,7 @@ def test_a_held_lease_is_not_cleaned_before_its_hold_ends(blueprint, ask, until)
     blueprint(kind="fake_activated")
     lease = until(ask("fake_activated"), state="active")
     Lease.objects.update(held=True, hold_until=clock.now() + dt.timedelta(hours=1))
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     settle()
     lease.refresh_from_db()
     assert (lease.state, lease.reason) == ("released", Reason.HELD)
@@ -75,13 +78,13 @@ def test_priority_comes_first_and_age_counts(blueprint, ask, until, settings):
     blueprint(max_resources=1)
     holder = until(ask(), state="active")
     low, old, urgent = ask(priority=-1), ask(), ask(priority=5)
-    assert [w.id for w in waiting.heads("fake")] == [urgent.pk]
+    assert [w.id for w in pending.heads("fake")] == [urgent.pk]
     assert [reading.lease(x).place for x in (urgent, old, low)] == [1, 2, 3]
-    ending.release(holder.pk, actor="ada")
+    release.release(holder.pk, actor="ada")
     urgent.refresh_from_db()
     assert urgent.state == "active"
     Lease.objects.filter(pk=low.pk).update(rank=low.rank - 3 * settings.DRYDOCK.ageing_seconds)
-    ending.release(urgent.pk, actor="ada")
+    release.release(urgent.pk, actor="ada")
     low.refresh_from_db()
     assert low.state == "active", "having waited three spans of ageing, it comes before one of higher priority"
 
@@ -91,7 +94,7 @@ def test_an_exclusive_lease_takes_the_whole_and_only_an_empty_one(blueprint, ask
     small = until(ask(extra={"gpu": 1}), state="active")
     whole = ask(exclusive=True)
     assert whole.state == "pending"
-    ending.release(small.pk, actor="ada")
+    release.release(small.pk, actor="ada")
     whole.refresh_from_db()
     assert whole.state == "active"
     assert (whole.share.slots, whole.share.ram_mib, whole.share.extra) == (4, 100, {"gpu": 2})
@@ -157,7 +160,7 @@ def test_a_quota_parks_its_owner_and_nobody_else(blueprint, ask, owner, until):
     assert "ada's quota is 2 slots: 2 held, 1 more requested." in mine.message
     other = ask(by=User.objects.create_user("bob"))
     assert other.state == "active"
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     until(mine, state="active")
 
 
@@ -179,7 +182,7 @@ def test_a_groups_quota_counts_for_all_who_are_charged_to_it(blueprint, ask, own
 @pytest.mark.parametrize("different", ["", "resource"])
 def test_a_group_is_built_and_granted_as_one(blueprint, owner, different):
     blueprint(config={"capacity": {"slots": 1}})
-    _, ids = requesting.request_group([read({"type": "fake"})] * 3, owner.pk, actor="ada", different=different)
+    _, ids = request.request_group([read({"type": "fake"})] * 3, owner.pk, actor="ada", different=different)
     settle()
     assert set(Lease.objects.filter(pk__in=ids).values_list("state", flat=True)) == {"active"}
     assert Resource.objects.count() == 3
@@ -187,7 +190,7 @@ def test_a_group_is_built_and_granted_as_one(blueprint, owner, different):
 
 def test_a_group_on_the_same_resource_shares_one(blueprint, owner):
     blueprint(config={"capacity": {"slots": 3}})
-    _, ids = requesting.request_group([read({"type": "fake"})] * 3, owner.pk, actor="ada", same="resource")
+    _, ids = request.request_group([read({"type": "fake"})] * 3, owner.pk, actor="ada", same="resource")
     settle()
     assert len(set(Lease.objects.filter(pk__in=ids, state="active").values_list("resource", flat=True))) == 1
 
@@ -195,11 +198,11 @@ def test_a_group_on_the_same_resource_shares_one(blueprint, owner):
 def test_a_group_holds_nothing_before_it_has_all(blueprint, owner, ask, until):
     blueprint(max_resources=2)
     first = until(ask(), state="active")
-    _, ids = requesting.request_group([read({"type": "fake"})] * 2, owner.pk, actor="ada")
+    _, ids = request.request_group([read({"type": "fake"})] * 2, owner.pk, actor="ada")
     settle()
     assert set(Lease.objects.filter(pk__in=ids).values_list("state", flat=True)) == {"pending"}
     assert Share.objects.count() == 1
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     settle()
     assert set(Lease.objects.filter(pk__in=ids).values_list("state", flat=True)) == {"active"}
 
@@ -207,8 +210,8 @@ def test_a_group_holds_nothing_before_it_has_all(blueprint, owner, ask, until):
 def test_releasing_one_of_a_waiting_group_ends_the_group(blueprint, owner, ask, until):
     blueprint(max_resources=1)
     until(ask(), state="active")
-    _, ids = requesting.request_group([read({"type": "fake"})] * 2, owner.pk, actor="ada")
-    ending.release(ids[0], actor="ada")
+    _, ids = request.request_group([read({"type": "fake"})] * 2, owner.pk, actor="ada")
+    release.release(ids[0], actor="ada")
     settle()
     assert set(Lease.objects.filter(pk__in=ids).values_list("state", flat=True)) == {"destroyed"}
 
@@ -217,7 +220,7 @@ def test_an_idle_resource_of_the_wrong_sort_is_reclaimed_at_the_limit(blueprint,
     offers = [{"offer": "r", "attributes": {"color": "red"}}, {"offer": "b", "attributes": {"color": "blue"}}]
     blueprint(config={"offers": offers}, max_resources=1)
     red = until(ask(requirements={"color": "red"}), state="active")
-    ending.release(red.pk, actor="ada")
+    release.release(red.pk, actor="ada")
     blue = until(ask(requirements={"color": "blue"}), state="active")
     assert blue.resource.attributes["color"] == "blue"
     red.resource.refresh_from_db()
@@ -232,7 +235,7 @@ def test_an_idle_child_is_given_up_when_what_it_holds_is_asked_for(blueprint, as
     needs = {"does": "need_leases", "at": "build.create", "leases": [{"name": "host", "type": "fake_activated"}]}
     blueprint("above", config={"faults": [needs]})
     lease = until(ask(), state="active")
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(ask("fake_activated"), state="active")
     lease.resource.refresh_from_db()
     assert lease.resource.state == "destroyed"
@@ -242,7 +245,7 @@ def test_what_is_idle_too_long_goes_but_a_minimum_stays(blueprint, ask, until):
     blueprint(min_ready=1, idle_timeout=dt.timedelta(minutes=5))
     leases = [until(ask(), state="active") for _ in range(3)]
     for lease in leases:
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
     Resource.objects.update(idle_since=LONG_AGO)
     for _ in range(4):
         settle()
@@ -278,7 +281,7 @@ def test_drained_and_quarantined_resources_serve_nobody(blueprint, ask, until):
     second = ask()
     settle()
     assert second.state == "pending"
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     until(second, state="active")
     assert second.resource_id != first.resource_id
     Resource.objects.update(quarantined=True)
@@ -340,7 +343,7 @@ def test_outdated_resources_are_updated_in_place_a_few_at_a_time(blueprint, ask)
 def test_losing_a_resource_tells_every_holder(blueprint, ask, until):
     blueprint(config={"capacity": {"slots": 3}})
     used, again = until(ask(), state="active"), until(ask(serve_again=True), state="active")
-    retiring.lose(used.resource_id, reason=Reason.LOST, message="it burns")
+    retirement.lose(used.resource_id, reason=Reason.LOST, message="it burns")
     for lease in (used, again):
         lease.refresh_from_db()
         assert (lease.state, lease.reason, lease.message) == ("broken", Reason.LOST, "it burns")
@@ -351,7 +354,7 @@ def test_losing_a_resource_tells_every_holder(blueprint, ask, until):
 def test_a_replay_after_the_end_returns_the_ended_lease_and_another_request_is_a_conflict(blueprint, ask):
     blueprint()
     first = ask(idempotency_key="k")
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     assert ask(idempotency_key="k").pk == first.pk
     with pytest.raises(Conflict, match="another request"):
         ask(idempotency_key="k", slots=2)
@@ -382,7 +385,7 @@ def test_a_total_may_shrink_below_what_is_used_and_then_only_stops_growth(bluepr
     settle()
     late.refresh_from_db()
     assert late.state == "pending"
-    ending.release(leases[0].pk, actor="ada")
+    release.release(leases[0].pk, actor="ada")
     assert Resource.objects.get().used_slots == 1
 
 
@@ -408,7 +411,7 @@ def test_the_triggers_hold_the_tables_of_the_code():
 def test_no_state_changes_without_an_event(blueprint, ask, until):
     blueprint(kind="fake_activated")
     lease = until(ask("fake_activated"), state="active")
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     told = Event.objects.filter(lease=lease).exclude(to_state="").order_by("id")
     assert [(e.from_state, e.to_state) for e in told] == [
@@ -423,7 +426,7 @@ def test_no_state_changes_without_an_event(blueprint, ask, until):
 
 def test_waiting_inside_a_transaction_is_a_clear_error():
     with transaction.atomic(), pytest.raises(InsideTransaction):
-        allocation.build(1, 1, None, [])  # type: ignore[arg-type]
+        allocate.build(1, 1, None, [])  # type: ignore[arg-type]
 
 
 def test_sql_and_python_agree_on_what_fits(blueprint, ask, until):
@@ -435,7 +438,7 @@ def test_sql_and_python_agree_on_what_fits(blueprint, ask, until):
         ({"zones": ["s", "n"]}, True), ({"zones": []}, False), ({"labels": ["b"]}, True), ({"labels": ["c"]}, False),
         ({"labels": []}, True), ({"color": "red", "size": 1, "zones": ["n"]}, True),
     ):  # fmt: skip
-        from leases.engine.question import Question
+        from leases.engine.placement.constraints import PlacementRequest
 
         with transaction.atomic():
-            assert bool(search.look(Question(type="fake", requirements=asked))) is fit, asked
+            assert bool(claims.look(PlacementRequest(type="fake", requirements=asked))) is fit, asked

@@ -13,7 +13,7 @@ from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake, FakeActivated
 from blueprints.models import Blueprint
 from blueprints.specs import Draft
-from leases.engine import allocation, retiring
+from leases.engine.resources import provision, retirement
 from leases.inline import settle
 from leases.models import Debt, Event, Lease, Resource, Run, Share
 from leases.reasons import Reason
@@ -94,7 +94,7 @@ def never(at, **given):
 def register(made, name="rack-7"):
     with transaction.atomic():
         draft = Draft(identity=name, name=name, capacity=made.config and _capacity(made))
-        room = allocation.insert(made, draft, actor="op", message="Registered.", origin="registered")
+        room = provision.insert(made, draft, actor="op", message="Registered.", origin="registered")
     return Resource.objects.get(pk=room.resource_id)
 
 
@@ -123,7 +123,7 @@ def test_what_exists_at_a_provider_of_its_own_is_destroyed_there_when_its_host_i
     busy = never("destroy.*") | {"times": 4}
     blueprint("volumes", kind="volume", config=faulty("v", on("host", "bare"), busy))
     lease = until(ask("volume"), state="active")
-    retiring.lose(host.pk, reason=Reason.LOST, message="it burns")
+    retirement.lose(host.pk, reason=Reason.LOST, message="it burns")
     until(lease, state="broken", reason=Reason.LOST)
     until(lease.resource, state="broken", reason=Reason.LOST)
     for _ in range(200):
@@ -143,7 +143,7 @@ def falls_ill(host):
 
 def test_what_stands_on_a_host_that_is_destroyed_is_gone_with_it(chain, until):
     host, disk, site, lease = chain()
-    retiring.lose(host.pk, reason=Reason.LOST, message="it burns")
+    retirement.lose(host.pk, reason=Reason.LOST, message="it burns")
     until(lease, state="broken", reason=Reason.LOST)
     until(disk, state="broken")
     until(site, state="broken")
@@ -187,7 +187,7 @@ def test_what_cannot_be_destroyed_is_gone_with_its_host_when_that_is_handed_back
     until(lease, state="broken")
     until(disk, state="broken", gone_at=None)
     Blueprint.objects.filter(name="hosts").update(config=faulty("h"), check_interval=None)
-    retiring.retire_idle(host.pk, reason=Reason.OPERATOR, message="enough")
+    retirement.retire_idle(host.pk, reason=Reason.OPERATOR, message="enough")
     until(host, state="destroyed")
     settle()
     disk.refresh_from_db()
@@ -203,7 +203,7 @@ def test_a_lease_that_lost_what_it_needs_is_broken_and_served_again(blueprint, a
     lease = until(ask("fake_activated", serve_again=True), state="active")
     second = until(register(below, "rack-8"), state="active")
     on_it = lease.resource
-    retiring.lose(first.pk, reason=Reason.LOST, message="it burns")
+    retirement.lose(first.pk, reason=Reason.LOST, message="it burns")
     until(lease, state="broken", reason=Reason.LOST)
     assert "it burns" in lease.message
     again = until(lease.replaced_by, state="active")
@@ -215,9 +215,9 @@ def test_a_lease_that_lost_what_it_needs_is_broken_and_served_again(blueprint, a
 
 
 def key(lease):
-    from leases.engine import views
+    from leases.engine.core import specs
 
-    return views.key("l", lease.pk)
+    return specs.key("l", lease.pk)
 
 
 def test_an_orphaned_lease_that_is_not_wanted_again_is_broken_too(blueprint, ask, until):
@@ -226,7 +226,7 @@ def test_an_orphaned_lease_that_is_not_wanted_again_is_broken_too(blueprint, ask
     needs = {"does": "need_leases", "at": "activate.account", "leases": [{"name": "port", "type": "bare"}]}
     blueprint("above", kind="fake_activated", config=faulty("t", needs), max_resources=1)
     lease = until(ask("fake_activated"), state="active")
-    retiring.lose(first.pk, reason=Reason.LOST, message="it burns")
+    retirement.lose(first.pk, reason=Reason.LOST, message="it burns")
     until(lease, state="broken", reason=Reason.LOST)
     assert lease.replaced_by is None
     until(lease.resource, in_maintenance=False)
@@ -246,7 +246,7 @@ def test_what_its_owner_gave_back_in_the_same_instant_is_not_asked_for_again(blu
     blueprint()
     lease = until(ask(serve_again=True), state="active")
     Lease.objects.filter(pk=lease.pk).update(release_wanted="released")
-    retiring.lose(lease.resource_id, reason=Reason.LOST, message="Gone.")
+    retirement.lose(lease.resource_id, reason=Reason.LOST, message="Gone.")
     settle()
     lease.refresh_from_db()
     assert (lease.state, lease.replaced_by) == ("broken", None)

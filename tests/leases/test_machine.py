@@ -26,7 +26,10 @@ from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint
 from drydock.core import clock
 from leases import hints
-from leases.engine import ending, installation, requesting, retiring
+from leases.engine.core import installation
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
+from leases.engine.scheduling import request
 from leases.inline import settle
 from leases.models import Event, Lease, Resource, Run, Share, SlotLock
 from leases.reasons import Reason
@@ -77,18 +80,18 @@ class Engine(RuleBasedStateMachine):
     )
     def request(self, kind: str, slots: int, exclusive: bool, priority: int, again: bool) -> int:
         given = {"type": kind, "slots": slots, "exclusive": exclusive, "priority": priority, "serve_again": again}
-        return requesting.request(read(given), self.owner.pk, actor="ada").id
+        return request.request(read(given), self.owner.pk, actor="ada").id
 
     @rule(target=leases, count=st.integers(2, 3), different=st.sampled_from(["", "resource"]))
     def group(self, count: int, different: str) -> int:
-        _, ids = requesting.request_group(
+        _, ids = request.request_group(
             [read({"type": "fake"})] * count, self.owner.pk, actor="ada", different=different
         )
         return ids[0]
 
     @rule(lease=consumes(leases))
     def release(self, lease: int) -> None:
-        ending.release(lease, actor="ada")
+        release.release(lease, actor="ada")
 
     @rule(lease=leases)
     def time_is_over(self, lease: int) -> None:
@@ -106,12 +109,12 @@ class Engine(RuleBasedStateMachine):
     @rule(number=st.integers(0, 3))
     def lose(self, number: int) -> None:
         for resource in Resource.objects.filter(state__in=["pending", "active"]).order_by("pk")[number : number + 1]:
-            retiring.lose(resource.pk, reason=Reason.LOST, message="it burns")
+            retirement.lose(resource.pk, reason=Reason.LOST, message="it burns")
 
     @rule()
     def idle_too_long(self) -> None:
         for resource in Resource.objects.filter(state="active", used_slots=0)[:1]:
-            retiring.retire_idle(resource.pk, reason=Reason.IDLE, message="idle")
+            retirement.retire_idle(resource.pk, reason=Reason.IDLE, message="idle")
 
     @rule()
     def work(self) -> None:
@@ -151,9 +154,9 @@ class Engine(RuleBasedStateMachine):
             gone_at=None
         ):
             for lease in Lease.objects.filter(state__in=["pending", "acquired", "active"]):
-                ending.release(lease.pk, actor="ada")
+                release.release(lease.pk, actor="ada")
             for resource in Resource.objects.filter(state="active"):
-                retiring.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough")
+                retirement.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough")
             self.work()
             assert clock.monotonic() < end, list(unfinished.values()) + list(Run.objects.values())
         self.sent.__exit__(None, None, None)

@@ -11,7 +11,9 @@ from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint, Credential, Listing
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound, NotSupported
 from interfaces.errors import LeaseEnded, Unreachable
-from leases.engine import power, reading, readings
+from leases.engine.catalogue import poll_schedule
+from leases.engine.resources import maintenance
+from leases.engine.sync import poll
 from leases.inline import settle
 from leases.models import Budget, Event, Resource, Run, Share, Usage
 from leases.operations import budgets, holding, machines, resources
@@ -38,11 +40,11 @@ def _pool(blueprint, **config):
 
 
 def _look():
-    readings.due()
+    poll_schedule.due()
     for _ in range(3):
-        for one in readings.Reading.objects.all():
-            readings.Reading.objects.filter(pk=one.pk).update(due_at="2020-01-01T00:00Z")
-            reading.read(one.pk)
+        for one in poll_schedule.Reading.objects.all():
+            poll_schedule.Reading.objects.filter(pk=one.pk).update(due_at="2020-01-01T00:00Z")
+            poll.read(one.pk)
 
 
 @pytest.fixture
@@ -320,7 +322,7 @@ def test_operators_do_it_to_any_machine(held, ada, operator):
 
 
 def test_a_wish_for_power_waits_its_turn(held, ada):
-    power.want(held.resource_id, "off")
+    maintenance.want_power(held.resource_id, "off")
     with pytest.raises(Conflict, match="busy with power"):
         machines.reboot(ada, held.pk)
 

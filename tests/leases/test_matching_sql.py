@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, example, given, settings
 
 from blueprints.matching import Match, misses
-from leases.engine.matching import Sql, matches
-from leases.engine.transaction import rows
+from leases.engine.core.database import rows
+from leases.engine.placement.constraints import Sql, matches
 from tests.blueprints.strategies import Case, cases, likely_cases
 
 

@@ -18,7 +18,7 @@ from kombu.transport.redis import Channel as KombuChannel
 from drydock.celery import app
 from drydock.foreground import Foreground, Program
 from leases import hints, messages
-from leases.engine import installation
+from leases.engine.core import installation
 from leases.models import Installation
 from leases.operations.attention import needed
 from leases.operations.callers import Caller

@@ -16,7 +16,8 @@ from blueprints.models import Blueprint, Credential, Listing, Reading
 from drydock.core import clock
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from leases import hints
-from leases.engine import reading, readings
+from leases.engine.catalogue import poll_schedule
+from leases.engine.sync import poll
 from leases.models import Authorization, Event
 from leases.operations import credentials, offers
 from leases.operations.callers import caller
@@ -46,11 +47,11 @@ def ada(owner):
 
 def look() -> None:
     """Read every account, first its places."""
-    readings.due()
+    poll_schedule.due()
     for what in ("places", "inventory"):
         Reading.objects.filter(what=what).update(due_at="2020-01-01T00:00Z")
         for one in Reading.objects.filter(what=what):
-            assert reading.read(one.pk)
+            assert poll.read(one.pk)
 
 
 def types(found) -> list[str]:
@@ -291,7 +292,7 @@ class TestReading:
             assert sorted(sent) == sorted(("read", (pk,)) for pk in Reading.objects.values_list("pk", flat=True))
         assert all(one.due_at <= clock.now() for one in info.readings)
         assert Event.objects.get(kind="credential.read").actor == "root"
-        assert all(reading.read(pk) for pk in Reading.objects.filter(what="inventory").values_list("pk", flat=True))
+        assert all(poll.read(pk) for pk in Reading.objects.filter(what="inventory").values_list("pk", flat=True))
 
     def test_read_now_begins_with_the_places_of_an_account_that_was_never_read(self, shop, root):
         shop()

@@ -11,7 +11,7 @@ from blueprints.models import Blueprint, RememberedError
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound, NotSupported
 from leases import inline
 from leases.client.values import BlueprintChange, to_json
-from leases.engine.transitions import StaleTransition
+from leases.engine.core.transitions import StaleTransition
 from leases.inline import settle
 from leases.models import Event, Lease, Resource
 from leases.operations import access, asking, blueprints, events, holding, registration, resources, upkeep

@@ -9,7 +9,9 @@ from blueprints.answers import NeededLock
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint
 from blueprints.specs import Part as PartSpec
-from leases.engine import discovery, ending, inventory
+from leases.engine.lifecycle import release
+from leases.engine.resources import provision
+from leases.engine.sync import discovery
 from leases.inline import settle
 from leases.models import Event, Part, Resource, SlotLock, Sync
 from leases.operations import resources
@@ -63,7 +65,7 @@ def test_a_dead_part_is_given_to_nobody_and_the_resource_lives_on(blueprint, ask
     blueprint(kind="fake_activated", config=config(), max_resources=1)
     first = until(ask("fake_activated", extra={"gpu": 1}), state="active")
     host = first.resource
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     until(first, state="destroyed")
     look(host, dies("gpu-0"))
     assert states() == {"gpu-0": "dead", "gpu-1": "ok"}
@@ -116,7 +118,7 @@ def test_a_part_that_is_not_discovered_any_more_is_missing_and_counts_no_more(bl
 def test_parts_that_are_not_named_stay_as_they_are_where_their_class_is_not(blueprint, ask, until):
     blueprint(kind="fake_activated", config=config())
     lease = until(ask("fake_activated"), state="active")
-    inventory.set_parts(lease.resource_id, [PartSpec(part_class="port", identity="p0")])
+    provision.set_parts(lease.resource_id, [PartSpec(part_class="port", identity="p0")])
     assert states() == {"gpu-0": "ok", "gpu-1": "ok", "p0": "ok"}
 
 

@@ -10,7 +10,7 @@ from blueprints.answers import Maintenance
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.provider import Provider
 from blueprints.models import Blueprint
-from leases.engine import ending
+from leases.engine.lifecycle import release
 from leases.inline import settle
 from leases.models import Event, Resource, Run
 from leases.operations import resources
@@ -106,7 +106,7 @@ def test_maintenance_waits_for_other_holders_and_tells_them(stage, until, action
     assert Run.objects.get(phase="build").waits_for == "maintenance"
     assert only().cycles == 0
     assert Event.objects.filter(kind="lease.maintenance", lease=other).exists()
-    ending.release(other.pk, actor="ada")
+    release.release(other.pk, actor="ada")
     until(lease, state="active")
     assert only().cycles == (action == "power_cycle")
 

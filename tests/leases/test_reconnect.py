@@ -13,8 +13,9 @@ from django.db import OperationalError, connection, transaction
 
 from drydock.core import clock
 from leases.allocator import Allocator
-from leases.engine import database, isolation, requesting
-from leases.engine.transaction import rows
+from leases.engine.core import database
+from leases.engine.core.database import rows
+from leases.engine.scheduling import request
 from leases.models import Lease
 from leases.operations import asking
 from leases.requests import read
@@ -45,7 +46,7 @@ def test_workers_go_on_when_the_database_is_back(blueprint, owner):
     worker = Worker({DATABASE: connection.settings_dict["NAME"]}, beat=True)
     try:
         worker.wait_ready()
-        ids = [requesting.request(read({"type": "fake_activated"}), owner.pk, actor="ada").id for _ in range(5)]
+        ids = [request.request(read({"type": "fake_activated"}), owner.pk, actor="ada").id for _ in range(5)]
         clock.sleep(0.5)
         before = worker.text()
         with outage():
@@ -98,10 +99,10 @@ def test_a_lost_connection_ends_a_sweep_at_once_and_is_logged_once(caplog, monke
     with outage():
         for _ in range(5):
             with pytest.raises(OperationalError) as raised:
-                isolation.attempt(look)
+                database.attempt(look)
             database.report(raised.value)
     assert [r.levelno for r in caplog.records if r.name == database.__name__] == [logging.ERROR]
-    isolation.attempt(look)
+    database.attempt(look)
 
 
 def terminate(pid: int) -> None:

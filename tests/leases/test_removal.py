@@ -6,7 +6,7 @@ import pytest
 
 from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
-from leases.engine import orphans
+from leases.engine.sync import orphans
 from leases.inline import settle
 from leases.models import Authorization, Lease, Search
 from leases.operations import access, asking, blueprints, events, holding, registration, resources, upkeep

@@ -10,7 +10,8 @@ from blueprints.contract import Builds, Kind, Registers
 from blueprints.fake import config
 from blueprints.fake.kind import Fake, FakeActivated
 from blueprints.specs import Draft
-from leases.engine import allocation, ending
+from leases.engine.lifecycle import release
+from leases.engine.resources import provision
 from leases.inline import settle
 from leases.models import Lease, Resource
 from leases.reasons import Reason
@@ -63,7 +64,7 @@ def _kinds():
 
 def registered(blueprint):
     with transaction.atomic():
-        room = allocation.insert(
+        room = provision.insert(
             blueprint, Draft(identity="rack-7", name="rack-7"), actor="op", message="Registered.", origin="registered"
         )
     return Resource.objects.get(pk=room.resource_id)
@@ -76,8 +77,8 @@ def test_what_cannot_be_cleaned_is_free_for_nobody_even_if_the_worker_dies_at_th
     blueprint(kind=kind)
     first = until(ask(kind), state="active")
     with monkeypatch.context() as dead:
-        dead.setattr(ending, "follow_up", lambda ending: None)
-        ending.release(first.pk, actor="ada")
+        dead.setattr(release, "follow_up", lambda ending: None)
+        release.release(first.pk, actor="ada")
         until(first, state="destroyed")
         second = ask(kind)
     assert second.resource_id != first.resource_id
@@ -93,7 +94,7 @@ def test_a_registered_resource_outlives_every_change_of_its_blueprint(blueprint,
     host = until(registered(made), state="active")
     lease = until(ask(kind), state="active")
     type(made).objects.update(**change)
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     for _ in range(3):
         settle()
     host.refresh_from_db()
@@ -105,7 +106,7 @@ def test_a_registered_resource_whose_first_waiter_gives_up_is_registered_neverth
     host = registered(made)
     lease = ask()
     assert (lease.state, lease.resource_id) == ("acquired", host.pk)
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(host, state="active")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blueprints.fake.cloud import Cloud
-from leases.engine import ending
+from leases.engine.lifecycle import release
 from leases.inline import settle
 from leases.models import Lease, Resource, Run
 
@@ -34,7 +34,7 @@ def test_maintenance_is_lifted_when_who_asked_for_it_is_gone(blueprint, ask, unt
     settle()
     assert Run.objects.get(phase="build").waits_for == "maintenance"
     late = ask("fake_activated")
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(late, state="active")
     assert not Resource.objects.filter(in_maintenance=True).exists()
 
@@ -113,5 +113,5 @@ def test_activations_that_hold_what_the_other_needs_do_not_wait_for_ever(bluepri
     assert sorted(held.values_list("need", flat=True)) == ["first", "second"]
     younger = Lease.objects.get(pk=leases[1].pk)
     assert younger.state != "active"
-    ending.release(leases[0].pk, actor="ada")
+    release.release(leases[0].pk, actor="ada")
     until(leases[1], state="active")

@@ -6,7 +6,11 @@ import datetime as dt
 
 import pytest
 
-from leases.engine import ending, requesting, retiring, serving, waiting
+from leases.engine.lifecycle import release
+from leases.engine.placement import pending
+from leases.engine.resources import retirement
+from leases.engine.scheduling import place as placing
+from leases.engine.scheduling import request
 from leases.inline import settle
 from leases.models import Lease, Quota, Resource, Share
 from leases.operations import access
@@ -18,7 +22,7 @@ LONG_AGO = "2020-01-01T00:00Z"
 
 
 def group(owner, *asked, **given):
-    _, ids = requesting.request_group([read({"type": "fake", **one}) for one in asked], owner.pk, actor="ada", **given)
+    _, ids = request.request_group([read({"type": "fake", **one}) for one in asked], owner.pk, actor="ada", **given)
     return list(Lease.objects.filter(pk__in=ids).order_by("id"))
 
 
@@ -59,9 +63,9 @@ def test_a_member_that_failed_too_often_ends_those_that_wait_with_it(blueprint, 
     leases = group(owner, {}, {}, different="resource")
     sweeps(2)
     assert states(leases) == ["acquired", "acquired"]
-    retiring.lose(Lease.objects.get(pk=leases[1].pk).resource_id, reason=Reason.LOST, message="it burns")
+    retirement.lose(Lease.objects.get(pk=leases[1].pk).resource_id, reason=Reason.LOST, message="it burns")
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"bounce_limit": 0})
-    retiring.lose(Lease.objects.get(pk=leases[0].pk).resource_id, reason=Reason.LOST, message="it burns")
+    retirement.lose(Lease.objects.get(pk=leases[0].pk).resource_id, reason=Reason.LOST, message="it burns")
     sweeps(2)
     assert states(leases) == ["broken", "destroyed"]
 
@@ -105,7 +109,7 @@ def test_a_reservation_of_what_can_serve_nobody_is_given_up(blueprint, ask, unti
         settle()
     other = Resource.objects.get(reserved_for=big)
     assert other.pk != reserved.pk
-    ending.release(next(x.pk for x in held if x.resource_id == other.pk), actor="ada")
+    release.release(next(x.pk for x in held if x.resource_id == other.pk), actor="ada")
     until(big, state="active")
 
 
@@ -129,8 +133,8 @@ def test_who_waits_for_another_try_is_not_hurried_when_its_owner_releases_or_get
     blueprint("slow", kind="fake_activated", config={"boot_polls": 50, "poll_seconds": 60})
     unlucky = until(ask("fake_activated"), state="acquired")
     Lease.objects.filter(pk=unlucky.pk).update(bounces=4)
-    retiring.lose(unlucky.resource_id, reason=Reason.LOST, message="it burns")
-    ending.release(spare.pk, actor="ada")
+    retirement.lose(unlucky.resource_id, reason=Reason.LOST, message="it burns")
+    release.release(spare.pk, actor="ada")
     root = caller(django_user_model.objects.create_superuser("root"))
     access.set_quota(root, user=owner, limits={"max_leases": 9})
     access.remove_quota(root, user=owner)
@@ -145,7 +149,7 @@ def test_the_loss_of_a_lease_wakes_whom_its_owner_s_quota_held_back(blueprint, a
     settle()
     parked.refresh_from_db()
     assert parked.parked
-    retiring.lose(lost.resource_id, reason=Reason.LOST, message="it burns")
+    retirement.lose(lost.resource_id, reason=Reason.LOST, message="it burns")
     parked.refresh_from_db()
     assert not parked.parked
     until(parked, state="active")
@@ -159,8 +163,8 @@ def test_what_quotas_hold_back_is_not_looked_at_in_every_sweep(blueprint, ask, o
         ask()
     settle()
     looked = []
-    place = serving._place
-    monkeypatch.setattr(serving, "_place", lambda *given: looked.append(given) or place(*given))
+    place = placing._place
+    monkeypatch.setattr(placing, "_place", lambda *given: looked.append(given) or place(*given))
     for _ in range(3):
         Lease.objects.filter(state="pending").update(since=LONG_AGO)
         settle()
@@ -178,7 +182,7 @@ def test_the_sixtieth_shape_is_served_though_fifty_others_wait_before_it(bluepri
     settle()
     last.refresh_from_db()
     assert last.state == "active"
-    assert {x.id for x in waiting.heads("fake", limit=100)} == {x.pk for x in stuck}
+    assert {x.id for x in pending.heads("fake", limit=100)} == {x.pk for x in stuck}
     assert full.state == "active"
 
 

@@ -13,7 +13,9 @@ from blueprints.contract import Step
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake
 from drydock.core import clock
-from leases.engine import ending, failpoints, retiring
+from leases.engine.core import database
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
 from leases.inline import settle
 from leases.models import Event, Lease, Resource, Run
 from leases.reasons import Reason
@@ -52,13 +54,13 @@ def during_call():
     def arrange(step, act):
         def at(name):
             if name == "run.called" and Run.objects.filter(step="", position=step).exists():
-                failpoints.hook(None)
+                database.hook(None)
                 act()
 
-        failpoints.hook(at)
+        database.hook(at)
 
     yield arrange
-    failpoints.hook(None)
+    database.hook(None)
 
 
 def late():
@@ -68,8 +70,8 @@ def late():
 def test_a_destruction_that_is_later_than_its_deadline_goes_on_until_it_is_confirmed(blueprint, ask, until, cloud):
     blueprint(config=faulty(destroy_polls=3, poll_seconds=60))
     lease = until(ask(), state="active")
-    ending.release(lease.pk, actor="ada")
-    retiring.retire_idle(lease.resource_id, reason=Reason.OPERATOR, message="enough")
+    release.release(lease.pk, actor="ada")
+    retirement.retire_idle(lease.resource_id, reason=Reason.OPERATOR, message="enough")
     settle()
     assert Run.objects.get().step == "confirm"
     for _ in range(8):
@@ -83,10 +85,10 @@ def test_a_destruction_that_is_later_than_its_deadline_goes_on_until_it_is_confi
 def test_a_delete_that_had_no_effect_is_sent_again(blueprint, ask, until, cloud, monkeypatch):
     blueprint(config=faulty(destroy_polls=1))
     lease = until(ask(), state="active")
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     fault = {"does": "fail", "at": "destroy.confirm", "scope": "offer", "times": 2}
     type(lease.resource.blueprint).objects.update(config=faulty(fault, destroy_polls=1))
-    retiring.retire_idle(lease.resource_id, reason=Reason.OPERATOR, message="enough")
+    retirement.retire_idle(lease.resource_id, reason=Reason.OPERATOR, message="enough")
     until(lease.resource, state="destroyed")
     assert cloud.count("delete") >= 3
 
@@ -94,9 +96,9 @@ def test_a_delete_that_had_no_effect_is_sent_again(blueprint, ask, until, cloud,
 def test_time_without_a_worker_before_the_first_call_does_not_count_against_its_deadline(blueprint, ask, until):
     blueprint(config=faulty())
     lease = ask()
-    from leases.engine import serving
+    from leases.engine.scheduling import serve
 
-    serving.serve("fake")
+    serve.serve("fake")
     assert late() == 0
     until(lease, state="active")
 
@@ -120,7 +122,7 @@ def test_waiting_for_a_needed_lease_does_not_count_against_the_step_s_deadline(b
     settle()
     assert Run.objects.get(phase="build").waits_for == "leases"
     late()
-    ending.release(other.pk, actor="ada")
+    release.release(other.pk, actor="ada")
     until(lease, state="active")
     assert not Resource.objects.filter(state="broken").exists()
 
@@ -137,7 +139,7 @@ def test_a_cancel_during_the_call_that_begins_to_wait_is_honoured(blueprint, ask
     blueprint("below", kind="fake_activated", max_resources=0)
     blueprint(config=faulty(fault))
     lease = ask()
-    during_call(1, lambda: ending.release(lease.pk, actor="ada"))
+    during_call(1, lambda: release.release(lease.pk, actor="ada"))
     settle()
     until(lease, state="destroyed")
     until(Resource.objects.get(), state="destroyed")
@@ -153,14 +155,14 @@ def test_an_uninterruptible_call_whose_worker_died_is_not_cut_off(blueprint, ask
 
     def die(name):
         if name == "run.called" and Run.objects.filter(position=2, token__isnull=False).exists():
-            failpoints.hook(None)
+            database.hook(None)
             raise Death
 
-    failpoints.hook(die)
+    database.hook(die)
     with pytest.raises(Death):
         settle()
-    failpoints.hook(None)
-    ending.release(lease.pk, actor="ada")
+    database.hook(None)
+    release.release(lease.pk, actor="ada")
     Run.objects.update(token_until=LONG_AGO)
     settle()
     run = Run.objects.get()
@@ -276,7 +278,7 @@ def test_a_kind_that_is_not_installed_here_fails_nothing_and_stops_nobody(bluepr
         generation=2, check_interval=dt.timedelta(milliseconds=1), min_ready=3
     )
     with transaction.atomic():
-        from leases.engine.runs import start
+        from leases.engine.core.runs import start
 
         start(resource_id=lost.resource_id, phase="check")
     gone = registry._registered.pop("odd")

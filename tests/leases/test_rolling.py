@@ -8,7 +8,7 @@ from blueprints import registry
 from blueprints.contract import Builds, Kind
 from blueprints.fake.kind import Fake
 from blueprints.models import Blueprint
-from leases.engine import ending
+from leases.engine.lifecycle import release
 from leases.inline import settle
 from leases.models import Event, Resource, Run
 from leases.reasons import Reason
@@ -54,7 +54,7 @@ def leaving():
 def test_a_release_replaces_no_more_outdated_resources_than_may_be_at_the_same_time(blueprint, ask, until):
     leases = outdated(blueprint, ask, until, "fixed", max_outdated=1)
     for lease in leases:
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         settle()
         assert leaving() <= 1
     assert (leaving(), Resource.objects.filter(state="active").count()) == (1, 2)
@@ -79,14 +79,14 @@ def test_what_goes_at_the_end_of_its_lease_says_why(blueprint, ask, until, chang
     lease = until(ask("fixed"), state="active")
     changed = Resource.objects if "dies_at" in change else Blueprint.objects.filter(pk=made.pk)
     changed.update(**change)
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     event = Event.objects.get(resource=lease.resource, kind="resource.released")
     assert (event.reason, event.message) == (reason, message)
 
 
 def test_none_is_replaced_where_none_may_be(blueprint, ask, until):
     for lease in outdated(blueprint, ask, until, "fixed", max_outdated=0):
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
     for _ in range(3):
         settle()
     assert Resource.objects.filter(state="active", generation=1).count() == 3
@@ -94,7 +94,7 @@ def test_none_is_replaced_where_none_may_be(blueprint, ask, until):
 
 def test_what_can_be_updated_in_place_is_not_destroyed_at_the_end_of_its_lease(blueprint, ask, until):
     for lease in outdated(blueprint, ask, until, "fake", max_outdated=1):
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
     for _ in range(6):
         settle()
     assert set(Resource.objects.values_list("state", "generation")) == {("active", 2)}

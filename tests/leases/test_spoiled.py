@@ -12,7 +12,7 @@ from django.db.models import F
 
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.models import Reading, RememberedError
-from leases.engine import reading
+from leases.engine.sync import poll
 from leases.inline import settle
 from leases.models import Event, Lease, Resource
 from leases.operations import attention, callers, resources
@@ -64,7 +64,7 @@ def glance() -> str:
     """One status reading, whatever comes of it; what it says went wrong."""
     (one,) = Reading.objects.filter(what="status")
     Reading.objects.filter(pk=one.pk).update(due_at="2020-01-01T00:00Z")
-    assert reading.read(one.pk)
+    assert poll.read(one.pk)
     settle()
     one.refresh_from_db()
     return one.message

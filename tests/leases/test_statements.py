@@ -8,10 +8,11 @@ from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from bench import population
-from leases.engine import allocation, ending, requesting
-from leases.engine import transaction as engine_transaction
-from leases.engine.serving import Outcome
-from leases.engine.transaction import rows
+from leases.engine.core import database as engine_transaction
+from leases.engine.core.database import rows
+from leases.engine.lifecycle import release
+from leases.engine.scheduling import allocate, request
+from leases.engine.scheduling.place import Outcome
 from leases.inline import settle
 from leases.models import Lease, Quota, Resource
 from leases.requests import read
@@ -28,9 +29,9 @@ def cycle(owner):
 
     def run() -> int:
         with CaptureQueriesContext(connection) as sent:
-            lease = requesting.request(read({"type": "fake"}), owner.pk, actor="ada")
+            lease = request.request(read({"type": "fake"}), owner.pk, actor="ada")
             assert Lease.objects.get(pk=lease.id).state == "active"
-            ending.release(lease.id, actor="ada")
+            release.release(lease.id, actor="ada")
         ours = [q for q in sent.captured_queries if q["sql"] not in ("BEGIN", "COMMIT")]
         assert len(sent.captured_queries) - len(ours) in (0, TRANSACTIONS)
         return len(ours) - 1 + TRANSACTIONS
@@ -46,7 +47,7 @@ def test_a_warm_cycle_costs_few_statements_and_always_as_many(blueprint, owner, 
     assert first <= AT_MOST
     assert [cycle() for _ in range(20)] == [first] * 20
     for _ in range(15):
-        requesting.request(read({"type": "fake"}), owner.pk, actor="ada")
+        request.request(read({"type": "fake"}), owner.pk, actor="ada")
     assert cycle() == first, "what others hold costs nothing"
     assert set(Lease.objects.values_list("state", flat=True)) == {"destroyed", "active"}
 
@@ -89,7 +90,7 @@ def test_a_lease_that_names_its_blueprint_does_not_read_what_others_have(bluepri
     blueprint("named", max_resources=3)
     before = rows_read()
     lease = ask(allowed_blueprints=["named"], exclusive=True)
-    assert allocation.decide(lease.pk) is Outcome.GRANTED
+    assert allocate.decide(lease.pk) is Outcome.GRANTED
     assert rows_read() - before < many
     settle()
     lease.refresh_from_db()
@@ -112,7 +113,7 @@ def test_prepared_statements_outlive_a_migration_that_makes_their_plans_useless(
     blueprint(config={"capacity": {"slots": 8}}, max_resources=1, min_ready=1)
     settle()
     for _ in range(4):
-        ending.release(ask().pk, actor="ada")
+        release.release(ask().pk, actor="ada")
     there = "SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE %s"
     assert [rows(there, (f"%{text}%",))[0][0] for text in ("b.kind, r.name", "INTO leases_lease")] == [1, 1]
     table, name = column.split(".")
@@ -125,7 +126,7 @@ def test_prepared_statements_outlive_a_migration_that_makes_their_plans_useless(
     try:
         lease = ask()
         assert lease.state == "active"
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         assert Lease.objects.get(pk=lease.pk).state == "destroyed"
     finally:
         another.execute(alter + before)

@@ -6,7 +6,8 @@ import pytest
 
 from blueprints.fake.cloud import Cloud
 from blueprints.models import RememberedError
-from leases.engine import ending, retiring
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
 from leases.inline import settle
 from leases.models import Event, Lease, Resource, Run, Share, SlotLock
 from leases.reasons import Reason
@@ -131,8 +132,8 @@ def test_a_build_that_needs_leases_gets_them_and_gives_them_back_at_its_end(blue
     assert sorted(held.values_list("need", "state")) == [("disk", "active"), ("host", "active")]
     assert len({h.resource_id for h in held}) == 1
     assert {h.rank for h in held} == {lease.rank}
-    ending.release(lease.pk, actor="ada")
-    retiring.retire_idle(lease.resource_id, reason=Reason.OPERATOR, message="enough")
+    release.release(lease.pk, actor="ada")
+    retirement.retire_idle(lease.resource_id, reason=Reason.OPERATOR, message="enough")
     until(lease.resource, state="destroyed")
     settle()
     assert not Share.objects.exists()
@@ -187,7 +188,7 @@ def test_cancelling_while_it_is_built_leaves_nothing(blueprint, ask, until, clou
     lease = ask()
     settle()
     assert left(cloud)
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     until(Resource.objects.get(), state="destroyed")
     assert not left(cloud)
@@ -198,7 +199,7 @@ def test_an_uninterruptible_step_ends_before_the_cancel_is_honoured(blueprint, a
     blueprint(config=faulty(flash_polls=2, poll_seconds=60))
     lease = ask()
     settle()
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     settle()
     run = Run.objects.get()
     assert (run.step, run.cancel_wanted, run.uninterruptible) == ("flash", True, True)
@@ -227,7 +228,7 @@ def test_what_cannot_be_cleaned_goes_to_nobody_else(blueprint, ask, until, setti
         kind="fake_activated", config=faulty({"does": "fail", "at": "clean.wipe", "scope": "step", "times": None})
     )
     lease = until(ask("fake_activated"), state="active")
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     until(lease.resource, state="destroyed", drained=True)
     assert "Could not be cleaned" in lease.resource.note
@@ -238,8 +239,8 @@ def test_a_delete_is_repeated_until_the_absence_is_confirmed(blueprint, ask, unt
         config=faulty({"does": "fail", "at": "destroy.delete", "scope": "blueprint", "times": 12}, destroy_polls=2)
     )
     lease = until(ask(), state="active")
-    ending.release(lease.pk, actor="ada")
-    retiring.retire_idle(lease.resource_id, reason=Reason.OPERATOR, message="enough")
+    release.release(lease.pk, actor="ada")
+    retirement.retire_idle(lease.resource_id, reason=Reason.OPERATOR, message="enough")
     until(lease.resource, state="destroyed")
     assert cloud.is_empty()
 
@@ -259,7 +260,7 @@ def test_a_neighbour_is_drained_for_maintenance_and_given_back(blueprint, ask, u
     settle()
     late.refresh_from_db()
     assert late.state == "pending"
-    ending.release(other.pk, actor="ada")
+    release.release(other.pk, actor="ada")
     until(lease, state="active")
     until(late, state="active")
 

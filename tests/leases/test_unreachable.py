@@ -9,7 +9,8 @@ from django.contrib.auth.models import User
 
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint
-from leases.engine import ending, views
+from leases.engine.core import specs
+from leases.engine.lifecycle import release
 from leases.inline import settle
 from leases.models import Debt, Event, Lease, Resource
 from leases.operations import attention, registration
@@ -44,7 +45,7 @@ def hosts(blueprint, operator, until):
 
 
 def cut_off(cloud: Cloud, host: Resource) -> None:
-    cloud.cut_off(views.name_of(host))
+    cloud.cut_off(specs.name_of(host))
 
 
 def sweep_once(host: Resource, **columns) -> None:
@@ -82,7 +83,7 @@ def test_a_host_that_answers_again_serves_at_its_next_check(hosts, ask, cloud, u
     settle()
     lease.refresh_from_db()
     assert lease.state == "pending"
-    cloud.connect(views.name_of(alpha))
+    cloud.connect(specs.name_of(alpha))
     sweep_once(alpha)
     assert alpha.suspect_since is None
     until(lease, state="active", resource_id=alpha.pk)
@@ -122,7 +123,7 @@ def test_leases_on_a_silent_host_say_so_and_go_on(hosts, ask, cloud, until):
     assert (lease.state, lease.reason) == ("active", Reason.SUSPECTED)
     sweep_once(alpha)
     assert Event.objects.filter(kind="lease.suspected", lease=lease).count() == 1
-    cloud.connect(views.name_of(alpha))
+    cloud.connect(specs.name_of(alpha))
     sweep_once(alpha)
     lease.refresh_from_db()
     assert (lease.state, lease.reason) == ("active", Reason.READY)
@@ -139,7 +140,7 @@ def test_leases_are_lost_after_the_limit_and_the_host_serves_again_once_it_answe
     assert (lease.state, alpha.quarantined) == ("broken", False)
     assert "Not reachable since 2020-01-01" in lease.message
     assert {one.what for one in cloud.left()} == {"account", "access"}
-    cloud.connect(views.name_of(alpha))
+    cloud.connect(specs.name_of(alpha))
     sweep_once(alpha)
     until(alpha, in_maintenance=False, suspect_since=None)
     assert not cloud.left(), "what the lost lease had there is cleaned first"
@@ -162,11 +163,11 @@ def test_a_lease_that_ends_on_a_silent_host_is_cleaned_when_it_answers(hosts, as
     (alpha,) = hosts("alpha")
     lease = until(ask("fake_activated"), state="active")
     cut_off(cloud, alpha)
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     alpha.refresh_from_db()
     assert (alpha.quarantined, alpha.in_maintenance, alpha.suspect_since is None) == (False, True, False)
-    cloud.connect(views.name_of(alpha))
+    cloud.connect(specs.name_of(alpha))
     sweep_once(alpha)
     until(alpha, in_maintenance=False)
     assert not cloud.left()

@@ -13,7 +13,10 @@ from blueprints.models import Blueprint
 from drydock.core import clock
 from drydock.core.errors import InvalidRequest
 from leases import tables
-from leases.engine import ending, pruning, requesting, retiring
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
+from leases.engine.scheduling import request
+from leases.engine.upkeep import pruning
 from leases.inline import settle
 from leases.models import Budget, Capacity, Event, Lease, Part, Resource, Run, Share, Usage
 from leases.operations import budgets, usage
@@ -42,7 +45,7 @@ def test_a_share_of_something_with_a_price_is_on_record_with_all_that_it_was(blu
     assert (found.resource_id, found.offer, found.place) == (lease.resource_id, "m.large", "east-1")
     assert (found.price, found.part, found.ended_at) == (0.6, 0.25, None)
     assert exact()
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     found.refresh_from_db()
     assert found.started_at <= found.ended_at
@@ -58,7 +61,7 @@ def test_who_takes_the_whole_pays_the_whole(blueprint, ask, until):
 def test_what_has_no_price_is_not_on_record(blueprint, ask, until):
     blueprint()
     lease = until(ask(), state="active")
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     assert not Usage.objects.exists()
 
 
@@ -100,14 +103,14 @@ def test_a_price_that_changes_is_charged_from_then_on(blueprint, ask, until):
     assert not Usage.objects.filter(ended_at=None).exists()
     Resource.objects.update(price=2.0)
     assert Usage.objects.filter(ended_at=None, price=2.0).count() == 1
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     assert not Usage.objects.filter(ended_at=None).exists()
 
 
 def test_what_is_lost_ends_then_and_there(blueprint, ask, until):
     blueprint(config=DEAR)
     lease = until(ask(), state="active")
-    retiring.lose(lease.resource_id, reason=Reason.LOST, message="It died.")
+    retirement.lose(lease.resource_id, reason=Reason.LOST, message="It died.")
     lease.refresh_from_db()
     assert lease.state == "broken"
     held, leaving = Usage.objects.order_by("id")
@@ -125,7 +128,7 @@ def test_a_machine_that_is_destroyed_after_its_lease_costs_until_it_is_gone(blue
     Budget.objects.create(user=owner, max_hourly=0.6)
     lease = until(ask(exclusive=True), state="active")
     Resource.objects.update(drained=True)
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     until(lease.resource, state="released")
     held, leaving = Usage.objects.order_by("id")
@@ -149,7 +152,7 @@ def test_a_machine_that_is_destroyed_after_its_lease_costs_until_it_is_gone(blue
 def test_what_stands_idle_and_is_given_up_later_costs_its_last_owner_nothing(blueprint, ask, until):
     blueprint(config=DEAR | {"destroy_polls": 3}, idle_timeout="1 microsecond")
     lease = until(ask(exclusive=True), state="active")
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease.resource, state="released")
     assert Usage.objects.get().ended_at is not None
     until(lease.resource, state="destroyed")
@@ -159,7 +162,7 @@ def test_it_outlives_lease_resource_and_owner(blueprint, ask, until):
     made = blueprint(config=DEAR, idle_timeout="1 microsecond")
     bob = User.objects.create_user("bob")
     lease = until(ask(by=bob), state="active")
-    ending.release(lease.pk, actor="bob")
+    release.release(lease.pk, actor="bob")
     resource = Resource.objects.get()
     until(resource, state="destroyed")
     for model in (Event, Run, Lease, Capacity, Part, Resource):
@@ -177,8 +180,8 @@ def test_the_record_needs_no_further_statement(blueprint, owner):
     for price in (None, 0.5):
         Resource.objects.filter(blueprint=made).update(price=price)
         with CaptureQueriesContext(connection) as sent:
-            lease = requesting.request(read({"type": "fake"}), owner.pk, actor="ada")
-            ending.release(lease.id, actor="ada")
+            lease = request.request(read({"type": "fake"}), owner.pk, actor="ada")
+            release.release(lease.id, actor="ada")
         counts.append(len(sent.captured_queries))
     assert counts[0] == counts[1]
     assert [(one.price, one.part) for one in Usage.objects.all()] == [(0.5, 0.125)]

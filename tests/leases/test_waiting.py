@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from blueprints.models import RememberedError
 from drydock.core import clock
-from leases.engine.transaction import run
+from leases.engine.core.database import run
 from leases.inline import settle
 from leases.models import Authorization, Event, Lease, Quota, Resource
 from leases.operations import asking, budgets, holding, workers

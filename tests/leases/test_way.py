@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leases.engine import ending
+from leases.engine.lifecycle import release
 from leases.inline import settle
 from leases.models import Event, Lease, Resource, Share
 
@@ -22,7 +22,7 @@ def test_a_lease_is_built_used_released_and_its_resource_stays_warm(blueprint, a
     settle()
     lease.refresh_from_db()
     assert (lease.state, lease.resource.state, lease.resource.used_slots) == ("active", "active", 1)
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     lease.refresh_from_db()
     assert (lease.state, lease.resource.state, lease.resource.used_slots) == ("destroyed", "active", 0)
     assert states(lease) == ["pending", "acquired", "active", "released", "destroyed"]
@@ -32,7 +32,7 @@ def test_a_second_lease_reuses_the_warm_resource_at_once(blueprint, ask):
     blueprint()
     first = ask()
     settle()
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     second = ask()
     assert second.state == "active"
     assert Resource.objects.count() == 1
@@ -44,7 +44,7 @@ def test_activation_and_cleaning_are_carried_out(blueprint, ask):
     settle()
     lease.refresh_from_db()
     assert lease.state == "active", lease.message
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     lease.refresh_from_db()
     assert lease.state == "released"
     assert Share.objects.filter(lease=lease).exists()
@@ -63,7 +63,7 @@ def test_a_waiting_lease_takes_over_when_the_first_is_released(blueprint, ask):
     second.refresh_from_db()
     assert (second.state, second.reason) == ("pending", "waiting_room")
     assert second.verdicts[0]["sentence"] == "its only resource is full (1 of 1 slot)"
-    ending.release(first.pk, actor="ada")
+    release.release(first.pk, actor="ada")
     second.refresh_from_db()
     assert second.state == "active"
 

@@ -15,8 +15,9 @@ from kombu.exceptions import OperationalError
 
 from drydock.core import clock
 from leases import hints, tasks
-from leases.engine import ending, requesting
-from leases.engine.retiring import retire_idle
+from leases.engine.lifecycle import release
+from leases.engine.resources.retirement import retire_idle
+from leases.engine.scheduling import request
 from leases.models import Lease, Resource, Share
 from leases.models import Worker as Live
 from leases.reasons import Reason
@@ -46,11 +47,11 @@ def life(blueprint, owner):
         blueprint(
             kind="fake_activated", config={"provider": "t", "boot_polls": 1, "poll_seconds": 0.1}, max_resources=3
         )
-        ids = [requesting.request(read({"type": "fake_activated"}), owner.pk, actor="ada").id for _ in range(10)]
+        ids = [request.request(read({"type": "fake_activated"}), owner.pk, actor="ada").id for _ in range(10)]
         for _ in range(40):
             wait_for(lambda: Lease.objects.filter(state="active").exists() or ended())
             for lease in Lease.objects.filter(state="active"):
-                ending.release(lease.pk, actor="ada")
+                release.release(lease.pk, actor="ada")
             if ended():
                 break
         wait_for(ended)
@@ -153,7 +154,7 @@ def test_tasks_may_run_twice_or_for_what_is_gone(blueprint, ask, until):
     lease.refresh_from_db()
     assert lease.state == "active"
     for _ in range(2):
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         tasks.end(lease.pk)
     lease.refresh_from_db()
     assert lease.state == "destroyed"

@@ -15,8 +15,8 @@ from blueprints.models import Credential
 from interfaces.command import container
 from leases import jobs as mechanism
 from leases import watching
-from leases.engine import views
-from leases.engine.transaction import run
+from leases.engine.core import specs
+from leases.engine.core.database import run
 from leases.inline import settle
 from leases.models import Event, Job
 from leases.models.job import Watch
@@ -67,14 +67,14 @@ def ssh(blueprint):
 
 
 def _end_all():
-    from leases.engine import retiring
+    from leases.engine.resources import retirement
     from leases.models import Lease, Resource
     from leases.reasons import Reason
 
     Lease.objects.filter(state__in=["pending", "acquired", "active"]).update(release_wanted="released")
     peers.eventually(lambda: settle() is not None and not Lease.objects.filter(ended_at=None).exists(), 120)
     for resource in Resource.objects.filter(gone_at=None):
-        retiring.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough", unwanted=True)
+        retirement.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough", unwanted=True)
     peers.eventually(lambda: settle() is not None and not Resource.objects.filter(gone_at=None).exists(), 120)
 
 
@@ -156,7 +156,7 @@ def test_a_worker_killed_while_it_begins_a_workload_starts_no_second_one(host, a
 
     assert in_child(work) == -signal.SIGKILL
     job = begun(lease, until)
-    view = views.lease_view(type(lease).objects.get(pk=lease.pk))
+    view = specs.lease_view(type(lease).objects.get(pk=lease.pk))
     peers.eventually(lambda: view.interface("filesystem").exists("starts"), 30)
     settle()
     assert view.interface("filesystem").read_text("starts") == "started\n"
@@ -190,7 +190,7 @@ def test_a_container_begins_and_goes_with_its_lease(host, ask, until, monkeypatc
     try:
         lease = ask("host", workload={"image": "alpine", "command": "echo in $PIN; sleep 300", "env": {"PIN": "4711"}})
         begun(lease, until)
-        name = views.key("l", lease.pk)
+        name = specs.key("l", lease.pk)
         peers.eventually(lambda: (folder / name).exists(), 30)
         holding.release(caller("ada"), lease.pk)
         assert output(ended(lease, until)) == b"in 4711\n"

@@ -14,8 +14,10 @@ from interfaces.deadline import Deadline
 from interfaces.errors import DeadlineExceeded, Unreachable
 from leases import concluding, inline, watching
 from leases import jobs as mechanism
-from leases.engine import eviction, pruning, views, watches
-from leases.engine.transaction import run
+from leases.engine.core import specs, workloads
+from leases.engine.core.database import run
+from leases.engine.resources import eviction
+from leases.engine.upkeep import pruning
 from leases.models import Event, Job, Lease
 from leases.models.job import KeptOutput, Watch
 from leases.operations import asking, holding, jobs
@@ -58,7 +60,7 @@ def settle():
 
 
 def host(lease):
-    return fakes(views.key("l", lease)).command
+    return fakes(specs.key("l", lease)).command
 
 
 def finish(lease, exit_code=0, **left):
@@ -138,10 +140,10 @@ def test_a_container_is_run_by_podman_and_its_secrets_are_in_no_word(active):
     (spec,) = host(lease).jobs.started
     assert spec.env == {"PIN": "4711"}
     assert spec.cwd == ""
-    assert {"podman", views.key("l", lease), "docker.io/library/alpine:3", "PIN"} <= set(spec.words)
+    assert {"podman", specs.key("l", lease), "docker.io/library/alpine:3", "PIN"} <= set(spec.words)
     assert "4711" not in " ".join(spec.words)
     finish(lease)
-    assert any(call.words[-2:] == ["podman", views.key("l", lease)] for call in host(lease).calls)
+    assert any(call.words[-2:] == ["podman", specs.key("l", lease)] for call in host(lease).calls)
 
 
 def test_secrets_of_a_workload_are_encrypted_until_it_begins_and_shown_nowhere(ada, blueprint):
@@ -226,7 +228,7 @@ def test_a_workload_is_never_served_again(ada, blueprint):
 
 def test_a_kind_that_runs_no_commands_refuses_when_it_is_asked(ada, blueprint, monkeypatch):
     blueprint("mute")
-    monkeypatch.setattr(watches, "_runs_commands", lambda kind: False)
+    monkeypatch.setattr(workloads, "_runs_commands", lambda kind: False)
     for asked, field in (({"workload": {"command": ["a"]}}, "workload"), ({"metrics": True}, "metrics")):
         with pytest.raises(InvalidRequest, match="run no commands") as refused:
             asking.request(ada, {"type": "fake", **asked})

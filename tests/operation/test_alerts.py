@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from drydock.metrics import OWN, PREFIX
-from leases.engine.figures import FIGURES
 from leases.reasons import Reason
+from leases.reports.figures import FIGURES
 from leases.states import LeaseState, ResourceState
 from tests.operation.deployment import DEPLOY
 

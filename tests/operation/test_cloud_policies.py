@@ -24,7 +24,7 @@ from googleapiclient.discovery_cache import get_static_doc
 from blueprints.cloud.client import capabilities
 from blueprints.contract import Lists, Offers, Powers
 from blueprints.registry import names
-from leases.engine.proof import INSTALLATION
+from leases.engine.core.installation import INSTALLATION
 
 ROOT = Path(__file__).parents[2]
 CLOUDS = ROOT / "deploy/clouds"

@@ -12,7 +12,9 @@ from django.db import connection
 from blueprints.fake.cloud import Cloud
 from drydock.core import clock
 from leases import hints
-from leases.engine import draining, runner, serving
+from leases.engine.core import database
+from leases.engine.lifecycle import runner
+from leases.engine.scheduling import serve
 from leases.inline import settle
 from leases.models import Lease, Run
 from leases.models import Worker as Live
@@ -80,14 +82,14 @@ def test_a_worker_without_work_says_that_it_lives(real):
 def test_a_draining_process_hands_its_run_on(blueprint, ask):
     blueprint()
     ask()
-    serving.serve("fake")
+    serve.serve("fake")
     with hints.collected() as sent:
-        draining.begin()
+        database.begin_draining()
         try:
             (run,) = Run.objects.all()
             assert runner.carry_on(run.pk) is False
         finally:
-            draining.forget()
+            database.forget_draining()
     assert ("step", (run.pk,)) in sent
     assert Run.objects.get().token is None
 

@@ -11,9 +11,9 @@ from pydantic import SecretStr
 
 from drydock import keys, metrics, metricspage
 from drydock.environment import load
-from leases.engine import figures
 from leases.inline import settle
 from leases.models import Resource
+from leases.reports import figures
 from tests.operation.rows import ended
 
 
@@ -92,7 +92,7 @@ def test_a_few_statements_and_none_reads_ended_leases(blueprint, ask, django_ass
 
 
 def plan(figure: figures.Figure) -> str:
-    from leases.engine.transaction import rows, run
+    from leases.engine.core.database import rows, run
 
     run("ANALYZE leases_lease")
     return "\n".join(line for (line,) in rows(f"EXPLAIN {figure.sql}", None))

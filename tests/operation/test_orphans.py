@@ -11,7 +11,11 @@ from django.db.models.functions import Now
 
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake
-from leases.engine import ending, installation, orphans, proof, retiring, sightings, views
+from leases.engine.core import installation as this_installation
+from leases.engine.core import specs
+from leases.engine.lifecycle import release
+from leases.engine.resources import retirement
+from leases.engine.sync import orphans
 from leases.inline import settle
 from leases.models import Event, Resource, Search, Stray
 from leases.reasons import Reason
@@ -51,17 +55,17 @@ def later():
 def gone(resource, cloud, until):
     """Its lease has ended, and so has the resource."""
     for lease in resource.leases.all():
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         until(lease, state="destroyed")
-    assert retiring.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough")
+    assert retirement.retire_idle(resource.pk, reason=Reason.OPERATOR, message="enough")
     until(resource, state="destroyed")
     assert cloud.is_empty()
 
 
 def late(cloud, resource, **tags):
     """A create that was carried out after everything was over."""
-    key = views.key("r", resource.pk)
-    cloud.create(key, token="t", tags={**views.tags(resource), **tags}, offer="", generation=1)
+    key = specs.key("r", resource.pk)
+    cloud.create(key, token="t", tags={**specs.tags(resource), **tags}, offer="", generation=1)
     return key
 
 
@@ -69,7 +73,7 @@ def test_a_late_create_is_destroyed_when_it_is_seen_twice_some_time_apart(built,
     gone(built, cloud, until)
     key = late(cloud, built)
     look()
-    assert Stray.objects.get().message == sightings.SEEN_ONCE
+    assert Stray.objects.get().message == orphans.SEEN_ONCE
     look(3)
     assert cloud.instance(key).state == "starting", "seen again too soon"
     later()
@@ -111,13 +115,13 @@ def test_what_was_seen_once_and_vanished_is_forgotten(built, cloud, until):
 @pytest.mark.parametrize(
     "tags",
     [
-        {proof.PROOF: "0" * 40},
-        {proof.PROOF: ""},
-        {proof.INSTALLATION: "12345678"},
-        {proof.EPOCH: "2"},
-        {proof.RESOURCE: "4"},
-        {proof.RESOURCE: "-1"},
-        {proof.RESOURCE: "\u0661"},
+        {this_installation.PROOF: "0" * 40},
+        {this_installation.PROOF: ""},
+        {this_installation.INSTALLATION: "12345678"},
+        {this_installation.EPOCH: "2"},
+        {this_installation.RESOURCE: "4"},
+        {this_installation.RESOURCE: "-1"},
+        {this_installation.RESOURCE: "\u0661"},
     ],
     ids=str,
 )
@@ -128,27 +132,27 @@ def test_what_is_not_provably_ours_is_left_alone(built, cloud, until, tags):
     later()
     look(3)
     listed = [(one.proof, one.message) for one in Stray.objects.all()]
-    assert listed == ([] if proof.INSTALLATION in tags else [("suspect", sightings.WRONG_PROOF)])
+    assert listed == ([] if this_installation.INSTALLATION in tags else [("suspect", orphans.WRONG_PROOF)])
     assert len(cloud.instances()) == 1
-    assert not installation.current().problem
+    assert not this_installation.current().problem
 
 
 def test_a_copy_that_bears_our_tags_under_another_name_is_left_alone(built, cloud, until):
     gone(built, cloud, until)
-    cloud.create("copy-of-it", token="t", tags=views.tags(built), offer="", generation=1)
+    cloud.create("copy-of-it", token="t", tags=specs.tags(built), offer="", generation=1)
     look()
     later()
     look(3)
     assert cloud.instance("copy-of-it")
     found = Stray.objects.get()
     assert (found.proof, found.key, found.sightings) == ("suspect", "copy-of-it", 4)
-    assert views.key("r", built.pk) in found.message
+    assert specs.key("r", built.pk) in found.message
 
 
 def test_what_has_a_row_is_left_alone_whatever_its_state(built, cloud):
     for state in ("active", "broken"):
         if state == "broken":
-            retiring.lose(built.pk, reason=Reason.LOST, message="lost")
+            retirement.lose(built.pk, reason=Reason.LOST, message="lost")
         look()
         assert not Stray.objects.exists()
 
@@ -204,13 +208,13 @@ def test_a_destruction_that_raises_is_tried_again(built, cloud, until, monkeypat
 def test_a_suspended_installation_only_lists(built, cloud, until):
     gone(built, cloud, until)
     key = late(cloud, built)
-    installation.suspend("for the test")
+    this_installation.suspend("for the test")
     look()
     later()
     look(3)
-    assert Stray.objects.get().message == sightings.LISTED
+    assert Stray.objects.get().message == orphans.LISTED
     assert cloud.instance(key).state == "starting"
-    assert installation.confirm(actor="root")
+    assert this_installation.confirm(actor="root")
     look(5)
     assert cloud.is_empty()
 
@@ -220,14 +224,14 @@ def test_a_thing_of_which_the_database_cannot_know_suspends_the_installation(bui
     newer = Resource(pk=built.pk + 1000, blueprint=built.blueprint)
     key = late(cloud, newer)
     look()
-    assert "It was restored." in installation.current().problem
-    assert Stray.objects.get().message == sightings.LISTED
+    assert "It was restored." in this_installation.current().problem
+    assert Stray.objects.get().message == orphans.LISTED
     later()
     look(2)
     assert cloud.instance(key)
-    assert installation.confirm(actor="root")
-    assert views.key("r", newer.pk) != key, "the name is not given to another"
+    assert this_installation.confirm(actor="root")
+    assert specs.key("r", newer.pk) != key, "the name is not given to another"
     look(5)
     assert not cloud.instance(key)
-    assert cloud.instance(views.key("r", built.pk)).state == "running", "what has a row keeps its old name"
-    assert not installation.current().problem
+    assert cloud.instance(specs.key("r", built.pk)).state == "running", "what has a row keeps its old name"
+    assert not this_installation.current().problem

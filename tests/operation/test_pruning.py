@@ -7,8 +7,9 @@ import threading
 import pytest
 from django.db import connection, transaction
 
-from leases.engine import ending, pruning
-from leases.engine.transaction import run
+from leases.engine.core.database import run
+from leases.engine.lifecycle import release
+from leases.engine.upkeep import pruning
 from leases.inline import settle
 from leases.models import Event, Job, Lease, LeaseGroup, Resource
 from tests.operation.rows import ended
@@ -56,7 +57,7 @@ def test_a_whole_story_is_forgotten_and_what_lives_stays(blueprint, ask, until):
     blueprint(idle_timeout="1 microsecond")
     over, kept = until(ask(), state="active"), until(ask(), state="active")
     Job.objects.create(lease=over, command="true", state="ended")
-    ending.release(over.pk, actor="ada")
+    release.release(over.pk, actor="ada")
     until(over, state="destroyed")
     until(over.resource, state="destroyed")
     long_ago()
@@ -67,14 +68,14 @@ def test_a_whole_story_is_forgotten_and_what_lives_stays(blueprint, ask, until):
     assert list(Resource.objects.values_list("pk", flat=True)) == [kept.resource_id]
     kept.refresh_from_db()
     assert kept.state == "active", "however long ago it was asked for"
-    ending.release(kept.pk, actor="ada")
+    release.release(kept.pk, actor="ada")
     until(kept, state="destroyed")
 
 
 def test_what_ended_yesterday_stays_with_its_idempotency_key(blueprint, ask, until):
     blueprint()
     lease = until(ask(idempotency_key="mine"), state="active")
-    ending.release(lease.pk, actor="ada")
+    release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     run("UPDATE leases_lease SET created_at = created_at - interval '100 days'")
     assert again() == 0
@@ -135,7 +136,7 @@ def test_it_waits_for_no_lock_and_nobody_waits_for_it(blueprint, ask, until):
     run("SET lock_timeout = '1s'")
     try:
         lease = until(ask(), state="active")
-        ending.release(lease.pk, actor="ada")
+        release.release(lease.pk, actor="ada")
         until(lease, state="destroyed")
     finally:
         carry_on.set()

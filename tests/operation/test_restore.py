@@ -17,7 +17,8 @@ from django.db.models.functions import Now
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, NotAllowed
-from leases.engine import ending, installation, views
+from leases.engine.core import installation, specs
+from leases.engine.lifecycle import release
 from leases.inline import settle
 from leases.models import Event, Installation, Lease, Resource, Run, Search, Stray
 from leases.operations import installation as operations
@@ -97,12 +98,12 @@ def test_after_a_restore_everything_is_listed_and_nothing_is_touched_until_an_op
     kept = until(ask(), state="active")
     idle = until(ask(), state="active")
     expiring = until(ask(), state="active")
-    ending.release(idle.pk, actor="ada")
+    release.release(idle.pk, actor="ada")
     until(idle, state="destroyed")
     call("pg_dump", "-Fc", "-f", str(tmp_path / "dump"), connection.settings_dict["NAME"])
     until(ask(), state="active")
     lost = until(ask(), state="active")
-    lost_key = views.key("r", lost.resource_id)
+    lost_key = specs.key("r", lost.resource_id)
     before = states()
     assert before[lost_key] == "running"
 
@@ -137,9 +138,9 @@ def test_after_a_restore_everything_is_listed_and_nothing_is_touched_until_an_op
         assert Lease.objects.get(pk=kept.pk).state == "active"
         after = states()
         assert lost_key not in after, "what the database never knew is an orphan"
-        assert views.key("r", kept.resource_id) in after
+        assert specs.key("r", kept.resource_id) in after
         assert not Stray.objects.exists()
-        there = {views.key("r", pk) for pk in Resource.objects.filter(gone_at=None).values_list("pk", flat=True)}
+        there = {specs.key("r", pk) for pk in Resource.objects.filter(gone_at=None).values_list("pk", flat=True)}
         assert set(after) == there
 
 

@@ -26,7 +26,8 @@ from blueprints.fake.kind import Fake
 from blueprints.models import Credential
 from blueprints.specs import BlueprintView
 from drydock.core.logging import AboutFilter, JsonFormatter, RedactingFormatter, about, hidden, hide_always, redact
-from leases.engine import serving, views
+from leases.engine.core import specs
+from leases.engine.scheduling import serve
 from leases.inline import settle
 from leases.local import LocalClient
 from leases.models import Event, Job, Lease, Resource
@@ -86,10 +87,10 @@ def test_no_log_event_or_message_repeats_a_secret(how, blueprint, ask, written, 
     Credential.objects.create(name="cloud", secrets={"key": PLANTED[1]})
     blueprint()
     lease = ask()
-    serving.serve("fake")
+    serve.serve("fake")
     Lease.objects.update(secrets={"password": PLANTED[2]})
     Resource.objects.update(secrets={"password": PLANTED[0], "key": KEY})
-    monkeypatch.setattr("leases.engine.views.blueprint_view", with_credentials)
+    monkeypatch.setattr("leases.engine.core.specs.blueprint_view", with_credentials)
     called = []
 
     def leaks(spec, memo):
@@ -112,7 +113,7 @@ def test_no_log_event_or_message_repeats_a_secret(how, blueprint, ask, written, 
 def with_credentials(row, *, secrets=False):
     found = {c.name: c.secrets for c in Credential.objects.all()} if secrets else {}
     return BlueprintView(
-        id=row.pk, name=row.name, kind=row.kind, generation=row.generation, config=views.config(row.kind, row.config),
+        id=row.pk, name=row.name, kind=row.kind, generation=row.generation, config=specs.config(row.kind, row.config),
         credentials=found,
     )  # fmt: skip
 

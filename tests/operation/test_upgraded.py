@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import connection
 
-from leases.engine import ending
+from leases.engine.lifecycle import release
 
 
 def test_this_version_works_on_a_database_that_is_ahead_of_it(blueprint, ask, until):
@@ -18,7 +18,7 @@ def test_this_version_works_on_a_database_that_is_ahead_of_it(blueprint, ask, un
             cursor.execute("CREATE TABLE leases_later (lease_id bigint NOT NULL)")
             after = until(ask(), state="active")
             for lease in (before, after):
-                ending.release(lease.pk, actor="ada")
+                release.release(lease.pk, actor="ada")
                 until(lease, state="destroyed")
         finally:
             cursor.execute("DROP TABLE IF EXISTS leases_later")

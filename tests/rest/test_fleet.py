@@ -10,7 +10,9 @@ from django.db.models.functions import Now
 
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Credential, Reading
-from leases.engine import reading, readings, views
+from leases.engine.catalogue import poll_schedule
+from leases.engine.core import specs
+from leases.engine.sync import poll
 from leases.inline import settle
 from leases.models import Lease, Resource, Search, Stray
 from leases.operations.callers import caller
@@ -38,7 +40,7 @@ def stray(blueprint):
     """Something of ours at a provider without a row, seen once."""
     blueprint("sky", config={"provider": "sky", "destroy_polls": 1, "poll_seconds": 0})
     made = Resource.objects.create(blueprint_id=_blueprint("sky"), type="fake", gone_at=Now())
-    Cloud("sky").create(views.key("r", made.pk), token="t", tags=views.tags(made), offer="", generation=1)
+    Cloud("sky").create(specs.key("r", made.pk), token="t", tags=specs.tags(made), offer="", generation=1)
     look()
     return Stray.objects.get()
 
@@ -94,7 +96,7 @@ def test_an_adopted_machine_has_a_row_that_serves_nobody_and_can_be_retired(boss
     assert (adopted.state, adopted.quarantined, adopted.claimable, adopted.identity) == (
         "active", True, False, stray.key,
     )  # fmt: skip
-    assert views.name_of(adopted) == stray.key != views.key("r", adopted.pk)
+    assert specs.name_of(adopted) == stray.key != specs.key("r", adopted.pk)
     boss("POST", f"resources/{adopted.pk}/unquarantine")
     adopted.refresh_from_db()
     assert not adopted.claimable, "there is no room on it"
@@ -158,10 +160,10 @@ def vendor(blueprint):
     cloud = Cloud("vendor")
     cloud.sell("east", "small", vcpus=2, price=0.1)
     cloud.sell("west", "gpu", vcpus=8, price=4.5, gpu_model="a100", gpu_count=1, confidential=["tdx"])
-    readings.due()
+    poll_schedule.due()
     for what in ("places", "inventory"):
         Reading.objects.filter(what=what).update(due_at="2020-01-01T00:00Z")
-        assert all([reading.read(one.pk) for one in Reading.objects.filter(what=what)])
+        assert all([poll.read(one.pk) for one in Reading.objects.filter(what=what)])
 
 
 def test_the_fleet_tells_what_each_backend_can_and_has(boss, ada, vendor, django_assert_max_num_queries):

@@ -8,14 +8,14 @@ import tarfile
 from pathlib import Path
 
 from blueprints.fake.openers import fakes
-from leases.engine import views
+from leases.engine.core import specs
 from tests.rest.attempts import METACHARACTERS, Attempts, archive, entry
 
 ESCAPES = ["../x", "a/../../x", "/etc/passwd", "..", "a/\0b", "x" * 5000, "../../../../etc/passwd"]
 
 
 def test_paths_that_lead_out_of_the_lease(ada, held):
-    files = fakes(views.key("l", held)).filesystem
+    files = fakes(specs.key("l", held)).filesystem
     files.write_text("inside", "mine")
     attempt = Attempts(ada)
     for path in ESCAPES:
@@ -71,7 +71,7 @@ def test_a_body_beyond_its_bound_is_cut_off(ada, held, settings):
 
 
 def test_words_arrive_as_they_are(ada, held):
-    jobs = fakes(views.key("l", held)).command.jobs
+    jobs = fakes(specs.key("l", held)).command.jobs
     env = {"A": "$(id)'\"\n`x`"}
     given = {"command": METACHARACTERS, "env": env, "cwd": "a b;$(id)", "stdin": "AP8K"}
     ada("POST", f"leases/{held}/jobs", given, code=202)

@@ -13,7 +13,7 @@ from django.db import connections
 from blueprints.fake.openers import fakes
 from interfaces.errors import DeadlineExceeded
 from leases import hostcalls
-from leases.engine import views
+from leases.engine.core import specs
 from leases.inline import settle
 from leases.places import PLACES
 from leases.rest.urls import V1
@@ -45,7 +45,7 @@ def job(ada, held) -> int:
 @pytest.fixture
 def jobs(held):
     """The jobs on the host of the lease."""
-    return fakes(views.key("l", held)).command.jobs
+    return fakes(specs.key("l", held)).command.jobs
 
 
 @pytest.fixture
@@ -61,13 +61,13 @@ def eve(api, blueprint):
 def test_whatever_reaches_a_host_holds_a_place(ada, held, job, monkeypatch) -> None:
     """A new address that opens an interface without one fails here."""
     reached: list[bool] = []
-    real = views.opened
+    real = specs.opened
 
     def opened(*given):
         reached.append(PLACES._taken.total() > 0)
         return real(*given)
 
-    monkeypatch.setattr(views, "opened", opened)
+    monkeypatch.setattr(specs, "opened", opened)
     for address, view in V1.items():
         if not address.startswith(("leases/<id:id>", "jobs/")):
             continue

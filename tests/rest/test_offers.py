@@ -7,7 +7,8 @@ import pytest
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Credential, Reading
 from leases import hints
-from leases.engine import reading, readings
+from leases.engine.catalogue import poll_schedule
+from leases.engine.sync import poll
 from leases.local import LocalClient
 from leases.operations.callers import caller
 from leases.rest import tokens
@@ -27,10 +28,10 @@ def vendor(blueprint):
     for number in range(6):
         cloud.sell("east", f"t{number}", vcpus=number, price=number / 10, price_source="provider")
     cloud.sell("west", "gpu", vcpus=8, price=4.5, gpu_model="a100", gpu_count=1, country="DE", confidential=["tdx"])
-    readings.due()
+    poll_schedule.due()
     for what in ("places", "inventory"):
         Reading.objects.filter(what=what).update(due_at="2020-01-01T00:00Z")
-        assert all([reading.read(one.pk) for one in Reading.objects.filter(what=what)])
+        assert all([poll.read(one.pk) for one in Reading.objects.filter(what=what)])
     return cloud
 
 

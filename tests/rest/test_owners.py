@@ -10,7 +10,8 @@ from django.contrib.auth.models import User
 
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint, Credential, Reading
-from leases.engine import reading, readings
+from leases.engine.catalogue import poll_schedule
+from leases.engine.sync import poll
 from leases.inline import settle
 from leases.models import Stray
 from leases.operations.callers import caller
@@ -64,9 +65,9 @@ def sold(blueprint):
     config = {"provider": SECRET, "credential": SECRET}
     blueprint("private", kind="fake_cloud", config=config, audience="authorized", note=SECRET)
     Cloud(SECRET).sell(SECRET, SECRET, zone=SECRET, vcpus=1, price=0.1)
-    readings.due()
+    poll_schedule.due()
     for what in ("places", "inventory"):
-        assert [reading.read(one.pk) for one in Reading.objects.filter(what=what, credential=account)] == [True]
+        assert [poll.read(one.pk) for one in Reading.objects.filter(what=what, credential=account)] == [True]
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from blueprints.fake.openers import fakes
 from drydock_client.errors import DrydockError
 from drydock_client.http.files import HttpFiles
 from interfaces.fake import _Node
-from leases.engine import views
+from leases.engine.core import specs
 from leases.models import Lease
 from leases.rest.views import files as views_of_files
 from tests.rest.attempts import Attempts, archive, entry
@@ -23,7 +23,7 @@ from tests.rest.attempts import Attempts, archive, entry
 @pytest.fixture
 def lease(ada, held):
     """The fakes of the lease."""
-    found = fakes(views.key("l", held))
+    found = fakes(specs.key("l", held))
     found.filesystem.write_text("inside", "mine")
     return found
 

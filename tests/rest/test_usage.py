@@ -8,7 +8,7 @@ import io
 import pytest
 from django.contrib.auth.models import User
 
-from leases.engine import ending
+from leases.engine.lifecycle import release
 from leases.local import LocalClient
 from leases.models import Usage
 from leases.operations.callers import caller
@@ -33,7 +33,7 @@ def spent(blueprint, ask, until):
     """A lease that was, one that is, and a name that begins like a formula."""
     blueprint("shop", config={"offers": [{"offer": "m.0", "price": 2.0}], "capacity": {"slots": 2}})
     over = until(ask(name="=cmd()", allowed_blueprints=["shop"]), state="active")
-    ending.release(over.pk, actor="ada")
+    release.release(over.pk, actor="ada")
     until(over, state="destroyed")
     until(ask(allowed_blueprints=["shop"]), state="active")
     Usage.objects.update(started_at="2026-01-01T00:00Z")

@@ -14,8 +14,9 @@ from drydock.core.errors import InvalidRequest, TimedOut
 from drydock_client.errors import LeaseFailed
 from leases import jobs as mechanism
 from leases.allocator import Allocator, Lease
-from leases.engine import ending, views
-from leases.engine.transaction import InsideTransaction
+from leases.engine.core import specs
+from leases.engine.core.database import InsideTransaction
+from leases.engine.lifecycle import release as lease_release
 from leases.inline import settle
 from leases.local import LocalClient
 from leases.models import Job
@@ -41,7 +42,7 @@ def _ended_with(here, code):
     for _ in range(2):
         settle()
     job = Job.objects.get(lease=made)
-    fakes(views.key("l", made)).command.jobs.finish(mechanism.host_id(job), code)
+    fakes(specs.key("l", made)).command.jobs.finish(mechanism.host_id(job), code)
     mechanism.watch(job.pk)
     for _ in range(2):
         settle()
@@ -69,7 +70,7 @@ def test_whoever_waits_sees_the_end_when_it_comes(here, owner):
 
     def release():
         try:
-            ending.release(made.id, actor="ada")
+            lease_release.release(made.id, actor="ada")
         finally:
             connection.close()
 

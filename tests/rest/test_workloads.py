@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blueprints.fake.openers import fakes
 from leases import jobs as mechanism
-from leases.engine import views
+from leases.engine.core import specs
 from leases.inline import settle
 from leases.models import Job
 
@@ -19,7 +19,7 @@ def test_a_workload_from_asking_to_its_kept_output(ada, api, owner):
     for _ in range(2):
         settle()
     row = Job.objects.get()
-    host = fakes(views.key("l", lease["id"])).command.jobs
+    host = fakes(specs.key("l", lease["id"])).command.jobs
     host.say(mechanism.host_id(row), b"made\n")
     host.finish(mechanism.host_id(row), 2)
     mechanism.watch(row.pk)

@@ -10,7 +10,7 @@ from shop.models import Order
 
 from blueprints.models import Blueprint
 from leases.allocator import Allocator, Lease
-from leases.engine.transaction import InsideTransaction
+from leases.engine.core.database import InsideTransaction
 
 
 class Command(BaseCommand):

@@ -1,0 +1,182 @@
+"""The catalogue: write the offers of a provider, find those that meet a placement request, and what they cost."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from blueprints.models import Blueprint, Reading
+from blueprints.offers import Offer, Sought, type_in
+from leases.engine.catalogue.poll_schedule import keeps
+from leases.engine.core.database import rows, run, short
+from leases.engine.placement.constraints import Sql
+
+_KEY = ("location", "zone", "type", "market")
+_SAID = (
+    "price", "price_source", "vcpus", "ram_mib", "arch", "gpu_maker", "gpu_model", "gpu_count", "gpu_memory_mib",
+    "local_disk_gib", "network", "confidential", "family", "country", "available",
+)  # fmt: skip
+_TYPES = {
+    "price": "float8", "vcpus": "int", "ram_mib": "bigint", "gpu_count": "int", "gpu_memory_mib": "bigint",
+    "local_disk_gib": "bigint", "confidential": "varchar[]", "available": "boolean", "boot_seconds": "float8",
+}  # fmt: skip
+_COLUMNS = (*_KEY, *_SAID, "boot_seconds")
+_TYPED = ", ".join(f"{name} {_TYPES.get(name, 'text')}" for name in _COLUMNS)
+_GIVEN = f"jsonb_to_recordset(%s::jsonb) AS g({_TYPED})"
+_SAME = "(" + ", ".join(f"o.{name}" for name in _SAID) + ")"
+_NEW = "(" + ", ".join(f"excluded.{name}" for name in _SAID) + ")"
+_WRITE = f"""
+    INSERT INTO blueprints_listing AS o (credential_id, kind, {", ".join(_COLUMNS)})
+    SELECT %s, %s, {", ".join(f"g.{name}" for name in _COLUMNS)} FROM {_GIVEN}
+    ON CONFLICT (credential_id, kind, location, zone, type, market) DO UPDATE SET
+        {", ".join(f"{name} = excluded.{name}" for name in _SAID)}, changed_at = clock_timestamp()
+    WHERE {_SAME} IS DISTINCT FROM {_NEW}"""
+"""What is as it was is not written: of many thousand offers a few change between two readings."""
+_MISSED = f"""
+    UPDATE blueprints_listing o SET available = FALSE, changed_at = clock_timestamp()
+    WHERE o.credential_id = %s AND o.kind = %s AND (%s = '' OR o.location = %s) AND o.available
+        AND NOT EXISTS (SELECT FROM {_GIVEN}
+            WHERE {" AND ".join(f"g.{name} = o.{name}" for name in _KEY)})"""
+_PLACE = """CASE WHEN o.zone = '' THEN o.location WHEN starts_with(o.zone, o.location) THEN o.zone
+    ELSE o.location || '-' || o.zone END"""
+_NAME = f"({_PLACE}) || '/' || o.type || '/' || o.market"
+"""As `blueprints.offers.Offer` has them."""
+_NOT_COUNTED = """NOT EXISTS (SELECT FROM unnest(%s::text[]) AS q(key) WHERE split_part(q.key, '/', 1) IN ('', o.location)
+    AND split_part(q.key, '/', 2) IN ('', o.family) AND split_part(q.key, '/', 3) IN ('', o.market))"""
+"""As `blueprints.offers.counts`."""
+_FOUND = ", ".join(f"o.{name}" for name in _COLUMNS)
+_ORDER = {"fastest": "o.boot_seconds NULLS LAST, o.price NULLS LAST, o.id"}
+_BY_PRICE = "o.price NULLS LAST, o.id"
+
+
+@short
+def write(reading: Reading, token: uuid.UUID, offers: Sequence[Offer]) -> int | None:
+    """Keep what was read of one place; how many rows changed, None when another has taken the reading over."""
+    if not keeps(reading.pk, token):
+        return None
+    given = json.dumps([_row(offer, reading.country) for offer in {_key(offer): offer for offer in offers}.values()])
+    account = (reading.credential_id, reading.kind)
+    changed = run(_WRITE, (*account, given))
+    return changed + run(_MISSED, (*account, reading.place, reading.place, given))
+
+
+def _key(offer: Offer) -> tuple[str, ...]:
+    return tuple(getattr(offer, name) for name in _KEY)
+
+
+def _row(offer: Offer, country: str) -> dict[str, Any]:
+    return {**asdict(offer), "country": offer.country or country}
+
+
+def was_read(account: str, kind: str) -> bool:
+    """Whether any inventory of the account was ever read."""
+    sql = """
+        SELECT 1 FROM blueprints_reading n JOIN blueprints_credential c ON c.id = n.credential_id
+        WHERE c.name = %s AND n.kind = %s AND n.what = 'inventory' AND n.seen_at IS NOT NULL LIMIT 1"""
+    return bool(rows(sql, (account, kind)))
+
+
+def trouble(account: str, kind: str) -> str:
+    """Why a reading of the account failed last, or an empty string."""
+    sql = """
+        SELECT n.message FROM blueprints_reading n JOIN blueprints_credential c ON c.id = n.credential_id
+        WHERE c.name = %s AND n.kind = %s AND n.what IN ('places', 'inventory') AND n.message <> '' LIMIT 1"""
+    found = rows(sql, (account, kind))
+    return str(found[0][0]) if found else ""
+
+
+def find(
+    kind: str, sought: Sought, *, choose: str = "", but: Sequence[str] = (), not_in: Sequence[str] = (),
+    not_counted: Sequence[str] = (), room: Sql | None = None, limit: int = 50,
+) -> list[Offer]:  # fmt: skip
+    """The best offers for what is sought: the cheapest first, or those that are soonest ready. `but` leaves out
+    offers by name, `not_in` zones, `not_counted` what quotas count so, `room` says what else must be true of a listing `o`."""
+    what = condition(sought) if room is None else condition(sought) & room
+    sql = f"""
+        SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
+        WHERE c.name = %s AND o.kind = %s AND o.available AND {what.text}
+            AND {_NAME} <> ALL(%s) AND {_PLACE} <> ALL(%s) AND {_NOT_COUNTED}
+        ORDER BY {_ORDER.get(choose, _BY_PRICE)} LIMIT %s"""
+    params = (sought.account, kind, *what.params, list(but), list(not_in), list(not_counted), limit)
+    return [_offer(row) for row in rows(sql, params)]
+
+
+def _offer(row: tuple[Any, ...]) -> Offer:
+    said = dict(zip(_COLUMNS, row, strict=True))
+    return Offer(**said | {"confidential": tuple(said["confidential"])})
+
+
+def condition(sought: Sought) -> Sql:
+    """True for a listing `o` that is what is sought."""
+    found = Sql("TRUE")
+    for text, value in _CONDITIONS:
+        if (asked := value(sought)) not in (None, "", 0, []):
+            found &= Sql(text, (asked,))
+    return found
+
+
+def _patterns(sought: Sought) -> list[str]:
+    """As LIKE has them."""
+    escaped = (name.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") for name in sought.types)
+    return [name.replace("*", "%") for name in escaped]
+
+
+_CONDITIONS: tuple[tuple[str, Any], ...] = (
+    ("o.location = ANY(%s)", lambda s: list(s.locations)),
+    ("o.zone = ANY(%s)", lambda s: list(s.zones)),
+    ("o.country = ANY(%s)", lambda s: list(s.countries)),
+    ("o.type LIKE ANY(%s)", _patterns),
+    ("o.type = ANY(%s)", lambda s: list(s.names)),
+    ("o.market = ANY(%s)", lambda s: list(s.markets)),
+    ("o.arch = %s", lambda s: s.arch),
+    ("o.vcpus * 1000 >= %s", lambda s: s.amounts.cpu_millicores),
+    ("o.ram_mib >= %s", lambda s: s.amounts.ram_mib),
+    ("o.gpu_maker = %s", lambda s: s.gpu_maker),
+    ("o.gpu_model = %s", lambda s: s.gpu_model),
+    ("o.gpu_count >= %s", lambda s: s.gpu_count),
+    ("o.gpu_memory_mib >= %s", lambda s: s.gpu_memory_mib),
+    # That it is not empty is said as the index of these has it.
+    ("o.confidential <> '{}'::varchar(16)[] AND o.confidential @> %s::varchar[]", lambda s: list(s.confidential)),
+    ("o.price <= %s", lambda s: s.max_price),
+)  # fmt: skip
+
+
+_SEEN = f"""
+    UPDATE blueprints_listing o SET boot_seconds = coalesce(0.7 * o.boot_seconds + 0.3 * seen.took, seen.took)
+    FROM (SELECT r.offer, b.kind, b.config ->> 'credential' AS account,
+            extract(epoch FROM clock_timestamp() - r.created_at)::float8 AS took
+        FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+        WHERE r.id = %s AND r.offer <> '') seen
+    WHERE o.kind = seen.kind AND {_NAME} = seen.offer
+        AND o.credential_id = (SELECT c.id FROM blueprints_credential c WHERE c.name = seen.account)"""
+
+
+def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
+    """Offers by their names, whether or not they are to be had."""
+    sql = f"""
+        SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
+        WHERE c.name = %s AND o.kind = %s AND o.type = ANY(%s) AND {_NAME} = ANY(%s)"""
+    types = {type_in(name) for name in offers}
+    found = [_offer(row) for row in rows(sql, (account, kind, sorted(types), list(offers)))]
+    return {offer.name: offer for offer in found}
+
+
+def booted(resource_id: int) -> None:
+    """A resource could be used: how long that took is remembered with its offer. Young figures count more."""
+    run(_SEEN, (resource_id,))
+
+
+_PRICE = """
+    SELECT min(o.price) FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
+    WHERE c.name = %s AND o.kind = %s AND o.location = %s AND o.zone IN (%s, '') AND o.type = %s AND o.market = %s"""
+
+
+def price_of(blueprint: Blueprint, facts: Mapping[str, Any]) -> float | None:
+    """What a machine with these facts (`location`, `zone`, `type`, `market`) costs an hour; None where no offer says."""
+    account = blueprint.config.get("credential", "") if isinstance(blueprint.config, dict) else ""
+    where = [str(facts.get(name) or "") for name in ("location", "zone", "type")]
+    found = rows(_PRICE, (account, blueprint.kind, *where, facts.get("market") or "on_demand"))
+    return None if found[0][0] is None else float(found[0][0])

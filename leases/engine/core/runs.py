@@ -1,0 +1,141 @@
+"""Start and stop runs, end the leases that others hold, and wake the runs that wait for leases."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from blueprints import registry
+from blueprints.contract import Kind, Plan
+from leases import hints
+from leases.engine.core.database import leases_by_id, rows, short
+from leases.models import Run
+
+Phase = Run.Phase
+
+
+def plan(kind: Kind, phase: str) -> Plan:
+    """The kind's plan for a phase; empty where the kind has none."""
+    make = getattr(kind, phase, None)
+    return make() if make is not None else ()
+
+
+def plan_of(kind_name: str, phase: str) -> Plan:
+    return plan(registry.kind(kind_name), phase)
+
+
+_START = """
+    INSERT INTO leases_run (resource_id, lease_id, phase, asked, wanted)
+    VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id"""
+
+
+def start(
+    *,
+    resource_id: int,
+    phase: str,
+    lease_id: int | None = None,
+    asked: Any = None,
+    wanted: dict[str, Any] | None = None,
+) -> int | None:
+    """Begin a run unless one is under way for the same lease or resource; its id. Inside a transaction."""
+    body = None if asked is None else json.dumps(asked)
+    found = rows(_START, (resource_id, lease_id, phase, body, json.dumps(wanted or {})))
+    if not found:
+        return None
+    hints.after_commit("step", found[0][0])
+    return int(found[0][0])
+
+
+_STOP = "DELETE FROM leases_run WHERE {whose} = %s AND {free} RETURNING id"
+_CANCEL = (
+    "UPDATE leases_run SET cancel_wanted = TRUE, due_at = CASE WHEN uninterruptible THEN due_at ELSE clock_timestamp() END"
+    " WHERE {whose} = %s RETURNING id"
+)
+_FREE = "NOT in_call AND NOT uninterruptible"
+
+
+def stop(*, lease_id: int | None = None, resource_id: int | None = None) -> bool:
+    """End the run of a lease or of a resource itself where it may be interrupted now; else ask it to end.
+
+    True when no run is left. A run that was asked ends at the next boundary between its steps.
+    """
+    whose = "lease_id" if lease_id is not None else "lease_id IS NULL AND resource_id"
+    key = (lease_id if lease_id is not None else resource_id,)
+    rows(_STOP.format(whose=whose, free=_FREE), key)
+    left = rows(_CANCEL.format(whose=whose), key)
+    for (run_id,) in left:
+        hints.after_commit("step", run_id)
+    return not left
+
+
+_RIGHTFUL = "state IN ('pending', 'acquired', 'active')"
+_SIBLINGS = "SELECT o.id FROM leases_lease l JOIN leases_lease o ON o.group_id = l.group_id WHERE l.id = %s"
+_WAITING = f"state = 'pending' AND release_wanted = '' AND id IN ({_SIBLINGS})"
+_MARK = "UPDATE leases_lease SET release_wanted = {reason}, release_actor = {actor} WHERE {which} RETURNING id"
+
+
+def end_children(*, for_lease: int | None = None, for_resource: int | None = None, phase: str | None = None) -> None:
+    """Mark the leases that a lease, a resource, or one of its phases holds for release."""
+    column = "for_lease_id" if for_lease is not None else "for_resource_id"
+    only = " AND need_phase = %s" if phase is not None else ""
+    params: list[Any] = [for_lease if for_lease is not None else for_resource, *([phase] if phase is not None else [])]
+    which = leases_by_id(f"{column} = %s AND {_RIGHTFUL}{only}")
+    for (child,) in rows(_MARK.format(reason="'parent_ended'", actor="'drydock'", which=which), params):
+        hints.after_commit("end", child)
+
+
+@short
+def end_waiting_siblings(lease_id: int) -> None:
+    """Mark the leases of an ended lease's group that still wait for release: a group is granted whole or not at all.
+
+    Runs in a transaction of its own, after the lease's end is committed: it locks the siblings by id, and a
+    transaction that holds one of them must not wait for another with a lower id. Until then no member can be
+    granted (`members`), and after a crash the sweep finds them (`lease_looks.left_in_groups`).
+    """
+    which = leases_by_id(_WAITING)
+    for (other,) in rows(_MARK.format(reason="'group_ended'", actor="'drydock'", which=which), (lease_id,)):
+        hints.send("end", other)
+
+
+def want_release(lease_id: int, *, reason: str, actor: str) -> None:
+    """Mark a lease for release in the caller's transaction, and with a waiting lease its whole group.
+
+    The group is marked at once, so that a transaction that releases several members locks all of them by id, in
+    whatever order it names them.
+    """
+    own = f"id = %s AND {_RIGHTFUL} AND release_wanted = ''"
+    group = f"{_WAITING} AND EXISTS (SELECT FROM leases_lease l WHERE l.id = %s AND l.state = 'pending')"
+    rows(
+        _MARK.format(
+            reason="CASE WHEN id = %s THEN %s ELSE 'group_ended' END",
+            actor="CASE WHEN id = %s THEN %s ELSE 'drydock' END",
+            which=leases_by_id(f"({own}) OR ({group})"),
+        ),
+        (lease_id, reason, lease_id, actor[:150], lease_id, lease_id, lease_id),
+    )
+
+
+def hints_for_holder(lease_id: int) -> None:
+    """Somebody's run may wait for this lease: look, after commit."""
+    hints.once_committed(_wake_holder, lease_id)
+
+
+def _wake_holder(lease_id: int) -> None:
+
+    wake_for(lease_id)
+
+
+def undo_activation(lease_id: int, resource_id: int) -> None:
+    """A cancelled or failed activation leaves something behind: deactivate, whatever comes next."""
+    start(resource_id=resource_id, lease_id=lease_id, phase="deactivate")
+
+
+def wake_for(lease_id: int) -> None:
+    """A lease became active or ended: the run that waits for it is due."""
+    for (run_id,) in rows(
+        "UPDATE leases_run n SET due_at = clock_timestamp() FROM leases_lease c WHERE c.id = %s"
+        " AND n.waits_for = 'leases' AND n.due_at IS NULL AND ((c.for_lease_id IS NOT NULL AND n.lease_id = c.for_lease_id)"
+        " OR (c.for_resource_id IS NOT NULL AND n.lease_id IS NULL AND n.resource_id = c.for_resource_id)) RETURNING n.id",
+        (lease_id,),
+    ):
+        hints.send("step", run_id)

@@ -1,0 +1,343 @@
+"""Database rows as the frozen values that kinds work on, their dependencies, and the removal of secrets from answers.
+
+A lease that was lost may still be what leads to the thing that stands on it: a host that answers again, an account
+that is not cleaned away yet. Where nothing is left of any of them, a thing that exists only inside them is gone, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from typing import Any, cast
+
+from django.db.models import Q
+from pydantic import ValidationError
+
+from blueprints import registry
+from blueprints.amounts import Amounts
+from blueprints.answers import Answer, Ready
+from blueprints.contract import Activates, Cleans, Controls
+from blueprints.models import Blueprint, Credential
+from blueprints.parts import Part, State
+from blueprints.specs import Asked, BlueprintView, Control, LeaseView, ResourceView, Spec
+from drydock.core.errors import DrydockError, NotSupported
+from drydock.core.logging import hidden, redact
+from interfaces.contract import Interface
+from leases.engine.core import installation
+from leases.engine.core.database import rows
+from leases.models import Debt, Lease, Resource, Run
+from leases.requests import invalid
+
+_LAST = """
+    SELECT DISTINCT ON (c.need) c.id, r.state = 'active', b.kind, EXISTS (
+            SELECT FROM leases_share s WHERE s.lease_id = c.id AND s.resource_id = r.id)
+        OR EXISTS (SELECT FROM leases_debt d WHERE d.lease_id = c.id AND d.resource_id = r.id)
+    FROM leases_lease c JOIN leases_resource r ON r.id = c.resource_id JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE c.for_resource_id = %s AND c.need <> '' AND c.need_phase = '' AND c.active_at IS NOT NULL
+    ORDER BY c.need, c.id DESC"""
+
+
+def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
+    """The newest lease under every name that the resource held for life: those of which something is left, and those
+    of which nothing is."""
+    left, gone = list[int](), list[int]()
+    for lease_id, there, kind, kept in rows(_LAST, (resource_id,)):
+        (left if there and (kept or not _undone(kind)) else gone).append(lease_id)
+    return left, gone
+
+
+def _undone(kind: str) -> bool:
+    """Whether the end of a lease of this kind removes all that it made possible."""
+    return isinstance(registry.kind(kind), Activates | Cleans)
+
+
+def has_lost_all_dependencies(resource: Resource) -> bool:
+    """True when it existed only inside others and nothing is left of any of them."""
+    if not _gone_with_needs(resource):
+        return False
+    left, gone = last_dependencies(resource.pk)
+    return bool(gone) and not left
+
+
+def has_lost_a_dependency(resource: Resource) -> bool:
+    """True when something inside which it existed is gone, so that what is left may be out of reach for ever."""
+    return _gone_with_needs(resource) and bool(last_dependencies(resource.pk)[1])
+
+
+def _gone_with_needs(resource: Resource) -> bool:
+    return registry.kind(resource.blueprint.kind).gone_with_needs
+
+
+def secrets_of(spec: Spec) -> list[Any]:
+    """Every secret value within reach of a step, those of the leases that it stands on too."""
+    leases = [*spec.parents.values(), *([spec.lease] if spec.lease is not None else [])]
+    return [*resource_secrets(spec.resource), *(found for lease in leases for found in _of_lease(lease))]
+
+
+def _of_lease(lease: LeaseView) -> Iterator[Any]:
+    yield lease.secrets
+    yield from resource_secrets(lease.resource)
+    for parent in lease.parents.values():
+        yield from _of_lease(parent)
+
+
+def resource_secrets(resource: ResourceView) -> Iterator[Any]:
+    """Those of a resource, its account and all that it stands on."""
+    yield resource.secrets
+    yield resource.blueprint.credentials
+    for parent in resource.parents.values():
+        yield from _of_lease(parent)
+
+
+def redacted(answer: Answer) -> Answer:
+    """The answer as it may be told: its texts without secrets, its own among them, and without zero bytes, of which
+    the database keeps none."""
+    said = {field.name: getattr(answer, field.name) for field in fields(answer)}
+    with hidden(answer.secrets if isinstance(answer, Ready) else None):
+        clean = {name: redact(text.replace("\0", "")) for name, text in said.items() if type(text) is str}
+    return replace(answer, **clean)  # type: ignore[arg-type]
+
+
+class BadConfig(DrydockError):
+    """The stored config of a blueprint does not fit its kind."""
+
+    code = "bad_config"
+
+
+def config(kind_name: str, stored: Any) -> Any:
+    """A stored config read into the kind's Config. Raises BadConfig or KindNotFound."""
+    try:
+        return registry.kind(kind_name).Config.model_validate(stored)
+    except ValidationError as error:
+        found = invalid(error, "config")
+        raise BadConfig(found.message, field=found.field) from None
+
+
+def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintView:
+    """A blueprint; with the secrets of the credentials that its config names where they are needed."""
+    read = config(blueprint.kind, blueprint.config)
+    named = {value for name, value in read if name.endswith("credential") and value} if secrets else set()
+    return BlueprintView(
+        id=blueprint.pk,
+        name=blueprint.name,
+        kind=blueprint.kind,
+        generation=blueprint.generation,
+        config=read,
+        credentials={c.name: c.secrets for c in Credential.objects.filter(name__in=named)} if named else {},
+    )
+
+
+def asked_view(lease: Lease, kind_name: str) -> Asked:
+    """What a lease asks for, its requirements as the kind's Requirements where it knows them all."""
+    return asked(
+        kind_name,
+        {
+            "type": lease.type, "requirements": lease.requirements, "exclusive": lease.exclusive,
+            "slots": lease.slots, "cpu_millicores": lease.cpu_millicores, "ram_mib": lease.ram_mib,
+            "disk_mib": lease.disk_mib, "extra": lease.extra, "traits": lease.traits,
+            "forbidden_traits": lease.forbidden_traits, "preferred_traits": lease.preferred_traits,
+        },
+    )  # fmt: skip
+
+
+def asked(kind_name: str, stored: dict[str, Any]) -> Asked:
+    """The same from what a run keeps of it. Raises ValidationError where the kind does not know a requirement."""
+    return Asked(
+        type=stored["type"],
+        requirements=registry.kind(kind_name).Requirements.model_validate(stored["requirements"]),
+        amounts=Amounts(**{name: stored[name] for name in ("slots", "cpu_millicores", "ram_mib", "disk_mib", "extra")}),
+        exclusive=stored["exclusive"],
+        traits=frozenset(stored["traits"]),
+        forbidden_traits=frozenset(stored["forbidden_traits"]),
+        preferred_traits=frozenset(stored["preferred_traits"]),
+    )
+
+
+def key(letter: str, pk: int) -> str:
+    """The name outside of resource (`r`) or lease (`l`) `pk`: unique to this installation and safe in DNS."""
+    here = installation.current()
+    return _key(here.short, here.epoch_of(letter, pk), letter, pk)
+
+
+def made_as(resource: Resource) -> installation.Proven:
+    """In which epoch and for which number a resource was made. An adopted one was made for a row that is lost."""
+    lost = resource.facts.get("adopted") if resource.origin == Resource.Origin.ADOPTED else None
+    if lost:
+        return installation.Proven(epoch=lost["epoch"], resource=lost["resource"])
+    return installation.Proven(epoch=installation.current().epoch_of("r", resource.pk), resource=resource.pk)
+
+
+def name_of(resource: Resource) -> str:
+    """The name of a resource outside."""
+    return key_of(installation.current(), made_as(resource))
+
+
+def key_of(here: installation.Standing, made: installation.Proven) -> str:
+    """The name under which a resource was made, whatever has become of its row."""
+    return _key(here.short, made.epoch, "r", made.resource)
+
+
+def _key(short: str, epoch: int, letter: str, pk: int) -> str:
+    return f"dd-{short}-{epoch}-{letter}{pk}"
+
+
+def tags(resource: Resource) -> dict[str, str]:
+    """What marks a thing outside as ours, with the proof that it is."""
+    made, blueprint = made_as(resource), resource.blueprint.name
+    if resource.origin == Resource.Origin.ADOPTED:
+        blueprint = resource.facts.get("adopted", {}).get("blueprint") or blueprint
+    return {
+        **installation.tags(installation.current().short, made.epoch, made.resource),
+        installation.BLUEPRINT: blueprint,
+    }
+
+
+def resource_view(resource: Resource, *, parents: bool = True, ending: bool = False) -> ResourceView:
+    """A resource with its secrets and, unless told otherwise, the leases that it holds on others.
+
+    `ending`: also those that are over, as they last were, as long as something is left of them.
+    """
+    return ResourceView(
+        id=resource.pk,
+        key=name_of(resource),
+        name=resource.name,
+        type=resource.type,
+        origin=resource.origin,
+        blueprint=blueprint_view(resource.blueprint, secrets=True),
+        attributes=resource.attributes,
+        capacity=Amounts(
+            slots=resource.total_slots, cpu_millicores=resource.total_cpu_millicores, ram_mib=resource.total_ram_mib,
+            disk_mib=resource.total_disk_mib, extra={c.name: c.total for c in resource.capacities.all()},
+        ),
+        traits=frozenset(resource.traits),
+        parts=tuple(
+            Part(part_class=p.part_class, identity=p.identity, attributes=p.attributes, state=cast(State, p.state))
+            for p in resource.parts.order_by("id")
+        ),
+        identity=resource.identity or "",
+        facts=resource.facts,
+        secrets=resource.secrets or {},
+        registration=resource.registration,
+        offer=resource.offer,
+        power=resource.power,
+        power_wanted=resource.power_wanted,
+        dies_at=resource.dies_at,
+        parents=held_by(for_resource=resource.pk, ending=ending) if parents else {},
+        locks=locks(resource_id=resource.pk),
+    )  # fmt: skip
+
+
+def lease_view(
+    lease: Lease, *, still_mine: Callable[[], None] | None = None, ending: bool = False,
+    resource: ResourceView | None = None,
+) -> LeaseView:  # fmt: skip
+    """A lease on its resource, able to open interfaces. `resource`: where it was read already."""
+    assert lease.resource is not None
+    check, there = still_mine or (lambda: None), lease.resource
+    return LeaseView(
+        id=lease.pk,
+        key=key("l", lease.pk),
+        owner=lease.owner.get_username() if lease.owner is not None else "",
+        asked=asked_view(lease, lease.resource.blueprint.kind),
+        resource=resource or resource_view(lease.resource, ending=ending),
+        facts=lease.facts,
+        secrets=lease.secrets or {},
+        public_keys=tuple(lease.public_keys),
+        parents=held_by(for_lease=lease.pk),
+        locks=locks(lease_id=lease.pk),
+        until=lease.until,
+        others=lambda: _asked_beside(lease.pk, there),
+        opener=lambda view, name: opened(view, name, check),
+        controlled=control_of,
+    )
+
+
+def _asked_beside(lease_id: int, resource: Resource) -> tuple[Asked, ...]:
+    found = Lease.objects.filter(resource=resource, state__in=("acquired", "active")).exclude(pk=lease_id)
+    return tuple(asked_view(lease, resource.blueprint.kind) for lease in found)
+
+
+def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interface:
+    """The interface `name` on a lease. Raises NotSupported when its kind has none of that name."""
+    openers = registry.kind(view.resource.blueprint.kind).interfaces()
+    if name not in openers:
+        there = ", ".join(sorted(openers)) or "none"
+        raise NotSupported(
+            f"A lease on {view.resource.blueprint.kind!r} has no interface {name!r}.", hint=f"It has: {there}."
+        )
+    return openers[name](view, still_mine)
+
+
+def control_of(view: LeaseView) -> Control | None:
+    """The way to the host under a lease past the lease's own account, where its kind has one."""
+    kind = registry.kind(view.resource.blueprint.kind)
+    return kind.control(view) if isinstance(kind, Controls) else None
+
+
+_HOLDS = "SELECT 1 FROM leases_lease WHERE {whose}_id = %s AND state = %s AND need <> '' LIMIT 1"
+"""Most hold nothing, and this costs far less than reading what is held."""
+
+
+def held_by(
+    *, for_resource: int | None = None, for_lease: int | None = None, ending: bool = False
+) -> dict[str, LeaseView]:
+    """The active leases that a resource or a lease holds, by the name under which it asked for them."""
+    whose = {"for_resource": for_resource} if for_resource is not None else {"for_lease": for_lease}
+    wanted = Q(**whose, state="active")
+    if ending and for_resource is not None:
+        wanted |= Q(pk__in=last_dependencies(for_resource)[0])
+    elif not rows(_HOLDS.format(whose=next(iter(whose))), (next(iter(whose.values())), "active"), hot=True):
+        return {}
+    found = Lease.objects.filter(wanted).exclude(need="").select_related("owner", "resource__blueprint")
+    return {lease.need: lease_view(lease, ending=ending) for lease in found.order_by("pk")}
+
+
+def owed_view(debt: Debt) -> LeaseView:
+    """A lease as it was on the resource that it lost."""
+    lease = debt.lease
+    lease.resource, lease.facts, lease.secrets = debt.resource, debt.facts, debt.secrets
+    held = Lease.objects.filter(pk__in=debt.holds.values()).select_related("owner", "resource__blueprint")
+    parents = {name: lease_view(one) for name, pk in debt.holds.items() for one in held if one.pk == pk}
+    return replace(lease_view(lease), locks=debt.locks, parents=parents)
+
+
+def locks(**holder: int) -> dict[str, str]:
+    """The slot locks of a holder by the name under which it asked for them."""
+    ((column, pk),) = holder.items()
+    return dict(rows(f"SELECT name, value FROM leases_slotlock WHERE {column} = %s AND name <> ''", (pk,), hot=True))
+
+
+def spec(run: Run, *, deadline: float) -> Spec:
+    """What the next step of a run works on."""
+    resource = run.resource
+    own = resource_view(resource, ending=run.phase == Run.Phase.DESTROY)
+    lease = _lease_of(run, own)
+    name = own.key if lease is None else lease.key
+    return Spec(
+        phase=run.phase,
+        key=name,
+        token=f"{name}-{run.pk}-{run.position}",
+        resource=own,
+        lease=lease,
+        asked=None if run.asked is None else asked(resource.blueprint.kind, run.asked),
+        tags=tags(resource),
+        parents={**own.parents, **(lease.parents if lease is not None else {})},
+        deadline=deadline,
+        locks={**own.locks, **(lease.locks if lease is not None else {})},
+        granted=_granted(run),
+        wanted=run.wanted,
+    )
+
+
+def _lease_of(run: Run, own: ResourceView) -> LeaseView | None:
+    if run.debt_id is not None:
+        return owed_view(Debt.objects.select_related("lease__owner", "resource__blueprint").get(pk=run.debt_id))
+    if run.lease is None:
+        return None
+    there = own if run.lease.resource_id == own.id and run.phase != Run.Phase.DESTROY else None
+    return lease_view(run.lease, resource=there)
+
+
+def _granted(run: Run) -> frozenset[str]:
+    asked = run.maintenance or {}
+    return frozenset({f"{asked['relation']}:{asked['action']}"} if asked.get("granted") else ())

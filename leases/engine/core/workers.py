@@ -1,0 +1,89 @@
+"""Workers: which are alive, by their heartbeat in the database."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from django.conf import settings
+from django.db import connection
+
+from leases.engine.core import database
+from leases.engine.core.database import rows, run
+
+log = logging.getLogger(__name__)
+
+QUEUES = ("claims", "steps", "periodic")
+
+
+def own_name() -> str:
+    """This process as a worker."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def seen(name: str, queues: Sequence[str] = QUEUES) -> None:
+    """A worker of this name (host:process) lives, and serves these queues."""
+    run(
+        "INSERT INTO leases_worker (name, queues, seen_at) VALUES (%s, %s, clock_timestamp())"
+        " ON CONFLICT (name) DO UPDATE SET seen_at = clock_timestamp(), queues = EXCLUDED.queues",
+        (name, list(queues)),
+    )
+
+
+def gone(name: str) -> None:
+    """A worker has ended in an orderly way."""
+    run("DELETE FROM leases_worker WHERE name = %s", (name,))
+
+
+def served(queue: str) -> bool:
+    """Whether a worker that reads this queue was seen lately."""
+    return bool(
+        rows(
+            "SELECT 1 FROM leases_worker WHERE %s = ANY (queues)"
+            " AND seen_at > clock_timestamp() - %s * interval '1 s' LIMIT 1",
+            (queue, settings.DRYDOCK.lost_worker_seconds),
+        )
+    )
+
+
+def forget_lost() -> int:
+    """Forget those that were lost long ago."""
+    return run("DELETE FROM leases_worker WHERE seen_at < clock_timestamp() - interval '1 day'")
+
+
+class Pulse:
+    """Reports from a thread of its own that this worker lives, with or without work, and makes the other reports."""
+
+    def __init__(self, queues: Sequence[str], *reports: Callable[[], None]) -> None:
+        self.name, self.queues, self._reports = own_name(), tuple(queues), reports
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """The worker ends in an orderly way."""
+        self._over.set()
+        self._thread.join(5)
+
+    def _beat(self) -> None:
+        while not self._over.is_set():
+            self._say(partial(seen, self.name, self.queues), *self._reports)
+            self._over.wait(settings.DRYDOCK.lost_worker_seconds / 3)
+        self._say(*self._reports, partial(gone, self.name))
+
+    def _say(self, *reports: Callable[[], None]) -> None:
+        """Bad luck costs one beat. No connection is kept: children are forked meanwhile."""
+        try:
+            for report in reports:
+                report()
+        except Exception as error:
+            if database.is_lost(error):
+                database.report(error)
+            else:
+                log.warning("This worker could not report to the database: %s", error)
+        finally:
+            connection.close()

@@ -1,0 +1,251 @@
+"""Acts on a machine that its lease asked for: stop, start, reboot, resize, another instance type, tags.
+
+While one is under way, or while the machine is off because somebody wants it so, nothing takes it for dead.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from blueprints.amounts import Amounts
+from blueprints.answers import Failed
+from drydock.core.errors import Conflict
+from leases import hints
+from leases.engine.core.database import rows, run, short
+from leases.engine.core.runs import start
+from leases.engine.core.transitions import lock_resource, record_event
+from leases.engine.lifecycle import needs
+from leases.engine.placement import budgets
+from leases.engine.placement.budget_check import UNKNOWN
+from leases.engine.placement.pending import read_json
+from leases.engine.resources import failures, maintenance, provision
+from leases.models import Resource, Run
+
+PHASES = {"reboot": "reboot", "resize": "resize", "retype": "change-type", "tag": "tag"}
+"""Phase -> the act as people call it."""
+
+
+class Wish(NamedTuple):
+    """What is asked of a machine, by whom, and of which lease."""
+
+    resource_id: int
+    phase: str
+    wanted: dict[str, Any]
+    message: str
+    actor: str
+    lease_id: int | None = None
+
+
+class _Now(NamedTuple):
+    name: str
+    state: str
+    power: str
+    power_wanted: str
+    price: float | None
+    in_maintenance: bool
+    run_id: int | None
+    phase: str | None
+    wanted: Any
+
+
+_NOW = """
+    SELECT r.name, r.state, r.power, r.power_wanted, r.price, r.in_maintenance, n.id, n.phase, n.wanted
+    FROM leases_resource r LEFT JOIN leases_run n ON n.resource_id = r.id AND n.lease_id IS NULL WHERE r.id = %s"""
+
+
+@short
+def ask(wish: Wish) -> bool:
+    """Write what is wanted, for a worker to carry out; False when just that is under way already.
+
+    Raises Conflict while the machine is not active, off (for a reboot), or busy with something else, and where a
+    budget does not allow a dearer type. What that costs is reserved, and charged, from now on.
+    """
+    unaffordable = _unaffordable(wish)
+    now = _locked(wish.resource_id)
+    wanted = {**wish.wanted, "lease": wish.lease_id}
+    if now.phase == wish.phase and _same(read_json(now.wanted), wanted):
+        return False
+    _refuse_busy(now)
+    if wish.phase == "reboot" and "off" in (now.power, now.power_wanted):
+        raise Conflict(f"{now.name} is off.", hint="Start it instead.")
+    if unaffordable:
+        said = f"{unaffordable[:1].upper()}{unaffordable[1:]}."
+        raise Conflict(said, hint="Take a cheaper type, or have the budget raised.")
+    _drop_check(now)
+    if _rise(wish, now.price) > 0:
+        wanted["was_price"] = now.price
+        price = wish.wanted["draft"]["price"]
+        run("UPDATE leases_resource SET price = %s WHERE id = %s", (price, wish.resource_id))
+    start(resource_id=wish.resource_id, phase=wish.phase, wanted=wanted)
+    tell("asked", wish.phase, wish.message, resource_id=wish.resource_id, lease_id=wish.lease_id, actor=wish.actor)
+    return True
+
+
+def _unaffordable(wish: Wish) -> str:
+    """Why no budget allows a dearer type. Before the machine is locked: whoever claims it locks budgets first, too."""
+    was = rows("SELECT price FROM leases_resource WHERE id = %s", (wish.resource_id,))[0][0]
+    rise = _rise(wish, was)
+    return budgets.against_rise(wish.resource_id, rise) if rise > 0 else ""
+
+
+def _rise(wish: Wish, was: float | None) -> float:
+    """So much more it will cost, in US dollars an hour."""
+    if wish.phase != "retype":
+        return 0.0
+    price = wish.wanted["draft"]["price"]
+    return UNKNOWN if price is None else price - (was or 0.0)
+
+
+def _same(there: Any, wanted: dict[str, Any]) -> bool:
+    return {name: value for name, value in there.items() if name != "was_price"} == wanted
+
+
+@short
+def switch(wish: Wish) -> bool:
+    """Keep it on or off from now, as `wanted["power"]` says; False when it is so already, or is being made so.
+
+    Raises Conflict while it is not active or is busy with something else.
+    """
+    now = _locked(wish.resource_id)
+    wanted = wish.wanted["power"]
+    if now.power_wanted == wanted and (now.phase == "power" or now.power == wanted):
+        return False
+    _refuse_busy(now)
+    _drop_check(now)
+    run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (wanted, wish.resource_id))
+    maintenance.begin_switch(wish.resource_id)
+    hints.after_commit("sweep")
+    record_event(
+        "resource.power", wish.message, actor=wish.actor, resource_id=wish.resource_id, lease_id=wish.lease_id
+    )  # fmt: skip
+    return True
+
+
+def _locked(resource_id: int) -> _Now:
+    lock_resource(resource_id)
+    return _Now(*rows(_NOW, (resource_id,))[0])
+
+
+def _refuse_busy(now: _Now) -> None:
+    if now.state != "active":
+        raise Conflict(f"{now.name} is {now.state}.")
+    if now.in_maintenance:
+        raise Conflict(f"{now.name} is in maintenance.", hint="Ask again when that is over.")
+    if now.phase not in (None, "check"):
+        what = PHASES.get(str(now.phase), now.phase)
+        raise Conflict(f"{now.name} is busy with {what}.", hint="Ask again when that is over.")
+    if now.power_wanted and now.power != now.power_wanted:
+        raise Conflict(f"{now.name} is to be switched {now.power_wanted}.", hint="Ask again when that is over.")
+
+
+def _drop_check(now: _Now) -> None:
+    """A health check only looks: it gives way, and whatever it was about to answer no longer counts."""
+    if now.run_id is None:
+        return
+    for current in Run.objects.filter(pk=now.run_id, phase=Run.Phase.CHECK):
+        needs.end_phase(current)
+        current.delete()
+
+
+def tell(
+    outcome: str, phase: str, message: str, *, resource_id: int, lease_id: int | None, actor: str = "drydock"
+) -> None:
+    """An event of the machine, and of the lease for which it was asked: asked, done or failed."""
+    details = {"act": PHASES[phase]}
+    record_event(
+        f"machine.{outcome}", message, actor=actor, resource_id=resource_id, lease_id=lease_id, details=details
+    )  # fmt: skip
+
+
+def rebooted(current: Run) -> None:
+    """It works again."""
+    _well(current, "on")
+    _tell(current, "done", "It was rebooted.")
+
+
+def resized(current: Run) -> None:
+    """Its disk is larger, and with it what is held alone."""
+    disk_gib = current.wanted["disk_gib"]
+    resource = Resource.objects.get(pk=current.resource_id)
+    _become(resource, {"total_disk_mib": 1024 * disk_gib, "facts": {**resource.facts, "disk_gib": disk_gib}})
+    _tell(current, "done", f"Its disk has {disk_gib} GiB.")
+    hints.after_commit("serve", resource.type)
+
+
+def retyped(current: Run) -> None:
+    """It is another type: its size, price and attributes are those of its new offer."""
+    draft, resource = current.wanted["draft"], Resource.objects.get(pk=current.resource_id)
+    kept = {name: value for name, value in resource.attributes.items() if name not in draft["gone"]}
+    _become(
+        resource,
+        {
+            "attributes": {**kept, **draft["attributes"]}, "facts": {**resource.facts, **draft["facts"]},
+            "offer": draft["offer"], "price": draft["price"], "total_cpu_millicores": draft["cpu_millicores"],
+            "total_ram_mib": draft["ram_mib"],
+        },
+        extra=draft["extra"],
+    )  # fmt: skip
+    _well(current, current.wanted["power"])
+    _tell(current, "done", f"It was a {current.wanted['from']} and is a {current.wanted['type']}.")
+    hints.after_commit("serve", resource.type)
+
+
+def tagged(current: Run) -> None:
+    """The tags are set."""
+    resource = Resource.objects.only("facts").get(pk=current.resource_id)
+    tags = {**resource.facts.get("tags", {}), **current.wanted["tags"]}
+    Resource.objects.filter(pk=current.resource_id).update(facts={**resource.facts, "tags": tags})
+    _tell(current, "done", f"Tags were set: {', '.join(sorted(current.wanted['tags']))}.")
+
+
+def failed(current: Run, answer: Failed) -> None:
+    """It stays what it was, at its price, and its leases stay. What may be off now and should not be is switched on
+    again."""
+    if "was_price" in current.wanted:
+        run("UPDATE leases_resource SET price = %s WHERE id = %s", (current.wanted["was_price"], current.resource_id))
+    if current.phase == Run.Phase.RETYPE and current.wanted["power"] == "on":
+        run(
+            "UPDATE leases_resource SET power = '', power_wanted = 'on', power_at = clock_timestamp() WHERE id = %s",
+            (current.resource_id,),
+        )
+        hints.after_commit("sweep")
+    failures.record(current, answer)
+    _tell(current, "failed", answer.message)
+
+
+def _become(resource: Resource, columns: dict[str, Any], extra: dict[str, int] | None = None) -> None:
+    """Change what it is. Whoever holds it alone holds all that it is then: a share is inserted anew, never changed."""
+    alone = rows(
+        "DELETE FROM leases_share WHERE resource_id = %s AND exclusive RETURNING lease_id, slots, created_at",
+        (resource.pk,),
+    )
+    Resource.objects.filter(pk=resource.pk).update(**columns)
+    if extra is not None:
+        there = {name: 0 for name in resource.capacities.values_list("name", flat=True)}
+        provision.set_further(resource.pk, Amounts(extra={**there, **extra}))
+    for lease_id, slots, since in alone:
+        run(_WHOLE, (lease_id, slots, since, resource.pk))
+
+
+_WHOLE = """
+    INSERT INTO leases_share (lease_id, resource_id, exclusive, slots, cpu_millicores, ram_mib, disk_mib, extra,
+        created_at)
+    SELECT %s, r.id, TRUE, %s, r.total_cpu_millicores, r.total_ram_mib, r.total_disk_mib,
+        coalesce((SELECT jsonb_object_agg(c.name, c.total) FROM leases_capacity c WHERE c.resource_id = r.id), '{}'),
+        %s
+    FROM leases_resource r WHERE r.id = %s"""
+
+
+def _well(current: Run, power: str) -> None:
+    """It is as it is wanted: its health counts anew from now."""
+    run(
+        "UPDATE leases_resource r SET power = %s, power_at = NULL, check_failures = 0,"
+        " check_at = clock_timestamp() + b.check_interval FROM blueprints_blueprint b"
+        " WHERE r.id = %s AND b.id = r.blueprint_id",
+        (power, current.resource_id),
+    )
+
+
+def _tell(current: Run, outcome: str, message: str) -> None:
+    lease_id = current.wanted.get("lease")
+    tell(outcome, current.phase, message, resource_id=current.resource_id, lease_id=lease_id)

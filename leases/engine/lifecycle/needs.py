@@ -1,0 +1,148 @@
+"""What a step asked for: leases, slot locks and maintenance of related resources."""
+
+from __future__ import annotations
+
+from blueprints.answers import Need, NeededLease, NeededLock
+from leases.engine.core.database import rows, run
+from leases.engine.core.runs import end_children
+from leases.engine.resources import maintenance, provision
+from leases.engine.resources.maintenance import NotToBeHad as NotToBeHad
+from leases.engine.scheduling.request import Cause, request
+from leases.models import Part, Run
+from leases.requests import read
+
+
+def provide(current: Run, need: Need) -> str:
+    """Ask for what is missing; what the run now waits for (`leases`, `maintenance`), or empty when all is there.
+
+    Call inside the transaction that applies the step's answer. Raises NotToBeHad.
+    """
+    satisfied(current)
+    for wanted in need.locks:
+        _lock(current, wanted)
+    if need.leases and current.resource.blueprint_id in _for_whom(current):
+        raise NotToBeHad(f"Blueprint {current.resource.blueprint} needs itself.")
+    for lease in need.leases:
+        _ask(current, lease)
+    if failure := (current.maintenance or {}).get("failed"):
+        raise NotToBeHad(failure)
+    if need.maintenance is not None and not (current.maintenance or {}).get("granted"):
+        maintenance.ask(current, need.maintenance)
+        return "maintenance"
+    return "" if satisfied(current) else "leases"
+
+
+_FOR_WHOM = """
+    WITH RECURSIVE up AS (
+        SELECT l.for_resource_id, l.for_lease_id, 1 AS depth FROM leases_lease l WHERE l.id = %s
+        UNION ALL
+        SELECT l.for_resource_id, l.for_lease_id, u.depth + 1 FROM up u JOIN leases_lease l ON l.id = coalesce(
+            u.for_lease_id, (SELECT (n.asked ->> 'lease')::bigint FROM leases_run n
+                WHERE n.resource_id = u.for_resource_id AND n.lease_id IS NULL)) WHERE u.depth < 20)
+    SELECT r.blueprint_id FROM up u JOIN leases_resource r
+        ON r.id = coalesce(u.for_resource_id, (SELECT l.resource_id FROM leases_lease l WHERE l.id = u.for_lease_id))"""
+
+
+def _for_whom(current: Run) -> set[int]:
+    """The blueprints of all for whose needs this run works, directly or not."""
+    return {found for (found,) in rows(_FOR_WHOM, (current.lease_id or (current.asked or {}).get("lease"),))}
+
+
+def _holder(current: Run) -> dict[str, int]:
+    return {"lease_id": current.lease_id} if current.lease_id is not None else {"resource_id": current.resource_id}
+
+
+def _lock(current: Run, wanted: NeededLock) -> None:
+    ((column, pk),) = _holder(current).items()
+    if rows(f"SELECT 1 FROM leases_slotlock WHERE {column} = %s AND name = %s", (pk, wanted.name)):
+        return
+    scope, candidates = _choice(current, wanted)
+    for value in candidates:
+        key = f"{scope}/{value}"[:255]
+        sql = f"INSERT INTO leases_slotlock (key, name, value, {column}) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+        if run(sql, (key, wanted.name, value, pk)):
+            return
+    raise NotToBeHad(f"All of {len(candidates)} {wanted.name} in {scope} are held by others.")
+
+
+def _choice(current: Run, wanted: NeededLock) -> tuple[str, tuple[str, ...]]:
+    """Where the lock is, and what may be chosen: of parts only those that are well."""
+    if not wanted.part_class:
+        return wanted.scope, wanted.candidates
+    well = Part.objects.filter(resource_id=current.resource_id, part_class=wanted.part_class, state="ok")
+    found = tuple(well.order_by("id").values_list("identity", flat=True))
+    chosen = tuple(one for one in wanted.candidates if one in found) if wanted.candidates else found
+    return provision.part_scope(current.resource_id, wanted.part_class), chosen
+
+
+def _ask(current: Run, wanted: NeededLease) -> None:
+    asked = read(
+        {
+            "type": wanted.type, "requirements": dict(wanted.requirements), "exclusive": wanted.exclusive,
+            "slots": wanted.amounts.slots, "cpu_millicores": wanted.amounts.cpu_millicores,
+            "ram_mib": wanted.amounts.ram_mib, "disk_mib": wanted.amounts.disk_mib,
+            "extra": dict(wanted.amounts.extra), "name": f"{wanted.name} of {current.resource.name}"[:255],
+        }
+    )  # fmt: skip
+    request(asked, _owner(current), actor="drydock", cause=_cause(current, wanted))
+
+
+def _owner(current: Run) -> int | None:
+    """A lease's own needs are its owner's; what a resource holds outlives its owners and is the installation's."""
+    return current.lease.owner_id if current.lease is not None else None
+
+
+def _cause(current: Run, wanted: NeededLease) -> Cause:
+    root = current.asked or {}
+    if current.lease is not None:
+        root = {
+            "root": current.lease.root_id or current.lease_id,
+            "rank": current.lease.rank,
+            "priority": current.lease.priority,
+        }
+    return Cause(
+        for_resource=None if current.lease_id is not None else current.resource_id,
+        for_lease=current.lease_id,
+        need=wanted.name,
+        need_phase="" if wanted.lifetime == "life" else current.phase,
+        root=root.get("root"),
+        rank=root.get("rank"),
+        priority=root.get("priority", 0),
+        only_resources=tuple(wanted.on_resources),
+    )
+
+
+_OPEN = """
+    SELECT c.id, CASE WHEN c.release_wanted <> '' AND c.state IN ('pending', 'acquired', 'active') THEN 'ending'
+        ELSE c.state END, c.message FROM leases_lease c
+    WHERE c.need <> '' AND {column} = %s AND c.id IN (
+        SELECT max(x.id) FROM leases_lease x WHERE x.need <> '' AND x.{column} = %s GROUP BY x.need)
+        AND (c.state IN ('pending', 'acquired', 'active') OR c.created_at >= %s)"""
+
+
+def children(current: Run) -> list[tuple[int, str, str]]:
+    """(id, state, message) of the newest lease under each name the run's holder asked for; ended ones only when
+    they were asked for since this run began."""
+    column = "for_lease_id" if current.lease_id is not None else "for_resource_id"
+    pk = current.lease_id if current.lease_id is not None else current.resource_id
+    return [(i, s, m) for i, s, m in rows(_OPEN.format(column=column), (pk, pk, current.started_at))]
+
+
+def satisfied(current: Run) -> bool:
+    """True when all that it asked for is active. Raises NotToBeHad when one of them cannot be had."""
+    found = children(current)
+    for lease_id, state, message in found:
+        if state == "broken":
+            raise NotToBeHad(f"Lease {lease_id}, which it needs, cannot be had: {message}")
+    return all(state == "active" for _, state, _ in found if state in ("pending", "acquired", "active", "ending"))
+
+
+def end_phase(current: Run) -> None:
+    """The phase is over, well or not: leases for it end, and maintenance is lifted when nobody else needs it."""
+    if current.lease_id is not None:
+        end_children(for_lease=current.lease_id, phase=current.phase)
+    else:
+        end_children(for_resource=current.resource_id, phase=current.phase)
+    if not current.maintenance:
+        return
+    maintenance.lift_unless_needed(current.maintenance["resource"], but=current.pk)

@@ -1,0 +1,86 @@
+"""How a phase ends: a table from the phase to what follows its success or failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blueprints.answers import Failed
+from leases.engine.core import runs, specs
+from leases.engine.core.runs import start
+from leases.engine.lifecycle import lease_phases, machine_phases, resource_phases
+from leases.engine.resources import failures
+from leases.models import Resource, Run
+
+EVICTING = ("build", "check", "power", "update")
+"""Phases of a resource whose failure takes shares away."""
+HOLDERS_CHANGE = (*EVICTING, "resize", "retype")
+"""Those that change what their holders have, so that all of them are locked."""
+
+ACTS = ("power", "reboot", "resize", "retype", "tag")
+"""What is done to a machine on purpose: a success ends the report of an earlier failure."""
+
+
+def keeps_trying(run: Run) -> bool:
+    """The first check of a registered resource is repeated until it is well, corrected or removed.
+    A destruction is repeated until the absence is confirmed, unless what it stood on is gone: then its tries are
+    bounded, and what is left is gone with the rest or cleaned with the leases that it still holds."""
+    if run.phase == "build" and run.resource.origin == Resource.Origin.REGISTERED:
+        return True
+    return run.phase == "destroy" and not specs.has_lost_a_dependency(run.resource)
+
+
+def kept(run: Run, answer: Failed) -> int:
+    """A phase that keeps trying has failed once more; how often, for the delay before the next try."""
+    return resource_phases.first_check_failed(run, answer) if run.phase == "build" else run.tries
+
+
+def succeeded(run: Run) -> None:
+    """The plan is done."""
+    if run.phase in ACTS:
+        failures.forget(run.resource_id)
+    _SUCCEEDED[run.phase](run)
+
+
+def failed(run: Run, answer: Failed) -> None:
+    """The plan cannot succeed."""
+    _FAILED[run.phase](run, answer)
+
+
+def cancelled(run: Run) -> None:
+    """The run was asked to end: whoever asked wants the lease or the resource gone."""
+    if run.lease_id is not None:
+        runs.undo_activation(run.lease_id, run.resource_id)
+    elif run.phase == "destroy":
+        start(resource_id=run.resource_id, phase="destroy")
+    else:
+        resource_phases.cancelled(run)
+
+
+_SUCCEEDED: dict[str, Callable[[Run], None]] = {
+    "build": resource_phases.built,
+    "activate": lease_phases.activated,
+    "deactivate": lease_phases.deactivated,
+    "clean": lease_phases.cleaned,
+    "check": resource_phases.checked,
+    "power": resource_phases.powered,
+    "reboot": machine_phases.rebooted,
+    "resize": machine_phases.resized,
+    "retype": machine_phases.retyped,
+    "tag": machine_phases.tagged,
+    "update": resource_phases.updated,
+    "destroy": resource_phases.destroyed,
+}
+_FAILED: dict[str, Callable[[Run, Failed], None]] = {
+    "build": resource_phases.build_failed,
+    "activate": lease_phases.activation_failed,
+    "deactivate": lease_phases.cleaning_failed,
+    "clean": lease_phases.cleaning_failed,
+    "check": resource_phases.check_failed,
+    "power": resource_phases.power_failed,
+    "reboot": machine_phases.failed,
+    "resize": machine_phases.failed,
+    "retype": machine_phases.failed,
+    "tag": machine_phases.failed,
+    "update": resource_phases.update_failed,
+    "destroy": resource_phases.destroy_failed,
+}

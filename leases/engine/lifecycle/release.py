@@ -1,0 +1,189 @@
+"""Release: end the right of a lease, clean while its share is held, return the share and serve the next in the queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import connection
+
+from blueprints import registry
+from blueprints.contract import Activates, Cleans, Kind
+from drydock.core.errors import Busy
+from leases import hints
+from leases.engine.core import specs, workloads
+from leases.engine.core.database import rows, run, short
+from leases.engine.core.runs import end_children, end_waiting_siblings, start, stop, want_release
+from leases.engine.core.transitions import explain, record_event, release_lease, return_lease, take_out_of_service
+from leases.engine.placement import claims, quotas
+from leases.engine.placement.pending import parked_with
+from leases.engine.resources import retirement
+from leases.engine.scheduling import place
+from leases.models import Lease
+from leases.reasons import Reason
+from leases.states import LeaseState, ResourceState
+
+
+@dataclass(kw_only=True)
+class ReleaseContext:
+    """What the end of a lease touches, read with the lease locked."""
+
+    id: int
+    state: str
+    type: str
+    held: bool
+    resource_id: int | None
+    resource_state: str
+    kind: str
+    has_share: bool
+    has_locks: bool
+    has_children: bool
+    in_group: bool
+    has_run: bool
+    parked_siblings: bool
+    keep: bool
+    """The resource may stay after this lease."""
+    watched: bool
+    returned: bool = False
+    """Set when the share was given back in this transaction."""
+
+
+_RIGHTFUL = ["pending", "acquired", "active"]
+_LOCK = "SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE"
+_READ = f"""
+    SELECT l.id, l.state, l.type,
+        l.held AND (l.hold_until IS NULL OR l.hold_until > clock_timestamp()), l.resource_id, coalesce(r.state, ''),
+        coalesce(b.kind, ''), EXISTS (SELECT FROM leases_share s WHERE s.lease_id = l.id),
+        EXISTS (SELECT FROM leases_slotlock k WHERE k.lease_id = l.id),
+        EXISTS (SELECT FROM leases_lease c WHERE c.for_lease_id = l.id AND c.state = ANY(%s)),
+        l.group_id IS NOT NULL, EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id),
+        coalesce((SELECT id FROM ({parked_with("owner_id")} LIMIT 1) o),
+            (SELECT id FROM ({parked_with("charged_group_id")} LIMIT 1) g)) IS NOT NULL,
+        coalesce(r.origin <> 'built' OR (r.state = 'active' AND NOT r.drained AND NOT b.drained AND b.enabled
+            AND r.generation >= b.generation AND (r.dies_at IS NULL OR r.dies_at > clock_timestamp())), FALSE),
+        l.watched
+    FROM leases_lease l LEFT JOIN leases_resource r ON r.id = l.resource_id
+    LEFT JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE l.id = %s"""
+
+
+def lock(lease_id: int) -> ReleaseContext | None:
+    """Lock a lease, then read what its end touches: in a new statement, since a statement that waited for a lock
+    sees what it joins as it was before."""
+    return read(lease_id) if rows(_LOCK, (lease_id,), hot=True) else None
+
+
+def read(lease_id: int) -> ReleaseContext:
+    """What the end of a locked lease touches."""
+    return ReleaseContext(
+        **dict(zip(ReleaseContext.__dataclass_fields__, rows(_READ, (_RIGHTFUL, lease_id), hot=True)[0], strict=False))
+    )
+
+
+def follow_up(ending: ReleaseContext) -> None:
+    """Follow up a committed end: end the waiting leases of its group, unpark leases that wait for quota, retire what
+    cannot be used again and hand over what has room."""
+    if ending.in_group:
+        end_waiting_siblings(ending.id)
+    if ending.parked_siblings:
+        quotas.unpark(ending.id)
+    spare = ending.resource_id if ending.has_share and not ending.keep else None
+    if spare is not None and ending.resource_state != ResourceState.PENDING:
+        why, message = retirement.why_not_kept(spare)
+        retirement.retire_idle(spare, reason=why, message=message)
+    place.hand_over(ending.type, ending.resource_id if ending.has_share and ending.keep else None)
+    if spare is not None and ending.resource_state == ResourceState.PENDING:
+        retirement.retire_idle(spare, reason=Reason.CANCELLED, message="Nobody wants it any more.", unwanted=True)
+
+
+def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message: str = "") -> None:
+    """End a lease, now or, inside a caller's transaction, after its commit. Ending one that has ended is fine."""
+    if connection.in_atomic_block:
+        want_release(lease_id, reason=reason, actor=actor)
+        hints.after_commit("end", lease_id)
+        return
+    end(lease_id, reason=reason, actor=actor, message=message)
+
+
+def end(lease_id: int, *, reason: str = "", actor: str = "", message: str = "") -> None:
+    """Bring a lease as far towards its end as can be done now; idempotent, and called again until it is there."""
+    try:
+        ending = _end(lease_id, reason, actor, message)
+    except Busy:
+        hints.send("end", lease_id)
+        return
+    if ending is not None and ending.returned:
+        follow_up(ending)
+
+
+@short
+def _end(lease_id: int, reason: str, actor: str, message: str) -> ReleaseContext | None:
+    if before := release_lease(lease_id, reason=reason, message=message, actor=actor):
+        ending = read(lease_id)
+        wind_down(ending, before)
+        return ending
+    again = lock(lease_id)
+    if again is not None and again.state == LeaseState.RELEASED and not again.has_run:
+        wind_down(again, LeaseState.ACTIVE)
+    return again
+
+
+def wind_down(ending: ReleaseContext, before: str) -> None:
+    """From the end of the right to the return of the share, as far as can be done without a call outside."""
+    if before == LeaseState.PENDING:
+        claims.unreserve(ending.id)
+        return give_back(ending)
+    if ending.watched and before == LeaseState.ACTIVE and workloads.holds_back(ending.id):
+        return None
+    if ending.held:
+        explain(ending.id, Reason.HELD, "Held for debugging; it is cleaned when the hold ends.")
+        return None
+    kind = registry.kind(ending.kind)
+    used = before == LeaseState.ACTIVE or ending.has_run
+    if ending.has_run and not stop(lease_id=ending.id):
+        return None
+    if used and isinstance(kind, Activates) and ending.resource_id is not None:
+        start(resource_id=ending.resource_id, lease_id=ending.id, phase="deactivate")
+        return None
+    if used and isinstance(kind, Cleans) and ending.resource_id is not None:
+        start(resource_id=ending.resource_id, lease_id=ending.id, phase="clean")
+        return None
+    if used:
+        take_out_unless_reusable(ending.id, kind)
+    return give_back(ending)
+
+
+def take_out_unless_reusable(lease_id: int, kind: Kind) -> None:
+    """What cannot go to another owner after this lease is taken out in the transaction that returns the share, so
+    that no claim comes between."""
+    asks_the_lease = type(kind).reusable_after is not Kind.reusable_after
+    if kind.reusable and not asks_the_lease:
+        return
+    lease = Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id)
+    assert lease.resource is not None
+    if not asks_the_lease or not kind.reusable_after(specs.lease_view(lease)):
+        take_out_of_service(
+            lease.resource,
+            "Used with rights that cannot be cleaned away: it is re-imaged or destroyed before it serves.",
+        )
+
+
+def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
+    """Return the share and end the lease. Its follow-up comes after the commit."""
+    if ending.has_locks:
+        run("DELETE FROM leases_slotlock WHERE lease_id = %s", (ending.id,))
+    return_lease(ending.id, reason=reason)
+    if ending.has_children:
+        end_children(for_lease=ending.id)
+    ending.returned = True
+
+
+def finished(lease_id: int) -> None:
+    """The lease's cleaning is done: give the share back. Inside a transaction; follow-up after commit."""
+    ending = lock(lease_id)
+    if ending is None:
+        return
+    if ending.state == LeaseState.RELEASED:
+        give_back(ending)
+        hints.once_committed(follow_up, ending)
+    else:
+        record_event("lease.cleaned", "It was cleaned in an unexpected state.", lease_id=lease_id)

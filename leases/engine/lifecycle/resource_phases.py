@@ -1,0 +1,224 @@
+"""Outcomes of the phases of a resource: build, check, update, power, destroy."""
+
+from __future__ import annotations
+
+import json
+
+from django.conf import settings
+
+from blueprints.answers import Failed, Scope
+from leases import hints
+from leases.engine.catalogue import offers
+from leases.engine.core.database import rows, run
+from leases.engine.core.runs import start
+from leases.engine.core.transitions import move_resource, record_event, take_out_of_service
+from leases.engine.lifecycle.lease_phases import begin_activation
+from leases.engine.resources import cleanup, eviction, maintenance, remembered_errors, retirement, unreachable
+from leases.engine.resources import failures as act_failures
+from leases.models import Resource, Run
+from leases.reasons import Reason
+from leases.states import ResourceState
+
+
+def cancelled(current: Run) -> None:
+    """A run nobody wants any more; when somebody took room on it meanwhile, it begins again where it stood."""
+    wanted = rows(
+        "SELECT used_slots > 0 OR reserved_for_id IS NOT NULL FROM leases_resource WHERE id = %s",
+        (current.resource_id,),
+    )
+    if wanted[0][0]:
+        restarted = start(
+            resource_id=current.resource_id, phase=current.phase, asked=current.asked, wanted=current.wanted
+        )
+        position = {"position": current.position, "memo": current.memo, "in_call": current.in_call}
+        Run.objects.filter(pk=restarted or 0).update(**position)
+    else:
+        message = "Nobody wants it any more."
+        retirement.begin_destroy(
+            current.resource_id, ResourceState.RELEASED, reason=Reason.CANCELLED, message=message, actor="drydock"
+        )
+
+
+def built(current: Run) -> None:
+    """It is there: whoever took room on it is set up."""
+    move_resource(
+        current.resource_id,
+        ResourceState.ACTIVE,
+        reason=Reason.READY,
+        suspect_since=None,
+        check_failures=0,
+        observed="ok",
+    )
+    run(
+        "UPDATE leases_resource r SET idle_since = CASE WHEN used_slots = 0 THEN clock_timestamp() END,"
+        " check_at = clock_timestamp() + b.check_interval FROM blueprints_blueprint b"
+        " WHERE r.id = %s AND b.id = r.blueprint_id",
+        (current.resource_id,),
+    )
+    remembered_errors.forget(current.resource)
+    offers.booted(current.resource_id)
+    for (lease_id,) in rows(
+        "SELECT l.id FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id WHERE s.resource_id = %s"
+        " AND l.state = 'acquired' ORDER BY l.id",
+        (current.resource_id,),
+    ):
+        begin_activation(lease_id, current.resource_id, current.resource.blueprint.kind)
+    hints.after_commit("serve", current.resource.type)
+
+
+def build_failed(current: Run, answer: Failed) -> None:
+    """It comes to nothing: its holders wait again, and what there is of it is destroyed."""
+    remembered_errors.remember(current.resource, answer)
+    message = f"Build failed at {current.step or 'a step'}: {answer.message}"
+    _take_out(
+        current, Reason.BUILD_FAILED, message, counts=not remembered_errors.leads_elsewhere(current.resource, answer)
+    )
+
+
+def first_check_failed(current: Run, answer: Failed) -> int:
+    """A registered resource is not as it was said to be, or does not answer: it stays, with the problem, and nobody is
+    given it. Returns how often that has happened before."""
+    message = f"First check failed: {answer.message}"
+    evicted = eviction.lock_holders(current.resource_id)
+    eviction.evict_all(
+        current.resource_id, evicted, reason=Reason.BUILD_FAILED, message=message, counts=False, stays=True
+    )
+    return unreachable.failing(current.resource_id, message)
+
+
+def _take_out(current: Run, reason: Reason, message: str, *, counts: bool = True) -> None:
+    holders = eviction.lock_holders(current.resource_id)
+    retirement.take_out(current.resource_id, holders, reason=reason, message=message, counts=counts)
+
+
+def checked(current: Run) -> None:
+    """It answers and is healthy; so it serves again, and what lost leases left can be cleaned."""
+    unreachable.clear(current.resource_id)
+    run(
+        "UPDATE leases_resource r SET check_failures = 0, observed = 'ok', observed_at = clock_timestamp(),"
+        " check_at = clock_timestamp() + b.check_interval FROM blueprints_blueprint b"
+        " WHERE r.id = %s AND b.id = r.blueprint_id",
+        (current.resource_id,),
+    )
+    cleanup.try_now(current.resource_id)
+
+
+def check_failed(current: Run, answer: Failed) -> None:
+    """Once is nothing; several times in a row take it out: destroyed, or quarantined where it is not ours. What is
+    switched off because we want it so is not expected to answer."""
+    if maintenance.is_wanted_off(current.resource_id):
+        record_event(
+            "resource.check_failed", f"It is off, as wanted: {answer.message}", resource_id=current.resource_id
+        )
+        return
+    if unreachable.told_by(current, answer):
+        _unanswered(current, answer)
+        return
+    failures = current.resource.check_failures + 1
+    run(
+        "UPDATE leases_resource r SET check_failures = %s, observed = 'failing', observed_at = clock_timestamp(),"
+        " check_at = clock_timestamp() + least(b.check_interval, interval '10 s') FROM blueprints_blueprint b"
+        " WHERE r.id = %s AND b.id = r.blueprint_id",
+        (failures, current.resource_id),
+    )
+    record_event(
+        "resource.check_failed", answer.message, resource_id=current.resource_id, details={"failures": failures}
+    )
+    if failures < settings.DRYDOCK.check_failure_limit:
+        return
+    message = f"Found dead by {failures} checks: {answer.message}"
+    if current.resource.origin in (Resource.Origin.BUILT, Resource.Origin.ADOPTED):
+        _take_out(current, Reason.UNHEALTHY, message)
+        return
+    holders = eviction.lock_holders(current.resource_id)
+    eviction.evict_all(current.resource_id, holders, reason=Reason.UNHEALTHY, message=message, stays=True)
+    if not current.resource.quarantined:
+        take_out_of_service(current.resource, message)
+
+
+def _unanswered(current: Run, answer: Failed) -> None:
+    """It does not answer. Its leases say so, and are lost after some time: it is replaced where we built it, else it
+    serves again as soon as it answers."""
+    unreachable.mark(current.resource_id, answer.message)
+    if not unreachable.too_long(current.resource_id):
+        unreachable.tell_leases(current.resource_id, answer.message)
+        return
+    message = f"Not reachable since {unreachable.since(current.resource_id)}: {answer.message}"
+    if current.resource.origin in (Resource.Origin.BUILT, Resource.Origin.ADOPTED):
+        _take_out(current, Reason.UNHEALTHY, message)
+        return
+    holders = eviction.lock_holders(current.resource_id)
+    eviction.evict_all(current.resource_id, holders, reason=Reason.UNHEALTHY, message=message, stays=True)
+
+
+def powered(current: Run) -> None:
+    """Its power is as it was wanted."""
+    now = "off" if current.wanted.get("power") == "off" else "on"
+    run(
+        "UPDATE leases_resource r SET power = %s, power_at = NULL, check_failures = 0,"
+        " check_at = clock_timestamp() + b.check_interval FROM blueprints_blueprint b"
+        " WHERE r.id = %s AND b.id = r.blueprint_id",
+        (now, current.resource_id),
+    )
+    record_event("resource.power", f"Power is {now}.", resource_id=current.resource_id)
+    hints.after_commit("sweep")
+
+
+_FOR_NOW = ("retries", "deadline")
+"""Codes of failures that say nothing about another day."""
+
+
+def power_failed(current: Run, answer: Failed) -> None:
+    """Whoever waits for the cycle is told; what is not as it is wanted is tried again later, unless its provider never
+    stops such a machine."""
+    lease_id = act_failures.record(current, answer)
+    record_event("resource.power_failed", answer.message, resource_id=current.resource_id, lease_id=lease_id)
+    if current.wanted.get("power") == "off" and answer.scope is not Scope.STEP and answer.code not in _FOR_NOW:
+        run("UPDATE leases_resource SET power_wanted = '' WHERE id = %s", (current.resource_id,))
+    run(
+        "UPDATE leases_run SET maintenance = maintenance || %s::jsonb, due_at = clock_timestamp()"
+        " WHERE waits_for = 'maintenance' AND (maintenance ->> 'cycle')::bigint = %s",
+        (json.dumps({"failed": f"{current.resource.name} could not be power-cycled: {answer.message}"}), current.pk),
+    )
+    run(
+        "UPDATE leases_resource SET power_at = clock_timestamp() + %s * interval '1 s' WHERE id = %s",
+        (settings.DRYDOCK.step_backoff_limit_seconds, current.resource_id),
+    )
+    hints.after_commit("sweep")
+
+
+def updated(current: Run) -> None:
+    """It is as its blueprint says now."""
+    run(
+        "UPDATE leases_resource r SET generation = %s, check_failures = 0, observed = 'ok' WHERE r.id = %s",
+        (current.wanted.get("generation", current.resource.blueprint.generation), current.resource_id),
+    )
+    unreachable.clear(current.resource_id)
+    maintenance.lift_unless_needed(current.resource_id)
+    record_event("resource.updated", "Brought to the blueprint as it is now.", resource_id=current.resource_id)
+    hints.after_commit("serve", current.resource.type)
+
+
+def update_failed(current: Run, answer: Failed) -> None:
+    """What cannot be updated in place is replaced; what is not ours to replace is given to nobody, and tried again."""
+    if current.resource.origin != Resource.Origin.BUILT:
+        failures = unreachable.failing(current.resource_id, f"Update failed: {answer.message}")
+        wait = settings.DRYDOCK.step_backoff_seconds * 2 ** min(failures, 20)
+        unreachable.check_in(current.resource_id, min(wait, settings.DRYDOCK.step_backoff_limit_seconds))
+        maintenance.lift_unless_needed(current.resource_id)
+        return
+    record_event("resource.update_failed", answer.message, resource_id=current.resource_id)
+    message = f"Update failed: {answer.message}"[:2000]
+    run("UPDATE leases_resource SET drained = TRUE, note = %s WHERE id = %s", (message, current.resource_id))
+
+
+def destroyed(current: Run) -> None:
+    """Its absence is confirmed."""
+    retirement.gone(current.resource_id)
+
+
+def destroy_failed(current: Run, answer: Failed) -> None:
+    """Something that it stood on is gone, and the rest cannot be reached: what it holds is given back and cleaned."""
+    message = f"Counts as gone with what it stood on: {answer.message}"
+    record_event("resource.gone_with_parents", message, resource_id=current.resource_id)
+    retirement.gone(current.resource_id)

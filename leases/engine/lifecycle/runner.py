@@ -1,0 +1,166 @@
+"""Carry out the steps of a run, under a token."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from typing import Any
+
+from django.conf import settings
+from django.db import connection
+
+from blueprints.answers import Absent, Answer, Failed, Hold, Need, Ready, Scope, Unknown, Wait
+from blueprints.contract import Act, Plan, Step
+from drydock.core import clock
+from drydock.core.errors import NotFound
+from drydock.core.logging import about, hidden
+from leases import hints
+from leases.engine.core import database, runs, specs
+from leases.engine.core.database import failpoint, patient, refuse_inside_transaction, rows
+from leases.engine.core.installation import current as standing
+from leases.engine.lifecycle import step_results
+from leases.models import Run
+
+log = logging.getLogger(__name__)
+
+_BUDGET = 10.0
+"""Seconds one task goes on with a run whose next step is due at once."""
+
+
+def carry_on(run_id: int) -> bool:
+    """Do what is due of a run. True when at least one step was called.
+
+    Nothing is called while the installation is suspended, nor begun in a worker that is ending.
+    """
+    refuse_inside_transaction("carry_on")
+    began, called = clock.monotonic(), False
+    while clock.monotonic() - began < _BUDGET and not database.is_draining():
+        if not _one(run_id):
+            return called
+        called = True
+    hints.send("step", run_id)
+    return called
+
+
+_TAKE = """
+    UPDATE leases_run n SET token = %s, token_until = clock_timestamp() + %s * interval '1 s', in_call = TRUE,
+        step_since = coalesce(n.step_since, clock_timestamp())
+    FROM (SELECT id, in_call FROM leases_run WHERE id = %s FOR NO KEY UPDATE SKIP LOCKED) before
+    WHERE n.id = before.id AND n.due_at <= clock_timestamp()
+        AND (n.token IS NULL OR n.token_until < clock_timestamp() OR n.token = %s)
+    RETURNING before.in_call, extract(epoch FROM clock_timestamp() - n.step_since)::float8"""
+
+
+def _one(run_id: int) -> bool:
+    """Take the run, call its next step and apply the answer; False when there is nothing to do now."""
+    if standing().problem:
+        return False
+    token = uuid.uuid4()
+    # From here on the token keeps everybody else away: when the database goes away, this goes on when it is back.
+    if not (found := patient(rows, _TAKE, (token, settings.DRYDOCK.step_token_seconds, run_id, token))):
+        return False
+    failpoint("run.taken")
+    related = Run.objects.select_related("resource__blueprint", "lease__owner", "lease__resource__blueprint")
+    current = patient(related.filter(pk=run_id, token=token).first)
+    if current is None:
+        return False
+    current.in_call, seconds = found[0]
+    with about(**_ids(current)):
+        return _go_on(current, token, seconds)
+
+
+def _ids(current: Run) -> dict[str, Any]:
+    """What its log lines are about."""
+    return {
+        "run": current.pk, "phase": current.phase, "resource": current.resource_id, "lease": current.lease_id,
+        "blueprint": current.resource.blueprint.name,
+    }  # fmt: skip
+
+
+def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
+    try:
+        plan = runs.plan_of(current.resource.blueprint.kind, current.phase)
+    except NotFound as error:
+        return _apply(current, token, step_results.postponed, Unknown(message=str(error)), ())
+    if current.phase == Run.Phase.DESTROY and patient(specs.has_lost_all_dependencies, current.resource):
+        return _apply(current, token, step_results.gone_with_parents, None, plan)
+    step = plan[current.position] if current.position < len(plan) else None
+    if _ends_here(current, step):
+        return _apply(current, token, step_results.cancelled, None, plan)
+    if step is None:
+        return _apply(current, token, step_results.done, None, plan)
+    answer = _in_time(_call(current, step), step, seconds)
+    failpoint("run.called")
+    return _apply(current, token, step_results.answered, answer, plan)
+
+
+def _ends_here(current: Run, step: Step | None) -> bool:
+    """A cancel is honoured between two calls, unless the last one may still be having its effect."""
+    open_ = current.in_call and step is not None and (step.find is not None or not step.interruptible)
+    return current.cancel_wanted and not current.uninterruptible and not open_
+
+
+def _in_time(answer: Answer, step: Step, seconds: float) -> Answer:
+    """After its deadline a step is over unless it is done: asked first, since nobody may have asked for long."""
+    unfinished = isinstance(answer, Wait | Absent) or (isinstance(answer, Failed) and answer.scope is Scope.STEP)
+    if seconds <= step.deadline or not unfinished:
+        return answer
+    said = getattr(answer, "message", "") or getattr(answer, "sentence", "")
+    message = f"{step.name} was not done within {step.deadline:.0f} s. {said}".strip()
+    return Failed(scope=Scope.STEP, code="deadline", message=message)
+
+
+def _call(current: Run, step: Step) -> Answer:
+    """One short call of a kind. Whatever it raises becomes an answer."""
+    assert not connection.in_atomic_block, "no transaction is open during a call outside"
+    look = step.find if current.in_call else None
+    answer = _answer(current, step, look)
+    if look is not None and isinstance(answer, Failed) and answer.scope is Scope.STEP:
+        return Unknown(message=answer.message)
+    return answer
+
+
+def _answer(current: Run, step: Step, look: Act | None) -> Answer:
+    try:
+        spec = patient(specs.spec, current, deadline=min(step.deadline, settings.DRYDOCK.step_token_seconds / 2))
+    except Exception as error:
+        if database.is_lost(error):
+            raise
+        return _raised(error, current, step)
+    with hidden(*specs.secrets_of(spec)):
+        try:
+            failpoint("run.calling")
+            answer = _understood((look or step.act)(spec, dict(current.memo)), step)
+        except Exception as error:
+            answer = _raised(error, current, step)
+        return specs.redacted(answer)
+
+
+def _raised(error: Exception, current: Run, step: Step) -> Answer:
+    log.exception("Step %s of %s raised.", step.name, current)
+    said = f"{type(error).__name__}: {error}"
+    if step.find is not None:
+        return Unknown(message=said)
+    return Failed(scope=Scope.STEP, code=type(error).__name__, message=said)
+
+
+def _understood(answer: Any, step: Step) -> Answer:
+    if isinstance(answer, Ready | Wait | Failed | Unknown | Absent | Hold | Need):
+        return answer
+    return Failed(
+        scope=Scope.OPERATOR, code="bad_answer", message=f"{step.name} answered {answer!r}, which is not an answer."
+    )
+
+
+def _apply(current: Run, token: uuid.UUID, outcome: Any, answer: Answer | None, plan: Plan) -> bool:
+    """True: the run may be gone on with at once."""
+    try:
+        again = patient(step_results.apply, current, token, outcome, answer, plan)
+    except Exception as error:
+        if database.is_lost(error):
+            raise
+        log.exception("What %s led to could not be written.", current)
+        unkept = Unknown(message=f"What it led to could not be kept: {type(error).__name__}: {error}")
+        again = patient(step_results.apply, current, token, step_results.unkept, unkept, plan)
+    failpoint("run.applied")
+    return again

@@ -1,0 +1,289 @@
+"""What the answer of a step means for its run: next step, wait, try again, fail; and what is kept of it.
+
+The lease has ended and the resource serves on. Its health checks try again, and say what is still there.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F
+from django.db.models.functions import Now
+
+from blueprints.answers import Absent, Answer, Failed, Hold, Need, Ready, Scope, Unknown, Wait
+from blueprints.contract import Plan
+from drydock.core.errors import Busy, InvalidRequest
+from leases import hints
+from leases.engine.core.database import failpoint, rows, run, short
+from leases.engine.core.transitions import record_event
+from leases.engine.lifecycle import needs, phases
+from leases.engine.resources import eviction, failures, provision, unreachable
+from leases.models import Debt, Lease, Resource, Run
+
+AT_MOST = 1000
+"""Places of one resource that are kept."""
+_KEEP = """
+    UPDATE leases_resource SET facts = jsonb_set(facts, '{aside}', coalesce(facts -> 'aside', '[]') || to_jsonb(%s::text))
+    WHERE id = %s AND NOT coalesce(facts -> 'aside', '[]') ? %s
+        AND jsonb_array_length(coalesce(facts -> 'aside', '[]')) < %s"""
+
+
+def keep_aside(current: Run, answer: Ready) -> None:
+    """Keep what a cleaning put aside, and what a check has found of it."""
+    if where := str(answer.facts.get("put_aside") or "")[:1000]:
+        _put(current, where)
+    if current.phase == Run.Phase.CHECK and "aside" in answer.facts:
+        _found(current, answer.facts["aside"], current.resource.facts.get("aside") or [])
+
+
+def _put(current: Run, where: str) -> None:
+    lease_id = current.lease_id
+    if current.debt_id is not None:
+        lease_id = Debt.objects.values_list("lease_id", flat=True).get(pk=current.debt_id)
+    message = f"Could not be removed, and is put aside: {where}"
+    record_event("resource.cleaning_failed", message, lease_id=lease_id, resource_id=current.resource_id)
+    run(_KEEP, (where, current.resource_id, where, AT_MOST))
+
+
+def _found(current: Run, now: list[Any], before: list[Any]) -> None:
+    if gone := [str(each) for each in before if each not in now]:
+        message = f"Removed after all: {', '.join(gone)}"[:2000]
+        record_event("resource.cleaned", message, resource_id=current.resource_id)
+
+
+Outcome = Callable[[Run, Answer | None, Plan], bool]
+
+
+def apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, plan: Plan) -> bool:
+    """Apply an outcome if the token still holds; True when the run can be gone on with at once."""
+    for _ in range(8):
+        more = _apply(run, token, outcome, answer, plan)
+        if more is not None:
+            return more
+    raise Busy
+
+
+@short
+def _apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, plan: Plan) -> bool | None:
+    """None: a share was taken while its holders were locked; again."""
+    holders = _lock(run)
+    if holders is not None and not eviction.are_all(run.resource_id, holders):
+        return None
+    if not _still_holds(run, token):
+        return False
+    more = outcome(run, answer, plan)
+    failpoint("run.applying")
+    return more
+
+
+def _lock(run: Run) -> eviction.Holders | None:
+    """Lock what the outcome may touch, in order; the holders where it may take their shares away."""
+    holders = None
+    if run.lease_id is not None:
+        rows("SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (run.lease_id,))
+    elif run.phase in phases.HOLDERS_CHANGE:
+        holders = eviction.lock_holders(run.resource_id)
+    rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (run.resource_id,))
+    return holders
+
+
+def _still_holds(run: Run, token: uuid.UUID) -> bool:
+    """Lock the run and see whether it is still ours."""
+    found = rows("SELECT cancel_wanted FROM leases_run WHERE id = %s AND token = %s FOR NO KEY UPDATE", (run.pk, token))
+    if found:
+        run.cancel_wanted = found[0][0]
+    return bool(found)
+
+
+def in_(seconds: float) -> Any:
+    """By the database's clock: this machine's may be wrong."""
+    return Now() + dt.timedelta(seconds=seconds)
+
+
+def leave(run: Run, **columns: Any) -> None:
+    """Leave the run to its next call; where that may be its end, a cancel waits no longer."""
+    if run.cancel_wanted and not columns.get("in_call") and not columns.get("uninterruptible", run.uninterruptible):
+        columns["due_at"] = Now()
+    Run.objects.filter(pk=run.pk).update(token=None, token_until=None, **columns)
+
+
+def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:
+    """The run was asked to end and may end here."""
+    needs.end_phase(run)
+    Run.objects.filter(pk=run.pk).delete()
+    phases.cancelled(run)
+    return False
+
+
+def postponed(run: Run, answer: Answer | None, plan: Plan) -> bool:
+    """Its kind is not installed here: nothing was called, and nothing has failed."""
+    assert isinstance(answer, Unknown)
+    leave(run, in_call=run.in_call, step_since=None, due_at=in_(_NOT_HERE), sentence=answer.message)
+    return False
+
+
+_NOT_HERE = 10.0
+
+
+def unkept(run: Run, answer: Answer | None, plan: Plan) -> bool:
+    """What the answer led to was refused by the database: the call happened, and is looked at again."""
+    assert isinstance(answer, Unknown)
+    return again(run, answer.message.replace("\0", ""), in_call=True)
+
+
+def done(run: Run, answer: Answer | None, plan: Plan) -> bool:
+    """Every step of the plan is done."""
+    needs.end_phase(run)
+    Run.objects.filter(pk=run.pk).delete()
+    phases.succeeded(run)
+    return False
+
+
+def gone_with_parents(run: Run, answer: Answer | None, plan: Plan) -> bool:
+    """Nothing is left of what it stood on, so nothing is left of it."""
+    record_event(
+        "resource.gone_with_parents", "What it stood on is gone, and it with that.", resource_id=run.resource_id
+    )
+    return done(run, answer, plan)
+
+
+def failed(run: Run, answer: Failed) -> bool:
+    """The phase cannot succeed."""
+    needs.end_phase(run)
+    if phases.keeps_trying(run):
+        return again(
+            run, answer.message, code=answer.code, limit=False, tried=phases.kept(run, answer), position=0, memo={}, step_since=None, maintenance=None, waits_for="",
+            uninterruptible=False,
+        )  # fmt: skip
+    Run.objects.filter(pk=run.pk).delete()
+    phases.failed(run, answer)
+    return False
+
+
+def again(
+    run: Run, message: str, *, code: str = "", in_call: bool = False, limit: bool = True, tried: int | None = None,
+    **columns: Any,
+) -> bool:  # fmt: skip
+    """The same step later, with backoff; when it was tried too often the phase has failed. `tried`: how often, where
+    the run does not count it."""
+    tries = run.tries if tried is None else tried
+    if run.phase == Run.Phase.DESTROY:
+        failures.record(run, Failed(scope=Scope.STEP, code=code or "unknown", message=message))
+    if limit and run.tries + 1 >= settings.DRYDOCK.step_retry_limit and not phases.keeps_trying(run):
+        return failed(
+            run, Failed(scope=Scope.OFFER, code="retries", message=f"Failed {run.tries + 1} times: {message}")
+        )
+    wait = min(settings.DRYDOCK.step_backoff_seconds * 2 ** min(tries, 20), settings.DRYDOCK.step_backoff_limit_seconds)
+    leave(
+        run, in_call=in_call, tries=F("tries") + 1, due_at=in_(wait),
+        sentence=f"Try {tries + 2} follows: {message}"[:2000], **columns,
+    )  # fmt: skip
+    return False
+
+
+def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
+    """Act on a step's answer."""
+    step = plan[run.position]
+    if log := getattr(answer, "log", ""):
+        record_event("step.log", log[:20_000], details={"step": step.name, "phase": run.phase}, **_about(run))
+    match answer:
+        case Ready():
+            return _ready(run, answer, plan)
+        case Wait():
+            leave(
+                run, memo=answer.memo, due_at=in_(max(0.0, answer.after)), in_call=False, tries=0, step=step.name, percent=answer.percent,
+                sentence=answer.sentence, uninterruptible=not step.interruptible,
+            )  # fmt: skip
+            return answer.after <= 0
+        case Unknown():
+            memo: dict[str, Any] = {} if answer.memo is None else {"memo": answer.memo}
+            return again(run, answer.message, in_call=True, **memo)
+        case Absent():
+            leave(run, in_call=False, due_at=Now())
+            return True
+        case Hold() | Need() if run.cancel_wanted:
+            leave(run, in_call=False, uninterruptible=False)
+            return True
+        case Hold():
+            leave(
+                run, in_call=False, due_at=None, waits_for="operator", hold_who=answer.who, sentence=answer.what,
+                step=step.name, uninterruptible=False, step_since=None,
+            )  # fmt: skip
+            record_event("step.hold", f"{answer.who}: {answer.what}", details={"step": step.name}, **_about(run))
+            return False
+        case Need():
+            return _need(run, answer, step.name)
+        case Failed() if unreachable.ends_phase(run, answer):
+            return failed(run, answer)
+        case Failed() if answer.scope is Scope.STEP and run.tries + 1 < settings.DRYDOCK.step_retry_limit:
+            unreachable.notice(run, answer)
+            record_event("step.failed", answer.message, details={"step": step.name, "code": answer.code}, **_about(run))
+            if answer.code != "deadline":
+                return again(run, answer.message, code=answer.code)
+            return failed(run, answer)
+        case Failed():
+            if answer.facts:
+                _keep(run, Ready(facts=answer.facts))
+            return failed(run, answer)
+    raise AssertionError(f"no answer: {answer!r}")
+
+
+def _about(run: Run) -> dict[str, Any]:
+    return {"lease_id": run.lease_id, "resource_id": run.resource_id}
+
+
+def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
+    _keep(run, answer)
+    step = plan[run.position]
+    record_event("step.done", f"{run.phase}: {step.name}", details={"step": step.name}, **_about(run))
+    Run.objects.filter(pk=run.pk).update(
+        token=None, token_until=None, position=F("position") + 1, memo={}, in_call=False, tries=0, waits_for="",
+        step="", sentence="", percent=None, uninterruptible=False, due_at=Now(), step_since=None,
+    )  # fmt: skip
+    if run.position + 1 < len(plan) or run.cancel_wanted:
+        return True
+    return done(run, None, plan)
+
+
+def _keep(run: Run, answer: Ready) -> None:
+    """Keep what a step found out with the lease or the resource. Of a lease that is gone nothing is kept."""
+    keep_aside(run, answer)
+    if run.debt_id is not None:
+        return
+    if run.phase == Run.Phase.CHECK and (power := answer.facts.get("power")) in ("on", "off"):
+        Resource.objects.filter(pk=run.resource_id).update(power=power)
+    if run.phase == Run.Phase.CHECK and (leaving := answer.facts.get("leaving")):
+        hints.once_committed(unreachable.announce, run.resource_id, str(leaving))
+    holder: Lease | Resource = run.lease if run.lease is not None else run.resource
+    if answer.facts or answer.secrets:
+        fresh = type(holder).objects.only("facts", "secrets").get(pk=holder.pk)
+        fresh.facts = {**fresh.facts, **answer.facts}
+        fresh.secrets = {**(fresh.secrets or {}), **answer.secrets}
+        fresh.save(update_fields=["facts", "secrets"])
+    if (
+        answer.attributes
+        or answer.traits is not None
+        or answer.capacity is not None
+        or answer.parts
+        or answer.dies_at is not None
+    ):
+        provision.amend(run.resource_id, answer)
+
+
+def _need(run: Run, answer: Need, step: str) -> bool:
+    try:
+        waits_for = needs.provide(run, answer)
+    except (needs.NotToBeHad, InvalidRequest) as error:
+        return failed(run, Failed(scope=Scope.OFFER, code="need", message=str(error)))
+    sentence = {"": "", "leases": "Waits for the leases it needs.", "maintenance": "Waits for maintenance."}[waits_for]
+    leave(
+        run, in_call=False, waits_for=waits_for, step=step, sentence=sentence, maintenance=run.maintenance,
+        due_at=None if waits_for else Now(), uninterruptible=False, step_since=None,
+    )  # fmt: skip
+    if waits_for:
+        hints.after_commit("sweep")
+    return not waits_for

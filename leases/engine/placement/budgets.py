@@ -1,0 +1,217 @@
+"""Budgets: what owners and blueprints may spend, in US dollars an hour, and what is spent of it.
+
+What an owner's leases cost is the sum over the shares that they hold: price of the resource times the lease's part of
+it; after its end a lease goes on costing until a machine that is destroyed with it is gone. A share is inserted while
+the budget's row is locked, so no two claims spend the same dollar. What a blueprint has built costs its whole price for as long as it is there, leased or not; a build is decided while its row is locked.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.db.models.functions import Now
+
+from blueprints.specs import Draft
+from leases.engine.core.database import rows
+from leases.engine.core.transitions import explain
+from leases.engine.placement import claims, pending
+from leases.engine.placement.budget_check import UNBOUNDED, BudgetCheck, BudgetState, price_of
+from leases.engine.placement.constraints import TINY, PlacementRequest
+from leases.models import Budget
+from leases.reasons import Reason
+
+PART = "CASE WHEN s.exclusive THEN 1 ELSE least(s.slots::float8 / greatest(r.total_slots, 1), 1) END"
+"""The part of a resource `r` that a share `s` is."""
+_OF = """
+    SELECT b.id, b.user_id, b.group_id, coalesce(u.{name}, g.name), b.max_hourly, l.id
+    FROM leases_budget b JOIN leases_lease l ON l.id = ANY(%s) AND l.for_resource_id IS NULL
+        AND (b.user_id = l.owner_id OR b.group_id = l.charged_group_id)
+    LEFT JOIN {users} u ON u.{key} = b.user_id LEFT JOIN auth_group g ON g.id = b.group_id
+    ORDER BY b.id, l.id {locking}"""
+USED = f"""
+    SELECT coalesce(sum(l.cost), 0) FROM (
+        SELECT r.price * {PART} AS cost, l.owner_id, l.charged_group_id
+        FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id
+        JOIN leases_resource r ON r.id = s.resource_id AND r.price > 0
+        WHERE l.state IN ('acquired', 'active', 'released') AND l.for_resource_id IS NULL
+        UNION ALL SELECT u.price * u.part, u.owner_id, u.group_id
+        FROM leases_usage u JOIN leases_lease x ON x.id = u.lease_id AND x.state IN ('destroyed', 'broken')
+        WHERE u.ended_at IS NULL AND x.for_resource_id IS NULL) l
+    WHERE {{whose}} = """
+"""What is held, and what goes on costing after the end of a lease until its machine is gone."""
+_GATHERED = """
+    SELECT coalesce(sum(price), 0) FROM leases_resource WHERE reserved_for_id = ANY(%s) AND state IN ('pending', 'active')"""
+_OF_BLUEPRINT = """
+    SELECT b.max_hourly, (SELECT coalesce(sum(r.price), 0) FROM leases_resource r
+        WHERE r.blueprint_id = b.blueprint_id AND r.gone_at IS NULL)
+    FROM leases_budget b WHERE b.blueprint_id = %s"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budgets:
+    """The budgets of some leases: each with those that are charged to it."""
+
+    found: Sequence[tuple[BudgetState, frozenset[int]]] = ()
+
+    def of(self, lease_id: int, placement: PlacementRequest) -> BudgetCheck:
+        """Those of one lease."""
+        purses = tuple(purse for purse, charged in self.found if lease_id in charged)
+        if not purses:
+            return UNBOUNDED
+        return BudgetCheck(purses=purses, slots=placement.amounts.slots, exclusive=placement.exclusive)
+
+    def against(self, costs: Mapping[int, float]) -> str:
+        """Why they do not allow what these leases would cost together, or an empty string."""
+        for purse, charged in self.found:
+            cost = sum(costs.get(lease_id, 0.0) for lease_id in charged)
+            if not purse.affords(cost):
+                return purse.sentence("this", cost)
+        return ""
+
+
+def lock(lease_ids: Sequence[int]) -> Budgets:
+    """The budgets that these leases are charged to, locked until the transaction ends: nothing of them is spent
+    meanwhile."""
+    return _read(lease_ids, "FOR NO KEY UPDATE OF b")
+
+
+def look(lease_ids: Sequence[int]) -> Budgets:
+    """The same without a lock: what is true now."""
+    return _read(lease_ids, "")
+
+
+def _read(lease_ids: Sequence[int], locking: str) -> Budgets:
+    users = get_user_model()
+    sql = _OF.format(
+        users=users._meta.db_table, key=users._meta.pk.column, locking=locking,
+        name=users._meta.get_field(users.USERNAME_FIELD).column,  # type: ignore[union-attr]
+    )  # fmt: skip
+    found: dict[int, tuple[tuple[Any, ...], set[int]]] = {}
+    for *row, lease_id in rows(sql, (list(lease_ids),)):
+        found.setdefault(row[0], (tuple(row[1:]), set()))[1].add(lease_id)
+    return Budgets(found=[(_purse(*row), frozenset(charged)) for row, charged in found.values()])
+
+
+def _purse(user: int | None, group: int | None, holder: str, maximum: float) -> BudgetState:
+    return BudgetState(holder=holder, maximum=maximum, used=spent(user, group))
+
+
+def spent(user: int | None, group: int | None) -> float:
+    """What the leases of a user, or those charged to a group, cost an hour."""
+    whose = "l.owner_id" if user is not None else "l.charged_group_id"
+    return float(rows(USED.format(whose=whose) + "%s", (user if user is not None else group,))[0][0])
+
+
+def overspent(lease_id: int) -> str:
+    """Why a lease that costs something may not last longer: more is spent than a budget of its owner or group
+    allows. Empty where nothing is in the way."""
+    costs = "SELECT 1 FROM leases_usage WHERE lease_id = %s AND ended_at IS NULL"
+    if not rows(costs, (lease_id,)):
+        return ""
+    over = (purse for purse, _ in lock([lease_id]).found if purse.used > purse.maximum + TINY)
+    return next((purse.standing for purse in over), "")
+
+
+_STANDING = f"""
+    SELECT b.id, CASE WHEN b.blueprint_id IS NOT NULL THEN (SELECT coalesce(sum(r.price), 0) FROM leases_resource r
+            WHERE r.blueprint_id = b.blueprint_id AND r.gone_at IS NULL)
+        WHEN b.user_id IS NOT NULL THEN ({USED.format(whose="l.owner_id")} b.user_id)
+        ELSE ({USED.format(whose="l.charged_group_id")} b.group_id) END,
+        (SELECT count(*) FROM leases_lease l WHERE l.state = 'pending' AND l.reason = 'waiting_budget'
+            AND (l.owner_id = b.user_id OR l.charged_group_id = b.group_id
+                OR l.message LIKE '%%the budget of blueprint ' || p.name || ' is %%'))
+    FROM leases_budget b LEFT JOIN blueprints_blueprint p ON p.id = b.blueprint_id WHERE b.id = ANY(%s)"""
+
+
+def standing(budget_ids: Sequence[int]) -> dict[int, tuple[float, int]]:
+    """What is spent of budgets now, and how many leases tell that they wait for more of them."""
+    return {pk: (float(used), waiting) for pk, used, waiting in rows(_STANDING, (list(budget_ids),))}
+
+
+_SHORT_SINCE = """
+    SELECT b.id, coalesce(
+        (SELECT min(l.since) FROM leases_lease l WHERE l.state = 'pending' AND l.reason = 'waiting_budget'
+            AND (l.owner_id = b.user_id OR l.charged_group_id = b.group_id
+                OR l.message LIKE '%%the budget of blueprint ' || p.name || ' is %%')),
+        CASE WHEN b.blueprint_id IS NOT NULL THEN (SELECT max(r.created_at) FROM leases_resource r
+            WHERE r.blueprint_id = b.blueprint_id AND r.gone_at IS NULL AND r.price > 0)
+        ELSE (SELECT max(u.started_at) FROM leases_usage u WHERE u.ended_at IS NULL
+            AND (u.owner_id = b.user_id OR u.group_id = b.group_id)) END)
+    FROM leases_budget b LEFT JOIN blueprints_blueprint p ON p.id = b.blueprint_id WHERE b.id = ANY(%s)"""
+
+
+def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
+    """Since when nothing more can be had of budgets: the first lease that waits for more of one, or else the newest
+    cost that counts against it. None where nothing costs."""
+    return dict(rows(_SHORT_SINCE, (list(budget_ids),)))
+
+
+def holder(budget_id: int) -> str:
+    """Whose a budget is, in words."""
+    row = Budget.objects.select_related("user", "group", "blueprint").get(pk=budget_id)
+    return f"blueprint {row.blueprint.name}" if row.blueprint is not None else str(row.user or row.group)
+
+
+def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
+    """What a waiting lease may spend as it stands now. Of a group, what is gathered for it counts as spent."""
+    found = look([lease_id]).of(lease_id, placement)
+    if not (found.purses and placement.group):
+        return found
+    gathered = float(rows(_GATHERED, (list(placement.group),))[0][0])
+    purses = [BudgetState(holder=p.holder, maximum=p.maximum, used=p.used + gathered) for p in found.purses]
+    return BudgetCheck(purses=purses, slots=found.slots, exclusive=found.exclusive)
+
+
+def blueprint_affords(blueprint_id: int, draft: Draft) -> bool:
+    """Whether a blueprint's budget allows one more of this. The blueprint must be locked."""
+    if draft.price == 0 or (draft.price is None and not draft.offer):
+        return True
+    found = rows(_OF_BLUEPRINT, (blueprint_id,))
+    return not found or BudgetState(holder="", maximum=found[0][0], used=float(found[0][1])).affords(price_of(draft))
+
+
+_HELD = f"""
+    SELECT s.lease_id, ({PART})::float8 FROM leases_share s JOIN leases_resource r ON r.id = s.resource_id
+    WHERE r.id = %s ORDER BY 1"""
+
+
+def against_rise(resource_id: int, rise: float) -> str:
+    """Why the budgets of those who hold a resource, or that of its blueprint, do not allow that it costs so much more;
+    empty where they do. They stay locked until the transaction ends."""
+    held = {lease_id: part * rise for lease_id, part in rows(_HELD, (resource_id,))}
+    if said := lock(list(held)).against(held):
+        return said
+    blueprint_id, name = rows(
+        "SELECT b.id, b.name FROM blueprints_blueprint b JOIN leases_resource r ON r.blueprint_id = b.id WHERE r.id = %s"
+        " FOR NO KEY UPDATE OF b", (resource_id,),
+    )[0]  # fmt: skip
+    purses = (
+        BudgetState(holder=f"blueprint {name}", maximum=m, used=float(u))
+        for m, u in rows(_OF_BLUEPRINT, (blueprint_id,))
+    )
+    return next((purse.sentence("this", rise) for purse in purses if not purse.affords(rise)), "")
+
+
+def costs(places: Mapping[int, int], questions: Mapping[int, PlacementRequest]) -> dict[int, float]:
+    """What leases would cost on the resources that `places` names for them."""
+    sql = "SELECT id, coalesce(price, 0), greatest(total_slots, 1) FROM leases_resource WHERE id = ANY(%s)"
+    known = {pk: (of, slots) for pk, of, slots in rows(sql, (sorted(set(places.values())),))}
+    return {
+        lease_id: known[place][0] * (1.0 if one.exclusive else one.amounts.slots / known[place][1])
+        for lease_id, place in places.items()
+        if (one := questions[lease_id]) and place in known
+    }
+
+
+def park(lease_ids: Sequence[int], sentence: str, verdicts: Any = None) -> None:
+    """Out of the queue until what the owner spends, or may spend, changes, or it is their time again. Inside a
+    transaction, with the leases locked."""
+    said = {} if verdicts is None else {"verdicts": verdicts}
+    for lease_id in lease_ids:
+        claims.unreserve(lease_id)
+        due = Now() + pending.look_again()
+        explain(lease_id, Reason.WAITING_BUDGET, sentence, parked=True, due_at=due, **said)

@@ -1,0 +1,277 @@
+"""Find a resource with room, and take a share of it.
+
+Raw SQL: the search locks what it finds with SKIP LOCKED, and the claim is one statement.
+
+Pass 1 skips what others have locked. Pass 2, a statement of its own, waits for them; only pass 2 may say that
+there is no room.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+
+from blueprints import registry
+from blueprints.amounts import CLASSES, Amounts
+from blueprints.contract import Activates
+from drydock.core.errors import Busy
+from leases.engine import limits
+from leases.engine.core.database import bound_lock_waits, rows, run
+from leases.engine.core.runs import hints_for_holder, start
+from leases.engine.core.transitions import announce
+from leases.engine.placement import pending
+from leases.engine.placement.constraints import PlacementRequest, Sql, has_room, is_free
+from leases.reasons import Reason
+from leases.states import LeaseState
+
+_WAITS = 5
+_NEAR = 4
+"""Times as many as are weighed: so many that are not full are looked at before all are."""
+_ONE_SLOT = Amounts(slots=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """A locked resource that has room for a question."""
+
+    resource_id: int
+    state: str
+    kind: str
+    name: str
+    queue: bool = False
+    """True when somebody waits for the same type since before."""
+    free: tuple[int, ...] = ()
+    """What is free of each class of `CLASSES`, before the claim."""
+
+    @property
+    def activates(self) -> bool:
+        """True when a lease has work of its own to do there before it is active."""
+        return isinstance(registry.kind(self.kind), Activates)
+
+
+FREE = ", ".join(f"r.total_{name} - r.used_{name}" for name in CLASSES)
+
+
+def find(placement: PlacementRequest) -> Room | None:
+    """Lock one resource with room, or None when there is none. Call inside a short transaction.
+
+    Raises Busy when others hold the locks too long; a lock timeout of the database means the same.
+    """
+    for turn in range(1 + _WAITS):
+        if turn == 1:
+            bound_lock_waits()
+        first = _first(placement)
+        if first is None:
+            return None
+        if (room := _lock(placement, first, None, "" if turn else "SKIP LOCKED")) is not None:
+            return room
+        if _plain(placement) and not rows(f"SELECT cardinality({first.text}) > 0", first.params, hot=True)[0][0]:
+            return None
+    raise Busy
+
+
+def look(placement: PlacementRequest, rank: float | None = None) -> Room | None:
+    """Pass 1. `rank` also asks whether anybody waits for the same type with a lower one."""
+    first = _first(placement)
+    return None if first is None else _lock(placement, first, rank, "SKIP LOCKED")
+
+
+def _lock(placement: PlacementRequest, first: Sql, rank: float | None, locking: str) -> Room | None:
+    """Lock the best of the resources whose ids are given, if it still has room."""
+    free, queue, preferred = is_free(placement), _queue(placement, rank), list(placement.preferred_traits)
+    wished = "cardinality(ARRAY(SELECT unnest(r.traits) INTERSECT SELECT unnest(%s::varchar[]))) DESC, "
+    score = wished if preferred else ""
+    sql = f"""
+        SELECT r.id, r.state, b.kind, r.name, {queue.text}, {FREE}
+        FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+        WHERE r.id = ANY({first.text}) AND {free.text}
+        ORDER BY r.id = ANY(%s), r.state, {score}b."order", r.total_slots - r.used_slots, r.id
+        LIMIT 1 FOR NO KEY UPDATE OF r {locking}"""
+    params = (*queue.params, *first.params, *free.params, list(placement.avoided), *([preferred] if preferred else []))
+    locked = rows(sql, params, hot=True)
+    if not locked:
+        return None
+    resource_id, state, kind, name, waiting, *amounts = locked[0]
+    return Room(resource_id=resource_id, state=state, kind=kind, name=name, queue=bool(waiting), free=tuple(amounts))
+
+
+def _plain(placement: PlacementRequest) -> bool:
+    """One slot anywhere: what the database finds by one plan, whatever there is."""
+    asks = any((placement.requirements, placement.traits, placement.forbidden_traits, placement.also))
+    return placement.amounts == _ONE_SLOT and placement.allowed_blueprints is None and not asks
+
+
+def _depends(placement: PlacementRequest) -> bool:
+    """It asks for so much, for so many or for named blueprints: which index knows most depends on which."""
+    return any(map(_compares, (placement, *placement.also)))
+
+
+def _compares(one: PlacementRequest) -> bool:
+    return (
+        one.amounts != _ONE_SLOT or one.allowed_blueprints is not None or any(map(_number, one.requirements.values()))
+    )
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _first(placement: PlacementRequest) -> Sql | None:
+    """The ids of the first resources with room, of which the best is taken; None when there is none.
+
+    For a plain question they are found by the statement that locks one. Else a statement of its own is planned for
+    what is asked, and the one that locks is the same for all.
+    """
+    ids = _ids(placement)
+    if _plain(placement):
+        return ids
+    ((found,),) = rows(f"SELECT {ids.text}", ids.params, hot=not _depends(placement))
+    return Sql("%s::bigint[]", (found,)) if found else None
+
+
+def _ids(placement: PlacementRequest) -> Sql:
+    """Most often they are among the first that are not full. Else they are looked for by whichever index knows most;
+    the order by an expression keeps the planner from walking through all in the order of the ids, which it would when
+    it expects more matches than there are."""
+    room, limit = has_room(placement), settings.DRYDOCK.candidate_limit
+    near = f"(SELECT * FROM leases_resource r WHERE r.type = %s AND r.claimable ORDER BY r.id LIMIT {_NEAR * limit})"
+    return Sql(
+        f"""coalesce(
+            nullif(ARRAY(SELECT r.id FROM {near} r WHERE {room.text} ORDER BY r.id LIMIT {limit}), '{{}}'),
+            ARRAY(SELECT r.id FROM leases_resource r WHERE {room.text} ORDER BY r.id + 0 LIMIT {limit}))""",
+        (placement.type, *room.params, *room.params),
+    )
+
+
+def _queue(placement: PlacementRequest, rank: float | None) -> Sql:
+    if rank is None:
+        return Sql("FALSE")
+    return Sql(
+        "(SELECT w.id FROM leases_lease w WHERE w.state = 'pending' AND NOT w.parked AND w.group_id IS NULL"
+        " AND w.type = %s AND w.rank < %s ORDER BY w.rank LIMIT 1) IS NOT NULL",
+        (placement.type, rank),
+    )
+
+
+def fits(resource_id: int, questions: Sequence[PlacementRequest], free: Sequence[int]) -> list[int]:
+    """Which of the questions the resource could serve now, by their place in the list.
+
+    `free`: what is free there of each class; questions for more are not put to the database.
+    """
+    small = [n for n, placement in enumerate(questions) if _within(placement.amounts, free)]
+    if not small:
+        return []
+    pieces = [has_room(questions[n]) for n in small]
+    cases = ", ".join(f"CASE WHEN {p.text} THEN {n} END" for n, p in zip(small, pieces, strict=True))
+    sql = f"""SELECT array_remove(ARRAY[{cases}]::int[], NULL) FROM leases_resource r WHERE r.id = %s"""
+    found = rows(sql, (*(x for p in pieces for x in p.params), resource_id))
+    return list(found[0][0]) if found else []
+
+
+def _within(amounts: Amounts, free: Sequence[int]) -> bool:
+    return all(getattr(amounts, name) <= there for name, there in zip(CLASSES, free, strict=True))
+
+
+_ACQUIRE = """
+    WITH moved AS (
+        UPDATE leases_lease SET state = 'acquired', reason = %s, message = %s, actor = 'allocator', resource_id = %s,
+            acquired_at = clock_timestamp(), due_at = NULL, parked = FALSE,
+            heartbeat_at = CASE WHEN heartbeat_limit IS NOT NULL THEN clock_timestamp() END
+        WHERE id = %s AND state = %s RETURNING id, resource_id)
+    INSERT INTO leases_share (lease_id, resource_id, exclusive, slots, cpu_millicores, ram_mib, disk_mib, extra)"""
+"""The lease moves, and what moved gets its share: lease and resource are locked already."""
+_SHARE = _ACQUIRE + " SELECT id, resource_id, FALSE, %s, %s, %s, %s, %s::jsonb FROM moved"
+_WHOLE = (
+    _ACQUIRE
+    + """
+    SELECT m.id, r.id, TRUE, r.total_slots, r.total_cpu_millicores, r.total_ram_mib, r.total_disk_mib,
+        coalesce((SELECT jsonb_object_agg(c.name, c.total) FROM leases_capacity c WHERE c.resource_id = r.id), '{}')
+    FROM moved m JOIN leases_resource r ON r.id = m.resource_id"""
+)
+_ACTIVATE = """
+    UPDATE leases_lease SET state = 'active', reason = %s, message = '', actor = 'allocator',
+        active_at = clock_timestamp(), until = CASE WHEN until IS NOT NULL OR ttl IS NOT NULL THEN least(
+            coalesce(until, clock_timestamp() + ttl),
+            (SELECT r.dies_at FROM leases_resource r WHERE r.id = resource_id)) END,
+        heartbeat_at = CASE WHEN heartbeat_limit IS NOT NULL THEN clock_timestamp() END
+    WHERE id = %s AND state = %s
+    RETURNING (limited OR ttl_defaulted) AND EXISTS (
+            SELECT FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+            WHERE r.id = resource_id AND (b.max_ttl IS NOT NULL OR b.default_ttl IS NOT NULL)),
+        limited AND (EXISTS (SELECT FROM leases_quota q WHERE q.user_id = owner_id AND q.max_ttl IS NOT NULL)
+            OR EXISTS (SELECT FROM leases_quota q WHERE q.group_id = charged_group_id AND q.max_ttl IS NOT NULL)),
+        limited AND %s::interval IS NOT NULL AND coalesce(until > active_at + %s::interval, TRUE)"""
+
+
+_UNRESERVE = """
+    UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY(
+        SELECT id FROM leases_resource WHERE reserved_for_id = %s ORDER BY id FOR NO KEY UPDATE SKIP LOCKED))"""
+
+
+def take(placement: PlacementRequest, room: Room) -> bool:
+    """Move the lease on and insert its share; True when it is active at once. Same transaction as `find`."""
+    lease_id = placement.lease_id
+    assert lease_id is not None
+    moved = (*_standing(room), room.resource_id, lease_id, LeaseState.PENDING)
+    if placement.exclusive:
+        taken = run(_WHOLE, moved, hot=True)
+    else:
+        taken = run(_SHARE, (*moved, *_amounts(placement.amounts)), hot=True)
+    if not taken:
+        raise RuntimeError(f"lease {lease_id} was claimed for while not pending")
+    return room.state == "active" and not room.activates and activate(lease_id)
+
+
+def activate(lease_id: int) -> bool:
+    """An acquired lease becomes active; False when it is no longer acquired. It ends when its limits say at the
+    latest: only where one may be passed, they are read."""
+    longest = limits.of_installation()
+    span = None if longest is None else longest.span
+    found = rows(_ACTIVATE, (Reason.READY, lease_id, LeaseState.ACQUIRED, span, span), hot=True)
+    if found and any(found[0]):
+        limits.shorten(lease_id)
+    return bool(found)
+
+
+def unreserve(lease_id: int) -> int:
+    """Give up the resources that fill for this lease.
+
+    Waits for no lock, since other resources may be locked already: what somebody else holds is left to the sweep
+    (`queue_looks.idle_reservations`) or to the next look at the lease.
+    """
+    return run(_UNRESERVE, (lease_id,))
+
+
+def _amounts(amounts: Amounts) -> tuple[Any, ...]:
+    return (*(getattr(amounts, name) for name in CLASSES), json.dumps(dict(amounts.extra)))
+
+
+def _standing(room: Room) -> tuple[str, str]:
+    if room.state == "pending":
+        return Reason.BUILDING, f"{room.name or 'its resource'} is being built."
+    if room.activates:
+        return Reason.ACTIVATING, f"It is being set up on {room.name or f'resource {room.resource_id}'}."
+    return Reason.GRANTED, ""
+
+
+def belongs_to_older(room: Room, waiter: pending.PendingLease) -> bool:
+    """True when an older waiter of some shape could use the room."""
+    older = pending.older(waiter.placement.type, waiter.rank, room.free)
+    return bool(older) and bool(fits(room.resource_id, [head.placement for head in older], room.free))
+
+
+def finish_claim(waiter: pending.PendingLease, room: Room) -> bool:
+    """Take the share in `room`, start the activation it needs; True when the lease is active at once."""
+    active = take(waiter.placement, room)
+    announce(waiter.id, LeaseState.ACQUIRED, Reason.GRANTED)
+    if active:
+        announce(waiter.id, LeaseState.ACTIVE, Reason.READY)
+        if waiter.need:
+            hints_for_holder(waiter.id)
+    elif room.state == "active":
+        start(resource_id=room.resource_id, lease_id=waiter.id, phase="activate")
+    return active

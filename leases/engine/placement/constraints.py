@@ -1,0 +1,341 @@
+"""What a pending lease requires of a resource: a frozen `PlacementRequest`, and the SQL that finds what meets it.
+
+Each condition on an attribute stands beside one that an index answers: containment for what is equal, listed or
+contained, an index of its own for every attribute that is compared as a number.
+
+Each condition stands beside one that says nothing more but that an index answers: containment for what is equal,
+listed or contained, an index of its own for every attribute that is compared as a number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from blueprints import registry
+from blueprints.amounts import CLASSES, Amounts
+from blueprints.matching import Match
+from leases.engine.core.database import rows, run
+from leases.owners import membership
+
+
+@dataclass(frozen=True)
+class Sql:
+    """A piece of SQL with its parameters."""
+
+    text: str
+    params: tuple[Any, ...] = ()
+
+    def __and__(self, other: Sql) -> Sql:
+        return Sql(f"{self.text} AND {other.text}", self.params + other.params)
+
+
+def matches(match: Match, value: Any) -> Sql:
+    """True for a resource `r` whose attribute meets the requirement; the SQL twin of `blueprints.matching.misses`."""
+    has = f"r.attributes -> '{_attribute(match.attribute)}'"
+    return _OPERATORS[match.operator](has, match.attribute, value)
+
+
+def _equal(has: str, name: str, value: Any) -> Sql:
+    params = (json.dumps({name: value}), json.dumps(value))
+    return Sql(f"r.attributes @> %s::jsonb AND {has} = %s::jsonb", params)
+
+
+def _compared(operator: str) -> Callable[[str, str, Any], Sql]:
+    path = f'strict $ ? (@.type() == "number" && @ {operator} $v)'
+
+    def compare(has: str, name: str, value: Any) -> Sql:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return Sql("FALSE")
+        known = Sql(f"r.attributes ? '{name}' AND {has} {operator} %s::jsonb", (json.dumps(value),))
+        return known & Sql(f"jsonb_path_exists({has}, %s, %s::jsonb, TRUE)", (path, json.dumps({"v": value})))
+
+    return compare
+
+
+def _one_of(has: str, name: str, value: Any) -> Sql:
+    listed = [one for one in value if one is not None] if isinstance(value, list) else []
+    if not listed:
+        return Sql("FALSE")
+    by_index = " OR ".join("r.attributes @> %s::jsonb" for _ in listed)
+    params = (*(json.dumps({name: one}) for one in listed), [json.dumps(one) for one in listed])
+    return Sql(f"({by_index}) AND {has} = ANY(%s::jsonb[])", params)
+
+
+def _contains(has: str, name: str, value: Any) -> Sql:
+    return _contains_all(has, name, [value])
+
+
+def _contains_all(has: str, name: str, value: Any) -> Sql:
+    if not isinstance(value, list):
+        return Sql("FALSE")
+    found = Sql("TRUE")
+    by_index = Sql("r.attributes @> %s::jsonb", (json.dumps({name: value}),))
+    for one in value:
+        found &= Sql(f"EXISTS (SELECT FROM jsonb_array_elements({has}) x WHERE x = %s::jsonb)", (json.dumps(one),))
+    is_list = f"CASE WHEN jsonb_typeof({has}) = 'array' THEN {found.text} ELSE FALSE END"
+    return by_index & Sql(is_list, found.params)
+
+
+_OPERATORS: dict[str, Callable[[str, str, Any], Sql]] = {
+    "=": _equal,
+    ">=": _compared(">="),
+    "<=": _compared("<="),
+    "in": _one_of,
+    "contains": _contains,
+    "contains_all": _contains_all,
+}
+
+
+@lru_cache(maxsize=1024)
+def _attribute(name: str) -> str:
+    if not name.isidentifier():
+        raise ValueError(f"{name!r} is not an attribute name")
+    return name
+
+
+def index_numbers() -> None:
+    """After migrating: an index for every attribute that an installed kind compares as a number."""
+    if rows("SELECT 1 WHERE to_regclass('leases_resource') IS NULL"):
+        return
+    for name in sorted(_numbers()):
+        index, value = f"resource_number_{_attribute(name)}", f"(attributes -> '{name}')"
+        run(
+            f"CREATE INDEX IF NOT EXISTS {index} ON leases_resource (type, {value})"
+            f" WHERE claimable AND attributes ? '{name}'"
+        )
+        # The planner takes no statistics from a partial index; without any it would read the whole table.
+        run(f"CREATE STATISTICS IF NOT EXISTS {index}_known ON {value} FROM leases_resource")
+
+
+def _numbers() -> set[str]:
+    kinds = [registry.kind(name) for kind in registry.resource_types() for name in registry.kinds_of_type(kind)]
+    return {match.attribute for kind in kinds for match in kind.matches if match.operator in (">=", "<=")}
+
+
+TINY = 1e-6
+"""Dollars. Sums of prices are not exact: so much more than a budget does not pass it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacementRequest:
+    """Everything about a lease that decides which resource could serve it."""
+
+    type: str
+    requirements: Mapping[str, Any] = field(default_factory=dict)
+    amounts: Amounts = field(default_factory=Amounts)
+    exclusive: bool = False
+    traits: tuple[str, ...] = ()
+    forbidden_traits: tuple[str, ...] = ()
+    preferred_traits: tuple[str, ...] = ()
+    allowed_blueprints: tuple[int, ...] | None = None
+    excluded_blueprints: tuple[int, ...] = ()
+    avoided: tuple[int, ...] = ()
+    """Resources that failed this lease before: only when there is no other."""
+    owner_id: int | None = None
+    """None where all blueprints of the type serve whoever asks."""
+    until: Any = None
+    """Datetime to which the lease may last, or None."""
+    ttl: Any = None
+    """Timedelta it may last, or None."""
+    lease_id: int | None = None
+    group: tuple[int, ...] = ()
+    """The leases of its group: what is reserved for one may serve any."""
+    at_most: Amounts | None = None
+    """For the whole of a resource: it must not be larger."""
+    at_most_price: float | None = None
+    """US dollars an hour that the lease's part of it may cost; then what has no known price is left out."""
+    only_resources: tuple[int, ...] | None = None
+    not_resources: tuple[int, ...] = ()
+    only_parents: tuple[int, ...] | None = None
+    not_parents: tuple[int, ...] = ()
+    choose: str = ""
+    """Which of the blueprints that could build is taken; empty: as the installation says."""
+    also: tuple[PlacementRequest, ...] = ()
+    """What others ask of the same resource."""
+
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """Leases whose reservations count for this one."""
+        return self.group or ((self.lease_id,) if self.lease_id is not None else ())
+
+
+def suits(placement: PlacementRequest) -> Sql:
+    """True for a resource `r` that could serve the question when it is empty."""
+    found = (
+        Sql("r.type = %s", (placement.type,))
+        & _in_blueprints(placement)
+        & _kinds(placement)
+        & _traits(placement)
+        & _totals(placement)
+        & _life(placement)
+        & _places(placement)
+        & _price(placement)
+    )
+    for other in placement.also:
+        found &= suits(other)
+    return found
+
+
+def held(placement: PlacementRequest) -> Sql:
+    """To join with leases `h`: those that hold what could serve the question. Looked at for each of them by its id
+    (OFFSET keeps it apart): the planner would rather walk through all resources, expecting to meet the few held soon."""
+    fit = suits(placement)
+    return Sql(
+        f"CROSS JOIN LATERAL (SELECT FROM leases_resource r WHERE r.id = h.resource_id AND {fit.text} OFFSET 0) held",
+        fit.params,
+    )
+
+
+def has_room(placement: PlacementRequest) -> Sql:
+    """True for a resource that can serve the question now."""
+    return suits(placement) & is_free(placement)
+
+
+def is_free(placement: PlacementRequest) -> Sql:
+    """The part of `has_room` that changes from one instant to the next: what a locked row is looked at again for."""
+    reserved = Sql("(r.reserved_for_id IS NULL OR r.reserved_for_id = ANY(%s))", (list(placement.holders),))
+    return Sql("r.claimable AND NOT r.held_alone AND r.suspect_since IS NULL") & reserved & _free(placement)
+
+
+def _in_blueprints(placement: PlacementRequest) -> Sql:
+    """Says again, as numbers, which blueprints are named: of these the planner knows how many resources they have, and
+    reads them alone where the others of the type have many. What may be leased or suit is not gone."""
+    if placement.allowed_blueprints is None:
+        return Sql("TRUE")
+    return Sql("r.blueprint_id = ANY(%s) AND r.gone_at IS NULL", (list(placement.allowed_blueprints),))
+
+
+def _blueprints(placement: PlacementRequest) -> Sql:
+    found = Sql("b.enabled AND NOT b.drained") & allowed(placement)
+    if placement.allowed_blueprints is not None:
+        found &= Sql("b.id = ANY(%s)", (list(placement.allowed_blueprints),))
+    if placement.excluded_blueprints:
+        found &= Sql("b.id <> ALL(%s)", (list(placement.excluded_blueprints),))
+    return found
+
+
+def allowed(placement: PlacementRequest) -> Sql:
+    """True for a blueprint `b` that serves the question's owner. The installation itself may use all."""
+    if placement.owner_id is None:
+        return Sql("TRUE")
+    table, user = membership()
+    return Sql(
+        "(b.audience = 'everyone' OR EXISTS (SELECT FROM leases_authorization a WHERE a.blueprint_id = b.id"
+        " AND a.state = 'authorized' AND (a.user_id = %s OR a.group_id IN"
+        f" (SELECT g.group_id FROM {table} g WHERE g.{user} = %s))))",
+        (placement.owner_id, placement.owner_id),
+    )
+
+
+def _kinds(placement: PlacementRequest) -> Sql:
+    """Per kind its blueprints that may serve this, with the conditions that it declares; a kind that does not know a
+    requirement cannot serve it.
+
+    The blueprints are read first, as a list of ids: of a table of a few rows the planner knows nothing, and of a join
+    with it expects so little that it would rather read all resources than the first of them.
+    """
+    asked = {name: value for name, value in placement.requirements.items() if value is not None}
+    installed = registry.kinds_of_type(placement.type)
+    if not asked:
+        return _of_kinds(placement, installed)
+    known = [piece for name in installed if (piece := _kind(placement, name, asked)) is not None]
+    if not known:
+        return Sql("FALSE")
+    return Sql("(" + " OR ".join(p.text for p in known) + ")", tuple(x for p in known for x in p.params))
+
+
+def _kind(placement: PlacementRequest, name: str, asked: Mapping[str, Any]) -> Sql | None:
+    kind = registry.kind(name)
+    if not asked.keys() <= kind.Requirements.model_fields.keys():
+        return None
+    found = _of_kinds(placement, (name,))
+    for match in kind.matches:
+        if match.requirement in asked:
+            found &= matches(match, asked[match.requirement])
+    return Sql(f"({found.text})", found.params)
+
+
+def _of_kinds(placement: PlacementRequest, kinds: Sequence[str]) -> Sql:
+    serving = _blueprints(placement) & Sql("b.kind = ANY(%s)", (list(kinds),))
+    return Sql(
+        f"r.blueprint_id = ANY(ARRAY(SELECT b.id FROM blueprints_blueprint b WHERE {serving.text}))", serving.params
+    )
+
+
+def _traits(placement: PlacementRequest) -> Sql:
+    found = Sql("TRUE")
+    if placement.traits:
+        found &= Sql("r.traits @> %s::varchar[]", (list(placement.traits),))
+    if placement.forbidden_traits:
+        found &= Sql("NOT r.traits && %s::varchar[]", (list(placement.forbidden_traits),))
+    return found
+
+
+def _totals(placement: PlacementRequest) -> Sql:
+    return _room(placement, "r.total_{0}", "c.total")
+
+
+def _free(placement: PlacementRequest) -> Sql:
+    if placement.exclusive:
+        return Sql("r.used_slots = 0") & _bounded(placement.at_most)
+    return _room(placement, "r.total_{0} - r.used_{0}", "c.total - c.used")
+
+
+def _bounded(at_most: Amounts | None) -> Sql:
+    found = Sql("TRUE")
+    for name in CLASSES if at_most is not None else ():
+        found &= Sql(f"r.total_{name} <= %s", (getattr(at_most, name),))
+    return found
+
+
+def _room(placement: PlacementRequest, column: str, capacity: str) -> Sql:
+    """One is written out, as most ask for one slot: of a parameter the planner expects that few resources have so
+    much, and reads an index of all that do."""
+    found = Sql("TRUE")
+    for name in CLASSES:
+        if (asked := getattr(placement.amounts, name)) == 1:
+            found &= Sql(f"{column.format(name)} >= 1")
+        elif asked:
+            found &= Sql(f"{column.format(name)} >= %s", (asked,))
+    for name, asked in sorted(placement.amounts.extra.items()):
+        found &= Sql(
+            f"EXISTS (SELECT FROM leases_capacity c WHERE c.resource_id = r.id AND c.name = %s AND {capacity} >= %s)",
+            (name, asked),
+        )
+    return found
+
+
+def _price(placement: PlacementRequest) -> Sql:
+    if placement.at_most_price is None:
+        return Sql("TRUE")
+    part = 1.0 if placement.exclusive else float(placement.amounts.slots)
+    slots = "1" if placement.exclusive else "greatest(r.total_slots, 1)"
+    return Sql(
+        f"CASE WHEN r.price IS NULL THEN r.offer = '' ELSE r.price * %s::float8 / {slots} <= %s::float8 END",
+        (part, placement.at_most_price + TINY),
+    )
+
+
+def _life(placement: PlacementRequest) -> Sql:
+    if placement.until is not None:
+        return Sql("(r.dies_at IS NULL OR r.dies_at >= %s)", (placement.until,))
+    if placement.ttl is not None:
+        return Sql("(r.dies_at IS NULL OR r.dies_at >= now() + %s)", (placement.ttl,))
+    return Sql("(r.dies_at IS NULL OR r.dies_at > now())")
+
+
+def _places(placement: PlacementRequest) -> Sql:
+    found = Sql("TRUE")
+    if placement.only_resources is not None:
+        found &= Sql("r.id = ANY(%s)", (list(placement.only_resources),))
+    if unwanted := placement.not_resources:
+        found &= Sql("r.id <> ALL(%s)", (list(unwanted),))
+    if placement.only_parents is not None:
+        found &= Sql("r.part_of_id = ANY(%s)", (list(placement.only_parents),))
+    if placement.not_parents:
+        found &= Sql("(r.part_of_id IS NULL OR r.part_of_id <> ALL(%s))", (list(placement.not_parents),))
+    return found

@@ -1,0 +1,233 @@
+"""Pending leases: rows as placement requests, the queue by request class and its heads, and the members of a group."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from django.conf import settings
+
+from blueprints.amounts import CLASSES, Amounts
+from leases.engine.core.database import rows
+from leases.engine.placement.constraints import PlacementRequest
+
+FIELDS = (
+    "id", "type", "requirements", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra", "exclusive", "traits",
+    "forbidden_traits", "preferred_traits", "allowed_blueprints", "excluded_blueprints", "avoided_resources",
+    "owner_id", "until", "ttl", "shape", "rank", "group_id", "only_resources", "need", "choose",
+    "ttl_defaulted",
+)  # fmt: skip
+COLUMNS = ", ".join(f"l.{name}" for name in FIELDS)
+
+
+def look_again() -> dt.timedelta:
+    """After how long a waiting lease is looked at again at the latest, whatever woke or did not wake it."""
+    return dt.timedelta(seconds=settings.DRYDOCK.look_again_seconds)
+
+
+class PendingLease:
+    """A waiting lease: its question, and its place in the queue."""
+
+    __slots__ = ("group_id", "id", "need", "placement", "rank", "shape")
+
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        field = dict(zip(FIELDS, row, strict=True))
+        self.id: int = field["id"]
+        self.shape: str = field["shape"]
+        self.rank: float = field["rank"]
+        self.group_id: int | None = field["group_id"]
+        self.need: str = field["need"]
+        self.placement = PlacementRequest(
+            type=field["type"],
+            requirements=read_json(field["requirements"]),
+            amounts=Amounts(
+                slots=field["slots"], cpu_millicores=field["cpu_millicores"], ram_mib=field["ram_mib"],
+                disk_mib=field["disk_mib"], extra=read_json(field["extra"]),
+            ),
+            exclusive=field["exclusive"],
+            traits=tuple(field["traits"]),
+            forbidden_traits=tuple(field["forbidden_traits"]),
+            preferred_traits=tuple(field["preferred_traits"]),
+            allowed_blueprints=None if field["allowed_blueprints"] is None else tuple(field["allowed_blueprints"]),
+            excluded_blueprints=tuple(field["excluded_blueprints"]),
+            avoided=tuple(field["avoided_resources"]),
+            owner_id=field["owner_id"],
+            until=field["until"],
+            ttl=None if field["ttl_defaulted"] else field["ttl"],
+            lease_id=field["id"],
+            choose=field["choose"],
+            only_resources=None if field["only_resources"] is None else tuple(field["only_resources"]),
+        )  # fmt: skip
+
+
+def read_json(value: Any) -> Any:
+    """A JSON column, as text or read already."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def lock(lease_id: int) -> PendingLease | None:
+    """The lease, locked, if it is still waiting. Call inside a short transaction."""
+    found = rows(
+        f"SELECT {COLUMNS} FROM leases_lease l WHERE l.id = %s AND l.state = 'pending' AND l.release_wanted = ''"
+        " FOR NO KEY UPDATE",
+        (lease_id,),
+    )
+    return PendingLease(found[0]) if found else None
+
+
+_FIRST = 50
+_FEW = 32
+"""Up to so many shapes their heads are found shape by shape; of more, those of the waiters that wait longest."""
+_OLDEST = 200
+
+_WAITS = "w.state = 'pending' AND NOT w.parked AND w.type = %(type)s"
+_ALONE = f"{_WAITS} AND w.group_id IS NULL"
+_SHAPES = f"""
+    listed AS (
+        (SELECT shape FROM leases_lease w WHERE {_ALONE} AND shape >= %(start)s ORDER BY shape LIMIT 1)
+        UNION ALL
+        SELECT (SELECT shape FROM leases_lease w WHERE {_ALONE} AND shape > s.shape ORDER BY shape LIMIT 1)
+        FROM listed s WHERE s.shape IS NOT NULL),
+    few AS MATERIALIZED (SELECT shape FROM listed WHERE shape IS NOT NULL LIMIT {{limit}})"""
+"""A loose index scan: it costs per distinct shape, not per waiter, and ends at its limit."""
+_AMOUNTS = ", ".join(CLASSES)
+
+
+def _head(before: str = "TRUE", name: str = "l") -> str:
+    """The first of a shape. As a range of shapes and in their order: told that the shape is one, the planner may walk
+    through the whole queue by rank, in which a rare shape stands late."""
+    return f"""
+    CROSS JOIN LATERAL (SELECT * FROM leases_lease w
+        WHERE {_ALONE} AND w.shape >= s.shape AND w.shape <= s.shape AND {before}
+        ORDER BY w.shape, w.rank, w.id LIMIT 1) {name}"""
+
+
+def _heads(*, before: str = "TRUE", fits: str = "TRUE", beside: str = "") -> str:
+    """The first waiters, as narrow rows `head` until it is known who is wanted. Those of one shape ask for the same, so
+    the heads among those that fit are the heads that fit. `beside`: what `fits` compares with."""
+    return f"""
+    {_SHAPES.format(limit=_FEW + 1)},
+    counted AS MATERIALIZED (SELECT count(*) <= {_FEW} AS by_shape FROM few),
+    head AS (
+        (SELECT h.id, h.rank FROM (SELECT shape FROM few WHERE (SELECT by_shape FROM counted)) s
+            {_head(before, "h")} {beside} WHERE {fits})
+        UNION ALL
+        (SELECT DISTINCT ON (h.shape) h.id, h.rank FROM (
+            SELECT id, shape, rank, {_AMOUNTS} FROM leases_lease w WHERE NOT (SELECT by_shape FROM counted)
+            AND {_ALONE} AND {before} ORDER BY w.rank, w.id LIMIT {_OLDEST}) h {beside} WHERE {fits}
+            ORDER BY h.shape, h.rank, h.id))"""
+
+
+_WAITERS = f"""
+    SELECT {COLUMNS} FROM (SELECT h.id FROM head h ORDER BY h.rank, h.id LIMIT %(limit)s) h
+    JOIN leases_lease l ON l.id = h.id"""
+
+
+def _within(free: str) -> str:
+    """True for those that ask for no more of any class than is free."""
+    return " AND ".join(f"h.{name} <= ({free})[{n}]" for n, name in enumerate(CLASSES, 1))
+
+
+_ALL = f"WITH RECURSIVE {_heads()} {_WAITERS} ORDER BY l.rank, l.id"
+_OLDER = f"""
+    WITH RECURSIVE {_heads(before="w.rank < %(before)s", fits=_within("%(free)s::bigint[]"))} {_WAITERS}
+    ORDER BY l.rank, l.id"""
+_DUE = f"""
+    WITH RECURSIVE {_SHAPES.format(limit=2 * _FEW)}
+    SELECT {COLUMNS} FROM few s {_head()} WHERE l.due_at IS NULL OR l.due_at <= statement_timestamp()
+    ORDER BY l.due_at NULLS FIRST, l.rank, l.id LIMIT %(limit)s"""
+_RECLAIMING = f"""
+    WITH RECURSIVE {_SHAPES.format(limit=_FEW)}
+    SELECT count(*) FROM few s {_head()} WHERE l.reason = 'waiting_reclaim' AND l.id <> %(other)s"""
+_LOOK = f"""
+    WITH RECURSIVE g AS MATERIALIZED (SELECT
+        (SELECT w.id FROM leases_lease w WHERE {_WAITS} ORDER BY w.rank LIMIT 1) IS NOT NULL AS there,
+        (SELECT ARRAY[{", ".join(f"r.total_{name} - r.used_{name}" for name in CLASSES)}]::bigint[]
+            FROM leases_resource r WHERE r.id = %(resource)s) AS free),
+    {_heads(fits=f"(g.free IS NULL OR {_within('g.free')})", beside="CROSS JOIN g")}
+    SELECT g.there, g.free, l.* FROM g LEFT JOIN ({_WAITERS}) l ON TRUE ORDER BY l.rank, l.id"""
+"""Whether anybody waits is asked by the first of the queue, not by EXISTS: where many wait the planner expects to meet
+one soon among all leases, and walks through those that have ended."""
+
+
+def parked_with(column: str) -> str:
+    """SQL of (id, rank): those out of the queue for a quota or budget of the `column` that the lease `l` has, too, in
+    their order. As a range, for the reason that `_head` gives."""
+    return f"""
+        SELECT p.id, p.rank FROM leases_lease p WHERE p.parked AND p.state = 'pending'
+        AND p.reason IN ('waiting_quota', 'waiting_budget') AND p.{column} >= l.{column} AND p.{column} <= l.{column}
+        ORDER BY p.{column}, p.rank, p.id"""
+
+
+def heads(resource_type: str, *, limit: int = _FIRST) -> list[PendingLease]:
+    """The first waiter of every shape, in order."""
+    return [PendingLease(row) for row in rows(_ALL, {"type": resource_type, "limit": limit, "start": ""}, hot=True)]
+
+
+def older(resource_type: str, rank: float, free: Sequence[int]) -> list[PendingLease]:
+    """Of the heads with a lower rank those that ask for no more of any class than is free."""
+    given = {"type": resource_type, "before": rank, "free": list(free), "limit": _FIRST, "start": ""}
+    return [PendingLease(row) for row in rows(_OLDER, given, hot=True)]
+
+
+def _due_heads(resource_type: str, start: str) -> list[PendingLease]:
+    """The heads that are due of some shapes from `start` on, first the one that was not looked at for longest."""
+    return [PendingLease(row) for row in rows(_DUE, {"type": resource_type, "limit": _FIRST, "start": start})]
+
+
+def reclaiming(resource_type: str, other_than: int | None) -> int:
+    """How many heads but this one wait for something to be given up; looked for among the first shapes."""
+    given = {"type": resource_type, "start": "", "other": other_than}
+    return int(rows(_RECLAIMING, given)[0][0])
+
+
+def look(resource_type: str, resource_id: int | None, limit: int) -> tuple[list[PendingLease], bool, list[int]]:
+    """In one statement: the first heads, where a resource is named of those that ask for no more than it has free;
+    whether anybody waits at all, groups included; what the resource has free."""
+    found = rows(_LOOK, {"type": resource_type, "limit": limit, "start": "", "resource": resource_id}, hot=True)
+    return [PendingLease(row[2:]) for row in found if row[2] is not None], found[0][0], found[0][1] or []
+
+
+def in_turn(resource_type: str) -> list[PendingLease]:
+    """The heads that are looked at now: the first ones, and of more shapes those that are due: of the first shapes
+    and, since there may be any number, of some from anywhere on."""
+    first = heads(resource_type)
+    anywhere = _due_heads(resource_type, secrets.token_hex(16))
+    if len(first) > _FEW:
+        anywhere += _due_heads(resource_type, "")
+    found = {head.id: head for head in (*first, *anywhere)}
+    return sorted(found.values(), key=lambda head: (head.rank, head.id))
+
+
+def next_of_shape(resource_type: str, shape: str, after: tuple[float, int]) -> tuple[float, int] | None:
+    """(rank, id) of the waiter of this shape that comes next in the queue after `after`."""
+    found = rows(
+        "SELECT rank, id FROM leases_lease WHERE state = 'pending' AND NOT parked AND group_id IS NULL AND type = %s"
+        " AND shape <= %s AND (shape, rank, id) > (%s, %s, %s) ORDER BY shape, rank, id LIMIT 1",
+        (resource_type, shape, shape, *after),
+    )
+    return found[0] if found else None
+
+
+def members_of(group_id: int) -> list[PendingLease]:
+    """Lock the members that wait, by id. Return none of them when a member has ended or is to end: all of them will."""
+    found = rows(
+        f"SELECT {COLUMNS} FROM leases_lease l WHERE l.group_id = %s AND l.state = 'pending' AND l.release_wanted = ''"
+        " ORDER BY l.id FOR NO KEY UPDATE",
+        (group_id,),
+    )
+    ending = (
+        "SELECT 1 FROM leases_lease WHERE group_id = %s AND (state IN ('released', 'destroyed', 'broken')"
+        " OR (state = 'pending' AND release_wanted <> '')) LIMIT 1"
+    )
+    if rows(ending, (group_id,)):
+        return []
+    waiters = [PendingLease(row) for row in found]
+    ids = tuple(waiter.id for waiter in waiters)
+    for waiter in waiters:
+        waiter.placement = replace(waiter.placement, group=ids)
+    return waiters

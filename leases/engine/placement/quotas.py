@@ -1,0 +1,121 @@
+"""Quotas: how much of everything an owner may hold at once; leases beyond it are parked.
+
+Only what owners asked for themselves is charged (root leases); what those need in turn is not counted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from django.contrib.auth import get_user_model
+from django.db.models.functions import Now
+
+from blueprints.amounts import CLASSES, Amounts, amount
+from leases import hints
+from leases.engine.core.database import leases_by_id, rows
+from leases.engine.core.transitions import explain
+from leases.engine.placement import claims, pending
+from leases.engine.placement.constraints import PlacementRequest
+from leases.reasons import Reason
+
+LIMITS = ("leases", *CLASSES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Excess:
+    """The first limit that a lease would pass."""
+
+    holder: str
+    limit: str
+    maximum: int
+    used: int
+    asked: int
+
+    @property
+    def sentence(self) -> str:
+        """Say what the quota is, what is held of it and what more was requested."""
+        held, more = (amount(self.limit, number, bare=True) for number in (self.used, self.asked))
+        never = " It can never be granted with this quota." if self.asked > self.maximum else ""
+        return (
+            f"{self.holder}'s quota is {amount(self.limit, self.maximum)}: {held} held, {more} more requested.{never}"
+        )
+
+
+_LOCK = """
+    SELECT q.id, q.user_id, q.group_id, coalesce(u.username, g.name),
+        q.max_leases, q.max_slots, q.max_cpu_millicores, q.max_ram_mib, q.max_disk_mib, l.id
+    FROM leases_quota q JOIN leases_lease l ON l.id = ANY(%s) AND l.root_id IS NULL AND l.for_resource_id IS NULL
+        AND (q.user_id = l.owner_id OR q.group_id = l.charged_group_id)
+    LEFT JOIN {users} u ON u.id = q.user_id LEFT JOIN auth_group g ON g.id = q.group_id
+    ORDER BY q.id, l.id FOR NO KEY UPDATE OF q"""
+USED = """
+    SELECT count(*), coalesce(sum(s.slots), 0), coalesce(sum(s.cpu_millicores), 0), coalesce(sum(s.ram_mib), 0),
+        coalesce(sum(s.disk_mib), 0)
+    FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id
+    WHERE l.state IN ('acquired', 'active', 'released') AND l.root_id IS NULL AND l.for_resource_id IS NULL
+        AND {whose} = %s"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """What the quotas say to leases: the first limit that they would pass, and what is left of each class."""
+
+    excess: Excess | None = None
+    left: Amounts | None = None
+    """None: no quota limits them."""
+
+    def bounding(self, placement: PlacementRequest) -> PlacementRequest:
+        """The question such that a lease that takes the whole of a resource stays within the quotas."""
+        if self.left is None or not placement.exclusive:
+            return placement
+        return replace(placement, at_most=self.left)
+
+
+_ENDLESS = 1 << 62
+
+
+def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
+    """Lock the quotas that these leases are charged to, and see what they would say to them together. Inside a
+    transaction."""
+    found = rows(_LOCK.format(users=get_user_model()._meta.db_table), (list(wanted),))
+    left = dict.fromkeys(CLASSES, _ENDLESS)
+    for (_, user, group, holder, *maxima), charged in groupby(found, key=lambda row: row[:-1]):
+        amounts = [wanted[row[-1]] for row in charged]
+        whose = "l.owner_id" if user is not None else "l.charged_group_id"
+        used = rows(USED.format(whose=whose), (user if user is not None else group,))[0]
+        asked = (len(amounts), *(sum(getattr(one, name) for one in amounts) for name in CLASSES))
+        for limit, maximum, has, wants in zip(LIMITS, maxima, used, asked, strict=True):
+            if maximum is not None and has + wants > maximum:
+                excess = Excess(holder=holder, limit=limit, maximum=maximum, used=int(has), asked=wants)
+                return Allowance(excess=excess)
+            if maximum is not None and limit in left:
+                left[limit] = min(left[limit], maximum - int(has))
+    amounts_left = Amounts(
+        slots=left["slots"], cpu_millicores=left["cpu_millicores"], ram_mib=left["ram_mib"], disk_mib=left["disk_mib"]
+    )
+    return Allowance(left=amounts_left if found else None)
+
+
+def park(lease_ids: Sequence[int], excess: Excess) -> None:
+    """Out of the queue until what the owner holds changes, or it is their time again; nothing is reserved for them."""
+    for lease_id in lease_ids:
+        claims.unreserve(lease_id)
+        due = Now() + pending.look_again()
+        explain(lease_id, Reason.WAITING_QUOTA, excess.sentence, parked=True, due_at=due)
+
+
+_FIRST = f"""
+    parked AND state = 'pending' AND id IN (
+        SELECT p.id FROM leases_lease l CROSS JOIN LATERAL (({pending.parked_with("owner_id")} LIMIT 20)
+            UNION ({pending.parked_with("charged_group_id")} LIMIT 20)) p WHERE l.id = %s
+        ORDER BY p.rank, p.id LIMIT 20)"""
+
+
+def unpark(lease_id: int) -> None:
+    """Put the first waiters that share an owner's or group's quota or budget with this lease back into the queue; for the
+    others the sweep looks in its time. Who waits for another try stays out."""
+    found = rows(f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_FIRST)} RETURNING type", (lease_id,))
+    for resource_type in sorted({row[0] for row in found}):
+        hints.send("serve", resource_type)

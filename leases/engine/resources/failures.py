@@ -1,0 +1,73 @@
+"""Acts on a resource that failed in the background, for as long as they do."""
+
+from __future__ import annotations
+
+from blueprints.answers import Failed
+from leases.engine.core.database import rows, run
+from leases.engine.core.transitions import record_event
+from leases.models import Resource, Run
+
+DESTROY = "destroy"
+TELLING = 2
+"""Attempts of a destruction that failed before it is reported: one may be chance."""
+DEADLINE = "deadline"
+"""The code of an act that was accepted, and not done within its time. Of a destruction that is reported at once: its
+step has waited for as long as any should take."""
+REPORTED = f"(f.act = '{DESTROY}' AND (f.attempts >= {TELLING} OR f.code = '{DEADLINE}'))"
+"""SQL: the destructions that are reported."""
+_POWER = {"off": "stop", "on": "start", "cycle": "power-cycle"}
+_KEEP = """
+    INSERT INTO leases_failure AS f (resource_id, lease_id, act, code, message)
+    VALUES (%s, (SELECT lease_id FROM leases_share WHERE resource_id = %s AND exclusive), %s, %s, %s)
+    ON CONFLICT (resource_id) DO UPDATE SET lease_id = excluded.lease_id, act = excluded.act, code = excluded.code,
+        message = excluded.message, at = clock_timestamp(),
+        attempts = CASE WHEN f.act = excluded.act THEN f.attempts + 1 ELSE 1 END,
+        since = CASE WHEN f.act = excluded.act THEN f.since ELSE clock_timestamp() END
+    RETURNING attempts, lease_id"""
+_LAST_LEASE = """
+    SELECT id FROM leases_lease WHERE resource_id = %s AND for_resource_id IS NULL
+    ORDER BY acquired_at DESC NULLS LAST, id DESC LIMIT 1"""
+
+
+def act_of(current: Run) -> str:
+    """What a run does to its resource, as people call it."""
+    if current.phase == Run.Phase.POWER:
+        return _POWER.get(str(current.wanted.get("power")), "power-cycle")
+    return "change-type" if current.phase == Run.Phase.RETYPE else str(current.phase)
+
+
+def record(current: Run, answer: Failed) -> int | None:
+    """Keep that an act failed. Returns the lease that holds the whole resource, if any."""
+    said = (act_of(current), answer.code[:128], answer.message[:2000].replace("\0", ""))
+    was_reported = _is_reported(current.resource_id)
+    ((attempts, lease_id),) = rows(_KEEP, (current.resource_id, current.resource_id, *said))
+    if not was_reported and _is_reported(current.resource_id):
+        _report(current.resource, answer, attempts)
+    found: int | None = lease_id
+    return found
+
+
+def _is_reported(resource_id: int) -> bool:
+    return bool(rows(f"SELECT 1 FROM leases_failure f WHERE f.resource_id = %s AND {REPORTED}", (resource_id,)))
+
+
+def _report(resource: Resource, answer: Failed, attempts: int) -> None:
+    """Record the event of a destruction that keeps failing, also for the owner of the last lease."""
+    last = [pk for (pk,) in rows(_LAST_LEASE, (resource.pk,))]
+    record_event(
+        "resource.destroy_failed", sentence(resource, attempts, answer.message), resource_id=resource.pk,
+        lease_id=last[0] if last else None,
+        details={"code": answer.code, "attempts": attempts, "hourly": resource.price},
+    )  # fmt: skip
+
+
+def sentence(resource: Resource, attempts: int, message: str) -> str:
+    """A destruction that keeps failing, with what the resource goes on costing."""
+    cost = "" if resource.price is None else f" It goes on costing ${resource.price:.4f} an hour."
+    tried = f"in {attempts} attempts" if attempts > 1 else "yet"
+    return f"{resource} could not be destroyed {tried}: {message}{cost}"
+
+
+def forget(resource_id: int) -> None:
+    """An act succeeded, or the resource is gone."""
+    run("DELETE FROM leases_failure WHERE resource_id = %s", (resource_id,))

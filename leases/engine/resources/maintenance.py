@@ -1,0 +1,227 @@
+"""Maintenance and power of resources, and updates in place.
+
+A resource that is found switched otherwise than wanted is switched; a stop that was asked for is no failure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blueprints import registry
+from blueprints.answers import Maintenance
+from blueprints.contract import Powers, Updates
+from leases import hints
+from leases.engine.core.database import attempt, each, rows, run, short
+from leases.engine.core.runs import start
+from leases.engine.core.transitions import lock_resource, record_event
+from leases.models import Resource, Run
+
+
+def kinds_that_update(*, at_once: bool = False) -> list[str]:
+    """The kinds, of those that have blueprints, that update in place; `at_once`: those that do so within seconds."""
+    names = [kind for (kind,) in rows("SELECT DISTINCT kind FROM blueprints_blueprint")]
+    kinds = {name: attempt(registry.kind, name) for name in names}
+    return [name for name, kind in kinds.items() if isinstance(kind, Updates) and (kind.at_once or not at_once)]
+
+
+_CLOSE_OUTDATED = """
+    UPDATE leases_resource SET in_maintenance = TRUE WHERE id = ANY(ARRAY(
+        SELECT r.id FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+        WHERE b.id = %s AND r.state = 'active' AND r.generation < b.generation ORDER BY r.id FOR NO KEY UPDATE OF r))"""
+
+
+def close_outdated(blueprint_id: int, kind: str) -> None:
+    """Give outdated resources to nobody before they are updated, where that takes seconds: what was made for one config
+    is not leased under another. Inside the transaction that changes the blueprint."""
+    found = registry.kind(kind)
+    if isinstance(found, Updates) and found.at_once:
+        run(_CLOSE_OUTDATED, (blueprint_id,))
+
+
+class NotToBeHad(Exception):
+    """What a step needs cannot be had; the message says why."""
+
+
+def ask(current: Run, wanted: Maintenance) -> None:
+    """Take a related resource out of the queue for a run that waits for its maintenance. Raises NotToBeHad."""
+    target = _related(current, wanted.relation)
+    if wanted.action == "power_cycle" and not isinstance(_kind_of(target), Powers):
+        raise NotToBeHad(f"Resource {target} cannot be power-cycled.")
+    holders = _holders_but(target, current)
+    if wanted.holders == "refuse" and holders:
+        raise NotToBeHad(f"Resource {target} is held by others, and the maintenance may not wait for them.")
+    current.maintenance = {
+        "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
+        "granted": False,
+    }  # fmt: skip
+    run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s", (target,))
+    sentence = wanted.sentence or f"{wanted.action} for {current.resource.name}"
+    record_event(
+        "resource.maintenance", sentence, resource_id=target, details={"run": current.pk, "action": wanted.action}
+    )
+    _tell_holders(holders, target, sentence)
+    hints.after_commit("sweep")
+
+
+def _kind_of(resource_id: int) -> object:
+    return registry.kind(Resource.objects.select_related("blueprint").get(pk=resource_id).blueprint.kind)
+
+
+def _tell_holders(holders: list[int], target: int, sentence: str) -> None:
+    for lease_id in holders:
+        record_event(
+            "lease.maintenance", f"Maintenance waits for this lease: {sentence}.", lease_id=lease_id, resource_id=target
+        )
+
+
+def _related(current: Run, relation: str) -> int:
+    if relation == "parent":
+        found = rows("SELECT part_of_id FROM leases_resource WHERE id = %s", (current.resource_id,))
+    else:
+        found = rows(
+            "SELECT resource_id FROM leases_lease WHERE need = %s AND state = 'active'"
+            " AND (for_resource_id = %s OR for_lease_id = %s)",
+            (relation, current.resource_id, current.lease_id),
+        )
+    if not found or found[0][0] is None:
+        raise NotToBeHad(f"It has no related resource {relation!r}.")
+    return int(found[0][0])
+
+
+def _holders_but(target: int, current: Run) -> list[int]:
+    """Leases with a share of the target that the asking run does not hold itself. Whoever waits for maintenance of
+    the same target uses nothing of it meanwhile, and is not waited for."""
+    found = rows(
+        "SELECT l.id FROM leases_share s JOIN leases_lease l ON l.id = s.lease_id WHERE s.resource_id = %s"
+        " AND l.for_resource_id IS DISTINCT FROM %s AND (%s::bigint IS NULL OR l.for_lease_id IS DISTINCT FROM %s)"
+        " AND NOT EXISTS (SELECT FROM leases_run n WHERE n.waits_for = 'maintenance' AND (n.lease_id = l.for_lease_id"
+        " OR (n.lease_id IS NULL AND n.resource_id = l.for_resource_id)) AND (n.maintenance ->> 'resource')::bigint"
+        " = s.resource_id AND NOT (n.maintenance ->> 'granted')::boolean) ORDER BY l.id",
+        (target, current.resource_id, current.lease_id, current.lease_id),
+    )
+    return [lease_id for (lease_id,) in found]
+
+
+def advance(current: Run) -> bool:
+    """Go on with a maintenance that a run waits for; True when it is granted. Inside a transaction, run locked."""
+    asked: dict[str, Any] = dict(current.maintenance or {})
+    target = asked["resource"]
+    free = asked["holders"] == "tell" or bool(asked.get("cycle")) or not _holders_but(target, current)
+    if asked["action"] == "power_cycle":
+        granted = free and _power_cycled(target, asked)
+    else:
+        granted = free and not _others_alone(target, current.pk)
+    if granted:
+        Run.objects.filter(pk=current.pk).update(
+            maintenance={**asked, "granted": True}, due_at=rows("SELECT clock_timestamp()")[0][0]
+        )
+        hints.after_commit("step", current.pk)
+    elif asked != current.maintenance:
+        Run.objects.filter(pk=current.pk).update(maintenance=asked)
+    return granted
+
+
+def _others_alone(target: int, but: int) -> bool:
+    """True when another run has the target to itself; the resource is locked so that two never get it together."""
+    rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (target,))
+    return bool(
+        rows(
+            "SELECT 1 FROM leases_run WHERE id <> %s AND (maintenance ->> 'resource')::bigint = %s"
+            " AND (maintenance ->> 'granted')::boolean LIMIT 1",
+            (but, target),
+        )
+    )
+
+
+def _power_cycled(target: int, asked: dict[str, Any]) -> bool:
+    """One cycle for all who asked by the time it began: it is over when the run that does it has ended."""
+    going = rows("SELECT id FROM leases_run WHERE resource_id = %s AND lease_id IS NULL", (target,))
+    if asked.get("cycle"):
+        return not any(run_id == asked["cycle"] for (run_id,) in going)
+    found = rows(
+        "SELECT id FROM leases_run WHERE resource_id = %s AND lease_id IS NULL AND phase = 'power' AND NOT in_call"
+        " AND position = 0",
+        (target,),
+    )
+    begun = (
+        found[0][0] if found else None if going else start(resource_id=target, phase="power", wanted={"power": "cycle"})
+    )
+    if begun:
+        asked |= {"cycle": begun}
+        _join(target, begun)
+    return False
+
+
+def _join(target: int, cycle: int) -> None:
+    """Whoever asked before the cycle begins shares it."""
+    run(
+        "UPDATE leases_run SET maintenance = maintenance || jsonb_build_object('cycle', %s::bigint)"
+        " WHERE waits_for = 'maintenance' AND (maintenance ->> 'resource')::bigint = %s"
+        " AND maintenance ->> 'action' = 'power_cycle' AND NOT maintenance ? 'cycle'",
+        (cycle, target),
+    )
+
+
+@short
+def lift(resource_id: int) -> bool:
+    """End the maintenance of a resource if no run needs it and it owes nothing; True when it has ended."""
+    return lift_unless_needed(resource_id)
+
+
+def lift_unless_needed(resource_id: int, *, but: int = 0) -> bool:
+    """The same inside a transaction; `but` is a run that is about to end."""
+    lock_resource(resource_id)
+    lifted = rows(
+        "UPDATE leases_resource r SET in_maintenance = FALSE WHERE r.id = %s AND r.in_maintenance"
+        " AND NOT EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id) AND NOT EXISTS ("
+        " SELECT FROM blueprints_blueprint b WHERE b.id = r.blueprint_id AND r.generation < b.generation"
+        " AND r.state = 'active' AND b.kind = ANY(%s)) AND NOT EXISTS ("
+        " SELECT FROM leases_run n WHERE n.id <> %s AND ((n.maintenance ->> 'resource')::bigint = r.id"
+        " OR (n.resource_id = r.id AND n.phase = 'update'))) RETURNING r.type",
+        (resource_id, kinds_that_update(at_once=True), but),
+    )
+    for (resource_type,) in lifted:
+        hints.after_commit("serve", resource_type)
+    return bool(lifted)
+
+
+_SWITCH_DUE = """
+    SELECT r.id, b.kind FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE r.state = 'active' AND r.power_wanted <> '' AND r.power <> r.power_wanted
+        AND (r.power_at IS NULL OR r.power_at <= clock_timestamp())
+        AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL) LIMIT 200"""
+
+
+def check_power() -> int:
+    """Begin to switch what is not as it is wanted and is not busy with something else."""
+    return each(_switch, [row for row in rows(_SWITCH_DUE) if isinstance(registry.kind(row[1]), Powers)])
+
+
+@short
+def _switch(resource_id: int, kind: str) -> bool:
+    lock_resource(resource_id)
+    return begin_switch(resource_id)
+
+
+def begin_switch(resource_id: int) -> bool:
+    """Switch it as it is wanted; False where nothing is wanted, or it is busy. With the resource locked."""
+    for (wanted,) in rows(
+        "SELECT power_wanted FROM leases_resource WHERE id = %s AND state = 'active'", (resource_id,)
+    ):
+        return start(resource_id=resource_id, phase="power", wanted={"power": wanted}) is not None
+    return False
+
+
+@short
+def want_power(resource_id: int, power: str) -> bool:
+    """Keep it `on` or `off` from now; False when it is busy and switched as soon as it is not."""
+    lock_resource(resource_id)
+    run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (power, resource_id))
+    hints.after_commit("sweep")
+    return begin_switch(resource_id)
+
+
+def is_wanted_off(resource_id: int) -> bool:
+    """Whether an answer from it is not to be expected: it is wanted off, or somebody else switched it off."""
+    off = "SELECT 1 FROM leases_resource WHERE id = %s AND (power_wanted = 'off' OR facts ? 'stopped')"
+    return bool(rows(off, (resource_id,)))

@@ -1,0 +1,172 @@
+"""Write the row of a new resource with its capacities and parts, and amend it by what its build and checks say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models.functions import Now
+
+from blueprints import parts as specs
+from blueprints.amounts import CLASSES, Amounts
+from blueprints.answers import Ready
+from blueprints.models import Blueprint
+from blueprints.specs import Draft
+from leases import hints
+from leases.engine.core.database import rows
+from leases.engine.core.installation import notice
+from leases.engine.core.runs import start
+from leases.engine.core.transitions import record_event
+from leases.engine.placement import budgets, claims
+from leases.models import Capacity, Part, Resource
+from leases.reasons import Reason
+
+
+def amend(resource_id: int, answer: Ready) -> None:
+    """Write what a step found out about a resource. Inside the transaction that applies its answer.
+
+    A capacity that shrinks below what is used only stops growth; nobody's share is taken away.
+    """
+    resource = Resource.objects.get(pk=resource_id)
+    columns: dict[str, object] = {}
+    if answer.attributes:
+        columns["attributes"] = {**resource.attributes, **answer.attributes}
+    if answer.traits is not None:
+        columns["traits"] = sorted(answer.traits)
+    if answer.capacity is not None:
+        columns |= {f"total_{name}": getattr(answer.capacity, name) for name in CLASSES}
+        set_further(resource_id, answer.capacity)
+    if answer.dies_at is not None:
+        columns["dies_at"] = min(filter(None, (resource.dies_at, answer.dies_at)))
+    if columns:
+        Resource.objects.filter(pk=resource_id).update(**columns)
+    if answer.parts and set_parts(resource_id, answer.parts):
+        hints.after_commit("serve", resource.type)
+
+
+def set_further(resource_id: int, capacity: Amounts) -> None:
+    """The totals of the further classes of capacity."""
+    for name, total in capacity.extra.items():
+        Capacity.objects.update_or_create(resource_id=resource_id, name=name, defaults={"total": total})
+
+
+def set_parts(resource_id: int, parts: Sequence[specs.Part], *, whole: bool = False) -> bool:
+    """The named parts that are there, and their states; True when one came back to be had.
+
+    Those of the same classes (`whole`: of any class) that are not named stay as missing, since a lease may hold them.
+    """
+    known = {(part.part_class, part.identity): part for part in Part.objects.filter(resource_id=resource_id)}
+    for part in parts:
+        _set_part(resource_id, known.pop((part.part_class, part.identity), None), part)
+    classes = {part.part_class for part in parts}
+    for gone in known.values():
+        if (whole or gone.part_class in classes) and gone.state != "missing":
+            _tell(gone, "missing")
+            Part.objects.filter(pk=gone.pk).update(state="missing")
+            classes.add(gone.part_class)
+    return sum(_count(resource_id, name) for name in sorted(classes)) > 0
+
+
+def _set_part(resource_id: int, known: Part | None, part: specs.Part) -> None:
+    if known is None:
+        Part.objects.create(
+            resource_id=resource_id, part_class=part.part_class, identity=part.identity,
+            attributes=part.attributes, state=part.state,
+        )  # fmt: skip
+        return
+    if known.state != part.state:
+        _tell(known, part.state)
+    if (known.attributes, known.state) != (part.attributes, part.state):
+        Part.objects.filter(pk=known.pk).update(attributes=part.attributes, state=part.state)
+
+
+def _tell(part: Part, state: str) -> None:
+    """An event for the resource, and for the lease that holds the part."""
+    message = f"{part.part_class} {part.identity} was {part.state} and is {state}."
+    holder = rows("SELECT lease_id FROM leases_slotlock WHERE key = %s", (part_lock(part.resource_id, part),))
+    record_event("resource.part", message, resource_id=part.resource_id, lease_id=holder[0][0] if holder else None)
+
+
+def part_lock(resource_id: int, part: Part) -> str:
+    """The key of the slot lock on a part."""
+    return f"{part_scope(resource_id, part.part_class)}/{part.identity}"[:255]
+
+
+def part_scope(resource_id: int, part_class: str) -> str:
+    """The scope of the slot locks on the parts of one class."""
+    return f"{part_class} of resource {resource_id}"
+
+
+def _count(resource_id: int, part_class: str) -> bool:
+    """A class of capacity that is named like the parts is as many as are well; True when it grew."""
+    grown = rows(
+        "UPDATE leases_capacity c SET total = w.n FROM leases_capacity o, (SELECT count(*) AS n FROM leases_part p"
+        " WHERE p.resource_id = %s AND p.part_class = %s AND p.state = 'ok') w"
+        " WHERE o.id = c.id AND c.resource_id = %s AND c.name = %s AND c.total <> w.n RETURNING w.n > o.total",
+        (resource_id, part_class, resource_id, part_class),
+    )
+    return any(more for (more,) in grown)
+
+
+def lock_blueprint(blueprint_id: int) -> Blueprint | None:
+    """The blueprint, locked: whoever builds or raises its limit waits here."""
+    return Blueprint.objects.select_for_update(no_key=True).filter(pk=blueprint_id).first()
+
+
+_THERE = """
+    SELECT (SELECT count(*) FROM (
+            SELECT FROM leases_resource WHERE blueprint_id = %s AND gone_at IS NULL LIMIT %s) t),
+        (SELECT count(*) FROM (
+            SELECT FROM leases_resource WHERE blueprint_id = %s AND gone_at IS NULL AND state = 'pending' LIMIT %s) p)"""
+"""Counted no further than the limits, which is all one needs to know."""
+
+
+def may_build(blueprint: Blueprint, draft: Draft | None = None) -> bool:
+    """Whether one more may be built now, within the blueprint's budget where it is known which. The blueprint must
+    be locked."""
+    most = blueprint.max_resources
+    there, building = rows(_THERE, (blueprint.pk, most or 0, blueprint.pk, blueprint.max_builds))[0]
+    in_limit = most is None or there < most
+    allowed = blueprint.enabled and not blueprint.drained and in_limit and building < blueprint.max_builds
+    return allowed and (draft is None or budgets.blueprint_affords(blueprint.pk, draft))
+
+
+def insert(
+    blueprint: Blueprint, draft: Draft, *, actor: str, message: str, asked: Any = None, origin: str = "built",
+    reserved_for: int | None = None, registration: Any = None,
+) -> claims.Room:  # fmt: skip
+    """Write the row of a drafted resource with its further capacities and parts, and begin its build."""
+    notice()
+    life = blueprint.max_lifetime
+    resource = Resource.objects.create(
+        blueprint=blueprint, type=blueprint.resource_type, name=draft.name, origin=origin,
+        identity=draft.identity or None, generation=blueprint.generation, reason=Reason.BUILDING, message=message,
+        actor=actor, attributes=draft.attributes, traits=sorted(draft.traits), facts=draft.facts, offer=draft.offer,
+        zone=draft.zone, price=draft.price, total_slots=draft.capacity.slots,
+        total_cpu_millicores=draft.capacity.cpu_millicores, total_ram_mib=draft.capacity.ram_mib,
+        total_disk_mib=draft.capacity.disk_mib, reserved_for_id=reserved_for,
+        dies_at=None if life is None else Now() + life, part_of=whole(blueprint, draft),
+        registration=registration or {},
+    )  # fmt: skip
+    if not draft.name:
+        Resource.objects.filter(pk=resource.pk).update(name=f"{blueprint.name}-{resource.pk}")
+    Capacity.objects.bulk_create(
+        Capacity(resource=resource, name=name, total=total) for name, total in draft.capacity.extra.items()
+    )
+    Part.objects.bulk_create(
+        Part(resource=resource, part_class=p.part_class, identity=p.identity, attributes=p.attributes, state=p.state)
+        for p in draft.parts
+    )
+    start(resource_id=resource.pk, phase="build", asked=asked)
+    name = draft.name or f"{blueprint.name}-{resource.pk}"
+    return claims.Room(resource_id=resource.pk, state="pending", kind=blueprint.kind, name=name)
+
+
+def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:
+    """What the draft is part of: of its own blueprint, else the only one of that identity there is."""
+    if not draft.part_of:
+        return None
+    there = Resource.objects.filter(identity=draft.part_of, gone_at=None)
+    own = there.filter(blueprint=blueprint).first()
+    others = list(there[:2])
+    return own or (others[0] if len(others) == 1 else None)

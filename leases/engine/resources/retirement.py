@@ -1,0 +1,156 @@
+"""Retire resources: idle, lost, outdated, taken out, gone."""
+
+from __future__ import annotations
+
+from blueprints import registry
+from blueprints.contract import Updates
+from drydock.core.errors import Busy
+from leases import hints
+from leases.engine.core.database import rows, run, short
+from leases.engine.core.runs import end_children, start, stop
+from leases.engine.core.transitions import move_resource
+from leases.engine.placement import quotas
+from leases.engine.resources import eviction, failures
+from leases.reasons import Reason
+from leases.states import ResourceState
+
+
+def retire_idle(
+    resource_id: int, *, reason: Reason, message: str, actor: str = "drydock", unwanted: bool = False
+) -> bool:
+    """Give a resource up if nobody holds a share of it. True when it is on its way out.
+
+    `unwanted`: it is still being built and only goes when no minimum asks for it.
+    """
+    try:
+        return _retire(resource_id, reason, message, actor, unwanted)
+    except Busy:
+        return False
+
+
+@short
+def _retire(resource_id: int, reason: str, message: str, actor: str, unwanted: bool) -> bool:
+    rolled = _may_roll(resource_id) if reason == Reason.OUTDATED else None
+    found = rows(
+        "SELECT r.state, b.min_ready, b.kind, b.generation FROM leases_resource r"
+        " JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " WHERE r.id = %s AND r.used_slots = 0 AND r.state IN ('pending', 'active') FOR NO KEY UPDATE OF r",
+        (resource_id,),
+    )
+    if not found or (unwanted and found[0][1] > 0) or rolled is False:
+        return False
+    _, _, kind, generation = found[0]
+    if rolled and isinstance(registry.kind(kind), Updates):
+        return begin_update(resource_id, generation)
+    if not stop(resource_id=resource_id):
+        return True
+    begin_destroy(resource_id, ResourceState.RELEASED, reason=reason, message=message, actor=actor)
+    return True
+
+
+_NOT_KEPT = """
+    SELECT r.drained OR b.drained, NOT b.enabled, coalesce(r.dies_at <= clock_timestamp(), FALSE)
+    FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id WHERE r.id = %s"""
+
+
+def why_not_kept(resource_id: int) -> tuple[Reason, str]:
+    """Why a resource that we built does not stay after its lease: a code, and a sentence for a person."""
+    for drained, disabled, too_old in rows(_NOT_KEPT, (resource_id,)):
+        if drained or disabled:
+            return Reason.DRAINED, "Drained." if drained else "Its blueprint is disabled."
+        if too_old:
+            return Reason.TOO_OLD, "Older than its blueprint allows."
+    return Reason.OUTDATED, "Built from an older blueprint."
+
+
+_ROLLING = """
+    SELECT NOT (r.drained OR b.drained OR NOT b.enabled OR coalesce(r.dies_at <= clock_timestamp(), FALSE)),
+        b.max_outdated > (
+            SELECT count(*) FROM leases_resource o LEFT JOIN leases_run n ON n.resource_id = o.id AND n.lease_id IS NULL
+            WHERE o.blueprint_id = b.id AND o.gone_at IS NULL
+                AND (n.phase = 'update' OR (o.state = 'released' AND o.reason = 'outdated')))
+    FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE r.id = %s AND r.generation < b.generation"""
+
+
+def _may_roll(resource_id: int) -> bool | None:
+    """Whether one more may be updated or replaced now; None where it is not only outdated. Locks the blueprint, so
+    that two never count the same."""
+    lock = "SELECT 1 FROM blueprints_blueprint WHERE id = (SELECT blueprint_id FROM leases_resource WHERE id = %s)"
+    rows(f"{lock} FOR NO KEY UPDATE", (resource_id,))
+    for only_outdated, room in rows(_ROLLING, (resource_id,)):
+        return bool(room) if only_outdated else None
+    return None
+
+
+def begin_update(resource_id: int, generation: int) -> bool:
+    """Bring an idle resource to its blueprint in place; False when it is not idle, or busy. Inside a transaction."""
+    taken = run(
+        "UPDATE leases_resource r SET in_maintenance = TRUE WHERE id = %s AND used_slots = 0 AND state = 'active'"
+        " AND NOT EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id) AND NOT EXISTS (SELECT FROM leases_run n"
+        " WHERE (n.resource_id = r.id AND n.lease_id IS NULL) OR (n.maintenance ->> 'resource')::bigint = r.id)",
+        (resource_id,),
+    )
+    return bool(taken) and start(resource_id=resource_id, phase="update", wanted={"generation": generation}) is not None
+
+
+def begin_destroy(resource_id: int, to: ResourceState, *, reason: str, message: str, actor: str) -> None:
+    """Move a resource, whose run has ended, out and begin its destruction. Inside a transaction."""
+    move_resource(resource_id, to, reason=reason, message=message, actor=actor, reserved_for=None)
+    start(resource_id=resource_id, phase="destroy")
+
+
+def lose(resource_id: int, *, reason: Reason, message: str, actor: str = "drydock") -> bool:
+    """Take a dead or failed resource out: its leases are broken or wait again, what is left of it is destroyed."""
+    for _ in range(8):
+        done = _lose(resource_id, reason, message, actor)
+        if done is not None:
+            return done
+    raise Busy
+
+
+@short
+def _lose(resource_id: int, reason: str, message: str, actor: str) -> bool | None:
+    """None: a share was taken meanwhile; again."""
+    holders = eviction.lock_holders(resource_id)
+    found = rows("SELECT state FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
+    if not found or found[0][0] not in (ResourceState.PENDING, ResourceState.ACTIVE):
+        return False
+    if not eviction.are_all(resource_id, holders):
+        return None
+    take_out(resource_id, holders, reason=reason, message=message, actor=actor)
+    return True
+
+
+def take_out(
+    resource_id: int,
+    holders: eviction.Holders,
+    *,
+    reason: str,
+    message: str,
+    actor: str = "drydock",
+    counts: bool = True,
+) -> None:
+    """Evict all holders and begin the destruction. Resource and holders are locked."""
+    eviction.evict_all(resource_id, holders, reason=reason, message=message, counts=counts)
+    run("DELETE FROM leases_run WHERE resource_id = %s", (resource_id,))
+    begin_destroy(resource_id, ResourceState.BROKEN, reason=reason, message=message, actor=actor)
+
+
+def gone(resource_id: int, *, forced: str = "", actor: str = "drydock") -> None:
+    """The absence of a resource is confirmed (or an operator vouches for it). Inside a transaction."""
+    state, resource_type = rows(
+        "SELECT state, type FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,)
+    )[0]
+    run("DELETE FROM leases_slotlock WHERE resource_id = %s", (resource_id,))
+    run("DELETE FROM leases_debt WHERE resource_id = %s", (resource_id,))
+    failures.forget(resource_id)
+    paying = rows("SELECT lease_id FROM leases_usage WHERE resource_id = %s AND ended_at IS NULL", (resource_id,))
+    run("UPDATE leases_resource SET gone_at = clock_timestamp() WHERE id = %s", (resource_id,))
+    for (lease_id,) in paying:
+        hints.once_committed(quotas.unpark, lease_id)
+    if state == ResourceState.RELEASED:
+        reason = Reason.FORCED if forced else Reason.GONE
+        move_resource(resource_id, ResourceState.DESTROYED, reason=reason, message=forced, actor=actor)
+    end_children(for_resource=resource_id)
+    hints.after_commit("serve", resource_type)

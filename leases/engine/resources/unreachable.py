@@ -1,0 +1,227 @@
+"""Resources that do not answer, and resources that their provider no longer lists.
+
+A kind says which codes of failures mean that (`Kind.unreachable`). Every function here runs inside the transaction that
+applies the answer of a step.
+"""
+
+from __future__ import annotations
+
+import json
+
+from django.conf import settings
+
+from blueprints import registry
+from blueprints.answers import Failed
+from blueprints.specs import Owned
+from leases import hints
+from leases.engine.core.database import rows, run, short
+from leases.engine.core.transitions import explain, record_event
+from leases.engine.resources import eviction
+from leases.models import Lease, Resource, Run
+from leases.reasons import Reason
+from leases.signals import interruption_announced
+from leases.states import SUSPECTED, VANISHED
+
+UNREACHABLE = "unreachable"
+"""What is observed of such a resource."""
+RECHECK = 10.0
+"""Most seconds between two checks of a resource that does not answer."""
+_AT_ONCE = (Run.Phase.ACTIVATE, Run.Phase.CHECK, Run.Phase.UPDATE)
+_ON_LEASE = (Run.Phase.ACTIVATE, Run.Phase.DEACTIVATE, Run.Phase.CLEAN)
+_PHASES = (*_ON_LEASE, Run.Phase.CHECK, Run.Phase.UPDATE)
+
+
+def told_by(current: Run, answer: Failed) -> bool:
+    """True when the answer says that the resource itself does not answer."""
+    kind = registry.kind(current.resource.blueprint.kind)
+    return current.phase in _PHASES and answer.code in kind.unreachable
+
+
+def ends_phase(current: Run, answer: Failed) -> bool:
+    """Return whether the step is not tried again in place.
+
+    A lease goes elsewhere, a check has its answer, cleaning waits until the resource answers, and a registered
+    resource is checked from the beginning. A resource that we built is destroyed when it cannot be cleaned, so its
+    cleaning is tried as often as other steps.
+    """
+    registered = current.resource.origin == Resource.Origin.REGISTERED
+    if registered and current.phase in (Run.Phase.BUILD, Run.Phase.UPDATE):
+        return True
+    if not told_by(current, answer):
+        return False
+    cleans_ours = current.resource.origin == Resource.Origin.BUILT and current.debt_id is None
+    return current.phase in _AT_ONCE or not cleans_ours
+
+
+def notice(current: Run, answer: Failed) -> None:
+    """Mark the resource when a step that is tried again found that it does not answer."""
+    if told_by(current, answer):
+        mark(current.resource_id, answer.message)
+
+
+_MARK = """
+    UPDATE leases_resource r SET suspect_since = coalesce(r.suspect_since, clock_timestamp()), observed = %s,
+        observed_at = clock_timestamp(), message = %s,
+        check_at = CASE WHEN r.suspect_since IS NULL THEN clock_timestamp()
+            WHEN r.check_at > clock_timestamp() THEN r.check_at
+            ELSE clock_timestamp() + least(b.check_interval, %s * interval '1 s') END
+    FROM leases_resource before JOIN blueprints_blueprint b ON b.id = before.blueprint_id
+    WHERE r.id = %s AND before.id = r.id AND r.state = 'active' RETURNING before.suspect_since IS NULL"""
+
+
+def mark(resource_id: int, message: str) -> None:
+    """Give the resource to nobody until a check finds that it answers; the first of these checks is due at once."""
+    for (fresh,) in rows(_MARK, (UNREACHABLE, message[:2000], RECHECK, resource_id)):
+        if fresh:
+            record_event("resource.unreachable", message, resource_id=resource_id)
+            hints.after_commit("sweep")
+
+
+_FAILING = """
+    UPDATE leases_resource r SET suspect_since = coalesce(r.suspect_since, clock_timestamp()), observed = 'failing',
+        observed_at = clock_timestamp(), message = %s, check_failures = r.check_failures + 1
+    FROM leases_resource before WHERE r.id = %s AND before.id = r.id RETURNING before.check_failures, before.message"""
+
+
+def failing(resource_id: int, message: str) -> int:
+    """Give a resource to nobody whose first check, or update, has failed. Returns how often it has before."""
+    ((failures, before),) = rows(_FAILING, (message[:2000], resource_id))
+    if not failures or before != message[:2000]:
+        record_event("resource.check_failed", message, resource_id=resource_id, details={"failures": failures + 1})
+        hints.after_commit("sweep")
+    return int(failures)
+
+
+def check_in(resource_id: int, seconds: float) -> None:
+    """When the resource is looked at again."""
+    later = "UPDATE leases_resource SET check_at = clock_timestamp() + %s * interval '1 s' WHERE id = %s"
+    run(later, (seconds, resource_id))
+
+
+def clear(resource_id: int) -> None:
+    """It answers: it serves again, and its leases no longer say that it may be gone. Holders are locked."""
+    found = rows(
+        "UPDATE leases_resource r SET suspect_since = NULL, message = '' FROM leases_resource before"
+        " WHERE r.id = %s AND before.id = r.id AND before.suspect_since IS NOT NULL RETURNING r.type",
+        (resource_id,),
+    )
+    for (resource_type,) in found:
+        record_event("resource.reachable", "It answers again.", resource_id=resource_id)
+        hints.after_commit("serve", resource_type)
+        for lease_id in _leases(resource_id, Reason.SUSPECTED):
+            explain(lease_id, Reason.READY, "Its resource answers again.")
+
+
+def tell_leases(resource_id: int, message: str) -> None:
+    """Say of the active leases that their resource does not answer. Holders are locked."""
+    for lease_id in _leases(resource_id, Reason.READY):
+        explain(lease_id, Reason.SUSPECTED, f"Its resource does not answer: {message}"[:2000])
+
+
+def _leases(resource_id: int, reason: Reason) -> list[int]:
+    """Active leases there whose reason is this one."""
+    sql = """
+        SELECT l.id FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id
+        WHERE s.resource_id = %s AND l.state = 'active' AND l.reason = %s ORDER BY l.id"""
+    return [lease_id for (lease_id,) in rows(sql, (resource_id, reason))]
+
+
+def too_long(resource_id: int) -> bool:
+    """True when it has not answered for so long that its leases are lost."""
+    sql = "SELECT 1 FROM leases_resource WHERE id = %s AND suspect_since < clock_timestamp() - %s * interval '1 s'"
+    return bool(rows(sql, (resource_id, settings.DRYDOCK.unreachable_limit_seconds)))
+
+
+def since(resource_id: int) -> str:
+    """Since when, for a sentence."""
+    ((at,),) = rows("SELECT date_trunc('second', suspect_since) FROM leases_resource WHERE id = %s", (resource_id,))
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+DOUBTED = (SUSPECTED, VANISHED)
+_REASONS = (Reason.SUSPECTED, Reason.MACHINE_STOPPED)
+_KEEP_SEEN = """
+    UPDATE leases_resource SET facts = facts || jsonb_build_object('seen', %s::jsonb),
+        power = coalesce(nullif(%s, ''), power)
+    WHERE id = %s AND state = 'active' AND NOT EXISTS (
+        SELECT FROM leases_run n WHERE n.resource_id = leases_resource.id AND n.lease_id IS NULL)"""
+
+
+def keep_seen(resource_id: int, found: Owned) -> None:
+    """Keep what its own read tells, over what a listing told."""
+    run(_KEEP_SEEN, (json.dumps({**found.facts, "state": found.state}), found.power, resource_id))
+
+
+@short
+def suspect(resource_id: int, message: str, *, observed: str = SUSPECTED, reason: Reason = Reason.SUSPECTED) -> None:
+    """Say of a machine and its leases that it may be gone, or is off, and why. Nothing else changes."""
+    holders = eviction.lock_holders(resource_id)
+    before = rows("SELECT state, observed FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
+    if not before or before[0][0] != "active":
+        return
+    run(
+        "UPDATE leases_resource SET observed = %s, observed_at = clock_timestamp(), message = %s WHERE id = %s",
+        (observed, message, resource_id),
+    )
+    if observed == SUSPECTED != before[0][1]:
+        record_event("resource.suspected", message, actor="status", resource_id=resource_id, reason=reason)
+    if observed == VANISHED != before[0][1]:
+        record_event("resource.vanished", message, actor="status", resource_id=resource_id, reason=reason)
+    for lease_id, state in holders:
+        if state == "active":
+            explain(lease_id, reason, message)
+
+
+_CLEAR_SUSPICION = """
+    UPDATE leases_resource r SET missed = 0, message = '', facts = r.facts - 'stopped', observed_at = clock_timestamp(),
+        observed = coalesce(nullif(r.facts -> 'seen' ->> 'state', ''), 'ok'),
+        power_wanted = CASE WHEN r.facts #>> '{stopped,restart}' = 'true' AND r.power_wanted = 'on' THEN ''
+            ELSE r.power_wanted END
+    FROM leases_resource before WHERE r.id = %s AND before.id = r.id AND r.state = 'active'
+        AND (before.missed > 0 OR before.observed = ANY(%s) OR before.facts ? 'stopped')
+    RETURNING before.observed = ANY(%s) OR before.facts ? 'stopped'"""
+
+
+@short
+def clear_suspicion(resource_id: int) -> None:
+    """It is well: neither it nor its leases are doubted any more."""
+    holders = eviction.lock_holders(resource_id)
+    cleared = rows(_CLEAR_SUSPICION, (resource_id, list(DOUBTED), list(DOUBTED)))
+    if not cleared or not cleared[0][0]:
+        return
+    message = "It is there and well."
+    record_event("resource.found", message, actor="status", resource_id=resource_id)
+    for lease_id, state in holders:
+        if state == "active" and _says_so(lease_id):
+            explain(lease_id, Reason.READY, message)
+
+
+def _says_so(lease_id: int) -> bool:
+    said = "SELECT 1 FROM leases_lease WHERE id = %s AND reason = ANY(%s)"
+    return bool(rows(said, (lease_id, [str(reason) for reason in _REASONS])))
+
+
+_ANNOUNCE = """
+    UPDATE leases_resource SET facts = facts || '{"announced": true}'
+    WHERE id = %s AND state = 'active' AND NOT facts ? 'announced'"""
+
+
+@short
+def announce(resource_id: int, why: str) -> None:
+    """Tell of a machine and its leases that its provider takes it back soon; the applications of this process too.
+
+    Once: a listing and the guest may both tell of it.
+    """
+    message = f"Its provider takes it back soon: {why}"
+    holders = eviction.lock_holders(resource_id)
+    if not run(_ANNOUNCE, (resource_id,)):
+        return
+    record_event("resource.interruption", message, actor="status", resource_id=resource_id)
+    for lease_id, state in holders:
+        if state == "active":
+            record_event("lease.interruption", message, actor="status", lease_id=lease_id, resource_id=resource_id)
+            hints.once_committed(_send, lease_id, resource_id, message)
+
+
+def _send(lease_id: int, resource_id: int, message: str) -> None:
+    interruption_announced.send_robust(Lease, lease_id=lease_id, resource_id=resource_id, message=message)

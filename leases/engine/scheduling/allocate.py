@@ -1,0 +1,162 @@
+"""Act on the decision for a lease that found no room: build, reclaim, wait or refuse."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from typing import Any
+
+from django.conf import settings
+from django.db.models.functions import Least, Now
+
+from blueprints.specs import Draft
+from drydock.core.errors import Busy
+from leases import hints
+from leases.engine.core.database import bound_lock_waits, rows, short
+from leases.engine.core.runs import end_waiting_siblings
+from leases.engine.core.transitions import explain, move_lease
+from leases.engine.placement import budgets, claims, pending, quotas
+from leases.engine.placement.claims import finish_claim
+from leases.engine.resources import retirement
+from leases.engine.resources.provision import insert, lock_blueprint, may_build
+from leases.engine.scheduling import candidates
+from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
+from leases.engine.scheduling.decision import decide as _decide
+from leases.engine.scheduling.place import Outcome
+from leases.models import Lease
+from leases.reasons import Reason
+from leases.states import LeaseState
+
+
+def decide(lease_id: int) -> Outcome:
+    """Decide for one waiting lease and act on it."""
+    found = rows(f"SELECT {pending.COLUMNS} FROM leases_lease l WHERE id = %s AND state = 'pending'", (lease_id,))
+    if not found:
+        return Outcome.GONE
+    waiter = pending.PendingLease(found[0])
+    try:
+        return act(waiter, opinion(waiter))
+    except Busy:
+        return Outcome.BUSY
+
+
+def opinion(waiter: pending.PendingLease) -> Decision:
+    """The decision as it stands now; nothing is changed."""
+    spending = budgets.spending(waiter.id, waiter.placement)
+    placement = waiter.placement
+    wanted = candidates.demand(placement)
+    return _decide(
+        candidates.candidates(placement, wanted, spending), held_idle=candidates.idle_holders(placement),
+        held_leaving=candidates.holders_leaving(placement), wanted=sum(wanted),
+        choose=placement.choose or settings.DRYDOCK.choose, spending=spending,
+    )  # fmt: skip
+
+
+def act(waiter: pending.PendingLease, decision: Decision) -> Outcome:
+    """Carry the decision out."""
+    verdicts = [verdict.to_json() for verdict in decision.verdicts]
+    match decision:
+        case Build():
+            return build(waiter.id, decision.blueprint_id, decision.draft, verdicts)
+        case Reclaim():
+            for resource_id in decision.resource_ids:
+                retirement.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Removed for another lease.")
+            return _wait(waiter.id, Reason.WAITING_RECLAIM, decision.message, verdicts, None)
+        case Wait() if decision.personal and waiter.group_id is None:
+            return _beyond(waiter.id, decision, verdicts)
+        case Wait():
+            return _wait(waiter.id, decision.reason, decision.message, verdicts, decision.retry_at)
+        case Refuse():
+            return _refuse(waiter.id, decision.message, verdicts)
+
+
+@short
+def _wait(lease_id: int, reason: Reason, message: str, verdicts: Any, retry_at: dt.datetime | None) -> Outcome:
+    if pending.lock(lease_id) is None:
+        return Outcome.GONE
+    latest = Now() + pending.look_again()
+    explain(lease_id, reason, message, verdicts=verdicts, due_at=Least(latest, retry_at) if retry_at else latest)
+    return Outcome.NO_ROOM
+
+
+@short
+def _beyond(lease_id: int, decision: Wait, verdicts: Any) -> Outcome:
+    """Its own budget is in the way. Where nothing else is, it stays out of the queue meanwhile."""
+    if pending.lock(lease_id) is None:
+        return Outcome.GONE
+    if decision.reason is Reason.WAITING_BUDGET and decision.only_personal:
+        budgets.park([lease_id], decision.message, verdicts)
+        return Outcome.PARKED
+    latest = Now() + pending.look_again()
+    due = Least(latest, decision.retry_at) if decision.retry_at else latest
+    explain(lease_id, decision.reason, decision.message, verdicts=verdicts, due_at=due)
+    return Outcome.BEYOND
+
+
+@short
+def _refuse(lease_id: int, message: str, verdicts: Any) -> Outcome:
+    if pending.lock(lease_id) is None:
+        return Outcome.GONE
+    move_lease(
+        lease_id, LeaseState.BROKEN, reason=Reason.REFUSED, message=message, actor="allocator",
+        verdicts=verdicts, ended_at=Now(),
+    )  # fmt: skip
+    hints.once_committed(end_waiting_siblings, lease_id)
+    return Outcome.GONE
+
+
+@short
+def build(lease_id: int, blueprint_id: int, draft: Draft, verdicts: Any) -> Outcome:
+    """Write the resource row, the lease's share of it and the run that builds it, all or nothing."""
+    bound_lock_waits()
+    waiter = pending.lock(lease_id)
+    if waiter is None:
+        return Outcome.GONE
+    taken = draft.capacity if waiter.placement.exclusive else waiter.placement.amounts
+    allowance = quotas.allowance({lease_id: taken})
+    if allowance.excess is not None:
+        quotas.park([lease_id], allowance.excess)
+        return Outcome.PARKED
+    spending = budgets.lock([lease_id]).of(lease_id, waiter.placement)
+    waiter.placement = spending.bounding(allowance.bounding(waiter.placement))
+    blueprint = lock_blueprint(blueprint_id)
+    if (room := claims.find(waiter.placement)) is not None:
+        return _take(waiter, room)
+    if blueprint is None or not may_build(blueprint, draft) or spending.against(draft):
+        return Outcome.BUSY
+    lease = Lease.objects.select_related("owner").get(pk=lease_id)
+    room = insert(blueprint, draft, asked=_stored(lease), actor="allocator", message="For a waiting lease.")
+    Lease.objects.filter(pk=lease_id).update(verdicts=verdicts)
+    return _take(waiter, room)
+
+
+@short
+def build_reserved(waiter: pending.PendingLease, blueprint_id: int, draft: Draft) -> bool:
+    """Build a resource that only the group of this waiting lease may claim, with what the waiter says it needs."""
+    reserved = "SELECT 1 FROM leases_resource WHERE reserved_for_id = %s AND state IN ('pending', 'active')"
+    if pending.lock(waiter.id) is None or rows(reserved, (waiter.id,)):
+        return False
+    blueprint = lock_blueprint(blueprint_id)
+    if blueprint is None or not may_build(blueprint, draft):
+        return False
+    asked = _stored(Lease.objects.get(pk=waiter.id)) | dataclasses.asdict(waiter.placement.amounts)
+    message = "For a waiting group."
+    insert(blueprint, draft, asked=asked, actor="allocator", message=message, reserved_for=waiter.id)
+    return True
+
+
+def _take(waiter: pending.PendingLease, room: claims.Room) -> Outcome:
+    claims.unreserve(waiter.id)
+    finish_claim(waiter, room)
+    return Outcome.GRANTED
+
+
+def _stored(lease: Lease) -> dict[str, Any]:
+    """What a build keeps of the lease that caused it."""
+    return {
+        "lease": lease.pk, "root": lease.root_id or lease.pk, "rank": lease.rank, "priority": lease.priority,
+        "owner": lease.owner_id, "type": lease.type, "requirements": lease.requirements, "exclusive": lease.exclusive,
+        "slots": lease.slots, "cpu_millicores": lease.cpu_millicores, "ram_mib": lease.ram_mib,
+        "disk_mib": lease.disk_mib, "extra": lease.extra, "traits": lease.traits,
+        "forbidden_traits": lease.forbidden_traits, "preferred_traits": lease.preferred_traits,
+    }  # fmt: skip

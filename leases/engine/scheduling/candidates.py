@@ -1,0 +1,338 @@
+"""Read the blueprints that could serve a pending lease as candidates: counts, limits, offers, remembered errors, and
+what is being released already.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db.models import Prefetch, Q
+from django.db.models.functions import Now
+from pydantic import ValidationError
+
+from blueprints import registry
+from blueprints.amounts import CLASSES, Amounts, shortfall
+from blueprints.contract import Builds, CatalogueStale, Discovers, Kind, Offers
+from blueprints.matching import misses
+from blueprints.models import Blueprint, RememberedError
+from blueprints.specs import Asked, Draft
+from drydock.core.errors import DrydockError
+from leases.engine.catalogue import drafts as machine_drafts
+from leases.engine.core import specs
+from leases.engine.core.database import rows
+from leases.engine.placement import pending
+from leases.engine.placement.budget_check import UNBOUNDED, BudgetCheck, BudgetState, price_of
+from leases.engine.placement.constraints import PlacementRequest, allowed, held, suits
+from leases.engine.scheduling.decision import COUNTED, Candidate, Exclusion
+
+_COUNTED = 100
+"""Waiters of one shape are counted up to this."""
+
+
+class Demand(NamedTuple):
+    """Waiting leases that what is leaving has to serve."""
+
+    alike: int
+    """This one, and those that ask for the same; counted up to a hundred."""
+    others: int
+    """Those before which nothing but a resource that leaves is in the way: heads of other shapes, the own group."""
+
+    def places(self, placement: PlacementRequest, drafts: Sequence[Draft]) -> int:
+        """How many resources they need, made from the first of the drafts."""
+        most = _fitting(placement, drafts[0].capacity) if drafts else 1
+        return -(-self.alike // most) + self.others
+
+
+ALONE = Demand(1, 0)
+
+
+def _fitting(placement: PlacementRequest, capacity: Amounts) -> int:
+    """How many such leases one resource takes."""
+    if placement.exclusive:
+        return 1
+    asked = [(getattr(placement.amounts, name), getattr(capacity, name)) for name in CLASSES]
+    return max(1, min((total // one for one, total in asked if one), default=1))
+
+
+_ALIKE = f"""
+    SELECT (SELECT count(*) FROM (SELECT FROM leases_lease w WHERE w.state = 'pending' AND NOT w.parked
+            AND w.group_id IS NULL AND w.type = l.type AND w.shape >= l.shape AND w.shape <= l.shape
+            AND l.group_id IS NULL AND w.id <> l.id ORDER BY w.shape LIMIT {_COUNTED}) x),
+        (SELECT count(*) FROM leases_lease g WHERE g.group_id = l.group_id AND g.state = 'pending'
+            AND g.reason = 'waiting_reclaim' AND g.id <> l.id)
+    FROM leases_lease l WHERE l.id = %s"""
+
+
+def demand(placement: PlacementRequest) -> Demand:
+    """How many leases wait for room like this one."""
+    for alike, siblings in rows(_ALIKE, (placement.lease_id,)):
+        return Demand(1 + alike, siblings + pending.reclaiming(placement.type, placement.lease_id))
+    return ALONE
+
+
+_LEAVES = """
+    {0}.state IN ('released', 'broken') AND {0}.gone_at IS NULL AND EXISTS (
+        SELECT FROM leases_run n WHERE n.resource_id = {0}.id AND n.lease_id IS NULL AND n.phase = 'destroy'
+            AND n.waits_for = '' AND n.tries < 3)"""
+"""It is being destroyed, and nothing says that this takes for ever."""
+_CLEANED = """
+    i.gone_at IS NOT NULL AND NOT EXISTS (
+        SELECT FROM leases_run m WHERE m.lease_id = h.id AND (m.waits_for <> '' OR m.tries >= 3))"""
+"""The resource `i` is gone, and its lease `h` is cleaned away."""
+
+
+def places_leaving(blueprint_id: int, maximum: int) -> int:
+    """How many places under the blueprint's limit are free once what is being destroyed is gone."""
+    leaves = _LEAVES.format("r")
+    sql = f"""
+        SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = %s AND r.gone_at IS NULL
+            AND NOT ({leaves}) LIMIT %s) x"""
+    return maximum - int(rows(sql, (blueprint_id, maximum))[0][0])
+
+
+def holders_leaving(placement: PlacementRequest) -> int:
+    """Resources being destroyed, or just gone, whose leases on what could serve the question are still to end."""
+    fit, leaves = held(placement), _LEAVES.format("i")
+    sql = f"""
+        SELECT count(DISTINCT i.id) FROM leases_resource i
+        JOIN leases_lease h ON h.for_resource_id = i.id AND h.state IN ('acquired', 'active', 'released')
+        {fit.text}
+        WHERE {leaves} OR {_CLEANED}"""
+    return int(rows(sql, fit.params)[0][0])
+
+
+log = logging.getLogger(__name__)
+
+_MACHINES = ("host", "machine")
+"""Resource types whose resources people call machines."""
+
+_COUNTS = """
+    SELECT b.id, {allowed},
+        EXISTS (SELECT FROM leases_authorization a WHERE a.blueprint_id = b.id AND a.state = 'requested' AND a.user_id = %s),
+        (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
+            LIMIT coalesce(b.max_resources, 0)) x),
+        (SELECT count(*) FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL AND r.state = 'pending'),
+        (SELECT ARRAY[count(*), coalesce(sum(x.used_slots), 0), coalesce(sum(x.total_slots), 0)]::bigint[]
+            FROM (SELECT r.used_slots, r.total_slots FROM leases_resource r WHERE r.blueprint_id = b.id
+            AND r.gone_at IS NULL AND r.state IN ('pending', 'active') AND {suits} LIMIT {counted}) x),
+        (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
+            AND r.state IN ('pending', 'active') AND r.suspect_since IS NOT NULL AND {suits} LIMIT {counted}) x),
+        (SELECT ARRAY[g.max_hourly, coalesce(sum(r.price), 0),
+                coalesce(sum(r.price) FILTER (WHERE r.state NOT IN ('pending', 'active')), 0)]
+            FROM leases_budget g LEFT JOIN leases_resource r ON r.blueprint_id = b.id AND r.gone_at IS NULL
+            WHERE g.blueprint_id = b.id GROUP BY g.max_hourly)
+    FROM blueprints_blueprint b WHERE b.id = ANY(%s)"""
+
+
+def candidates(
+    placement: PlacementRequest, wanted: Demand = ALONE, spending: BudgetCheck = UNBOUNDED
+) -> list[Candidate]:
+    """Every blueprint that the request allows, in the order in which they are tried; `wanted`: who else waits;
+    `spending`: the budgets that the lease is charged to."""
+    may, fit = allowed(placement), suits(placement)
+    every = Blueprint.objects.filter(resource_type=placement.type).prefetch_related(_errors())
+    named = [blueprint for blueprint in every if _named(blueprint, placement)]
+    counted = {
+        row[0]: row[1:]
+        for row in rows(
+            _COUNTS.format(allowed=may.text, suits=fit.text, counted=COUNTED),
+            (*may.params, placement.owner_id, *fit.params, *fit.params, [blueprint.pk for blueprint in named]),
+        )
+    }
+    return [
+        _candidate(blueprint, placement, counted[blueprint.pk], wanted, spending)
+        for blueprint in named
+        if blueprint.pk in counted
+    ]
+
+
+def _errors() -> Any:
+    """Those that still rule something out, by the database's clock."""
+    return Prefetch("errors", RememberedError.objects.filter(Q(until=None) | Q(until__gt=Now())))
+
+
+def _named(blueprint: Blueprint, placement: PlacementRequest) -> bool:
+    if not all(_named(blueprint, other) for other in placement.also):
+        return False
+    listed = placement.allowed_blueprints is None or blueprint.pk in placement.allowed_blueprints
+    return listed and blueprint.pk not in placement.excluded_blueprints
+
+
+def _candidate(
+    blueprint: Blueprint, placement: PlacementRequest, counts: tuple[Any, ...], wanted: Demand, spending: BudgetCheck
+) -> Candidate:
+    authorized, requested, there, building, (suitable, used_slots, slots), silent, money = counts
+    budget = (
+        None if money is None else BudgetState(holder=f"blueprint {blueprint.name}", maximum=money[0], used=money[1])
+    )
+
+    def affords(draft: Draft) -> bool:
+        return (budget is None or budget.affords(price_of(draft))) and not spending.against(draft)
+
+    known: dict[str, Any] = _what_it_could_build(blueprint, placement, affords)
+    if not known.get("builds", True) and not suitable and not known.get("impossible"):
+        known |= _what_it_could_find(blueprint)
+    at_limit = blueprint.max_resources is not None and there >= blueprint.max_resources
+    return Candidate(
+        id=blueprint.pk,
+        name=blueprint.name,
+        enabled=blueprint.enabled,
+        drained=blueprint.drained,
+        authorized=authorized,
+        authorization_asked=requested,
+        there=there,
+        maximum=blueprint.max_resources,
+        building=building,
+        max_builds=blueprint.max_builds,
+        noun="machine" if blueprint.resource_type in _MACHINES else "resource",
+        suitable=suitable,
+        used_slots=used_slots,
+        slots=slots,
+        silent=silent,
+        setbacks=tuple(_setbacks(blueprint)),
+        idle=_idle(blueprint.pk) if at_limit else (),
+        leaving=places_leaving(blueprint.pk, blueprint.max_resources) if at_limit and blueprint.max_resources else 0,
+        wanted=wanted.places(placement, known.get("drafts", ())),
+        budget=budget,
+        freeing=0.0 if money is None else money[2],
+        spare=() if budget is None or any(map(affords, known.get("drafts", ()))) else _spare(blueprint.pk),
+        **known,
+    )
+
+
+def _what_it_could_build(
+    blueprint: Blueprint, placement: PlacementRequest, affords: Callable[[Draft], bool]
+) -> dict[str, Any]:
+    try:
+        kind = registry.kind(blueprint.kind)
+        config = specs.config(blueprint.kind, blueprint.config)
+    except DrydockError as error:
+        return {"impossible": f"it cannot be used: {error}"}
+    asked = placement.also or (placement,)
+    if too_long := next(filter(None, (_too_long(blueprint.max_lifetime, one) for one in asked)), ""):
+        return {"impossible": too_long}
+    try:
+        wants = [_asked(blueprint.kind, one) for one in asked]
+    except ValidationError as error:
+        return {"impossible": f"its kind {blueprint.kind} does not take requirement {error.errors()[0]['loc'][0]!r}"}
+    if not machine_drafts.builds(kind):
+        return {"builds": False}
+    failing = [(error.scope, error.key) for error in blueprint.errors.all()]
+    choose = placement.choose or settings.DRYDOCK.choose
+    try:
+        drafts = [
+            draft
+            for one in wants
+            for draft in _drafts(blueprint, kind, config, one, affords, choose=choose, failing=failing)
+        ]
+    except CatalogueStale as error:
+        return {"stale": str(error) or "its catalogue is not read yet"}
+    except Exception as error:
+        log.exception("%s could not say what it could build.", blueprint)
+        return {"stale": f"it could not say what it could build: {type(error).__name__}: {error}"}
+    problems = {
+        id(draft): problem
+        for draft in drafts
+        for want, one in zip(wants, asked, strict=True)
+        if (problem := draft_misfit(draft, want, kind.matches) or _outlived(draft, one))
+    }
+    if fitting := tuple(draft for draft in drafts if id(draft) not in problems):
+        return {"drafts": fitting}
+    return {"impossible": next(iter(problems.values()), "it offers nothing that fits")}
+
+
+def _drafts(
+    blueprint: Blueprint, kind: Kind, config: Any, one: Asked, affords: Callable[[Draft], bool], **how: Any
+) -> Sequence[Draft]:
+    """What it would build for this; where that is nothing and the kind drafts by itself, what it would build at all,
+    which then tells why not. Only the first offers are read: where budgets allow none of the fastest, the cheapest
+    come after them."""
+    found = machine_drafts.drafts(blueprint, kind, config, one, **how)
+    if isinstance(kind, Offers) and how["choose"] == "fastest" and not any(map(affords, found)):
+        found = [*found, *machine_drafts.drafts(blueprint, kind, config, one, **how | {"choose": "price"})]
+    return found if found or not isinstance(kind, Builds) else kind.drafts(config, None)
+
+
+def _what_it_could_find(blueprint: Blueprint) -> dict[str, Any]:
+    if isinstance(registry.kind(blueprint.kind), Discovers):
+        return {"builds": True, "stale": "nothing that fits was discovered yet"}
+    return {}
+
+
+def _asked(kind_name: str, placement: PlacementRequest) -> Asked:
+    return Asked(
+        type=placement.type,
+        requirements=registry.kind(kind_name).Requirements.model_validate(dict(placement.requirements)),
+        amounts=placement.amounts,
+        exclusive=placement.exclusive,
+        traits=frozenset(placement.traits),
+        forbidden_traits=frozenset(placement.forbidden_traits),
+        preferred_traits=frozenset(placement.preferred_traits),
+    )
+
+
+def draft_misfit(draft: Draft, wants: Asked, matches: Any) -> str:
+    """Why a draft would not serve what is asked, or an empty string."""
+    if short := shortfall(wants.amounts.shortage(draft.capacity)):
+        return short
+    if lacking := wants.traits - draft.traits:
+        return f"it lacks the trait {sorted(lacking)[0]}"
+    if unwanted := wants.forbidden_traits & draft.traits:
+        return f"it has the forbidden trait {sorted(unwanted)[0]}"
+    missed = misses(matches, draft.attributes, wants.requirements.model_dump(mode="json", exclude_none=True))
+    return missed[0] if missed else ""
+
+
+def _outlived(draft: Draft, placement: PlacementRequest) -> str:
+    return _too_long(None if draft.lives is None else dt.timedelta(seconds=draft.lives), placement)
+
+
+def _too_long(longest: dt.timedelta | None, placement: PlacementRequest) -> str:
+    wanted = placement.ttl
+    if longest is None:
+        return ""
+    if placement.until is not None:
+        wanted = placement.until - rows("SELECT clock_timestamp()")[0][0]
+    if wanted is not None and wanted > longest:
+        return f"what it builds lives {longest}, the lease would last {wanted}"
+    return ""
+
+
+def _setbacks(blueprint: Blueprint) -> list[Exclusion]:
+    return [Exclusion(scope=e.scope, key=e.key, message=e.message, until=e.until) for e in blueprint.errors.all()]
+
+
+def _idle(blueprint_id: int) -> tuple[int, ...]:
+    """Of those idle for longest, first the ones that hold or are part of something, which is free after them."""
+    sql = """
+        SELECT r.id FROM (SELECT id, part_of_id, idle_since FROM leases_resource
+            WHERE blueprint_id = %s AND state = 'active' AND used_slots = 0 AND origin = 'built'
+            AND reserved_for_id IS NULL AND NOT quarantined AND NOT in_maintenance ORDER BY idle_since LIMIT 50) r
+        ORDER BY r.part_of_id IS NULL AND NOT EXISTS (SELECT FROM leases_lease h WHERE h.for_resource_id = r.id
+            AND h.state IN ('pending', 'acquired', 'active')), r.idle_since LIMIT 3"""
+    return tuple(found for (found,) in rows(sql, (blueprint_id,)))
+
+
+def _spare(blueprint_id: int) -> tuple[tuple[int, float], ...]:
+    """Those idle for longest that cost something, and what."""
+    sql = """
+        SELECT r.id, r.price FROM leases_resource r
+        WHERE r.blueprint_id = %s AND r.state = 'active' AND r.used_slots = 0 AND r.origin = 'built' AND r.price > 0
+            AND r.reserved_for_id IS NULL AND NOT r.quarantined AND NOT r.in_maintenance ORDER BY r.idle_since LIMIT 10"""
+    return tuple((pk, float(cost)) for pk, cost in rows(sql, (blueprint_id,)))
+
+
+def idle_holders(placement: PlacementRequest) -> tuple[int, ...]:
+    """Idle resources that hold leases on what could serve the question."""
+    fit = held(placement)
+    sql = f"""
+        SELECT i.id FROM leases_resource i JOIN leases_lease h ON h.for_resource_id = i.id AND h.state = 'active'
+        {fit.text}
+        WHERE i.state = 'active' AND i.used_slots = 0 AND i.origin = 'built' AND i.reserved_for_id IS NULL
+            AND NOT i.quarantined AND NOT i.in_maintenance
+        ORDER BY i.idle_since LIMIT 3"""
+    return tuple(found for (found,) in rows(sql, fit.params))

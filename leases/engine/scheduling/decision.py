@@ -1,0 +1,424 @@
+"""Decide for a pending lease without room: build, reclaim, wait or refuse. A pure function of candidates."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from blueprints.amounts import amount
+from blueprints.offers import counts
+from blueprints.specs import Draft
+from leases.engine.placement.budget_check import UNBOUNDED, UNKNOWN, BudgetCheck, BudgetState, price_of
+from leases.engine.placement.constraints import TINY
+from leases.reasons import Reason
+
+COUNTED = 1000
+"""Suitable resources are counted up to this: a decision must not cost more the larger the fleet is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What one candidate said, in words a person can act on."""
+
+    blueprint: str
+    answer: str
+    """`build`, `reclaim`, `wait` or `no`."""
+    sentence: str
+    offer: str = ""
+    reason: str = ""
+    """Why it waits, or says no, where that may change without another decision."""
+    cost: float | None = None
+    price: float | None = None
+    """For a budget that is in the way: what the lease would cost, and all of what would be built. None: unknown."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what is kept with the lease."""
+        shown: dict[str, Any] = {
+            "blueprint": self.blueprint,
+            "offer": self.offer,
+            "answer": self.answer,
+            "sentence": self.sentence,
+        }
+        if self.reason:
+            shown["reason"] = str(self.reason)
+        if self.reason == Reason.WAITING_BUDGET:
+            shown |= {"cost": self.cost, "price": self.price}
+        return shown
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exclusion:
+    """A remembered error: the offer, zone or blueprint that it rules out, and until when."""
+
+    scope: str
+    key: str
+    message: str
+    until: dt.datetime | None
+    passes: bool = False
+    """Nothing has failed, and nobody need mend it: it passes by itself, at a time that nobody knows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A blueprint as the decision sees it."""
+
+    id: int
+    name: str
+    enabled: bool = True
+    drained: bool = False
+    authorized: bool = True
+    authorization_asked: bool = False
+    impossible: str = ""
+    """Why it could never serve this, or empty."""
+    builds: bool = True
+    drafts: tuple[Draft, ...] = ()
+    """What it could build for this, best first."""
+    stale: str = ""
+    there: int = 0
+    """Resources that count against the limit; counted up to it."""
+    maximum: int | None = None
+    building: int = 0
+    max_builds: int = 10
+    setbacks: tuple[Exclusion, ...] = ()
+    budget: BudgetState | None = None
+    """What everything that it has built may cost; None: any amount."""
+    freeing: float = 0.0
+    """US dollars an hour that are free once what is being destroyed is gone."""
+    spare: tuple[tuple[int, float], ...] = ()
+    """Idle resources that may be given up to make room in the budget, and the price of each."""
+    suitable: int = 0
+    """Resources that could serve this if they were empty; counted up to `COUNTED`."""
+    used_slots: int = 0
+    slots: int = 0
+    """The slots in use of those, and all that they have."""
+    noun: str = "resource"
+    """How people call one of its resources."""
+    silent: int = 0
+    """Those of them that do not answer."""
+    idle: tuple[int, ...] = ()
+    """Idle resources that may be given up to make room under the limit, idle children first."""
+    leaving: int = 0
+    """Places under the limit that are free once what is being destroyed is gone."""
+    wanted: int = 1
+    """Places that are waited for: for this lease, those like it, and others that wait for something to leave."""
+
+    @property
+    def enough_leaves(self) -> bool:
+        """True when what is being destroyed makes room enough, so that nothing more is given up."""
+        return self.leaving >= self.wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """Build this draft by this blueprint."""
+
+    blueprint_id: int
+    draft: Draft
+    verdicts: tuple[Verdict, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reclaim:
+    """Give up these idle resources, then look again."""
+
+    resource_ids: tuple[int, ...]
+    verdicts: tuple[Verdict, ...]
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wait:
+    """Nothing to be done now; look again when woken, or at `retry_at`."""
+
+    reason: Reason
+    message: str
+    verdicts: tuple[Verdict, ...]
+    retry_at: dt.datetime | None = None
+    personal: bool = False
+    """A budget of its owner or group is in the way somewhere: another lease like it might do better."""
+    only_personal: bool = False
+    """And nothing else is in the way anywhere."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refuse:
+    """Only an operator can change that this cannot be served."""
+
+    message: str
+    verdicts: tuple[Verdict, ...]
+
+
+Decision: TypeAlias = Build | Reclaim | Wait | Refuse
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Opinion:
+    """One candidate's verdict and what follows from it."""
+
+    verdict: Verdict
+    reason: Reason | None = None
+    """Why it waits; None for no, build and reclaim."""
+    draft: Draft | None = None
+    reclaim: tuple[int, ...] = ()
+    enough: bool = False
+    """What it waits for is on its way."""
+    until: dt.datetime | None = None
+    personal: bool = False
+    """A budget of the lease's owner or group is in the way."""
+    excluded: bool = False
+    """It is disabled or drained, or the owner may not use it: that others cannot serve this is decided without it."""
+
+
+def decide(
+    candidates: Sequence[Candidate], *, held_idle: Sequence[int] = (), held_leaving: int = 0, wanted: int = 1,
+    choose: str = "order", spending: BudgetCheck = UNBOUNDED,
+) -> Decision:  # fmt: skip
+    """Walk the candidates in order: the first that can build does, or of those that can the one that is cheapest or
+    soonest ready (`choose`); else the first that can reclaim; else wait.
+
+    `held_idle` are idle resources whose own leases hold room that this lease could use; `held_leaving` is how many
+    such are being destroyed already, `wanted` how many leases wait for that. Where enough is leaving, nothing more
+    is given up. `spending`: the budgets that bound what may be built for this lease.
+    """
+    opinions = [(candidate, _opinion(candidate, spending)) for candidate in candidates]
+    verdicts = tuple(opinion.verdict for _, opinion in opinions)
+    able = [(candidate, opinion.draft) for candidate, opinion in opinions if opinion.draft is not None]
+    if able:
+        candidate, draft = min(able, key=lambda one: _CHOICES[choose](one[1]))
+        return Build(blueprint_id=candidate.id, draft=draft, verdicts=verdicts)
+    if held_leaving >= wanted:
+        message = "An idle resource that holds what is requested is being removed."
+        return Wait(reason=Reason.WAITING_RECLAIM, message=message, verdicts=verdicts)
+    if any(opinion.enough for _, opinion in opinions):
+        return _wait_or_refuse([opinion for _, opinion in opinions if opinion.enough], verdicts)
+    if held_idle:
+        return Reclaim(
+            resource_ids=tuple(held_idle[:1]),
+            verdicts=verdicts,
+            message="An idle resource that holds what is requested is removed.",
+        )
+    for candidate, opinion in opinions:
+        if opinion.reclaim:
+            return Reclaim(
+                resource_ids=opinion.reclaim[:1],
+                verdicts=verdicts,
+                message=f"{candidate.name} is at its limit or budget; an idle resource is removed.",
+            )
+    return _wait_or_refuse([opinion for _, opinion in opinions], verdicts)
+
+
+_CHOICES: dict[str, Callable[[Draft], float]] = {
+    "order": lambda draft: 0.0,
+    "price": lambda draft: (float("inf") if draft.offer else 0.0) if draft.price is None else draft.price,
+    "fastest": lambda draft: float("inf") if draft.boot_seconds is None else draft.boot_seconds,
+}
+"""What is no offer costs nothing more: it is the operator's own. An offer of unknown price comes last. Of equals the
+first in the operators' order."""
+
+
+def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> Decision:
+    waiting = [opinion for opinion in opinions if opinion.reason is not None]
+    if not all(opinion.excluded for opinion in opinions):
+        # A blueprint that is switched off is worth waiting for only where there is no other.
+        waiting = [opinion for opinion in waiting if not opinion.excluded]
+    if not waiting:
+        said = "; ".join(f"{v.blueprint}: {v.sentence}" for v in verdicts) or "no blueprint gives this type"
+        return Refuse(message=f"No blueprint can serve this. {said}", verdicts=verdicts)
+    first = min(waiting, key=lambda opinion: URGENCY.index(opinion.reason))
+    times = [opinion.until for opinion in waiting if opinion.until is not None]
+    assert first.reason is not None
+    message = f"{first.verdict.blueprint}: {first.verdict.sentence}"
+    return Wait(
+        reason=first.reason, message=message, verdicts=verdicts, retry_at=min(times, default=None),
+        personal=any(opinion.personal for opinion in waiting),
+        only_personal=all(opinion.personal for opinion in waiting),
+    )  # fmt: skip
+
+
+URGENCY: list[Any] = [
+    Reason.WAITING_RECLAIM,
+    Reason.WAITING_ROOM,
+    Reason.WAITING_LIMIT,
+    Reason.WAITING_OFFER,
+    Reason.WAITING_CATALOGUE,
+    Reason.WAITING_BUDGET,
+    Reason.WAITING_AUTHORIZATION,
+    Reason.NEEDS_OPERATOR,
+]
+
+
+def _opinion(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
+    if candidate.impossible:
+        return _no(candidate, candidate.impossible)
+    if not candidate.authorized:
+        if candidate.authorization_asked:
+            return _wait(candidate, Reason.WAITING_AUTHORIZATION, "your request to use it is not decided yet")
+        return replace(
+            _no(candidate, f"you may not use it; ask: drydock authorizations ask {candidate.name}",
+                Reason.WAITING_AUTHORIZATION), excluded=True,
+        )  # fmt: skip
+    if switched_off := _switched_off(candidate):
+        return replace(_wait(candidate, Reason.NEEDS_OPERATOR, switched_off), excluded=True)
+    if not candidate.builds:
+        return _without_building(candidate, spending)
+    if candidate.stale:
+        return _wait(candidate, Reason.WAITING_CATALOGUE, candidate.stale)
+    return _with_building(candidate, spending)
+
+
+def _switched_off(candidate: Candidate) -> str:
+    if not candidate.enabled:
+        return f"it is disabled; an operator enables it: drydock blueprints enable {candidate.name}"
+    if candidate.drained:
+        return f"it is drained; an operator lets it serve again: drydock blueprints undrain {candidate.name}"
+    return ""
+
+
+def _without_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
+    if candidate.suitable:
+        sentence = _full(candidate, "suitable ")
+        if spending.purses:
+            sentence += ", or cost more than is left of a budget"
+        return replace(_wait(candidate, Reason.WAITING_ROOM, sentence), personal=bool(spending.purses))
+    return _no(candidate, "it has no resource that could ever serve this", Reason.WAITING_ROOM)
+
+
+def _full(candidate: Candidate, which: str) -> str:
+    """Say that its resources are full, how full, and how many of them do not answer."""
+    n, one = candidate.suitable, candidate.suitable == 1
+    there = f"its only {which}{candidate.noun}" if one else f"all {_number(n)} {which}{candidate.noun}s"
+    if one and candidate.silent:
+        return f"{there} does not answer (unreachable)"
+    if candidate.used_slots >= candidate.slots:
+        full = f"{'is' if one else 'are'} full ({candidate.used_slots} of {amount('slots', candidate.slots)})"
+    else:
+        full = f"{'has' if one else 'have'} too little room for this ({candidate.used_slots} of"
+        full += f" {amount('slots', candidate.slots)} in use)"
+    return f"{there} {full}" + (f" or do not answer (unreachable: {candidate.silent})" if candidate.silent else "")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _number(suitable: int) -> str:
+    return str(suitable) if suitable < COUNTED else f"{COUNTED} or more"
+
+
+def _with_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
+    draft, setback = _first_draft(candidate, spending)
+    if draft is not None and (beyond := _beyond_budget(candidate, draft, spending)):
+        return _dear(beyond, draft, spending)
+    if draft is None:
+        if setback is None:
+            return _no(candidate, "it offers nothing that fits")
+        reason = Reason.WAITING_OFFER if setback.until is not None or setback.passes else Reason.NEEDS_OPERATOR
+        sentence = setback.message if setback.passes else f"it failed: {setback.message}"
+        return _wait(candidate, reason, sentence, until=setback.until)
+    if candidate.maximum is not None and candidate.there >= candidate.maximum:
+        return _at_limit(candidate, candidate.maximum)
+    if candidate.building >= candidate.max_builds:
+        return _wait(
+            candidate,
+            Reason.WAITING_LIMIT,
+            f"{candidate.building} builds are running, its limit is {candidate.max_builds}",
+        )
+    what = f"can build {draft.offer}" if draft.offer else "can build one"
+    if draft.price is not None:
+        what += f" at ${draft.price:g} an hour"
+    return _Opinion(verdict=_verdict(candidate, "build", what, draft.offer), draft=draft)
+
+
+def _at_limit(candidate: Candidate, maximum: int) -> _Opinion:
+    if maximum == 0:
+        return _wait(candidate, Reason.NEEDS_OPERATOR, "its limit is 0")
+    if candidate.enough_leaves or (candidate.leaving and not candidate.idle):
+        sentence = f"at its limit of {_counted(maximum, candidate.noun)}, {candidate.leaving} of them being removed"
+        return _Opinion(
+            verdict=_verdict(candidate, "wait", sentence), reason=Reason.WAITING_RECLAIM, enough=candidate.enough_leaves
+        )
+    if candidate.idle:
+        verdict = _verdict(
+            candidate,
+            "reclaim",
+            f"at its limit of {_counted(maximum, candidate.noun)}, one of them idle and to be removed",
+        )
+        return _Opinion(verdict=verdict, reason=Reason.WAITING_LIMIT, reclaim=candidate.idle)
+    reason = Reason.WAITING_ROOM if candidate.suitable else Reason.WAITING_LIMIT
+    if not candidate.suitable:
+        return _wait(candidate, reason, f"at its limit of {_counted(maximum, candidate.noun)}, none of which fits")
+    return _wait(candidate, reason, _full(candidate, "" if candidate.suitable == maximum else "suitable "))
+
+
+def _first_draft(candidate: Candidate, spending: BudgetCheck) -> tuple[Draft | None, Exclusion | None]:
+    """The first draft that no remembered error rules out and that the budgets allow; where they allow none of those,
+    the cheapest of them; where there is none, the error that ends first."""
+    errors = [setback for draft in candidate.drafts if (setback := _setback(candidate, draft))]
+    able = [draft for draft in candidate.drafts if _setback(candidate, draft) is None]
+    for draft in able:
+        if _affords(candidate, draft) and not spending.against(draft):
+            return draft, None
+    if able:
+        return min(able, key=price_of), None
+    return None, min(errors, key=lambda e: (e.until is None, e.until or dt.datetime.max), default=None)
+
+
+def _affords(candidate: Candidate, draft: Draft) -> bool:
+    return candidate.budget is None or candidate.budget.affords(price_of(draft))
+
+
+def _beyond_budget(candidate: Candidate, draft: Draft, spending: BudgetCheck) -> _Opinion | None:
+    """Why a budget does not allow it, and whether something of the blueprint's that is idle makes room for it."""
+    if against := spending.against(draft):
+        return replace(_wait(candidate, Reason.WAITING_BUDGET, against), personal=True)
+    if candidate.budget is None or candidate.budget.affords(price_of(draft)):
+        return None
+    short = price_of(draft) - candidate.budget.left
+    sentence = candidate.budget.sentence(draft.offer or "one more", price_of(draft))
+    if short <= candidate.freeing + TINY:
+        return replace(
+            _wait(candidate, Reason.WAITING_RECLAIM, f"{sentence}; some of that is being removed"), enough=True
+        )
+    if candidate.spare and short <= candidate.freeing + sum(cost for _, cost in candidate.spare) + TINY:
+        return _Opinion(
+            verdict=_verdict(candidate, "reclaim", f"{sentence}; an idle resource can be removed"),
+            reason=Reason.WAITING_BUDGET, reclaim=tuple(pk for pk, _ in candidate.spare),
+        )  # fmt: skip
+    return _wait(candidate, Reason.WAITING_BUDGET, sentence)
+
+
+def _setback(candidate: Candidate, draft: Draft) -> Exclusion | None:
+    known = next((s for s in candidate.setbacks if rules_out(s.scope, s.key, draft)), None)
+    if known is None and draft.refused:
+        return Exclusion(scope="offer", key=draft.offer, message=draft.refused, until=None, passes=True)
+    return known
+
+
+def rules_out(scope: str, key: str, draft: Draft) -> bool:
+    """Whether a remembered error of this scope and key rules out a draft."""
+    if scope == "location":
+        return counts(key, draft.counted)
+    return {"offer": draft.offer, "zone": draft.zone, "blueprint": "", "operator": ""}.get(scope) == key
+
+
+def _verdict(candidate: Candidate, answer: str, sentence: str, offer: str = "", reason: str = "") -> Verdict:
+    return Verdict(blueprint=candidate.name, answer=answer, sentence=sentence, offer=offer, reason=reason)
+
+
+def _no(candidate: Candidate, sentence: str, reason: str = "") -> _Opinion:
+    return _Opinion(verdict=_verdict(candidate, "no", sentence, reason=reason))
+
+
+def _wait(candidate: Candidate, reason: Reason, sentence: str, until: dt.datetime | None = None) -> _Opinion:
+    return _Opinion(verdict=_verdict(candidate, "wait", sentence, reason=reason), reason=reason, until=until)
+
+
+def _dear(opinion: _Opinion, draft: Draft, spending: BudgetCheck) -> _Opinion:
+    """The opinion with what the draft costs, so that another budget can be compared with it later."""
+    cost, whole = (None if value == UNKNOWN else value for value in (spending.cost(draft), price_of(draft)))
+    return replace(
+        opinion,
+        verdict=replace(opinion.verdict, reason=Reason.WAITING_BUDGET, offer=draft.offer, cost=cost, price=whole),
+    )

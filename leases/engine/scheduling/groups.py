@@ -1,0 +1,262 @@
+"""Groups: claim all members in one transaction or none, and make room for a group that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from django.conf import settings
+from django.db.models.functions import Now
+
+from blueprints.amounts import Amounts
+from drydock.core.errors import Busy
+from leases.engine.core.database import bound_lock_waits, rows, run, short
+from leases.engine.core.transitions import explain
+from leases.engine.placement import budgets, claims, quotas
+from leases.engine.placement.assignment import Place, Rule, assign, goes, narrowed, places, rule_of
+from leases.engine.placement.claims import finish_claim
+from leases.engine.placement.constraints import suits
+from leases.engine.placement.pending import PendingLease, lock, look_again, members_of
+from leases.engine.scheduling import allocate
+from leases.engine.scheduling.decision import Build, Decision, Refuse, Wait
+from leases.engine.scheduling.place import RESERVE, Outcome
+from leases.reasons import Reason
+
+STALLED = (
+    Reason.WAITING_OFFER,
+    Reason.WAITING_BUDGET,
+    Reason.WAITING_CATALOGUE,
+    Reason.WAITING_AUTHORIZATION,
+    Reason.NEEDS_OPERATOR,
+)
+"""What a member waits for that is not room: no room that others leave would help."""
+
+
+def gather(group_id: int) -> Outcome:
+    """Reserve a free resource for the members that have none yet, and build for those that find none."""
+    acted = _each_alone(group_id)
+    while (without := _reserve_free(group_id)) is not None:
+        if not _make_room_for_one([member for member in without if member.id not in acted], acted):
+            return _wait(group_id, acted)
+    return Outcome.GONE
+
+
+def _make_room_for_one(found: Sequence[PendingLease], acted: dict[int, Decision | None]) -> bool:
+    """Act on the decision for each member in turn until a resource is built or reserved: others may fit on it."""
+    for member in found:
+        acted[member.id] = _make_room(member)
+        if acted[member.id] is None:
+            return True
+    return False
+
+
+def _each_alone(group_id: int) -> dict[int, Decision | None]:
+    """Of members below one parent only the first is made room for: what the others wait for by themselves."""
+    acted: dict[int, Decision | None] = {}
+    for member in _below_one_parent(group_id)[1:]:
+        decision = allocate.opinion(member)
+        if isinstance(decision, Refuse) or _stalls(decision):
+            allocate.act(member, decision)
+            acted[member.id] = decision
+    return acted
+
+
+@short
+def _below_one_parent(group_id: int) -> list[PendingLease]:
+    return members_of(group_id) if rule_of(group_id).same == "parent" else []
+
+
+def _stalls(decision: Decision | None) -> bool:
+    return isinstance(decision, Wait) and decision.reason in STALLED
+
+
+def stand_back(group_id: int) -> Outcome:
+    """An older group gathers: this one holds nothing meanwhile."""
+    return _wait(group_id, {}, keep=False)
+
+
+@short
+def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = True) -> Outcome:
+    """Say why its members wait. A group that is stalled keeps no resource from others."""
+    found = members_of(group_id)
+    keep = keep and not any(_stalls(decision) for decision in acted.values())
+    for member in found:
+        if not keep:
+            claims.unreserve(member.id)
+        if acted.get(member.id) is None:
+            message = f"Waits until all {len(found)} of its group have room."
+            explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again())
+    return Outcome.NO_ROOM
+
+
+@short
+def _reserve_free(group_id: int) -> list[PendingLease] | None:
+    """The members for which nothing free was found; None when none of them waits."""
+    found = members_of(group_id)
+    if not found:
+        return None
+    rule = rule_of(group_id)
+    if rule.same:
+        return [] if rule.held else _first_for_all(found, rule)
+    return _spread(found, rule)
+
+
+_RESERVE = """
+    UPDATE leases_resource SET reserved_for_id = %s WHERE id = (
+        SELECT id FROM leases_resource WHERE id = %s AND reserved_for_id IS NULL FOR NO KEY UPDATE SKIP LOCKED)"""
+"""Waits for no lock, as others were taken before in no order; the next look reserves what is locked now."""
+
+
+def _spread(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
+    """Reserve places, as few as the rule allows: members that fit together share one."""
+    chosen: list[Place] = []
+    placed: list[PendingLease] = []
+    without = []
+    for member in found:
+        asked = [one.placement for one in placed]
+        there = {place.resource_id for place in chosen}
+        options = sorted(places(member.placement), key=lambda place: place.resource_id not in there)
+        place = next((one for one in options if goes(one, member.placement, chosen, asked, rule)), None)
+        if place is None:
+            without.append(member)
+            continue
+        chosen.append(place)
+        placed.append(member)
+        if not place.reserved:
+            run(_RESERVE, (member.id, place.resource_id))
+    return without
+
+
+def _first_for_all(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
+    """The first member, asking for all of them, unless what is reserved for one of them could take them all."""
+    first = found[0]
+    first.placement = narrowed([member.placement for member in found], rule)[0]
+    fit = suits(first.placement)
+    sql = f"""SELECT 1 FROM leases_resource r
+        WHERE r.reserved_for_id = ANY(%s) AND r.state IN ('pending', 'active') AND {fit.text} LIMIT 1"""
+    if rows(sql, ([member.id for member in found], *fit.params)):
+        return []
+    for member in found:
+        claims.unreserve(member.id)
+    return [first]
+
+
+def _make_room(member: PendingLease) -> Decision | None:
+    """Build or reserve for it, else act on what was decided and answer that."""
+    decision = allocate.opinion(member)
+    if isinstance(decision, Build):
+        allocate.build_reserved(member, decision.blueprint_id, decision.draft)
+        return None
+    if not isinstance(decision, Refuse) and not _stalls(decision) and _reserve_busy(member):
+        return None
+    allocate.act(member, decision)
+    return decision
+
+
+@short
+def _reserve_busy(member: PendingLease) -> bool:
+    """Where nothing can be built: after a while one resource that could take what is asked fills for the group."""
+    overdue = "SELECT 1 FROM leases_lease WHERE id = %s AND since < statement_timestamp() - %s * interval '1 s'"
+    if lock(member.id) is None or not rows(overdue, (member.id, settings.DRYDOCK.head_reservation_seconds)):
+        return False
+    fit = suits(member.placement)
+    return bool(run(RESERVE.format(suits=fit.text), (member.id, *fit.params)))
+
+
+def waiting(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
+    """(rank, id) of the groups that wait for a resource of this type: the first, and those due among the others."""
+    found = rows(
+        "WITH g AS (SELECT min(rank) AS rank, group_id, min(due_at) AS due FROM leases_lease"
+        " WHERE state = 'pending' AND group_id IS NOT NULL AND NOT parked AND group_id IN (SELECT group_id"
+        " FROM leases_lease WHERE state = 'pending' AND group_id IS NOT NULL AND type = %s) GROUP BY group_id)"
+        " (SELECT rank, group_id FROM g ORDER BY 1, 2 LIMIT %s) UNION (SELECT rank, group_id FROM g"
+        " WHERE due IS NULL OR due <= statement_timestamp() ORDER BY due NULLS FIRST, rank LIMIT %s) ORDER BY 1, 2",
+        (resource_type, limit, limit),
+    )
+    return [(rank, group_id) for rank, group_id in found]
+
+
+def advance(group_id: int) -> Outcome:
+    """Grant a group if all of it has room; else, when it is the oldest, reserve what there is and build the rest."""
+    try:
+        outcome = _grant(group_id)
+        if outcome is not Outcome.NO_ROOM:
+            return outcome
+        return gather(group_id) if _is_oldest(group_id) else stand_back(group_id)
+    except Busy:
+        return Outcome.BUSY
+
+
+@short
+def _grant(group_id: int) -> Outcome:
+    bound_lock_waits()
+    found = members_of(group_id)
+    if not found:
+        return Outcome.GONE
+    if not _within_quotas(found, [member.placement.amounts for member in found]):
+        return Outcome.PARKED
+    purses = budgets.lock([member.id for member in found])
+    for member in found:
+        member.placement = purses.of(member.id, member.placement).bounding(member.placement)
+    questions = [member.placement for member in found]
+    rule = rule_of(group_id)
+    chosen = assign([places(q) for q in narrowed(questions, rule)], questions, rule)
+    if chosen is None:
+        return Outcome.NO_ROOM
+    if any(q.exclusive for q in questions) and not _within_quotas(found, _taken(found, chosen)):
+        return Outcome.PARKED
+    if dear := purses.against(_costs(found, chosen)):
+        budgets.park([member.id for member in found], dear[:1].upper() + dear[1:])
+        return Outcome.PARKED
+    return _take(found, chosen)
+
+
+def _take(found: list[PendingLease], chosen: list[Place]) -> Outcome:
+    _lock([place.resource_id for place in chosen])
+    for member, place in zip(found, chosen, strict=True):
+        room = claims.find(replace(member.placement, only_resources=(place.resource_id,)))
+        if room is None:
+            raise Busy
+        claims.unreserve(member.id)
+        finish_claim(member, room)
+    return Outcome.GRANTED
+
+
+def _costs(found: list[PendingLease], chosen: list[Place]) -> dict[int, float]:
+    """What each would cost an hour."""
+    where = {member.id: place.resource_id for member, place in zip(found, chosen, strict=True)}
+    return budgets.costs(where, {member.id: member.placement for member in found})
+
+
+def _taken(found: list[PendingLease], chosen: list[Place]) -> list[Amounts]:
+    """What each would take: all of it who wants it alone."""
+    pairs = zip(found, chosen, strict=True)
+    return [place.whole if one.placement.exclusive else one.placement.amounts for one, place in pairs]
+
+
+def _within_quotas(found: list[PendingLease], amounts: list[Amounts]) -> bool:
+    excess = quotas.allowance(dict(zip((member.id for member in found), amounts, strict=True))).excess
+    if excess is not None:
+        quotas.park([member.id for member in found], excess)
+    return excess is None
+
+
+def _lock(resource_ids: list[int]) -> None:
+    rows("SELECT 1 FROM leases_resource WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", (sorted(set(resource_ids)),))
+
+
+_OLDER = """
+    WITH g AS (SELECT min(rank) AS rank, group_id, bool_or(reason = ANY(%(stalled)s)) AS stalled FROM leases_lease
+        WHERE state = 'pending' AND NOT parked AND group_id IN (
+            SELECT o.group_id FROM leases_lease o JOIN leases_lease m ON m.type = o.type
+            WHERE m.group_id = %(group)s AND m.state = 'pending' AND o.state = 'pending' AND o.group_id IS NOT NULL)
+        GROUP BY group_id)
+    SELECT 1 FROM g JOIN g own ON own.group_id = %(group)s
+    WHERE NOT g.stalled AND (g.rank, g.group_id) < (own.rank, own.group_id) LIMIT 1"""
+
+
+def _is_oldest(group_id: int) -> bool:
+    """Only the oldest group of each of its types may hold reservations, so that two never hold what both need. A group
+    is as old as its oldest member, for all its types: else two could be older than each other. One that could not
+    have all it needs whatever room there is stands in nobody's way."""
+    return not rows(_OLDER, {"group": group_id, "stalled": list(STALLED)})

@@ -1,0 +1,104 @@
+"""Look for room for one pending lease, reserve a resource for it, and hand room over to the head of the queue."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from django.conf import settings
+
+from drydock.core.errors import Busy
+from leases import hints
+from leases.engine.core.database import bound_lock_waits, rows, run, short
+from leases.engine.placement import budgets, claims, pending, quotas
+from leases.engine.placement.claims import belongs_to_older, finish_claim
+from leases.engine.placement.constraints import suits
+
+
+class Outcome(Enum):
+    """What came of looking for room for one waiter."""
+
+    GRANTED = "it has its share"
+    NO_ROOM = "nothing has room"
+    BEHIND = "an older waiter has the right to what has room"
+    PARKED = "its owner holds too much already"
+    BEYOND = "its owner may not spend enough for what another could have"
+    BUSY = "locks were held; look again"
+    GONE = "it no longer waits"
+
+
+def place(lease_id: int, *, wait: bool = False) -> Outcome:
+    """Look for room for one waiter. `wait`: it is the head of its shape and whoever is before it was served."""
+    try:
+        return _place(lease_id, wait)
+    except Busy:
+        return Outcome.BUSY
+
+
+@short
+def _place(lease_id: int, head: bool) -> Outcome:
+    bound_lock_waits()
+    waiter = pending.lock(lease_id)
+    if waiter is None or waiter.group_id is not None:
+        return Outcome.GONE
+    allowance = quotas.allowance({lease_id: waiter.placement.amounts})
+    if allowance.excess is not None:
+        quotas.park([lease_id], allowance.excess)
+        return Outcome.PARKED
+    waiter.placement = allowance.bounding(waiter.placement)
+    waiter.placement = budgets.lock([lease_id]).of(lease_id, waiter.placement).bounding(waiter.placement)
+    room = claims.find(waiter.placement)
+    if room is None:
+        return Outcome.NO_ROOM
+    if not head and belongs_to_older(room, waiter):
+        return Outcome.BEHIND
+    claims.unreserve(lease_id)
+    finish_claim(waiter, room)
+    return Outcome.GRANTED
+
+
+RESERVE = """
+    UPDATE leases_resource SET reserved_for_id = %s WHERE id = (
+        SELECT r.id FROM leases_resource r
+        WHERE {suits} AND r.reserved_for_id IS NULL AND r.state IN ('pending', 'active') AND NOT r.drained
+            AND NOT r.quarantined AND NOT r.in_maintenance AND r.suspect_since IS NULL
+        ORDER BY r.total_slots - r.used_slots DESC, r.id LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED)"""
+
+
+@short
+def reserve(lease_id: int) -> bool:
+    """Let one resource fill for a head of the queue that has waited long, and for nobody else."""
+    waiter = pending.lock(lease_id)
+    if waiter is None or rows("SELECT 1 FROM leases_resource WHERE reserved_for_id = %s", (lease_id,)):
+        return False
+    allowed = suits(budgets.spending(lease_id, waiter.placement).bounding(waiter.placement))
+    return bool(run(RESERVE.format(suits=allowed.text), (lease_id, *allowed.params)))
+
+
+def overdue_heads(resource_type: str) -> list[int]:
+    """Heads of the queue that have waited so long that a resource is reserved for them."""
+    found = [head.id for head in pending.heads(resource_type)]
+    return [
+        lease_id
+        for (lease_id,) in rows(
+            "SELECT id FROM leases_lease WHERE id = ANY(%s) AND since < statement_timestamp() - %s * interval '1 s'",
+            (found, settings.DRYDOCK.head_reservation_seconds),
+        )
+    ]
+
+
+def hand_over(resource_type: str, resource_id: int | None = None) -> None:
+    """Room was made: give it to the heads of the queue here and now; deciding and building is for the workers.
+
+    `resource_id`: where; heads that could not use it are not looked at here.
+    """
+    waiters, anybody, free = pending.look(resource_type, resource_id, limit=8)
+    if waiters and resource_id is not None:
+        waiters = [waiters[n] for n in claims.fits(resource_id, [head.placement for head in waiters], free)]
+    for head in waiters:
+        while place(head.id, wait=True) is Outcome.GRANTED:
+            following = pending.next_of_shape(resource_type, head.shape, (head.rank, head.id))
+            if following is None:
+                break
+            head.rank, head.id = following
+    if anybody:
+        hints.send("serve", resource_type)

@@ -1,0 +1,40 @@
+"""Serve the queue: the heads of all request classes in order, then what each of them can have."""
+
+from __future__ import annotations
+
+import heapq
+
+from django.conf import settings
+
+from leases import hints
+from leases.engine.core.database import attempt
+from leases.engine.placement import pending
+from leases.engine.scheduling import allocate, groups
+from leases.engine.scheduling.place import Outcome, place
+
+
+def serve(resource_type: str) -> int:
+    """Give what has room to the waiters in order, and decide for those that find none. The number served."""
+    queue = [(head.rank, head.id, head.shape) for head in pending.in_turn(resource_type)]
+    queue += [(rank, group_id, "") for rank, group_id in groups.waiting(resource_type)]
+    heapq.heapify(queue)
+    served = 0
+    while queue and served < settings.DRYDOCK.serve_limit:
+        rank, key, shape = heapq.heappop(queue)
+        outcome = attempt(_advance if shape else groups.advance, key)
+        served += outcome is Outcome.GRANTED
+        following = pending.next_of_shape(resource_type, shape, (rank, key)) if shape and outcome in _ONWARD else None
+        if following is not None:
+            heapq.heappush(queue, (*following, shape))
+    if queue and served >= settings.DRYDOCK.serve_limit:
+        hints.send("serve", resource_type)
+    return served
+
+
+_ONWARD = (Outcome.GRANTED, Outcome.GONE, Outcome.PARKED, Outcome.BEYOND)
+"""After these the next waiter of the same shape is looked at; what one cannot have, its like cannot either."""
+
+
+def _advance(lease_id: int) -> Outcome:
+    outcome = place(lease_id, wait=True)
+    return allocate.decide(lease_id) if outcome is Outcome.NO_ROOM else outcome

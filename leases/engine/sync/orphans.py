@@ -1,0 +1,266 @@
+"""Orphans: objects at a provider that carry our tags and belong to no resource; their classification.
+
+Every row is written before what it stands for, so there are none unless something went wrong: rows were lost with a
+database, or a create was carried out after its deletion was confirmed. What is provably ours is destroyed by its kind's
+own destroy plan, or adopted where an operator says so, when it was seen twice, some time apart; in a suspended
+installation it is only listed. What bears our tag and proves nothing is listed as a suspect, and never touched.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from blueprints import registry
+from blueprints.contract import Lists
+from blueprints.models import Blueprint
+from blueprints.specs import BlueprintView, Owned
+from drydock.core import clock
+from drydock.core.errors import DrydockError
+from drydock.core.logging import about, hidden, redact
+from leases import hints
+from leases.engine.catalogue.offers import price_of
+from leases.engine.core import installation, specs
+from leases.engine.core.database import refuse_inside_transaction, rows, run
+from leases.engine.core.installation import BLUEPRINT, Proven, Standing, proven
+from leases.engine.core.token_lease import TokenLease
+from leases.engine.core.transitions import record_event
+from leases.engine.sync.orphan_actions import adopt, dispose
+from leases.models import Resource, Stray
+
+SUSPECT, UNNAMED, PROVEN = Stray.Proof.SUSPECT, Stray.Proof.UNNAMED, Stray.Proof.PROVEN
+WRONG_PROOF = "It bears this installation's tag, and its proof is wrong: somebody else made it. It is never touched."
+COPY = "It bears the proof of {key} under another name, as a copy would. It is never touched."
+BY_TAG = (
+    "Its proof is right, but its name is only a tag, which a copy of ours would bear too: it is destroyed when an"
+    " operator says so, and not before."
+)
+LISTED = "Listed only, until an operator confirms the installation."
+SEEN_ONCE = "Seen; destroyed when it is seen again later."
+SOON = {"destroy": "{by} wants it destroyed", "adopt": "{by} wants it adopted"}
+WAITS = "{what}; that is done when it is seen again later."
+DRY_RUN = "It would be destroyed now, but this installation only lists (DRYDOCK_ORPHAN_DRY_RUN)."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification:
+    """A thing that was found. `made`: what its tags prove; None for a suspect."""
+
+    owned: Owned
+    key: str
+    """It is kept under this: its own name, else how its provider calls it."""
+    proof: Stray.Proof
+    made: Proven | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What is done now: `destroy`, `adopt`, or nothing; and a sentence for a person."""
+
+    act: str = ""
+    message: str = ""
+
+
+def classify(owned: Owned, here: Standing) -> Classification:
+    """Whose a thing is, by its tags and by the name under which it was made."""
+    made = proven(owned.tags, here.short)
+    key = (owned.key or str(owned.facts.get("instance_id") or "without a name"))[:255]
+    if made is None:
+        return Classification(owned=owned, key=key, proof=SUSPECT, why=WRONG_PROOF)
+    if owned.key != specs.key_of(here, made):
+        return Classification(owned=owned, key=key, proof=SUSPECT, why=COPY.format(key=specs.key_of(here, made)))
+    if not owned.named:
+        return Classification(owned=owned, key=key, proof=UNNAMED, made=made, why=BY_TAG)
+    return Classification(owned=owned, key=key, proof=PROVEN, made=made)
+
+
+def verdict(
+    seen: Classification, *, wanted: str = "", by: str = "", again: bool, suspended: bool, dry_run: bool
+) -> Verdict:  # fmt: skip
+    """What becomes of a thing without a row. `again`: it was seen long enough after the first time; `wanted`: what an
+    operator has asked for; `dry_run`: nothing is done unless one has."""
+    if seen.proof is SUSPECT:
+        return Verdict(message=seen.why)
+    if suspended:
+        return Verdict(message=LISTED)
+    if not again:
+        asked = SOON[wanted].format(by=by or "An operator") if wanted else ""
+        return Verdict(message=WAITS.format(what=asked) if asked else seen.why or SEEN_ONCE)
+    if wanted:
+        return Verdict(act=wanted)
+    if seen.proof is UNNAMED:
+        return Verdict(message=seen.why)
+    return Verdict(message=DRY_RUN) if dry_run else Verdict(act="destroy")
+
+
+log = logging.getLogger(__name__)
+
+_SOON = 5.0
+"""Seconds until the next search while something is being destroyed."""
+LATER = (
+    "At {blueprint} there is {key}, made by this installation for a resource that its database has never known:"
+    " the database is older than that. It was restored."
+)
+
+
+_TURNS = TokenLease(table="leases_search", capability=Lists, hint="orphans")
+
+
+def due() -> int:
+    """Ask for the searches that are due."""
+    return _TURNS.ask()
+
+
+def search(blueprint_id: int) -> bool:
+    """Compare what is there with the rows, if it is due and nobody else does; True when it was looked."""
+    refuse_inside_transaction("search")
+    blueprint = Blueprint.objects.filter(pk=blueprint_id).first()
+    token = None if blueprint is None else _TURNS.take(blueprint_id)
+    if blueprint is None or token is None:
+        return False
+    here = installation.current()
+    until = clock.monotonic() + settings.DRYDOCK.step_token_seconds / 2
+    with about(blueprint=blueprint.name):
+        began = rows("SELECT clock_timestamp()")[0][0]
+        view, found, problem = _look(blueprint, here)
+        seen = [] if found is None else [classify(one, here) for one in found if _ours_to_judge(blueprint, one)]
+        busy = view is not None and found is not None and _compare(blueprint, view, seen, here, began, until)
+    after = min(_SOON, settings.DRYDOCK.orphan_interval_seconds) if busy else settings.DRYDOCK.orphan_interval_seconds
+    count = None if found is None else Stray.objects.filter(blueprint=blueprint).count()
+    _TURNS.done(blueprint_id, token, after=after, problem=problem, found=count)
+    return True
+
+
+def soon(blueprint_id: int) -> None:
+    """Have the next search made now: somebody has said what shall become of what it finds."""
+    run("UPDATE leases_search SET due_at = clock_timestamp() WHERE blueprint_id = %s", (blueprint_id,))
+    hints.after_commit("orphans", blueprint_id)
+
+
+def _look(blueprint: Blueprint, here: Standing) -> tuple[BlueprintView | None, Sequence[Owned] | None, str]:
+    """What bears this installation's tag, or why it could not be seen; an outage is no absence."""
+    kind = registry.kind(blueprint.kind)
+    assert isinstance(kind, Lists)
+    try:
+        view = specs.blueprint_view(blueprint, secrets=True)
+    except DrydockError as error:
+        return None, None, str(error)[:2000]
+    with hidden(view.credentials):
+        try:
+            return view, kind.owned(view, here.short), ""
+        except Exception as error:
+            log.warning("Orphans at %s could not be looked for: %s", blueprint.name, error)
+            return None, None, redact(f"{type(error).__name__}: {error}")[:2000]
+
+
+def _compare(
+    blueprint: Blueprint,
+    view: BlueprintView,
+    seen: Sequence[Classification],
+    here: Standing,
+    began: dt.datetime,
+    until: float,
+) -> bool:
+    """Judge everything seen; True while something is being destroyed, or was left for the next search."""
+    for one in seen:
+        if one.made is not None and _from_later(one.made, here):
+            installation.suspend(LATER.format(blueprint=blueprint.name, key=one.key))
+            here = installation.current()
+    # Of two under one name the proven one counts: its destruction is that of the name.
+    known = _with_rows(seen, here, began)
+    ranked = sorted(seen, key=lambda one: one.proof is PROVEN)
+    strays = {one.key: one for one in ranked if one.proof is SUSPECT or one.key not in known}
+    _forget(blueprint, set(strays))
+    return any([_judge(blueprint, view, one, here, until) for one in strays.values()])
+
+
+def _ours_to_judge(blueprint: Blueprint, owned: Owned) -> bool:
+    """What another blueprint made at the same provider is that one's to judge, while there is one."""
+    name = owned.tags.get(BLUEPRINT, "")
+    return name == blueprint.name or not Blueprint.objects.filter(name=name, kind=blueprint.kind).exists()
+
+
+def _from_later(made: Proven, here: Standing) -> bool:
+    """Made by this installation after the moment of which its database tells."""
+    return made.epoch > here.epoch or (made.epoch == here.epoch and not installation.ever_made(made.resource))
+
+
+def _with_rows(seen: Sequence[Classification], here: Standing, began: dt.datetime) -> set[str]:
+    """The names of those that have a row: their own, or one that has adopted them. What went while it was looked for
+    may have been listed before."""
+    made = {one.key: one.made for one in seen if one.made is not None}
+    there = Resource.objects.filter(Q(gone_at=None) | Q(gone_at__gte=began))
+    ids = set(there.filter(pk__in=[one.resource for one in made.values()]).values_list("pk", flat=True))
+    own = {key for key, one in made.items() if one.resource in ids and here.epoch_of("r", one.resource) == one.epoch}
+    adopted = there.filter(origin=Resource.Origin.ADOPTED, identity__in=made)
+    return own | {identity for identity in adopted.values_list("identity", flat=True) if identity}
+
+
+def _forget(blueprint: Blueprint, keys: set[str]) -> None:
+    """Those that are no longer there, or have a row after all."""
+    for stray in Stray.objects.filter(blueprint=blueprint).exclude(key__in=keys):
+        stray.delete()
+        record_event("orphan.gone", f"{stray.key} is no longer there.", actor="orphans", blueprint_id=blueprint.pk)
+
+
+_AGE = "SELECT extract(epoch FROM clock_timestamp() - first_seen_at)::float8 FROM leases_stray WHERE id = %s"
+
+
+def _judge(blueprint: Blueprint, view: BlueprintView, seen: Classification, here: Standing, until: float) -> bool:
+    """Keep what was seen, and do what follows; True where there is more of it to be done soon."""
+    stray, new = _kept(blueprint, seen)
+    again = not new and rows(_AGE, (stray.pk,))[0][0] >= settings.DRYDOCK.orphan_apart_seconds
+    said = verdict(
+        seen, wanted=stray.wanted, by=stray.wanted_by, again=again, suspended=bool(here.problem),
+        dry_run=settings.DRYDOCK.orphan_dry_run,
+    )  # fmt: skip
+    Stray.objects.filter(pk=stray.pk).update(
+        seen_at=Now(), sightings=F("sightings") + (0 if new else 1),
+        **({"message": said.message} if said.message else {}), **_about(blueprint, seen),
+    )  # fmt: skip
+    if not said.act or seen.made is None:
+        return False
+    if clock.monotonic() >= until:
+        return True
+    stray.refresh_from_db()
+    if said.act == Stray.Wanted.ADOPT:
+        adopt(stray, blueprint, seen.owned, seen.made)
+        return False
+    dispose(stray, blueprint, view, seen.owned)
+    return True
+
+
+def _kept(blueprint: Blueprint, seen: Classification) -> tuple[Stray, bool]:
+    """Its row, and whether it is new. What was held for a suspect before and is proven now, or the other way round,
+    is seen for the first time."""
+    Stray.objects.filter(blueprint=blueprint, key=seen.key).exclude(proof=seen.proof).delete()
+    made = seen.made or Proven(epoch=0, resource=0)
+    stray, new = Stray.objects.get_or_create(
+        blueprint=blueprint, key=seen.key,
+        defaults={"epoch": made.epoch, "resource_number": made.resource, "proof": seen.proof},
+    )  # fmt: skip
+    if new:
+        details = {"key": seen.key, "resource": made.resource, "epoch": made.epoch, "what": seen.owned.what}
+        if seen.proof is SUSPECT:
+            record_event("orphan.suspect", seen.why, actor="orphans", blueprint_id=blueprint.pk, details=details)
+        else:
+            said = f"{seen.key} has no row."
+            record_event("orphan.seen", said, actor="orphans", blueprint_id=blueprint.pk, details=details)
+    return stray, new
+
+
+def _about(blueprint: Blueprint, seen: Classification) -> dict[str, Any]:
+    """What its provider tells of it, and what one of its type costs there."""
+    facts = dict(seen.owned.facts)
+    return {
+        "what": seen.owned.what[:255], "facts": facts, "made_at": seen.owned.since,
+        "price": price_of(blueprint, facts) if facts.get("type") else None,
+    }  # fmt: skip

@@ -1,0 +1,194 @@
+"""Machines that a listing leaves out or shows stopped: read each of them before anything is concluded.
+
+A listing proves nothing, however often it is repeated. Each doubted machine is asked for by its own id, and only the
+provider's answer about that very machine has consequences. Until there is one, its leases stay as they are and say so.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from blueprints.contract import Offers
+from blueprints.offers import Account
+from blueprints.specs import Owned, ResourceView
+from drydock.core import clock
+from drydock.core.logging import redact
+from drydock.core.units import in_words
+from leases.engine.core import installation, specs
+from leases.engine.core.database import attempt, rows
+from leases.engine.core.installation import current as standing
+from leases.engine.core.transitions import record_event
+from leases.engine.resources import maintenance, retirement
+from leases.engine.resources.unreachable import announce, clear_suspicion, keep_seen, suspect
+from leases.models import Resource
+from leases.reasons import Reason
+from leases.states import STOPPED, VANISHED
+
+UNDISTURBED = """
+    NOT r.in_maintenance AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)
+    AND (r.power_wanted = '' OR r.facts #>> '{stopped,restart}' = 'true' AND r.power_wanted = 'on')"""
+"""SQL: nobody here wants resource `r` off, and nothing is being done to it."""
+_BY_OTHERS = f"SELECT 1 FROM leases_resource r WHERE r.id = %s AND r.state = 'active' AND {UNDISTURBED}"
+_BEGIN = """
+    UPDATE leases_resource SET facts = facts || jsonb_build_object('stopped', jsonb_build_object(
+        'since', clock_timestamp(), 'restart', %s::boolean))
+    WHERE id = %s AND state = 'active' AND NOT facts ? 'stopped' RETURNING id"""
+_OVER = """
+    SELECT (facts #>> '{stopped,since}')::timestamptz + %s * interval '1 s' <= clock_timestamp()
+        OR coalesce(dies_at <= clock_timestamp(), FALSE)
+    FROM leases_resource WHERE id = %s"""
+
+
+def by_others(resource_id: int) -> bool:
+    """Whether it should be running: nobody here wants it off, and nothing is being done to it."""
+    return bool(rows(_BY_OTHERS, (resource_id,)))
+
+
+def noticed(resource: Resource, found: Owned, kind: Offers) -> None:
+    """It is off, by its own read. It is given up once its grace is over, or the end of its life has come."""
+    what = kind.stops(specs.config(resource.blueprint.kind, resource.blueprint.config))
+    why = f"It was stopped, and not by us. {found.facts.get('reason') or ''}".strip()
+    new = bool(rows(_BEGIN, (what.restart and what.grace > 0, resource.pk)))
+    if rows(_OVER, (what.grace, resource.pk))[0][0]:
+        after = f" It was not started again within {in_words(what.grace)}." if what.grace else ""
+        retirement.lose(resource.pk, reason=Reason.LOST, message=why + after, actor="status")
+        return
+    then = "it is being started again" if what.restart else "start it again, or it is terminated"
+    said = f"{why} It is kept for {in_words(what.grace)}: {then}."
+    suspect(resource.pk, said, observed=STOPPED, reason=Reason.MACHINE_STOPPED)
+    if new:
+        record_event("resource.stopped", said, actor="status", resource_id=resource.pk, reason=Reason.MACHINE_STOPPED)
+    if new and what.restart and not standing().problem:
+        maintenance.want_power(resource.pk, "on")
+
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 20
+"""How many machines are asked for by their ids after one listing; the others follow after the next."""
+_SECONDS = 30.0
+"""How long one pass may go on with that."""
+_YOUNG = 300
+"""Seconds after a create during which 'not found' proves nothing: reads of a provider may lag behind."""
+
+
+class Doubt(NamedTuple):
+    """One machine, and why it is doubted."""
+
+    resource_id: int
+    why: str
+
+
+@dataclass(kw_only=True)
+class Doubts:
+    """What a listing gives reason to doubt. `empty`: it has none of our machines, though there should be some."""
+
+    of: list[Doubt] = field(default_factory=list)
+    well: list[int] = field(default_factory=list)
+    """Those that were doubted before, and are listed as they should be."""
+    empty: bool = False
+    leaving: list[Doubt] = field(default_factory=list)
+    """Those that their provider has announced to take back, and how it says so."""
+
+
+def settle(kind: Offers, account: Account, doubts: Doubts) -> str:
+    """Ask for each doubted machine and draw the conclusion; what is wrong with the listing itself, or empty."""
+    for resource_id in doubts.well:
+        attempt(clear_suspicion, resource_id)
+    for announced in doubts.leaving:
+        attempt(announce, *announced)
+    until = clock.monotonic() + _SECONDS
+    answers: list[tuple[Doubt, Resource, Owned | str]] = []
+    for doubt in random.sample(doubts.of, min(len(doubts.of), _AT_ONCE)):
+        resource = Resource.objects.select_related("blueprint").filter(pk=doubt.resource_id, state="active").first()
+        if resource is not None and clock.monotonic() < until:
+            answers.append((doubt, resource, _asked(kind, account, specs.resource_view(resource))))
+    found = [answer for *_, answer in answers if isinstance(answer, Owned)]
+    vanished = doubts.empty and bool(found) and all(answer.absent for answer in found)
+    left_out = [attempt(_conclude, *one, kind=kind, account=account, vanished=vanished) for one in answers]
+    untold = sum(isinstance(answer, str) for *_, answer in answers)
+    return _problem(doubts, vanished, sum(bool(one) for one in left_out), untold)
+
+
+def _asked(kind: Offers, account: Account, view: ResourceView) -> Owned | str:
+    """What its provider says of it, or why it could not be asked."""
+    try:
+        found = kind.read(account, view)
+    except Exception as error:
+        log.warning("%s could not be read: %s", view.key, error)
+        return redact(f"It cannot be read now: {error}")[:1000]
+    if not found.absent and found.key != view.key and found.key != view.identity:
+        return f"What has its id bears the name {found.key!r}, and not {view.key!r}."
+    return found
+
+
+def _problem(doubts: Doubts, vanished: bool, left_out: int, untold: int) -> str:
+    many = len(doubts.of)
+    if vanished:
+        return (
+            f"All {many} machines of this account disappeared at once. Nothing is removed because of that alone: is the"
+            " credential that of the account they were made in?"
+        )
+    if doubts.empty and untold:
+        return f"None of {many} machines was listed, and {untold} of them could not be asked for by their ids."
+    return f"The listing left out {left_out} machines that exist, asked for by their ids." if left_out else ""
+
+
+def _conclude(
+    doubt: Doubt, resource: Resource, answer: Owned | str, *, kind: Offers, account: Account, vanished: bool
+) -> bool:
+    """True where the machine is as it should be, and the listing was wrong to leave it out."""
+    if isinstance(answer, str):
+        suspect(resource.pk, f"{doubt.why} {answer}")
+    elif answer.absent and vanished:
+        said = "It disappeared with everything else of its account; nothing is removed because of that alone."
+        suspect(resource.pk, f"{said} {answer.lost}", observed=VANISHED)
+    elif answer.absent and _is_young(resource.pk):
+        suspect(resource.pk, f"{doubt.why} {answer.lost} That proves nothing so soon after it was made.")
+    elif answer.lost:
+        retirement.lose(resource.pk, reason=Reason.LOST, message=answer.lost, actor="status")
+    else:
+        return _is_there(resource, answer, kind, account)
+    return False
+
+
+def _is_there(resource: Resource, found: Owned, kind: Offers, account: Account) -> bool:
+    keep_seen(resource.pk, found)
+    if found.power == "off" and by_others(resource.pk):
+        noticed(resource, found, kind)
+        return False
+    wanted = proof_tags(resource)
+    if any(found.tags.get(name) != value for name, value in wanted.items()):
+        return _mark(resource, wanted, kind, account)
+    clear_suspicion(resource.pk)
+    return True
+
+
+def proof_tags(resource: Resource) -> dict[str, str]:
+    """The tags by which a machine is found and known as ours."""
+    return {name: value for name, value in specs.tags(resource).items() if name != installation.BLUEPRINT}
+
+
+def _mark(resource: Resource, wanted: dict[str, str], kind: Offers, account: Account) -> bool:
+    """Put tags back that somebody removed: it is known by its id as ours."""
+    if problem := standing().problem:
+        suspect(resource.pk, f"Somebody removed its tags. They are not put back now: {problem}")
+        return False
+    try:
+        kind.mark(account, specs.resource_view(resource), wanted)
+    except Exception as error:
+        said = redact(f"Somebody removed its tags, and they could not be put back: {error}")[:1000]
+        suspect(resource.pk, said)
+        return False
+    clear_suspicion(resource.pk)
+    message = "Somebody had removed its tags; they were put back."
+    record_event("resource.tags_restored", message, actor="status", resource_id=resource.pk)
+    return False
+
+
+def _is_young(resource_id: int) -> bool:
+    young = "SELECT 1 FROM leases_resource WHERE id = %s AND created_at > clock_timestamp() - %s * interval '1 s'"
+    return bool(rows(young, (resource_id, _YOUNG)))

@@ -1,0 +1,173 @@
+"""Periodic checks of leases and of their queue."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.conf import settings
+from django.db.models.functions import Now
+
+from leases import hints
+from leases.engine.core.database import each, leases_by_id, rows, run, short, some
+from leases.engine.core.runs import end_waiting_siblings
+from leases.engine.core.transitions import move_lease
+from leases.engine.lifecycle import lease_phases, release
+from leases.engine.placement import claims
+from leases.engine.resources import eviction, retirement
+from leases.engine.scheduling import place
+from leases.reasons import Reason
+from leases.states import LeaseState
+
+
+def wishes() -> int:
+    """Leases whose end somebody asked for inside a transaction of their own."""
+    found = some(
+        "SELECT id FROM leases_lease WHERE release_wanted <> '' AND state IN ('pending', 'acquired', 'active') ORDER BY id"
+    )
+    return each(release.end, found)
+
+
+def expired() -> int:
+    """Leases whose time is over."""
+    found = some(
+        "SELECT id FROM leases_lease WHERE state IN ('pending', 'acquired', 'active') AND until <= statement_timestamp()"
+    )
+    return each(partial(release.end, reason=Reason.EXPIRED, message="Its time is over."), found)
+
+
+def impatient() -> int:
+    """Leases that waited as long as they were to."""
+    found = some("SELECT id FROM leases_lease WHERE state = 'pending' AND give_up_at <= statement_timestamp()")
+    return each(_give_up, found)
+
+
+@short
+def _give_up(lease_id: int) -> None:
+    last = rows("SELECT message FROM leases_lease WHERE id = %s AND state = 'pending' FOR NO KEY UPDATE", (lease_id,))
+    if last:
+        message = f"Nothing was found in the time it could wait. The last: {last[0][0]}"
+        move_lease(lease_id, LeaseState.BROKEN, reason=Reason.GAVE_UP_WAITING, message=message, ended_at=Now())
+        claims.unreserve(lease_id)
+        hints.once_committed(end_waiting_siblings, lease_id)
+
+
+def silent() -> int:
+    """Leases whose heartbeat stopped."""
+    found = some(
+        "SELECT id FROM leases_lease WHERE state IN ('acquired', 'active') AND heartbeat_limit IS NOT NULL"
+        " AND heartbeat_at + heartbeat_limit < statement_timestamp()"
+    )
+    return each(partial(release.end, reason=Reason.HEARTBEAT_LOST, message="No heartbeat came in time."), found)
+
+
+def left_in_groups() -> int:
+    """Leases that wait for a whole group of which a member has ended: a process died before it marked them."""
+    found = some(
+        "SELECT l.id FROM leases_lease l WHERE l.state = 'pending' AND l.group_id IS NOT NULL AND l.release_wanted = ''"
+        " AND EXISTS (SELECT FROM leases_lease o WHERE o.group_id = l.group_id"
+        " AND o.state IN ('released', 'destroyed', 'broken'))"
+    )
+    return each(partial(release.end, reason=Reason.GROUP_ENDED), found)
+
+
+def half_ended() -> int:
+    """Released leases with no run and no hold: their end goes on."""
+    found = some(
+        "SELECT l.id FROM leases_lease l WHERE l.state = 'released' AND NOT (l.held AND (l.hold_until IS NULL"
+        " OR l.hold_until > clock_timestamp())) AND NOT EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id)"
+    )
+    return each(release.end, found)
+
+
+def half_acquired() -> int:
+    """Acquired leases on a resource that is there, without a run: their activation begins."""
+    found = some(
+        "SELECT l.id, r.id, b.kind FROM leases_lease l JOIN leases_resource r ON r.id = l.resource_id"
+        " JOIN blueprints_blueprint b ON b.id = r.blueprint_id WHERE l.state = 'acquired' AND r.state = 'active'"
+        " AND NOT EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id)"
+    )
+    return each(_begin, found)
+
+
+@short
+def _begin(lease_id: int, resource_id: int, kind: str) -> bool:
+    held = rows("SELECT 1 FROM leases_lease WHERE id = %s AND state = 'acquired' FOR NO KEY UPDATE", (lease_id,))
+    there = rows("SELECT 1 FROM leases_resource WHERE id = %s AND state = 'active' FOR NO KEY UPDATE", (resource_id,))
+    if held and there:
+        lease_phases.begin_activation(lease_id, resource_id, kind)
+    return bool(held and there)
+
+
+def orphans() -> int:
+    """Leases whose holder has ended."""
+    found = some(
+        "SELECT c.id FROM leases_lease c LEFT JOIN leases_lease p ON p.id = c.for_lease_id"
+        " LEFT JOIN leases_resource r ON r.id = c.for_resource_id"
+        " WHERE c.need <> '' AND c.state IN ('pending', 'acquired', 'active') AND c.release_wanted = ''"
+        " AND (p.state IN ('destroyed', 'broken') OR r.gone_at IS NOT NULL)"
+    )
+    return each(partial(release.end, reason=Reason.PARENT_ENDED), found)
+
+
+def bereaved() -> int:
+    """Resources and leases that live on a lease which is over: they are lost with it."""
+    lost = some(
+        "SELECT DISTINCT r.id, c.id, c.message FROM leases_resource r JOIN leases_lease c ON c.for_resource_id = r.id"
+        " AND c.need <> '' AND c.need_phase = '' AND c.state IN ('released', 'destroyed', 'broken')"
+        " WHERE r.state = 'active' AND NOT r.quarantined AND NOT EXISTS (SELECT FROM leases_lease n WHERE"
+        " n.for_resource_id = r.id AND n.need = c.need AND n.state IN ('pending', 'acquired', 'active'))"
+    )
+    orphaned = some(
+        "SELECT DISTINCT l.id, c.id, c.message FROM leases_lease l JOIN leases_lease c ON c.for_lease_id = l.id"
+        " AND c.need <> '' AND c.need_phase = '' AND c.state IN ('destroyed', 'broken')"
+        " WHERE l.state = 'active' AND l.release_wanted = '' AND NOT EXISTS (SELECT FROM leases_lease n WHERE"
+        " n.for_lease_id = l.id AND n.need = c.need AND n.state IN ('pending', 'acquired', 'active'))"
+    )
+    return each(_lose, lost) + each(_end_orphaned, orphaned)
+
+
+def _lose(resource_id: int, child: int, message: str) -> bool:
+    return retirement.lose(resource_id, reason=Reason.LOST, message=_over(child, message))
+
+
+def _end_orphaned(lease_id: int, child: int, message: str) -> bool:
+    return eviction.orphan(lease_id, message=_over(child, message))
+
+
+def _over(child: int, message: str) -> str:
+    return f"Lease {child}, on which it stood, is over: {message}"
+
+
+def idle_reservations() -> int:
+    """Give up reservations for leases that no longer wait in the queue, and of resources that serve nobody."""
+    return run(
+        "UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY("
+        "SELECT r.id FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " WHERE r.reserved_for_id IS NOT NULL AND (r.state NOT IN ('pending', 'active')"
+        " OR r.drained OR r.quarantined OR r.dies_at <= clock_timestamp() OR b.drained OR NOT b.enabled"
+        " OR NOT EXISTS (SELECT FROM leases_lease l WHERE l.id = r.reserved_for_id AND l.state = 'pending' AND NOT l.parked))"
+        " ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED))"
+    )
+
+
+_DUE = """
+    parked AND state = 'pending' AND id IN (SELECT id FROM leases_lease WHERE parked AND state = 'pending'
+    AND (due_at IS NULL OR due_at <= statement_timestamp()) ORDER BY rank, id LIMIT %s)"""
+
+
+def parked() -> int:
+    """Waiters that were put out of the queue for a while, and whose time has come."""
+    found = rows(
+        f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_DUE)} RETURNING type",
+        (settings.DRYDOCK.sweep_batch,),
+    )
+    return len(found)
+
+
+def waiting() -> int:
+    """The types for which somebody waits: served, and something reserved for who has waited long."""
+    found = rows("SELECT DISTINCT type FROM leases_lease WHERE state = 'pending'")
+    for (resource_type,) in found:
+        each(place.reserve, [(lease_id,) for lease_id in place.overdue_heads(resource_type)])
+        hints.send("serve", resource_type)
+    return len(found)

@@ -1,0 +1,208 @@
+"""Warm pools and the retirement of what is idle, drained, outdated or in excess."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from blueprints import registry
+from blueprints.contract import CatalogueStale, Checks, Updates
+from blueprints.models import Blueprint
+from drydock.core.errors import DrydockError
+from leases import hints
+from leases.engine.catalogue import drafts as machine_drafts
+from leases.engine.core import specs
+from leases.engine.core.database import attempt, each, rows, short
+from leases.engine.core.runs import start
+from leases.engine.placement import budgets
+from leases.engine.resources import maintenance, provision, retirement
+from leases.engine.scheduling.decision import rules_out
+from leases.reasons import Reason
+
+_BATCH = 200
+_FREE = """
+    r.state = 'active' AND r.used_slots = 0 AND r.reserved_for_id IS NULL AND NOT r.in_maintenance
+    AND r.origin = 'built' AND r.gone_at IS NULL AND r.idle_since IS NOT NULL"""
+_OF = f"SELECT r.id, r.idle_since FROM leases_resource r WHERE r.blueprint_id = b.id AND {_FREE}"
+_IDLE = f"""
+    SELECT i.id FROM blueprints_blueprint b CROSS JOIN LATERAL (
+        {_OF} AND NOT r.quarantined AND r.idle_since < statement_timestamp() - b.idle_timeout
+        ORDER BY r.idle_since, r.id LIMIT CASE WHEN b.min_ready = 0 THEN {_BATCH} ELSE (
+            SELECT greatest(0, count(*) - b.min_ready) FROM (SELECT FROM leases_resource o WHERE o.blueprint_id = b.id
+                AND o.claimable AND o.suspect_since IS NULL AND o.state = 'active' AND o.gone_at IS NULL AND o.idle_since IS NOT NULL
+                LIMIT b.min_ready + {_BATCH}) n) END) i
+    WHERE b.idle_timeout IS NOT NULL LIMIT {_BATCH}"""
+"""Idle too long, beyond the minimum that is kept ready."""
+_OLD = f"""
+    SELECT r.id FROM leases_resource r WHERE {_FREE} AND r.dies_at <= statement_timestamp()
+    ORDER BY r.dies_at LIMIT {_BATCH}"""
+_DRAINED = f"""
+    SELECT r.id FROM leases_resource r WHERE r.drained AND {_FREE} AND NOT r.quarantined
+    UNION SELECT i.id FROM blueprints_blueprint b CROSS JOIN LATERAL ({_OF} AND NOT r.quarantined LIMIT {_BATCH}) i
+        WHERE b.drained LIMIT {_BATCH}"""
+_OVER = f"""
+    SELECT i.id FROM blueprints_blueprint b CROSS JOIN LATERAL ({_OF} ORDER BY r.idle_since, r.id LIMIT 1) i
+    WHERE b.max_resources IS NOT NULL AND EXISTS (SELECT FROM leases_resource o WHERE o.blueprint_id = b.id
+        AND o.gone_at IS NULL AND o.state IN ('pending', 'active') OFFSET b.max_resources)"""
+
+_OVER_BUDGET = f"""
+    SELECT i.id FROM leases_budget b CROSS JOIN LATERAL (
+        SELECT r.id FROM leases_resource r WHERE r.blueprint_id = b.blueprint_id AND r.price > 0 AND {_FREE}
+        ORDER BY r.idle_since, r.id LIMIT 1) i
+    WHERE b.max_hourly < (SELECT sum(o.price) FROM leases_resource o WHERE o.blueprint_id = b.blueprint_id
+        AND o.gone_at IS NULL AND o.state IN ('pending', 'active'))"""
+
+
+_RETIRING = (
+    (_IDLE, "Idle too long."), (_OLD, "Older than its blueprint allows."), (_OVER, "Over its blueprint's limit."),
+    (_OVER_BUDGET, "Over its blueprint's budget."), (_DRAINED, "Drained."),
+)  # fmt: skip
+
+
+def would_retire() -> list[tuple[int, str]]:
+    """What the next sweep would give up, and why; nothing is changed."""
+    return [(resource_id, why) for found, why in _RETIRING for (resource_id,) in rows(found)]
+
+
+def retire_due() -> int:
+    """Give up what is idle too long, too old or over the limit."""
+    found = _retire(_IDLE, Reason.IDLE, "Idle too long.")
+    found += _retire(_OLD, Reason.TOO_OLD, "Older than its blueprint allows.")
+    found += _retire(_OVER_BUDGET, Reason.OVER_BUDGET, "Over its blueprint's budget.")
+    return found + _retire(_OVER, Reason.OVER_LIMIT, "Over its blueprint's limit.")
+
+
+def retire_drained() -> int:
+    """Give up drained resources once nobody holds them."""
+    return _retire(_DRAINED, Reason.DRAINED, "Drained.")
+
+
+def _retire(found: str, reason: Reason, message: str) -> int:
+    return sum(retirement.retire_idle(resource_id, reason=reason, message=message) for (resource_id,) in rows(found))
+
+
+_OUTDATED = """
+    SELECT r.id, b.id, b.kind, b.generation, r.origin FROM blueprints_blueprint b CROSS JOIN LATERAL (
+        SELECT r.id, r.origin, r.generation FROM leases_resource r WHERE r.blueprint_id = b.id AND r.state = 'active'
+            AND r.generation < b.generation AND r.used_slots = 0 AND (NOT r.in_maintenance OR b.kind = ANY(%s))
+            AND NOT r.quarantined
+            AND r.suspect_since IS NULL AND r.reserved_for_id IS NULL AND (r.origin = 'built' OR b.kind = ANY(%s)) ORDER BY r.generation LIMIT 50) r
+    WHERE b.kind = ANY(%s) OR b.max_outdated > (
+        SELECT count(*) FROM leases_run n JOIN leases_resource o ON o.id = n.resource_id
+        WHERE n.lease_id IS NULL AND o.blueprint_id = b.id AND o.gone_at IS NULL AND n.phase = 'update') + (
+        SELECT count(*) FROM leases_resource o WHERE o.blueprint_id = b.id AND o.gone_at IS NULL
+            AND o.state = 'released' AND o.reason = 'outdated')
+    ORDER BY b.id, r.generation"""
+
+
+def roll_outdated() -> int:
+    """Update, or replace where the kind cannot update, a bounded number of outdated resources at a time."""
+    seen: set[int] = set()
+    at_once = maintenance.kinds_that_update(at_once=True)
+    begun = 0
+    for resource_id, blueprint_id, kind, generation, origin in rows(
+        _OUTDATED, (at_once, maintenance.kinds_that_update(), at_once)
+    ):
+        if (blueprint_id not in seen or kind in at_once) and attempt(_roll, resource_id, kind, generation, origin):
+            seen.add(blueprint_id)
+            begun += 1
+    return begun
+
+
+def _roll(resource_id: int, kind: str, generation: int, origin: str) -> bool:
+    if isinstance(registry.kind(kind), Updates):
+        _update(resource_id, generation)
+        return True
+    return origin == "built" and retirement.retire_idle(
+        resource_id, reason=Reason.OUTDATED, message="Built from an older blueprint."
+    )
+
+
+@short
+def _update(resource_id: int, generation: int) -> None:
+    retirement.begin_update(resource_id, generation)
+
+
+def keep_ready() -> int:
+    """Build until every blueprint has its minimum of idle resources, or is at its limit."""
+    short_of = Blueprint.objects.filter(min_ready__gt=0, enabled=True, drained=False)
+    return sum(attempt(_make_ready, blueprint.pk) or 0 for blueprint in short_of)
+
+
+def _make_ready(blueprint_id: int) -> int:
+    for made in range(50):
+        if not _build_spare(blueprint_id):
+            return made
+    return 50
+
+
+@short
+def _build_spare(blueprint_id: int) -> bool:
+    blueprint = provision.lock_blueprint(blueprint_id)
+    if (
+        blueprint is None
+        or not provision.may_build(blueprint)
+        or _ready(blueprint_id, blueprint.min_ready) >= blueprint.min_ready
+    ):
+        return False
+    kind = registry.kind(blueprint.kind)
+    failing = set(
+        blueprint.errors.extra(where=["until IS NULL OR until > statement_timestamp()"]).values_list("scope", "key")
+    )
+    try:
+        config = specs.config(blueprint.kind, blueprint.config)
+        drafts = machine_drafts.drafts(
+            blueprint, kind, config, None, choose=settings.DRYDOCK.choose, failing=sorted(failing)
+        )
+    except (CatalogueStale, DrydockError):
+        return False
+    for draft in drafts:
+        if not draft.refused and not any(rules_out(scope, key, draft) for scope, key in failing):
+            if not budgets.blueprint_affords(blueprint_id, draft):
+                continue
+            message = f"To keep {blueprint.min_ready} ready."
+            provision.insert(blueprint, draft, actor="drydock", message=message)
+            return True
+    return False
+
+
+def _ready(blueprint_id: int, up_to: int) -> int:
+    return int(
+        rows(
+            "SELECT count(*) FROM (SELECT FROM leases_resource WHERE blueprint_id = %s AND claimable AND suspect_since IS NULL"
+            " AND used_slots = 0"
+            " AND gone_at IS NULL AND idle_since IS NOT NULL LIMIT %s) x",
+            (blueprint_id, up_to),
+        )[0][0]
+    )
+
+
+def check_due() -> int:
+    """Begin the health checks that are due."""
+    found = rows(
+        "SELECT r.id, b.kind, b.generation, r.suspect_since IS NOT NULL AND r.generation < b.generation"
+        " AND r.used_slots = 0 FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " WHERE r.state = 'active' AND r.check_at <= statement_timestamp() "
+        " AND (b.check_interval IS NOT NULL OR r.suspect_since IS NOT NULL)"
+        " AND r.power_wanted <> 'off' AND NOT r.facts ? 'stopped' ORDER BY r.check_at LIMIT 200"
+    )
+    return each(_check, found)
+
+
+@short
+def _check(resource_id: int, kind: str, generation: int, renew: bool) -> bool:
+    """What is both suspect and outdated, and free, is checked by its update."""
+    if renew and isinstance(registry.kind(kind), Updates) and retirement.begin_update(resource_id, generation):
+        return True
+    return isinstance(registry.kind(kind), Checks) and start(resource_id=resource_id, phase="check") is not None
+
+
+def forget_errors() -> int:
+    """Drop remembered errors that are over, and wake who waits for their offers."""
+    found = rows(
+        "DELETE FROM blueprints_rememberederror e USING blueprints_blueprint b WHERE b.id = e.blueprint_id"
+        " AND e.id = ANY(ARRAY(SELECT id FROM blueprints_rememberederror WHERE until <= statement_timestamp()"
+        " ORDER BY id FOR UPDATE SKIP LOCKED)) RETURNING b.resource_type"
+    )
+    for resource_type in sorted({row[0] for row in found}):
+        hints.send("serve", resource_type)
+    return len(found)

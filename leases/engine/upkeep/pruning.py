@@ -1,0 +1,184 @@
+"""Prune ended leases, events and usage records after their retention.
+
+A few small batches at each look, each in a transaction of its own that locks nothing but rows which nobody works on
+any more, and passes over those that somebody has locked. What is still referred to stays until that is gone.
+
+Ids grow with time, so the old ones are found by walking along the primary key: no index is kept for this, and the end
+of a lease costs nothing for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Model
+
+from drydock.core import clock
+from leases.engine.core.database import rows, run, short
+from leases.models import Capacity, Failure, Job, Lease, LeaseGroup, Part, Resource
+from leases.models.job import KeptOutput, Watch
+
+_BATCH = 1000
+_BATCHES = 5
+"""So many batches of one table a look forgets."""
+_REST = 60.0
+"""Seconds until the next walk, when this process found nothing old any more."""
+
+
+@dataclass
+class Rest:
+    """A while in which this process does not look again."""
+
+    until: float = 0.0
+
+    def begin(self) -> None:
+        """From now on."""
+        self.until = clock.monotonic() + _REST
+
+    def lasts(self) -> bool:
+        """Whether it is not over."""
+        return clock.monotonic() < self.until
+
+
+EVENTS = Rest()
+
+
+def prune_events() -> int:
+    """Delete the oldest events that are past the retention; what is left over is for the next sweep."""
+    gone = 0
+    for _ in range(_BATCHES):
+        if EVENTS.lasts():
+            break
+        found = _prune_events()
+        gone += found
+        if found < _BATCH:
+            EVENTS.begin()
+    return gone
+
+
+@short
+def _prune_events() -> int:
+    return run(
+        "DELETE FROM leases_event WHERE id IN (SELECT e.id FROM leases_event e"
+        " WHERE e.id IN (SELECT id FROM leases_event ORDER BY id LIMIT %s)"
+        " AND e.at < statement_timestamp() - %s * interval '1 day' FOR UPDATE SKIP LOCKED)",
+        (_BATCH, settings.DRYDOCK.event_retention_days),
+    )
+
+
+USAGE = Rest()
+
+
+def prune_usage() -> int:
+    """Delete the oldest records of what leases cost that are past their retention."""
+    gone = 0
+    for _ in range(_BATCHES):
+        if USAGE.lasts():
+            break
+        found = _prune_usage()
+        gone += found
+        if found < _BATCH:
+            USAGE.begin()
+    return gone
+
+
+@short
+def _prune_usage() -> int:
+    return run(
+        "DELETE FROM leases_usage WHERE id IN (SELECT id FROM leases_usage"
+        " WHERE ended_at < statement_timestamp() - %s * interval '1 day' ORDER BY ended_at LIMIT %s"
+        " FOR UPDATE SKIP LOCKED)",
+        (settings.DRYDOCK.usage_retention_days, _BATCH),
+    )
+
+
+@dataclass(kw_only=True)
+class Walk:
+    """A walk of this process along one table: what is `over` in it, and what goes with a row."""
+
+    model: type[Model]
+    over: str
+    with_it: tuple[type[Model], ...] = ()
+    column: str = ""
+    """The column by which those refer to it."""
+    place: int = 0
+    rest: Rest = field(default_factory=Rest)
+
+    def go_on(self) -> int:
+        """Forget what is found in a few batches; how many rows."""
+        gone = 0
+        for _ in range(_BATCHES):
+            if self.rest.lasts():
+                break
+            gone += self._batch()
+        return gone
+
+    def _batch(self) -> int:
+        found = rows(_WINDOW.format(table=self.table, over=self.over), (_days(), self.place, _BATCH))
+        last, over = found[0]
+        if last is None:  # all from here on are young
+            self.place = 0
+            self.rest.begin()
+            return 0
+        self.place = last
+        return forget(self, over) if over else 0
+
+    @property
+    def table(self) -> str:
+        """Its table's name."""
+        return self.model._meta.db_table
+
+
+_WINDOW = """
+    WITH at AS (SELECT statement_timestamp() - %s * interval '1 day' AS before)
+    SELECT max(w.id) FILTER (WHERE w.created_at < at.before), array_agg(w.id) FILTER (WHERE w.over)
+    FROM at LEFT JOIN LATERAL (SELECT t.id, t.created_at, {over} AS over FROM {table} t WHERE t.id > %s
+        ORDER BY t.id LIMIT %s) w ON TRUE"""
+_FREE = """
+    SELECT t.id FROM {table} t, (SELECT statement_timestamp() - %s * interval '1 day' AS before) at
+    WHERE t.id = ANY(%s) AND {over}{unreferenced} ORDER BY t.id FOR UPDATE OF t SKIP LOCKED"""
+
+
+@short
+def forget(walk: Walk, ids: Sequence[int]) -> int:
+    """Delete those of `ids` that are over and that nothing refers to, with what goes with them; how many."""
+    free = [
+        pk for (pk,) in rows(
+            _FREE.format(table=walk.table, over=walk.over, unreferenced=_unreferenced(walk)), (_days(), list(ids))
+        )
+    ]  # fmt: skip
+    for model in walk.with_it:
+        run(f"DELETE FROM {model._meta.db_table} WHERE {walk.column} = ANY(%s)", (free,))
+    return run(f"DELETE FROM {walk.table} WHERE id = ANY(%s)", (free,)) if free else 0
+
+
+def _unreferenced(walk: Walk) -> str:
+    """No row refers to it, apart from those that go with it; from the models, so that none can be forgotten here."""
+    others: list[Any] = [one for one in walk.model._meta.get_fields(include_hidden=True) if one.auto_created]
+    return "".join(
+        f" AND NOT EXISTS (SELECT FROM {one.related_model._meta.db_table} x WHERE x.{one.field.column} = t.id)"
+        for one in others
+        if not one.concrete and one.field.db_constraint and one.related_model not in walk.with_it
+    )
+
+
+def _days() -> int:
+    return int(settings.DRYDOCK.lease_retention_days)
+
+
+WALKS = (
+    Walk(
+        model=Lease, over="(t.state IN ('destroyed', 'broken') AND t.ended_at < at.before)", with_it=(KeptOutput, Watch, Job),
+        column="lease_id",
+    ),
+    Walk(model=LeaseGroup, over="(t.created_at < at.before)"),
+    Walk(model=Resource, over="(t.gone_at < at.before)", with_it=(Capacity, Part, Failure), column="resource_id"),
+)  # fmt: skip
+
+
+def prune_ended() -> int:
+    """Forget ended leases and resources that are gone, when they have been so for as long as the settings say."""
+    return sum(walk.go_on() for walk in WALKS)

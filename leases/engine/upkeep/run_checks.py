@@ -1,0 +1,82 @@
+"""Periodic checks of runs and of the steps that are due."""
+
+from __future__ import annotations
+
+from django.conf import settings
+
+from leases import hints
+from leases.engine.core.database import each, rows, run, short, some
+from leases.engine.core.runs import start
+from leases.engine.lifecycle import needs
+from leases.engine.resources import maintenance
+from leases.models import Run
+
+
+def steps() -> int:
+    """Runs that are due."""
+    found = some(
+        "SELECT id FROM leases_run WHERE due_at <= statement_timestamp()"
+        " AND (token IS NULL OR token_until < statement_timestamp()) ORDER BY due_at"
+    )
+    for (run_id,) in found:
+        hints.send("step", run_id)
+    return len(found)
+
+
+def needed() -> int:
+    """Runs whose needs are there, or cannot be had: their step is called again and sees."""
+    found = 0
+    waiting = Run.objects.filter(waits_for="leases", due_at=None).select_related("lease", "resource")
+    for current in waiting.order_by("?")[: settings.DRYDOCK.sweep_batch]:
+        try:
+            ready = needs.satisfied(current)
+        except needs.NotToBeHad:
+            ready = True
+        if ready and run(
+            "UPDATE leases_run SET due_at = clock_timestamp() WHERE id = %s AND due_at IS NULL", (current.pk,)
+        ):
+            hints.send("step", current.pk)
+            found += 1
+    return found
+
+
+def in_maintenance() -> int:
+    """Runs that wait for the maintenance of a related resource."""
+    found = some("SELECT id FROM leases_run WHERE waits_for = 'maintenance' AND due_at IS NULL")
+    return each(_advance, found)
+
+
+@short
+def _advance(run_id: int) -> bool:
+    current = (
+        Run.objects.select_related("resource", "lease")
+        .select_for_update(no_key=True, of=("self",))
+        .filter(pk=run_id)
+        .first()
+    )
+    if current is None or current.waits_for != "maintenance" or current.due_at is not None:
+        return False
+    return maintenance.advance(current)
+
+
+def undisturbed() -> int:
+    """Resources in maintenance, if nobody needs it any more: a run that asked for it may have ended in any way."""
+    return each(maintenance.lift, some("SELECT id FROM leases_resource WHERE in_maintenance"))
+
+
+def stranded() -> int:
+    """Resources on their way in or out without a run."""
+    found = some(
+        "SELECT r.id, CASE r.state WHEN 'pending' THEN 'build' ELSE 'destroy' END FROM leases_resource r"
+        " WHERE r.gone_at IS NULL AND r.state IN ('pending', 'released', 'broken')"
+        " AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)"
+    )
+    return each(_restart, found)
+
+
+@short
+def _restart(resource_id: int, phase: str) -> bool:
+    state = rows("SELECT state, gone_at FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
+    if not state or state[0][1] is not None or (state[0][0] == "pending") != (phase == "build"):
+        return False
+    return start(resource_id=resource_id, phase=phase) is not None

@@ -1,0 +1,71 @@
+"""Run every periodic check. With it nothing is lost when messages are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from leases.engine.catalogue import poll_schedule
+from leases.engine.core.database import attempt, run
+from leases.engine.core.installation import current as standing
+from leases.engine.core.workers import forget_lost
+from leases.engine.resources import cleanup, maintenance
+from leases.engine.scheduling import preempt
+from leases.engine.sync import discovery
+from leases.engine.sync.orphans import due as search_for_orphans
+from leases.engine.upkeep import lease_checks, pools, pruning, renewals, run_checks
+
+
+def sweep() -> int:
+    """Look once over everything; the number of things found due."""
+    suspended = bool(attempt(lambda: standing().problem))
+    found = sum(attempt(look) or 0 for look in (WHILE_SUSPENDED if suspended else LOOKS))
+    attempt(run, "UPDATE leases_installation SET swept_at = clock_timestamp()")
+    return found
+
+
+LOOKS: tuple[Callable[[], int], ...] = (
+    run_checks.steps,
+    run_checks.needed,
+    run_checks.in_maintenance,
+    run_checks.undisturbed,
+    lease_checks.wishes,
+    lease_checks.expired,
+    renewals.renew,
+    lease_checks.impatient,
+    lease_checks.silent,
+    lease_checks.left_in_groups,
+    lease_checks.half_ended,
+    lease_checks.half_acquired,
+    run_checks.stranded,
+    lease_checks.orphans,
+    lease_checks.bereaved,
+    preempt.preempt,
+    lease_checks.idle_reservations,
+    lease_checks.parked,
+    lease_checks.waiting,
+    pools.retire_due,
+    pools.retire_drained,
+    pools.roll_outdated,
+    pools.keep_ready,
+    cleanup.due,
+    maintenance.check_power,
+    pools.check_due,
+    pools.forget_errors,
+    discovery.due,
+    poll_schedule.due,
+    search_for_orphans,
+    forget_lost,
+    pruning.prune_events,
+    pruning.prune_ended,
+    pruning.prune_usage,
+)
+"""In the order in which they are made; each answers how many it found."""
+
+WHILE_SUSPENDED: tuple[Callable[[], int], ...] = (
+    lease_checks.idle_reservations,
+    lease_checks.parked,
+    lease_checks.waiting,
+    pools.forget_errors,
+    search_for_orphans,
+)
+"""Those that touch nothing outside and end nobody's lease on what a database says that nobody has confirmed."""

@@ -1,0 +1,28 @@
+"""Owners: the users that leases belong to, and their groups."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import AbstractUser
+
+from drydock.core.errors import InvalidRequest
+
+
+def find_owner(owner: Any) -> AbstractUser:
+    """The user that `owner` (a user or a user name) is. Raises InvalidRequest when there is none."""
+    model = get_user_model()
+    if isinstance(owner, model):
+        return owner
+    found = model._default_manager.filter(**{model.USERNAME_FIELD: owner}).first()
+    if found is None or not found.is_active:
+        raise InvalidRequest(f"There is no active user {owner!r}.", field="owner")
+    return found
+
+
+def membership() -> tuple[str, str]:
+    """The table that says which user is in which group, and its user column."""
+    through = get_user_model().groups.through
+    columns = [f.column for f in through._meta.fields if f.related_model is get_user_model() and f.column]
+    return through._meta.db_table, columns[0]

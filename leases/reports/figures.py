@@ -1,0 +1,216 @@
+"""Figures of the installation for `/metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from leases.engine.core import installation
+from leases.engine.core.database import rows, run
+from leases.engine.resources import failures
+
+Label = tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One figure: what it counts, the names of its labels, and the statement, whose rows are labels and a number."""
+
+    name: str
+    says: str
+    labels: Label
+    sql: str | Callable[[], list[tuple[Any, ...]]]
+    given: tuple[str, ...] = ()
+    """Settings that the statement takes, in order."""
+
+
+RECENT = "5 minutes"
+"""The span over which latencies and transitions are told."""
+_CLASSES = ("slots", "cpu_millicores", "ram_mib", "disk_mib")
+_RECENT = f"at > clock_timestamp() - interval '{RECENT}'"
+_LATENCY = """
+    SELECT {label} q.share::text, percentile_disc(q.share) WITHIN GROUP (ORDER BY extract(epoch FROM e.duration))
+    FROM leases_event e {join} CROSS JOIN (VALUES (0.5), (0.95), (1.0)) AS q(share)
+    WHERE e.{recent} AND e.kind = '{kind}' AND e.from_state = '{before}' AND e.duration IS NOT NULL
+    GROUP BY {group} q.share"""
+
+
+def _latency(name: str, says: str, kind: str, before: str, *, blueprint: bool = False) -> Figure:
+    label = "b.name," if blueprint else ""
+    sql = _LATENCY.format(
+        label=label, group=label, kind=kind, before=before, recent=_RECENT,
+        join="JOIN blueprints_blueprint b ON b.id = e.blueprint_id" if blueprint else "",
+    )  # fmt: skip
+    return Figure(
+        name=name, says=f"{says}, in the last {RECENT}.", labels=(*(["blueprint"] if blueprint else []), "quantile"),
+        sql=sql,
+    )  # fmt: skip
+
+
+def _capacity(column: str) -> str:
+    own = " UNION ALL ".join(
+        f"SELECT blueprint_id, '{name}' AS class, sum({column}_{name}) AS n FROM there GROUP BY 1" for name in _CLASSES
+    )
+    return f"""
+        WITH there AS (SELECT * FROM leases_resource WHERE gone_at IS NULL AND state IN ('pending', 'active')),
+        amounts AS ({own} UNION ALL SELECT t.blueprint_id, c.name, sum(c.{column}) FROM leases_capacity c
+            JOIN there t ON t.id = c.resource_id GROUP BY 1, 2)
+        SELECT b.name, a.class, a.n FROM amounts a JOIN blueprints_blueprint b ON b.id = a.blueprint_id
+        WHERE a.n > 0 OR a.class = 'slots'"""
+
+
+_UNDESTROYED = f"""
+    FROM leases_failure f JOIN leases_resource r ON r.id = f.resource_id AND r.gone_at IS NULL
+    JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE {failures.REPORTED}"""
+FIGURES = (
+    Figure(
+        name="leases", says="Leases that have not ended, by type and state.", labels=("type", "state"),
+        # Two halves, since there is an index for each.
+        sql="SELECT type, state, count(*) FROM leases_lease WHERE state IN ('pending', 'acquired', 'active') GROUP BY 1, 2"
+        " UNION ALL SELECT type, state, count(*) FROM leases_lease WHERE state = 'released' GROUP BY 1, 2",
+    ),
+    Figure(
+        name="waiting_leases", says="Waiting leases by why they wait.", labels=("type", "reason"),
+        sql="SELECT type, reason, count(*) FROM leases_lease WHERE state = 'pending' GROUP BY 1, 2",
+    ),
+    Figure(
+        name="queue_age_seconds", says="How long the longest waiting lease of a type has waited.", labels=("type",),
+        sql="SELECT type, extract(epoch FROM clock_timestamp() - min(created_at)) FROM leases_lease"
+        " WHERE state = 'pending' GROUP BY 1",
+    ),
+    _latency("claim_seconds", "From being asked for to holding a share", "lease.acquired", "pending"),
+    _latency("activation_seconds", "From holding a share to being usable", "lease.active", "acquired"),
+    _latency("build_seconds", "From a resource's row to its being usable", "resource.active", "pending", blueprint=True),
+    Figure(
+        name="transitions", says=f"Changes of state in the last {RECENT}, by what it was, where it went and why.",
+        labels=("of", "to", "reason"),
+        sql="SELECT split_part(kind, '.', 1), to_state, reason, count(*) FROM leases_event"
+        f" WHERE {_RECENT} AND to_state <> '' GROUP BY 1, 2, 3",
+    ),
+    Figure(
+        name="failed_steps", says=f"Steps that failed in the last {RECENT}, by the provider's own word for it.",
+        labels=("code",),
+        sql="SELECT coalesce(nullif(details ->> 'code', ''), 'unknown'), count(*) FROM leases_event"
+        f" WHERE {_RECENT} AND kind = 'step.failed' GROUP BY 1",
+    ),
+    Figure(
+        name="resources", says="Resources that are not gone, by blueprint and state.", labels=("blueprint", "state"),
+        sql="SELECT b.name, r.state, count(*) FROM leases_resource r JOIN blueprints_blueprint b"
+        " ON b.id = r.blueprint_id WHERE r.gone_at IS NULL GROUP BY 1, 2",
+    ),
+    Figure(
+        name="resources_apart", says="Resources that serve nobody new, by why.", labels=("blueprint", "why"),
+        sql="SELECT b.name, w.why, count(*) FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " CROSS JOIN LATERAL (VALUES ('drained', r.drained), ('quarantined', r.quarantined),"
+        " ('maintenance', r.in_maintenance), ('failing', r.check_failures > 0)) AS w(why, so)"
+        " WHERE r.gone_at IS NULL AND w.so GROUP BY 1, 2",
+    ),
+    Figure(
+        name="undestroyed",
+        says="Resources whose destruction failed twice, or took longer than it may, and which are still there.",
+        labels=("blueprint",),
+        sql=f"SELECT b.name, count(*) {_UNDESTROYED} GROUP BY 1",
+    ),
+    Figure(
+        name="undestroyed_dollars", says="What those cost in an hour, in US dollars.", labels=("blueprint",),
+        sql=f"SELECT b.name, coalesce(sum(r.price), 0) {_UNDESTROYED} GROUP BY 1",
+    ),
+    Figure(
+        name="put_aside", says="What leases left that could not be removed, and was put aside.", labels=("blueprint",),
+        sql="SELECT b.name, sum(jsonb_array_length(r.facts -> 'aside')) FROM leases_resource r"
+        " JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " WHERE r.gone_at IS NULL AND r.facts ? 'aside' GROUP BY 1",
+    ),
+    Figure(
+        name="failed_acts", says="Machines on which the last stop, start, reboot or change failed, by act.",
+        labels=("blueprint", "act"),
+        sql="SELECT b.name, f.act, count(*) FROM leases_failure f JOIN leases_resource r ON r.id = f.resource_id"
+        " JOIN blueprints_blueprint b ON b.id = r.blueprint_id WHERE r.state = 'active' AND f.act <> 'destroy'"
+        " GROUP BY 1, 2",
+    ),
+    Figure(
+        name="resource_dollars",
+        says="What resources cost in an hour, in US dollars: held by leases, idle, or ending until they are gone.",
+        labels=("blueprint", "use"),
+        sql="SELECT b.name, CASE WHEN r.used_slots > 0 THEN 'held' WHEN r.state IN ('pending', 'active') THEN 'idle'"
+        " ELSE 'ending' END, sum(r.price) FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
+        " WHERE r.gone_at IS NULL AND r.price > 0 GROUP BY 1, 2",
+    ),
+    Figure(
+        name="resources_doubted", labels=("blueprint", "why"),
+        says="Machines that serve and may be gone (suspected), are gone with everything else of their account (vanished),"
+        " or were switched off by somebody else (stopped).",
+        sql="SELECT b.name, r.observed, count(*) FROM leases_resource r JOIN blueprints_blueprint b"
+        " ON b.id = r.blueprint_id WHERE r.state = 'active' AND (r.observed IN ('suspected', 'vanished')"
+        " OR r.observed = 'stopped' AND r.facts ? 'stopped') GROUP BY 1, 2",
+    ),
+    Figure(
+        name="capacity_total", says="Capacity of resources that serve or will serve, by blueprint and class.",
+        labels=("blueprint", "class"), sql=_capacity("total"),
+    ),
+    Figure(
+        name="capacity_used", says="Capacity that leases hold, by blueprint and class.", labels=("blueprint", "class"),
+        sql=_capacity("used"),
+    ),
+    Figure(
+        name="remembered_errors", says="Failures for which an offer, zone or blueprint is not tried now.",
+        labels=("blueprint", "scope"),
+        sql="SELECT b.name, e.scope, count(*) FROM blueprints_rememberederror e JOIN blueprints_blueprint b"
+        " ON b.id = e.blueprint_id WHERE e.until IS NULL OR e.until > clock_timestamp() GROUP BY 1, 2",
+    ),
+    Figure(
+        name="runs", says="Plans being carried out, by phase and what they wait for (nothing: they go on by themselves).",
+        labels=("phase", "waits_for"), sql="SELECT phase, waits_for, count(*) FROM leases_run GROUP BY 1, 2",
+    ),
+    Figure(
+        name="oldest_due_seconds", says="How long the longest due thing has been due.", labels=("what",),
+        sql="SELECT w.what, greatest(0, coalesce(extract(epoch FROM clock_timestamp() - w.due), 0)) FROM ("
+        " SELECT 'step' AS what, min(due_at) AS due FROM leases_run WHERE token IS NULL OR token_until < clock_timestamp()"
+        " UNION ALL SELECT 'expiry', min(until) FROM leases_lease WHERE state IN ('pending', 'acquired', 'active')"
+        " UNION ALL SELECT 'discovery', min(s.due_at) FROM leases_sync s JOIN blueprints_blueprint b"
+        " ON b.id = s.blueprint_id AND b.enabled) w",
+    ),
+    Figure(
+        name="sweep_lag_seconds", says="How long ago a sweep last looked over everything.", labels=(),
+        sql="SELECT extract(epoch FROM clock_timestamp() - coalesce(swept_at, created_at)) FROM leases_installation",
+    ),
+    Figure(
+        name="suspended", says="1 while nothing is destroyed until an operator confirms the installation.", labels=(),
+        sql=lambda: [(int(bool(installation.current().problem)),)],
+    ),
+    Figure(
+        name="dropped_messages", says="Messages of the broker that were not Drydock's own, and were dropped.", labels=(),
+        sql="SELECT dropped_messages FROM leases_installation",
+    ),
+    Figure(
+        name="strays", says="Things at providers that bear our tag and have no row.", labels=("blueprint",),
+        sql="SELECT b.name, count(*) FROM leases_stray s JOIN blueprints_blueprint b ON b.id = s.blueprint_id"
+        " GROUP BY 1",
+    ),
+    Figure(
+        name="workers", says="Workers that were seen lately.", labels=(), given=("lost_worker_seconds",),
+        sql="SELECT count(*) FROM leases_worker WHERE seen_at > clock_timestamp() - %s * interval '1 s'",
+    ),
+    Figure(
+        name="worker_age_seconds", says="How long ago each worker was last seen.", labels=("worker",),
+        sql="SELECT name, extract(epoch FROM clock_timestamp() - seen_at) FROM leases_worker",
+    ),
+)  # fmt: skip
+
+
+@transaction.atomic
+def measure(seconds: float) -> list[tuple[Figure, list[tuple[Any, ...]]]]:
+    """Every figure with its rows: labels, then a number. Each statement may take so many seconds."""
+    run("SELECT set_config('statement_timeout', %s, TRUE)", (str(int(seconds * 1000)),))
+    return [(figure, _rows(figure)) for figure in FIGURES]
+
+
+def _rows(figure: Figure) -> list[tuple[Any, ...]]:
+    if callable(figure.sql):
+        return figure.sql()
+    return rows(figure.sql, [getattr(settings.DRYDOCK, name) for name in figure.given] or None)
