@@ -90,7 +90,7 @@ def end_waiting_siblings(lease_id: int) -> None:
 
     Runs in a transaction of its own, after the lease's end is committed: it locks the siblings by id, and a
     transaction that holds one of them must not wait for another with a lower id. Until then no member can be
-    granted (`members`), and after a crash the sweep finds them (`lease_looks.left_in_groups`).
+    granted (`pending.members_of`), and after a crash the sweep finds them (`lease_checks.left_in_groups`).
     """
     which = leases_by_id(_WAITING)
     for (other,) in rows(_MARK.format(reason="'group_ended'", actor="'drydock'", which=which), (lease_id,)):

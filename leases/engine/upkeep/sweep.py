@@ -18,12 +18,12 @@ from leases.engine.upkeep import lease_checks, pools, pruning, renewals, run_che
 def sweep() -> int:
     """Look once over everything; the number of things found due."""
     suspended = bool(attempt(lambda: standing().problem))
-    found = sum(attempt(look) or 0 for look in (WHILE_SUSPENDED if suspended else LOOKS))
+    found = sum(attempt(look) or 0 for look in (WHILE_SUSPENDED if suspended else CHECKS))
     attempt(run, "UPDATE leases_installation SET swept_at = clock_timestamp()")
     return found
 
 
-LOOKS: tuple[Callable[[], int], ...] = (
+CHECKS: tuple[Callable[[], int], ...] = (
     run_checks.steps,
     run_checks.needed,
     run_checks.in_maintenance,
