@@ -22,6 +22,7 @@ from tests.leases.conftest import (  # noqa: F401
     blueprint,
     machines,
     owner,
+    soon,
     swallowed,
     until,
 )
