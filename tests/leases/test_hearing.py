@@ -65,7 +65,7 @@ def killed(monkeypatch):
 def test_a_worker_that_is_told_to_end_is_not_deaf(killed, monkeypatch):
     """It takes nothing more while it finishes what it has at hand, however much waits."""
     monkeypatch.setattr(hearing.state, "active_requests", {"one"})
-    monkeypatch.setattr(hearing.draining, "begun", lambda: True)
+    monkeypatch.setattr(hearing.database, "is_draining", lambda: True)
     watch = hearing.Watch(["claims"], 2)
     watch._thread.join(0.2)
     watch.end()
@@ -78,7 +78,7 @@ def test_a_worker_that_is_told_to_end_is_not_deaf(killed, monkeypatch):
 def test_one_that_was_told_to_end_and_does_not_is_ended_by_force(at_hand, killed, monkeypatch, settings):
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": 0.05})
     monkeypatch.setattr(hearing.state, "active_requests", at_hand)
-    monkeypatch.setattr(hearing.draining, "begun", lambda: True)
+    monkeypatch.setattr(hearing.database, "is_draining", lambda: True)
     watch = hearing.Watch(["claims"], 2)
     watch._thread.join(60)
     watch.end()
@@ -88,7 +88,7 @@ def test_one_that_was_told_to_end_and_does_not_is_ended_by_force(at_hand, killed
 def test_one_that_hangs_with_the_log_s_lock_is_ended_all_the_same(killed, monkeypatch, settings, capfd):
     monkeypatch.setattr(hearing, "_LOG_SECONDS", 0.05)
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": 0.05})
-    monkeypatch.setattr(hearing.draining, "begun", lambda: True)
+    monkeypatch.setattr(hearing.database, "is_draining", lambda: True)
     free = threading.Event()
     monkeypatch.setattr(hearing.log, "critical", lambda message: free.wait(60))
     watch = hearing.Watch(["claims"], 2)

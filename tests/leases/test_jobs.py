@@ -178,7 +178,7 @@ def test_the_end_of_a_lease_is_not_lost_with_the_process_that_saw_its_job_end(ad
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(mechanism.ending, "end", killed)
+        dying.setattr(mechanism.release, "end", killed)
         with pytest.raises(Killed):
             mechanism.watch(job.id)
     assert Job.objects.get().state == "ended"
