@@ -42,7 +42,7 @@ def swallowed() -> None:
 def _nothing_is_swallowed(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     if "swallowed" not in request.fixturenames:
-        assert not [r for r in caplog.get_records("call") if r.name == "leases.engine.core.database"]
+        assert not [r for r in caplog.get_records("call") if r.funcName == "attempt"]
 
 
 @pytest.fixture

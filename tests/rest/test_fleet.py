@@ -145,7 +145,7 @@ def test_a_laptop_settles_orphans_and_makes_instances(cli, chief, stray, hosts, 
     assert (made["state"], made["tags"]) == ("pending", {"a": "b"})
     assert str(made["id"]) in laptop("instances").stdout
     assert "pending" in laptop("instances", "show", str(made["id"])).stdout
-    laptop("instances", "stop", str(made["id"]), code=1)
+    laptop("instances", "stop", str(made["id"]), code=4)
     laptop("instances", "delete", str(made["id"]))
     laptop("locations")
     laptop("instance-types")
