@@ -26,15 +26,15 @@ WORDS = {
 
 
 def kinds() -> set[str]:
-    """Every first argument of `note(...)`, with what it may be put together from."""
+    """Every first argument of `record_event(...)`, with what it may be put together from."""
     found: set[str] = set()
     for package in ("leases", "blueprints", "drydock"):
         for file in (ROOT / package).rglob("*.py"):
             calls = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call) and node.args)
             for call in calls:
-                if "note" in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
+                if "record_event" in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
                     found |= of(call.args[0])
-                elif getattr(call.args[0], "id", "") == "note" and len(call.args) > 1:
+                elif getattr(call.args[0], "id", "") == "record_event" and len(call.args) > 1:
                     found |= of(call.args[1])
     return found
 
