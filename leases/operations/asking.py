@@ -36,8 +36,10 @@ def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any 
     Raises InvalidRequest; Conflict when the idempotency key stands for another request; NotAllowed.
     """
     whose = on_behalf(who, owner)
-    asked = lasting.bounded(who, whose, requests.read(given), endless=endless)
-    return lease_request.request(asked, whose.id, actor=who.actor).id
+    asked = requests.read(given)
+    usable = lease_request.usable(asked)
+    asked = lasting.bounded(who, whose, asked, endless=endless, quotas=usable.quotas)
+    return lease_request.request(asked, whose.id, actor=who.actor, usable_by=usable).id
 
 
 @checked

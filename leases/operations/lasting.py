@@ -6,9 +6,9 @@ import datetime as dt
 
 from drydock.core.errors import InvalidRequest
 from drydock.core.units import written
-from leases.engine import limits
 from leases.engine.core.database import rows
-from leases.engine.limits import Limit
+from leases.engine.placement import limits
+from leases.engine.placement.limits import Limit
 from leases.models import Lease
 from leases.operations.callers import Caller
 from leases.requests import LeaseRequest
@@ -19,14 +19,16 @@ def longest(who: Caller, lease: Lease) -> Limit | None:
     return None if who.operator else limits.of_lease(lease)
 
 
-def bounded(who: Caller, owner: Caller, asked: LeaseRequest, *, endless: bool = False) -> LeaseRequest:
+def bounded(
+    who: Caller, owner: Caller, asked: LeaseRequest, *, endless: bool = False, quotas: bool = True
+) -> LeaseRequest:
     """Return the request with the shortest default that applies where it names no end.
 
-    `endless`: without a default. Raises InvalidRequest where it would last longer than the caller may have it; the
+    `endless`: without a default. `quotas`: False where nobody has a quota, so that none is read. Raises InvalidRequest where it would last longer than the caller may have it; the
     limit of a blueprint that the request does not name shortens it when it becomes active.
     """
-    quotas = limits.of_quotas(owner.id, asked.charged_group)
-    maxima = () if who.operator else (limits.of_installation(), *quotas.maxima, _of_named(asked))
+    charged = limits.of_quotas(owner.id, asked.charged_group) if quotas else limits.Limits()
+    maxima = () if who.operator else (limits.of_installation(), *charged.maxima, _of_named(asked))
     limit = limits.shortest(maxima)
     if limit is not None and asked.ttl is not None and asked.ttl > limit.span:
         raise _too_long(limit, "ttl")
@@ -34,7 +36,7 @@ def bounded(who: Caller, owner: Caller, asked: LeaseRequest, *, endless: bool = 
         refuse_later(asked.until, limit)
     usual = None
     if asked.endless and not endless:
-        usual = limits.shortest((limits.default_of_installation(), *quotas.defaults, limit))
+        usual = limits.shortest((limits.default_of_installation(), *charged.defaults, limit))
     return asked.lasting(None if usual is None else usual.span, limited=not who.operator)
 
 

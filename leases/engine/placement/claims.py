@@ -19,11 +19,10 @@ from blueprints import registry
 from blueprints.amounts import CLASSES, Amounts
 from blueprints.contract import Activates
 from drydock.core.errors import Busy
-from leases.engine import limits
 from leases.engine.core.database import bound_lock_waits, rows, run
 from leases.engine.core.runs import hints_for_holder, start
 from leases.engine.core.transitions import announce
-from leases.engine.placement import pending
+from leases.engine.placement import limits, pending
 from leases.engine.placement.constraints import PlacementRequest, Sql, has_room, is_free
 from leases.reasons import Reason
 from leases.states import LeaseState

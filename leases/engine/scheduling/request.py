@@ -224,12 +224,14 @@ def _replay(asked: LeaseRequest, owner_id: int | None, cause: Cause | None) -> R
     return Requested(id=found[0][0], replayed=True)
 
 
-def request(asked: LeaseRequest, owner_id: int | None, *, actor: str, cause: Cause | None = None) -> Requested:
+def request(
+    asked: LeaseRequest, owner_id: int | None, *, actor: str, cause: Cause | None = None, usable_by: Usable | None = None
+) -> Requested:  # fmt: skip
     """Write the lease row and, unless a caller's transaction is open, claim at once.
 
-    Raises InvalidRequest, or Conflict when the idempotency key was used for another request.
+    `usable_by`: what `usable` answered, where the caller has asked already. Raises InvalidRequest, or Conflict when the idempotency key was used for another request.
     """
-    blueprints = usable(asked)
+    blueprints = usable_by or usable(asked)
     if connection.in_atomic_block:
         done, _ = insert(asked, owner_id, blueprints, actor, cause, None)
         if not done.replayed:
