@@ -11,7 +11,7 @@ NUMPROCESSES ?= 3
 # In CI a failed test is tried twice more, and the summary lists it as RERUN: nothing is refused for a busy machine.
 RERUNS ?= $(if $(CI),2,0)
 
-.PHONY: help demo demo-cloud up test test-as-user test-slow test-changed test-vm chaos storm fuzz bench lint audit format lock docs clean install install-dev peers
+.PHONY: help demo demo-cloud up test test-as-user test-slow test-changed test-vm chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
 
 help: ## what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
@@ -55,9 +55,10 @@ fuzz: install-dev ## what strangers and hosts send, made up at random, for 20 mi
 bench: install ## speed and scale, every figure with a ratio of its own run (CYCLES=200 HISTORY=1000000)
 	@$(BIN)/python -m bench $(if $(CYCLES),--cycles $(CYCLES)) $(if $(HISTORY),--history $(HISTORY))
 
-lint: install-dev ## style, types, direction of imports, migrations, Django's deployment checks
+lint: install-dev ## style, spelling, types, direction of imports, migrations, Django's deployment checks
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@git ls-files -z | xargs -0 $(BIN)/codespell
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@# A state folder of its own: checks must not make keys or databases for the person who runs them.
@@ -75,10 +76,13 @@ format: install-dev ## rewrite the code in our style
 	@$(BIN)/ruff format .
 
 docs: install ## generated pages
-	@$(BIN)/python -m drydock.environment > docs/settings.md
-	@$(BIN)/python -m leases.statespage > docs/states.md
-	@$(BIN)/python -m drydock.metricspage > docs/metrics.md
-	@$(BIN)/python -m leases.eventspage > docs/events.md
+	@$(BIN)/python -m drydock.reference.settings > docs/settings.md
+	@$(BIN)/python -m drydock.reference.states > docs/states.md
+	@$(BIN)/python -m drydock.reference.metrics > docs/metrics.md
+	@$(BIN)/python -m drydock.reference.events > docs/events.md
+
+pictures: install-dev ## the pictures of the README, from a real installation (needs chromium)
+	@$(BIN)/python docs/images/make.py
 
 # --universal: one file for every Python we run on. No address of a registry is written.
 COMPILE := compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet

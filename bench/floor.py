@@ -75,7 +75,7 @@ class Each:
 
     def __init__(self, db: Any) -> None:
         from leases.engine.scheduling import request
-        from leases.requests import read
+        from leases.validation.requests import read
 
         asked = read({"type": "fake"})
         self.db = db

@@ -26,7 +26,7 @@ def figures(owner: int, count: int) -> Iterator[Figure]:
     """The 99th percentile of `count` answers to an owner beside the hanging ones, against the same without them."""
     from django.contrib.auth import get_user_model
 
-    from leases.inline import settle
+    from leases.messaging.inline import settle
     from leases.models import Job
 
     other = get_user_model()._default_manager.create_user("hanging")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from drydock.core import clock
 from drydock.wsgi import application
-from interfaces.command.fakejobs import FakeJobs
+from interfaces.command.fake import FakeJobs
 from interfaces.command.jobs import Job
 from interfaces.deadline import Deadline
 

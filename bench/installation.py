@@ -15,7 +15,7 @@ def prepare(kind: str = "fake", name: str = "", **columns: Any) -> tuple[int, in
     from django.core.management import call_command
 
     from blueprints.models import Blueprint
-    from leases.inline import settle
+    from leases.messaging.inline import settle
 
     call_command("migrate", verbosity=0)
     owner, _ = get_user_model().objects.get_or_create(username="bench")

@@ -96,8 +96,8 @@ def _spent(work: Callable[[Any], object], given: list[Any]) -> float:
 
 def _applied(account: int, kind: str) -> Callable[[Any], object]:
     """From what the client has parsed to what stands in the rows."""
-    from blueprints.cloud.belongings import machine
-    from blueprints.ec2.readings import instance_of, instances_in
+    from blueprints.cloud.inventory import machine
+    from blueprints.ec2.instances import instance_of, instances_in
     from blueprints.models import Reading
     from leases.engine.sync import poll
 

@@ -1,11 +1,11 @@
 """A Celery task that does nothing but say that it was carried out. Loaded into the bench's worker only, which takes it
-as one of our hints: it drops every other message (`leases.messages`)."""
+as one of our hints: it drops every other message (`leases.messaging.messages`)."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
-from leases import hints
+from leases.messaging import hints
 
 hints.QUEUES["noop"] = "claims"
 

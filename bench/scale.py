@@ -95,7 +95,7 @@ def _waiting(owner: int, waiters: int) -> Iterator[Figure]:
 
 def _beside(owner: int, count: int, shapes: int, said: str) -> Figure:
     """A warm cycle beside so many waiters, and without any: before and after, so that both meet the same."""
-    from leases import hints
+    from leases.messaging import hints
 
     warm = cycle(owner)
     with hints.collected():
@@ -108,8 +108,8 @@ def _beside(owner: int, count: int, shapes: int, said: str) -> Figure:
 
 
 def _sweeps(size: int) -> Iterator[Figure]:
-    from leases import hints
     from leases.engine.upkeep import sweep
+    from leases.messaging import hints
 
     with hints.collected():
         spent = timed(sweep.sweep, 10)

@@ -1,4 +1,4 @@
-"""What a step may answer. Nothing here knows a database, a queue or a provider."""
+"""The possible answers of a step. This module knows no database, queue or provider."""
 
 from __future__ import annotations
 
@@ -15,46 +15,51 @@ Json: TypeAlias = dict[str, Any]
 
 
 class Scope(StrEnum):
-    """How far a failure reaches, and so what is tried next."""
+    """How far a failure reaches, which decides what is tried next."""
 
     STEP = "step"
-    """Only this try: the same step is repeated with backoff, a bounded number of times."""
+    """Only this attempt: the same step is repeated with backoff, a limited number of times."""
     OFFER = "offer"
-    """This offer (an instance type in a zone): the next offer is tried; this one is remembered as failing."""
+    """This offer (an instance type in a zone): it is remembered as failing, and the next offer is tried."""
     ZONE = "zone"
-    """Every offer of this zone."""
+    """All offers of this zone."""
     LOCATION = "location"
-    """Every offer of a location, or those of them that are counted alike: `Failed.key` says which."""
+    """All offers of a location, or those of them that count against the same quota: see `Failed.key`."""
     BLUEPRINT = "blueprint"
-    """Everything this blueprint could build: the next blueprint is tried."""
+    """Everything that this blueprint could build: the next blueprint is tried."""
     OPERATOR = "operator"
-    """A person must mend something (a credential, a configuration) before this blueprint can work."""
+    """A person must fix something (a credential, a configuration) before this blueprint can work."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """The step is done. `facts` are kept with the resource (or lease) and are visible to its owner;
-    `secrets` are kept encrypted and reach only later steps and interfaces."""
+    """The step is done.
+
+    `facts` are kept with the resource (or lease) and are visible to its owner. `secrets` are stored encrypted and are
+    given only to later steps and interfaces.
+    """
 
     facts: Json = field(default_factory=dict)
     secrets: Json = field(default_factory=dict)
     log: str = ""
     attributes: Json = field(default_factory=dict)
-    """Attributes of the resource that are known only now; laid over those of its draft."""
+    """Attributes of the resource that are known only now. They override those of its draft."""
     traits: frozenset[str] | None = None
-    """The resource's traits where they are others than drafted."""
+    """The resource's traits, if they differ from its draft."""
     capacity: Amounts | None = None
-    """The resource's capacity where it turned out to be another than drafted."""
+    """The resource's capacity, if it differs from its draft."""
     parts: tuple[Part, ...] = ()
-    """Parts that are known only now, such as GPU UUIDs, or whose state is: all of each class that is named, since
-    those left out count as missing."""
+    """Parts that are known only now, such as GPU UUIDs, or whose state is.
+
+    For each class that occurs, all parts must be listed: others of the class count as missing.
+    """
     dies_at: dt.datetime | None = None
     """When the provider will end the resource by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Not yet: call the step again after `after` seconds, with `memo`, which is committed before that call."""
+    """The step is not done yet: call it again after `after` seconds with `memo`, which is stored before that call."""
 
     after: float = 1.0
     memo: Json = field(default_factory=dict)
@@ -65,26 +70,28 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """The step did not work, and nothing more is happening. `code` is the provider's own word for it."""
+    """The step failed, and nothing more will happen. `code` is the provider's own error code."""
 
     scope: Scope
     message: str
     code: str = ""
     key: str = ""
-    """What it rules out, as `Offer.counted` is written; only with `Scope.LOCATION`. An empty part stands for any."""
+    """What is ruled out, in the form of `Offer.counted`; only with `Scope.LOCATION`. An empty part matches anything."""
     blames_request: bool = False
-    """The provider says that the request is wrong. With one type it may be the type's fault, with several it is not:
-    then it is an operator's matter."""
+    """The provider says that the request is wrong.
+
+    If it does so for one type, that type may be at fault; if for several, an operator must look.
+    """
     remember: float | None = None
-    """Seconds for which the offer, zone or blueprint is not tried again; None is the engine's default."""
+    """Seconds for which the offer, zone or blueprint is not tried again; None for the engine's default."""
     log: str = ""
     facts: Json = field(default_factory=dict)
-    """Kept with the resource (or lease) when the phase ends with this failure, for what undoes it."""
+    """Facts kept with the resource (or lease) if the phase ends with this failure, for the plan that undoes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unknown:
-    """The answer was lost: it may have happened or not. The engine calls the step's `find` next, never `act`."""
+    """The answer was lost, so the act may or may not have happened. The engine calls `find` next, never `act`."""
 
     message: str
     memo: Json | None = None
@@ -92,12 +99,12 @@ class Unknown:
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """Only from `find`: what the step makes is provably not there, so `act` may run (again)."""
+    """Returned only by `find`: what the step makes provably does not exist, so `act` may run (again)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hold:
-    """A person must do something first; the step is called again when an operator says it is done."""
+    """A person must do something first. The step is called again once an operator says that it is done."""
 
     who: str
     what: str
@@ -105,8 +112,10 @@ class Hold:
 
 @dataclass(frozen=True, kw_only=True)
 class NeededLease:
-    """A lease that a step asks for. `lifetime` "life" lasts as long as the resource (or lease) of the step,
-    "phase" only until this phase ends."""
+    """A lease that a step requests.
+
+    With `lifetime` "life" it lasts as long as the resource (or lease) of the step, with "phase" until this phase ends.
+    """
 
     name: str
     type: str
@@ -115,16 +124,18 @@ class NeededLease:
     exclusive: bool = False
     lifetime: Literal["life", "phase"] = "life"
     on_resources: tuple[int, ...] = ()
-    """Ids of the resources it must be on one of (`spec.parents[...].resource.id`); empty: any."""
+    """Ids of resources (`spec.parents[...].resource.id`); the lease must be on one of them. Empty means any."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeededLock:
-    """A slot lock that a step asks for: the first of `candidates` that nobody else holds in `scope` (a port of a
-    host, one GPU). Held as long as the resource (or lease) of the step; the choice is in `spec.locks[name]`.
+    """A slot lock that a step requests: the first of `candidates` that nobody else holds in `scope`.
 
-    With `part_class` it is a part of that class of the step's resource that is well, by its identity: any, or one of
-    the candidates.
+    Examples are a port of a host, or one GPU. It is held as long as the resource (or lease) of the step, and the choice
+    is in `spec.locks[name]`.
+
+    With `part_class`, the lock is on a healthy part of that class of the step's resource, by the part's identity: any
+    part, or one of the candidates.
     """
 
     name: str
@@ -139,15 +150,17 @@ class NeededLock:
 
 @dataclass(frozen=True, kw_only=True)
 class Maintenance:
-    """Maintenance of a related resource, done by the engine. `drain`: no new claims; `alone`: drained and held by
-    nobody else while this phase runs; `power_cycle`: drained, and cycled once for all who asked by then.
+    """Maintenance of a related resource, carried out by the engine.
 
-    `holders` says what becomes of others that hold it: they are told in any case; `tell` goes ahead meanwhile,
-    `wait` waits until they are gone, `refuse` fails the step while there are any.
+    `drain` stops new claims. `alone` drains it, and waits until nobody else holds it while this phase runs.
+    `power_cycle` drains it, and cycles its power once for all requests so far.
+
+    `holders` says what happens to other holders, who are notified in any case: `tell` does not wait for them, `wait`
+    waits until they are gone, and `refuse` fails the step while there are any.
     """
 
     relation: str
-    """`parent` for what the resource is part of, or the name of a needed lease."""
+    """`parent` for the resource that this one is part of, or the name of a needed lease."""
     action: Literal["drain", "alone", "power_cycle"]
     holders: Literal["tell", "wait", "refuse"] = "wait"
     sentence: str = ""
@@ -159,8 +172,10 @@ class Maintenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """The step cannot go on without these; it is called again, with them in its spec, when all are there:
-    `spec.parents`, `spec.locks`, and `spec.granted` for maintenance."""
+    """The step needs these to continue, and is called again once all of them are there.
+
+    They are then in its spec: `spec.parents`, `spec.locks`, and `spec.granted` for maintenance.
+    """
 
     leases: tuple[NeededLease, ...] = ()
     locks: tuple[NeededLock, ...] = ()

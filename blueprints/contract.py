@@ -1,7 +1,7 @@
-"""The contract of a kind: how one sort of resource is made, used, watched, updated, cleaned and destroyed.
+"""The contract of a kind: how one sort of resource is built, used, watched, updated, cleaned and destroyed.
 
-A kind knows no database and no queue. It is given frozen values (`blueprints.specs`) and answers with frozen
-values (`blueprints.answers`). What it can do is read off the classes that it implements (`capabilities`).
+A kind knows no database and no queue. It takes frozen values (`blueprints.specs`) and returns frozen values
+(`blueprints.answers`). Its capabilities follow from the classes that it implements (`capabilities`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from interfaces.contract import Interface
 
 
 class Fields(BaseModel):
-    """Base of a kind's Config, Requirements, Attributes and Registration: frozen, no unknown names."""
+    """Base of a kind's Config, Requirements, Attributes and Registration: frozen, and without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,29 +35,29 @@ Act: TypeAlias = Callable[[Spec, Json], Answer]
 class Step:
     """One short call (seconds) of a plan.
 
-    `act(spec, memo)` does it. When `find` is given, an act whose answer was lost is never repeated before
-    `find(spec, memo)` has looked: it answers Ready or Wait (it happened), Absent (it did not) or Unknown (look
-    again later). Without `find` the act must be idempotent: the engine repeats it. After a Wait, from either,
-    `act` is called with its memo. What `act` or `find` raises counts as Unknown where there is a `find`, else as
-    Failed with scope STEP; so an outage is never taken for an absence.
+    `act(spec, memo)` carries it out. With `find`, after a lost answer the engine does not repeat `act` before
+    `find(spec, memo)` has looked: it returns Ready or Wait (it happened), Absent (it did not) or Unknown (look again
+    later). Without `find`, `act` must be idempotent, because the engine repeats it. After a Wait from either of them,
+    `act` is called with its memo. An exception counts as Unknown if the step has a `find`, otherwise as Failed with
+    scope STEP, so that an outage is never taken for an absence.
     """
 
     name: str
     act: Act
     find: Act | None = None
     interruptible: bool = True
-    """False: a cancel is honoured only after this step."""
+    """If False, a cancel takes effect only after this step."""
     deadline: float = 600.0
-    """Seconds from the step's first call after which it has failed."""
+    """Seconds after the step's first call at which it fails."""
 
 
 Plan: TypeAlias = tuple[Step, ...]
 Opener: TypeAlias = Callable[[LeaseView, Callable[[], None]], Interface]
-"""Makes an interface on a lease; the callable is the engine's still_mine() check."""
+"""Opens an interface on a lease. The callable is the engine's still_mine() check."""
 
 
 class Kind(ABC):
-    """Base of every kind. A kind is stateless; one instance serves all blueprints of that kind."""
+    """Base of every kind. A kind is stateless: one instance serves all its blueprints."""
 
     name: ClassVar[str]
     resource_type: ClassVar[str]
@@ -66,231 +66,288 @@ class Kind(ABC):
     Attributes: ClassVar[type[Fields]] = Fields
     matches: ClassVar[tuple[Match, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ()
-    """Types of resource that its steps may lease (`Need`). Blueprints that need one another are refused."""
+    """Resource types that its steps may lease (`Need`). Blueprints that need one another are refused."""
     gone_with_needs: ClassVar[bool] = False
-    """True: what it builds exists only inside what it leases for life, as a folder on a host does, and is gone when
-    nothing of that is left. False: it is destroyed all the same, until its absence is confirmed."""
+    """Whether its resources exist only inside the leases that they hold for life, as a folder does on a host.
+
+    If True, a resource is gone once nothing of those leases is left. If False, it is destroyed in any case, until its
+    absence is confirmed.
+    """
     most_resources: ClassVar[int | None] = None
-    """So many resources a blueprint may have at most, and has where it does not say (None: any number)."""
+    """Highest allowed limit on the resources of a blueprint, and the default limit; None means no limit."""
     idle_timeout: ClassVar[dt.timedelta | None] = None
-    """After how long an idle resource is given up where a new blueprint does not say; None: never. Kinds whose
-    resources cost something while they stand idle set it."""
+    """Default idle timeout of a new blueprint; None keeps idle resources. Set it for resources that cost money."""
     check_interval: ClassVar[dt.timedelta | None] = None
-    """How often the health of a resource is checked where a new blueprint does not say; None: never."""
+    """Default interval of health checks of a new blueprint; None means no checks."""
     unreachable: ClassVar[frozenset[str]] = frozenset()
-    """Codes of failures that mean that the resource did not answer, such as a refused connection. A resource that fails
-    with one of them in activate, deactivate, clean, check or update is given to nobody until a check finds it well, and
-    a lease that was being activated there is tried elsewhere at once. The step must answer so within 15 seconds,
-    whatever the resource does."""
+    """Failure codes which mean that the resource did not answer, such as a refused connection.
+
+    If activate, deactivate, clean, check or update fails with one of them, the resource serves no new lease until a
+    check succeeds, and a lease that was being activated there is tried elsewhere at once. The step must return such a
+    code within 15 seconds, whatever the resource does.
+    """
     reusable: ClassVar[bool] = True
-    """False: a resource is destroyed when its lease ends, because what used it cannot be cleaned away."""
+    """If False, a resource is destroyed when its lease ends, because what the lease left cannot be cleaned."""
 
     @abstractmethod
     def destroy(self) -> Plan:
-        """Destroy what was built, or clean and hand back what was registered or discovered. Every step is
-        idempotent and succeeds when there is nothing (any more); the last one confirms the absence."""
+        """Return the plan that destroys what was built, or cleans and hands back what was registered or discovered.
+
+        Every step is idempotent and succeeds if there is nothing to do. The last one confirms the absence.
+        """
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Interface name -> how to open it on a lease."""
+        """Return the interfaces of its leases, as a mapping from name to opener."""
         return {}
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Look, without creating anything, whether the blueprint could work. May call its provider."""
+        """Return the problems of a blueprint. Creates nothing, but may call the provider."""
         return ()
 
     def needed_types(self, config: Any) -> frozenset[str]:
-        """Types of resource that a blueprint with this config may lease. Override it where the config decides."""
+        """Return the resource types that a blueprint with this config may lease. Override it if the config decides."""
         return frozenset(self.needs)
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """True when the cleaned resource may go to another owner after this lease."""
+        """Return whether the cleaned resource may go to another owner after this lease."""
         return self.reusable
 
     def lacking(self, config: Any) -> frozenset[type]:
-        """Classes of this module that it implements, and that what stands behind a blueprint with this config cannot
-        do: of a cloud, what its client's class does not implement. Without any call outside."""
+        """Return the capability classes that the kind implements but this config's backend does not support.
+
+        For a cloud, these are the ones that its client does not implement. Makes no external call.
+        """
         return frozenset()
 
 
 class Builds(ABC):
-    """The kind can build a resource when one is asked for."""
+    """The kind can build a resource on demand."""
 
     @abstractmethod
     def drafts(self, config: Any, asked: Asked | None) -> Sequence[Draft]:
-        """What could be built for `asked` (None: to keep a minimum ready), best first, without any call outside.
-        Raises CatalogueStale when it cannot know yet."""
+        """Return what could be built for `asked`, best first; with None, for keeping a minimum ready.
+
+        Makes no external call. Raises CatalogueStale if that cannot be known yet.
+        """
 
     @abstractmethod
     def build(self) -> Plan:
-        """Make what `spec.resource` drafts. Also checks a registered resource before it becomes active."""
+        """Return the plan that builds what `spec.resource` drafts, or that checks a registered resource."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stops:
-    """What becomes of a resource that somebody else switched off."""
+    """What happens to a resource that was switched off by somebody else."""
 
     grace: float = 0.0
-    """Seconds for which it is kept, so that it can be started again."""
+    """Seconds for which the resource is kept, so that it can be started again."""
     restart: bool = False
-    """Start it again at once."""
+    """Whether to start it again at once."""
 
 
 class Offers(ABC):
-    """The kind builds what its provider offers. Inventory and status are read for each account from time to time, by
-    one worker at a time, into the catalogue and into what is observed of the resources."""
+    """The kind builds what its provider offers.
+
+    One worker at a time polls the inventory and status of each account, which fill the catalogue and the observed
+    status of resources.
+    """
 
     Credential: ClassVar[type[Fields]]
-    """What an account's credential must hold."""
+    """The fields of an account's credential."""
     inventory_every: ClassVar[float] = 60.0
-    """Seconds between two readings of what there is to be had."""
+    """Seconds between two polls of the inventory."""
     status_every: ClassVar[float] = 5.0
-    """Seconds between two listings of what there is of ours."""
+    """Seconds between two polls of the status of our resources."""
     unauthenticated: ClassVar[frozenset[str]] = frozenset()
-    """Codes of failures that every call meets, such as those of expired credentials: once a listing works again, what
-    failed so is tried again."""
+    """Failure codes that affect every call, such as expired credentials.
+
+    Once a listing succeeds again, everything that failed with one of them is retried.
+    """
 
     @abstractmethod
     def places(self, account: Account) -> Sequence[Place]:
-        """The locations of the account; each is read for itself. One place named "" stands for all of them, where one
-        call tells of all."""
+        """Return the locations of the account; each is polled separately.
+
+        A single place named "" stands for all of them, if one call covers all.
+        """
 
     @abstractmethod
     def inventory(self, account: Account, place: str) -> Sequence[Offer]:
-        """Everything that is offered in a place. Raise when it cannot be seen now."""
+        """Return everything that is offered in a place. Raises if the offers cannot be read now."""
 
     @abstractmethod
     def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
-        """Everything there whose tag `drydock-installation` is `installation`, with its status; what is gone for good
-        may be left out. One call a page; raise when any of it cannot be seen now. What a listing says, or leaves out,
-        is only a reason to `read`."""
+        """Return everything in `place` that is tagged `drydock-installation=<installation>`, with its status.
+
+        May omit what is permanently gone. Makes one call per page, and raises if any page cannot be read. Callers never
+        act on a listing alone: anything it shows or omits is first confirmed with `read`.
+        """
 
     @abstractmethod
     def read(self, account: Account, resource: ResourceView) -> Owned:
-        """Ask for one resource by its own id, whatever a listing says of it. The answer is `absent` only where the
-        provider itself says that there is no such thing. Raise when it cannot be seen now, and when the answer is not
-        about it: on this alone a machine counts as lost."""
+        """Read one resource by its own id, whatever a listing says about it.
+
+        The result is `absent` only if the provider itself says that the resource does not exist; on this alone a
+        machine counts as lost. Raises if it cannot be read now, or if the answer is about something else.
+        """
 
     def mark(self, account: Account, resource: ResourceView, tags: Mapping[str, str]) -> None:
-        """Put tags back that somebody removed. Raise where that is not possible."""
+        """Restore tags that were removed by somebody. Raises if that is not possible."""
         raise NotSupported(f"{type(self).__name__} cannot put tags back.")
 
     def stops(self, config: Any) -> Stops:
-        """What becomes of a resource that somebody else switched off."""
+        """Return what happens to a resource that was switched off by somebody else."""
         return Stops()
 
     @abstractmethod
     def located(self, config: Any) -> Sequence[str]:
-        """The places in which a blueprint with this config builds; none: in all."""
+        """Return the places in which a blueprint with this config builds; empty means all."""
 
     @abstractmethod
     def sought(self, config: Any, asked: Asked | None) -> Sought:
-        """What to look for in the catalogue for `asked` (None: to keep a minimum ready)."""
+        """Return the catalogue query for `asked`; with None, for everything the config allows."""
 
     @abstractmethod
     def draft(self, config: Any, asked: Asked | None, offer: Offer) -> Draft:
-        """The resource that would be built of an offer."""
+        """Return the draft of the resource that would be built from an offer."""
 
     @abstractmethod
     def build(self) -> Plan:
-        """Make what `spec.resource` drafts."""
+        """Return the plan that builds what `spec.resource` drafts."""
 
 
 class Allows(ABC):
-    """What an account may have at once, and how much of that anybody has, can be read: an offer without room is not
-    tried. With `Offers` only."""
+    """The account's quotas and their usage can be read. Offers that do not fit into a quota are not tried.
+
+    Only together with `Offers`.
+    """
 
     allowances_every: ClassVar[float] = 60.0
-    """Seconds between two readings."""
+    """Seconds between two polls of the quotas."""
 
     @abstractmethod
     def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
-        """Those that hold in a place, the ones of all places among them; all there are with "". What has no limit is
-        left out. Raise when they cannot be seen now."""
+        """Return the quotas of a place, including those that cover all places; for "", those of all places.
+
+        Leaves out unlimited ones. Raises if the quotas cannot be read now.
+        """
 
 
 class Registers(ABC):
-    """Resources of this kind are registered by hand (or by a program) with the fields of Registration. A registered
-    resource whose build fails stays, with its problem, and is built again with a growing delay until it is ready,
-    corrected or removed; so building must be repeatable from its first step."""
+    """Resources of this kind are registered by people or programs, with the fields of Registration.
+
+    A registered resource whose build fails is kept with its problem. It is built again, with growing delays, until it
+    is ready, corrected or removed; so the build must be repeatable from its first step.
+    """
 
     Registration: ClassVar[type[Fields]]
 
     @abstractmethod
     def register(self, config: Any, registration: Any) -> Draft:
-        """The draft of a registered resource; `identity` must be set."""
+        """Return the draft of a registered resource. Its `identity` must be set."""
 
     @abstractmethod
     def build(self) -> Plan:
-        """Check the registered resource and make it ready."""
+        """Return the plan that checks a registered resource and makes it ready."""
 
 
 class Scans(ABC):
-    """A host shows its keys before it is registered: an operator compares them with what its own console says, and
-    registers it with those."""
+    """The host keys of a host can be read before it is registered.
+
+    An operator compares them with what the host's own console shows, and registers the host with them.
+    """
 
     @abstractmethod
     def scan(self, blueprint: BlueprintView, address: str, port: int) -> Sequence[str]:
-        """The public key lines that the host shows, within a few seconds and without signing in. Raises
-        InterfaceError."""
+        """Return the public key lines that the host presents, within a few seconds and without signing in.
+
+        Raises InterfaceError.
+        """
 
 
 class Discovers(ABC):
-    """The kind finds resources by looking."""
+    """The kind finds existing resources."""
 
     @abstractmethod
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
-        """Everything there is now, each with a stable `identity`. Missing twice means lost; raise when it cannot
-        be seen now, so that an outage is not taken for an absence."""
+        """Return everything that exists now, each with a stable `identity`.
+
+        A resource that is missing twice counts as lost. Raises if the listing fails, so that an outage is not taken for
+        an absence.
+        """
 
 
 class Lists(ABC):
-    """The kind can tell what was made at its provider, whether or not there is a row: so orphans are found."""
+    """The kind can list what it made at its provider, whether or not it has a row. This is how orphans are found."""
 
     @abstractmethod
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """Everything there whose tag `drydock-installation` is `installation`, with all its tags; what is being
-        deleted may be left out. Raise when it cannot be seen now. `destroy` must work on each with no more than its
-        key and these facts."""
+        """Return every object that is tagged `drydock-installation=<installation>`, with all its tags.
+
+        May omit objects that are being deleted. Raises if they cannot be listed now. `destroy` must work on each object
+        with only its key and these facts.
+        """
 
 
 class Activates(ABC):
-    """A lease needs work of its own on the resource: a user and key, a directory, a port, powering on."""
+    """A lease must be set up on the resource, for example with a user and key, a directory, a port, or power."""
 
     @abstractmethod
     def activate(self) -> Plan:
-        """Make `spec.lease` usable. Ready's facts and secrets are kept with the lease."""
+        """Return the plan that makes `spec.lease` usable. The facts and secrets of Ready are stored with the lease."""
 
     @abstractmethod
     def deactivate(self) -> Plan:
-        """Undo activation, also a half-done one: idempotent, ends every process and access of the lease."""
+        """Return the plan that undoes an activation, even a partial one.
+
+        It is idempotent, and ends every process and access of the lease.
+        """
+
+
+class HandsOver(ABC):
+    """An active lease can be handed over to another owner as it is."""
+
+    @abstractmethod
+    def hand_over(self) -> Plan:
+        """Return the plan that ends the former owner's access and processes and then gives the new owner access.
+
+        Files stay. `spec.lease` has no private key when the plan begins, and gets one that the former owner never had.
+        """
 
 
 class Controls(ABC):
-    """The hosts of this kind can be reached past the accounts of their leases, as root or as the control account. So
-    what stands on a lease is cleaned without anything that whoever used it could have changed."""
+    """The hosts of this kind can be reached as root or as the control account, bypassing the accounts of their leases.
+
+    So what was built on a lease is cleaned without relying on anything that its user could have changed.
+    """
 
     @abstractmethod
     def control(self, lease: LeaseView) -> Control | None:
-        """Return the way to the host of an active lease. None where the lease has no account of its own there, but
-        works as the control account or as the account of this program."""
+        """Return a control connection to the host of an active lease.
+
+        None if the lease has no account of its own there, but uses the control account or the account of this program.
+        """
 
 
 class Cleans(ABC):
-    """The resource is cleaned between two leases, while the share is still held."""
+    """The resource is cleaned between two leases, while the old lease still holds its share."""
 
     @abstractmethod
     def clean(self) -> Plan:
-        """Remove what `spec.lease` left behind."""
+        """Return the plan that removes what `spec.lease` left behind."""
 
 
 class Checks(ABC):
-    """The resource's health can be looked at."""
+    """The health of the resource can be checked."""
 
     @abstractmethod
     def check(self) -> Plan:
-        """Ready: healthy (its facts are observed values; `power`, on or off, where it is known; `leaving`, how its
-        provider has announced that it takes it back, which its holders are told once; `aside`, a list of what
-        former leases left, was put aside and is still there); Failed, of any scope: not healthy."""
+        """Return the plan of a health check. Ready means healthy; Failed, of any scope, means unhealthy.
+
+        The facts of Ready are observed values: `power` is on or off, if known. `leaving` is the provider's announcement
+        that it will take the resource back, which is passed on to the holders once. `aside` lists what former leases
+        left, was moved aside and still exists.
+        """
 
 
 class Powers(ABC):
@@ -298,7 +355,7 @@ class Powers(ABC):
 
     @abstractmethod
     def power(self) -> Plan:
-        """Bring the power to `spec.wanted["power"]`: on, off or cycle."""
+        """Return the plan that brings the power to `spec.wanted["power"]`: on, off or cycle."""
 
 
 class Reboots(ABC):
@@ -306,7 +363,7 @@ class Reboots(ABC):
 
     @abstractmethod
     def reboot(self) -> Plan:
-        """Reboot it, and wait until it works again."""
+        """Return the plan that reboots the resource and waits until it works again."""
 
 
 class Resizes(ABC):
@@ -314,17 +371,22 @@ class Resizes(ABC):
 
     @abstractmethod
     def resize(self) -> Plan:
-        """Let the disk have `spec.wanted["disk_gib"]` GiB; as large already is success, and none ever shrinks."""
+        """Return the plan that grows the disk to `spec.wanted["disk_gib"]` GiB.
+
+        It succeeds if the disk is already that large, and never shrinks a disk.
+        """
 
 
 class Retypes(ABC):
-    """The resource can become another type of those that its provider offers: its kind implements Offers too."""
+    """The resource can change to another type that its provider offers. Such a kind must also implement Offers."""
 
     @abstractmethod
     def retype(self) -> Plan:
-        """Make it `spec.wanted["type"]`, which it can become only while it is off; afterwards it is as
-        `spec.wanted["power"]` says, on or off. Where it cannot be on as the new type it becomes `spec.wanted["from"]`
-        again, and the plan fails."""
+        """Return the plan that changes the resource to type `spec.wanted["type"]`, stopping it if it is running.
+
+        Afterwards the resource is on or off as `spec.wanted["power"]` says. If it cannot start as the new type, it
+        becomes `spec.wanted["from"]` again and the plan fails.
+        """
 
 
 class Tags(ABC):
@@ -332,41 +394,49 @@ class Tags(ABC):
 
     @abstractmethod
     def tag(self) -> Plan:
-        """Set `spec.wanted["tags"]`, name -> value; others stay."""
+        """Return the plan that sets `spec.wanted["tags"]`, a mapping from name to value. Other tags stay."""
 
     def refused_tags(self, config: Any, tags: Mapping[str, str]) -> str:
-        """Why the provider would not take these, in a sentence; empty: it would."""
+        """Return why the provider would refuse these tags, as a sentence; empty if it would not."""
         return ""
 
 
 class Consoles(ABC):
-    """What the resource writes on its console can be read."""
+    """The console output of the resource can be read."""
 
     @abstractmethod
     def console(self, resource: ResourceView) -> str:
-        """The newest part of it, by one call outside; empty where there is none yet. Raises DrydockError."""
+        """Return the last part of the console output, in one external call; empty if there is none yet.
+
+        Raises DrydockError.
+        """
 
 
 class Updates(ABC):
-    """An outdated resource can be brought to the blueprint's present generation in place, and a registered one to its
-    changed registration. It is idle meanwhile."""
+    """An outdated resource can be updated in place to its blueprint's current generation, while idle.
+
+    A registered resource is updated to its changed registration.
+    """
 
     at_once: ClassVar[bool] = False
-    """True: an update takes seconds, so all idle resources are updated at once, and nobody is given an outdated one.
-    False: outdated ones serve on, and so many as the blueprint says are updated at a time."""
+    """Whether an update takes only seconds.
+
+    If True, all idle resources are updated at once, and outdated ones serve no new lease. If False, outdated ones stay
+    in service, and only a limited number is updated at a time.
+    """
 
     @abstractmethod
     def update(self) -> Plan:
-        """Bring `spec.resource` to the blueprint as it is now."""
+        """Return the plan that brings `spec.resource` to its blueprint's current config."""
 
 
 class CatalogueStale(Exception):
-    """The kind cannot know now what it could build; the lease waits."""
+    """The kind cannot know now what it could build, so the lease waits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capability:
-    """One thing a kind can do, and the class that says so."""
+    """One thing that a kind can do, and the class that declares it."""
 
     name: str
     base: type
@@ -375,14 +445,14 @@ class Capability:
 CAPABILITIES = tuple(
     Capability(name=base.__name__.lower(), base=base)
     for base in (
-        Builds, Offers, Allows, Registers, Scans, Discovers, Lists, Activates, Cleans, Checks, Controls, Powers,
-        Reboots, Resizes, Retypes, Tags, Consoles, Updates,
+        Builds, Offers, Allows, Registers, Scans, Discovers, Lists, Activates, HandsOver, Cleans, Checks, Controls,
+        Powers, Reboots, Resizes, Retypes, Tags, Consoles, Updates,
     )
 )  # fmt: skip
 
 
 def capabilities(kind: Kind) -> frozenset[str]:
-    """What the kind can do, read off the classes it implements."""
+    """Return the capabilities of a kind, from the classes that it implements."""
     return frozenset(c.name for c in CAPABILITIES if isinstance(kind, c.base))
 
 
@@ -400,6 +470,7 @@ __all__ = [
     "Controls",
     "Discovers",
     "Fields",
+    "HandsOver",
     "Kind",
     "Lists",
     "Match",

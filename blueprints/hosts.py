@@ -1,5 +1,7 @@
-"""What every kind of resource type `host` shares: what a host is, what a lease may require of one, and how its
-interfaces are opened. Clouds use the same requirements, so that a lease need not know which kind serves it."""
+"""Shared by all kinds of resource type `host`: attributes, requirements, and how interfaces are opened.
+
+Clouds use the same requirements, so a lease need not know which kind serves it.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ from interfaces.transport import Transport
 
 HOST = "host"
 LEASE_VARIABLE = "DRYDOCK_LEASE"
-"""Every process that a lease's interfaces start has this variable; its value is the lease's key."""
+"""Every process that a lease's interfaces start has this variable. Its value is the lease's key."""
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "aarch64": "arm64"}
 
 
 def architecture(name: Any) -> Any:
-    """One name for each architecture, whatever kernels and clouds call it: x86_64, arm64, ..."""
+    """Return the one name for an architecture that kernels and clouds call differently: x86_64, arm64, ..."""
     return _ARCHITECTURES.get(name.lower(), name.lower()) if isinstance(name, str) else name
 
 
@@ -37,11 +39,11 @@ def _several(value: Any) -> Any:
 Architecture = Annotated[str, BeforeValidator(architecture)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_several)]
 Isolation = Literal["none", "uid", "machine"]
-"""What stands between two leases: nothing but folders; an account number each; the machine is one lease's alone."""
+"""What separates two leases: only folders (`none`), their own uids (`uid`), or their own machines (`machine`)."""
 
 
 class HostAttributes(Fields):
-    """What a host is."""
+    """Attributes of a host."""
 
     arch: Architecture | None = Field(default=None, description="x86_64, arm64, ...")
     os: str | None = Field(default=None, description="linux")
@@ -55,7 +57,7 @@ class HostAttributes(Fields):
 
 
 class HostRequirements(Fields):
-    """What a lease may require of a host, beside the amounts that it takes of it."""
+    """What a lease may require of a host, besides amounts of its capacity."""
 
     arch: Architecture | None = Field(default=None, description="Exactly this architecture.")
     os: str | None = Field(default=None, description="Exactly this operating system.")
@@ -82,30 +84,30 @@ MATCHES = (
 
 
 def stated(attributes: HostAttributes) -> dict[str, Any]:
-    """The attributes that are set, as JSON."""
+    """Return the attributes that are set, as JSON."""
     return attributes.model_dump(mode="json", exclude_none=True)
 
 
 def observed(found: Json) -> Json:
-    """The attributes among the facts that were found on a host."""
+    """Return those of the facts found on a host that are attributes."""
     return {name: value for name, value in found.items() if name in HostAttributes.model_fields}
 
 
 def lease_of(spec: Spec) -> LeaseView:
-    """The lease of a phase that has one."""
+    """Return the lease of a phase. Raises ValueError if it has none."""
     if spec.lease is None:
         raise ValueError(f"phase {spec.phase} was given no lease")
     return spec.lease
 
 
 def endpoint_facts(endpoint: Endpoint) -> Json:
-    """The endpoint as facts keep it: what comes back from the database is the same."""
+    """Return an endpoint as it is stored in facts, equal to what is read back from the database."""
     facts: Json = json.loads(json.dumps(endpoint.to_json()))
     return facts
 
 
 def openers(transport_of: Callable[[LeaseView], Transport], *names: str) -> dict[str, Opener]:
-    """Interfaces over the transport that leads to the account of a lease."""
+    """Return openers for interfaces over the transport to a lease's account."""
 
     def opener(name: str) -> Opener:
         def opened(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:

@@ -1,6 +1,8 @@
-"""Shell scripts that look at a Linux host and end what a lease has there. They need /bin/sh, grep, find and the
-like; no argument is ever read as shell. Each does at most what fits into the seconds it is given, and says what
-is left."""
+"""Shell scripts that inspect a Linux host and end what a lease has there.
+
+They need /bin/sh, grep, find and similar tools. No argument is ever interpreted as shell. Each script stays within the
+seconds it is given, and reports what is left.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ read -r load _ </proc/loadavg && said load "$load"
 said boot "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
 [ ! -d "$1/.drydock-aside" ] || said aside there
 """
-"""$1: a folder whose disk counts. Prints name=value lines."""
+"""$1: a folder on the disk to report. Prints name=value lines."""
 
 # Of an account that is not there nothing is left. The host's own accounts are never touched.
 _UID = r"""
@@ -117,8 +119,10 @@ at_once() {
 """
     + _ENDING
 )
-"""$1 uid or account, $2 rounds. Ends every process of which a thread has the uid in any role; prints how many are
-left. Exits with 71 where the host does not show its processes."""
+"""$1: uid or account, $2: rounds. Ends every process with a thread that has the uid in any role.
+
+Prints how many are left. Exits with 71 if the host does not show its processes.
+"""
 
 END_MARKED = (
     _LISTING
@@ -139,7 +143,10 @@ at_once() { :; }
 """
     + _ENDING
 )
-"""$1 NAME=value in the environment, $2 folder, $3 rounds. Ends what carries the mark or works in the folder."""
+"""$1: NAME=value in the environment, $2: folder, $3: rounds.
+
+Ends processes that have the variable, or work in the folder.
+"""
 
 _BOUNDED = r"""
 # In hundredths: whole seconds would make one second anything between none and one.
@@ -271,10 +278,12 @@ clear_keys "$python"
 echo $left
 """
 )
-"""$1 uid or account, $2 seconds; may follow: $3 a Python, $4 the folder in which leases have their homes. As root:
-removes what the uid owns in the places that all may write to; prints 0 when nothing of it is left there.
-`find -delete` follows no link and works from open folders. Kernel keys that the uid has made unreadable stay until
-the machine starts anew: such a uid is not handed out (/proc/key-users)."""
+"""$1: uid or account, $2: seconds, optionally $3: a Python interpreter, $4: the folder with the homes of leases.
+
+As root, removes what the uid owns in world-writable places, and prints 0 if nothing of it is left there. `find -delete`
+follows no link and works from open folders. Kernel keys that the uid has made unreadable stay until the machine
+reboots; such a uid is not assigned again (/proc/key-users).
+"""
 
 REMOVE_TREE = (
     r"""
@@ -309,5 +318,7 @@ fi
 if there; then echo 1; else echo 0; fi
 """
 )
-"""$1 absolute folder, $2 seconds. Removes the tree, following no link, whatever stands in it; prints 0 when it is
-gone. The folders above it must not be the lease's."""
+"""$1: absolute folder, $2: seconds. Removes the tree without following links, and prints 0 once it is gone.
+
+The folders above it must not belong to the lease.
+"""

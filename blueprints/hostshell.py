@@ -1,4 +1,4 @@
-"""The control side of a host: scripts run there under one deadline, and what goes wrong becomes a step's answer."""
+"""The control side of a host: run scripts there under one deadline, and convert errors to answers of a step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from interfaces.errors import AuthenticationRefused, CommandFailed, DeadlineExce
 from interfaces.transport import Transport
 
 PATIENCE = 300.0
-"""Seconds for which the files of a lease are removed before they are put aside."""
+"""Seconds for which a lease's files are removed before they are moved aside."""
 _ROUNDS = "60"
 _PAUSE = 15.0
 _OF_OPERATOR: tuple[type[DrydockError], ...] = (HostKeyMismatch, AuthenticationRefused, InvalidRequest)
@@ -49,7 +49,7 @@ class CannotBecomeRoot(NeedsOperator):
 
 
 class HostShell:
-    """Runs scripts with the rights of the control account, or of root, within the seconds of one call of a step."""
+    """Runs scripts as the control account or as root, within the time of one call of a step."""
 
     def __init__(self, transport: Transport, seconds: float) -> None:
         self._command = ShellCommand(transport, still_mine=lambda: None)
@@ -62,15 +62,15 @@ class HostShell:
 
     @property
     def _budget(self) -> str:
-        """Whole seconds that a script may take, so that it mostly says itself what is left."""
+        """Whole seconds that a script may take, short enough that it can normally report by itself what is left."""
         return str(max(1, int(self._deadline.remaining * 0.8)))
 
     def run(self, script: str, *arguments: str, stdin: str = "") -> str:
-        """What the script prints. Raises InterfaceError, CommandFailed too."""
+        """Run a script and return its output. Raises InterfaceError, of which CommandFailed is one."""
         return self._run(["/bin/sh", "-c", script, "sh", *arguments], stdin)
 
     def as_root(self, script: str, *arguments: str, stdin: str = "") -> str:
-        """The same as root, by sudo where the control account is not root. Raises CannotBecomeRoot."""
+        """Run a script as root, if need be by sudo. Raises CannotBecomeRoot in addition to what `run` raises."""
         try:
             return self._run(["/bin/sh", "-c", AS_ROOT, "sh", script, *arguments], stdin)
         except CommandFailed as error:
@@ -80,30 +80,30 @@ class HostShell:
             raise CannotBecomeRoot(said, hint="Register root, or let it use sudo without a password.") from error
 
     def look(self, folder: str) -> Json:
-        """Facts of the host; `folder` says which disk counts."""
+        """Return facts about the host. The reported disk is the one that contains `folder`."""
         lines = [line.partition("=") for line in self.run(LOOK, folder).splitlines()]
         found: Json = {name: _read(name, value) for name, _, value in lines if value.strip("-")}
         return found | {"arch": architecture(found.get("arch", ""))}
 
     def end_account(self, account: int | str, *, root: bool = True) -> int:
-        """End every process of a uid or account but this connection's own; how many are left."""
+        """End every process of a uid or account except this connection's own. Return how many are left."""
         run = self.as_root if root else self.run
         return int(run(END_UID, str(account), _ROUNDS))
 
     def end_marked(self, mark: str, folder: str) -> int:
-        """End what carries the mark in its environment or works in the folder; how many are left."""
+        """End the processes that have the mark in their environment or work in the folder. Return how many are left."""
         return int(self.run(END_MARKED, mark, folder, _ROUNDS))
 
     def sweep_account(self, account: int | str, *, python: str = "", homes: str = "") -> bool:
-        """Remove what a uid or account owns in the places that all may write to; True when nothing is left.
+        """Remove what a uid or account owns in world-writable places. Return whether nothing is left.
 
-        `python`: an interpreter of the host, if one is known. `homes`: where leases have their homes, to take from
-        the uid what others keep of it there.
+        `python` is an interpreter on the host, if one is known. `homes` is the folder of the leases' homes, where other
+        leases may keep files of the uid, which are taken from it.
         """
         return self.as_root(SWEEP_UID, str(account), self._budget, python, homes).split() == ["0"]
 
     def remove_tree(self, folder: str, *, root: bool) -> bool:
-        """Remove a folder; True when it is gone."""
+        """Remove a folder. Return whether it is gone."""
         run = self.as_root if root else self.run
         return run(REMOVE_TREE, folder, self._budget).split() == ["0"]
 
@@ -113,7 +113,7 @@ class HostShell:
 
 
 def told(act: Act) -> Act:
-    """The act, with what went wrong on the way to the host as its answer."""
+    """Wrap an act so that errors on the way to the host become its answer."""
 
     @functools.wraps(act)
     def answered(spec: Spec, memo: Json) -> Answer:
@@ -129,7 +129,10 @@ def told(act: Act) -> Act:
 
 
 def in_pieces(sentence: str) -> Callable[[Act], Act]:
-    """The act, called again where one call is too short for it: only the step's own deadline makes that a failure."""
+    """Wrap an act that may need several calls: when a call runs out of time, it waits and is called again.
+
+    Only the step's own deadline makes it fail.
+    """
 
     def act_of(act: Act) -> Act:
         @told
@@ -146,7 +149,7 @@ def in_pieces(sentence: str) -> Callable[[Act], Act]:
 
 
 def until_done(sentence: str) -> Callable[[Callable[[Spec], bool]], Act]:
-    """Make an act of a function that says whether all is done: it is called again until then."""
+    """Make an act from a function that returns whether all is done. It is called again until then."""
 
     def act_of(done: Callable[[Spec], bool]) -> Act:
         @in_pieces(sentence)
@@ -162,10 +165,11 @@ def until_done(sentence: str) -> Callable[[Callable[[Spec], bool]], Act]:
 
 
 def remove_or_put_aside(memo: Json, removed: Callable[[], bool], put_aside: Callable[[], str] | None) -> Answer:
-    """Remove the files of a lease. After PATIENCE they are put aside, by a function that returns where they were.
+    """Remove a lease's files. After PATIENCE seconds, `put_aside` moves them and returns where they were.
 
-    Another lease that was let in may write there faster than root removes. That must not keep the host from everybody,
-    nor a worker: a try that took long is followed by a pause as long. None: there is nowhere to put them.
+    Another lease that was let in may write there faster than root can remove. That must not block the host for
+    everybody, nor occupy a worker: a long attempt is followed by an equally long pause. If `put_aside` is None, the
+    files cannot be moved, and removing them is tried without end.
     """
     began, now = clock.monotonic(), clock.now().timestamp()
     with contextlib.suppress(DeadlineExceeded):

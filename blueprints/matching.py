@@ -1,5 +1,8 @@
-"""Matching as data: (attribute, operator, requirement), declared once by a kind, read here for a value at hand
-and by the engine as SQL for the rows. Both must say the same; a property test holds them to it."""
+"""Matching as data: tuples of attribute, operator and requirement that a kind declares.
+
+They are evaluated here for single values, and by the engine as SQL for rows. Both must agree; a property test checks
+that.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ Operator: TypeAlias = Literal["=", ">=", "<=", "in", "contains", "contains_all"]
 
 @dataclass(frozen=True)
 class Match:
-    """The resource's `attribute` must stand in `operator` to the lease's `requirement`.
+    """The resource's `attribute` must relate to the lease's `requirement` by `operator`.
 
-    `=` equal; `>=`, `<=` numbers; `in` the attribute is one of the required list; `contains` the attribute
-    (a list) holds the required value; `contains_all` it holds all of the required list. A requirement that is
-    None is not asked; an attribute that is absent fits nothing. Values are JSON: a list is a list, never a tuple.
+    `=`: equal. `>=`, `<=`: compare numbers. `in`: the attribute is in the required list. `contains`: the attribute, a
+    list, contains the required value. `contains_all`: it contains all values of the required list. A requirement that
+    is None is ignored; a missing attribute never matches. Values are JSON: a list is a list, never a tuple.
     """
 
     attribute: str
@@ -48,7 +51,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Equality as JSON has it: true is not 1, at any depth."""
+    """Compare as JSON does: true does not equal 1, at any depth."""
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, dict) and isinstance(b, dict):
@@ -57,7 +60,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def misses(matches: tuple[Match, ...], attributes: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """One sentence for every requirement in `asked` that `attributes` do not meet; empty when all are met."""
+    """Return a sentence for each requirement in `asked` that `attributes` do not meet; empty if all are met."""
     return [
         f"{m.requirement} {m.operator} {_shown(asked[m.requirement])} is asked; it has "
         f"{_shown(attributes.get(m.attribute))}"

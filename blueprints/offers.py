@@ -1,6 +1,6 @@
-"""Offers: what a provider would give, where and at what price; and what is looked for among them. Frozen values.
+"""Offers: what a provider offers, where and at what price; and queries for them. Frozen values.
 
-Prices are per hour in US dollars, sizes in MiB or GiB as named.
+Prices are in US dollars per hour; sizes are in MiB or GiB, as their names say.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from blueprints.amounts import Amounts
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A stored credential as the kind sees it that reads with it."""
+    """A stored credential, as seen by the kind that polls with it."""
 
     name: str
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -21,7 +21,7 @@ class Account:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A location of a provider, such as a region: what is read in one go."""
+    """A location of a provider, such as a region, that is polled as a whole."""
 
     name: str
     zones: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Offer:
-    """One type of instance in one zone and market."""
+    """An instance type in one zone and market."""
 
     location: str
     type: str
@@ -46,65 +46,65 @@ class Offer:
     gpu_model: str = ""
     gpu_count: int = 0
     gpu_memory_mib: int = 0
-    """Of each."""
+    """Memory of each GPU."""
     local_disk_gib: int = 0
     network: str = ""
     confidential: tuple[str, ...] = ()
     family: str = ""
-    """What allowances it is counted by, besides those of all offers; several are separated by spaces."""
+    """Names of the quotas that it counts against, besides those for all offers, separated by spaces."""
     country: str = ""
     boot_seconds: float | None = None
-    """Until a machine of it could be used: as seen, else as the provider says."""
+    """Seconds until such a machine is usable: as observed, else as the provider says."""
     available: bool = True
 
     @property
     def place(self) -> str:
-        """Zone or location, unique over an account: some providers number the zones of each location."""
+        """The zone or location, unique within an account. Some providers number the zones of each location."""
         if not self.zone:
             return self.location
         return self.zone if self.zone.startswith(self.location) else f"{self.location}-{self.zone}"
 
     @property
     def name(self) -> str:
-        """Stable and unique over an account: what is remembered when it fails."""
+        """Name that is stable and unique within an account; failures are remembered under it."""
         return f"{self.place}/{self.type}/{self.market}"
 
     @property
     def counted(self) -> str:
-        """What quotas count it by: location, family and market."""
+        """The keys by which quotas count it: location, family and market."""
         return f"{self.location}/{self.family}/{self.market}"
 
 
 def type_in(name: str) -> str:
-    """The type in an offer's name."""
+    """Return the instance type in an offer's name."""
     return name.partition("/")[2].rpartition("/")[0]
 
 
 def counts(key: str, counted: str) -> bool:
-    """Whether a key rules out what is counted so (`Offer.counted`): each of its parts that is not empty fits."""
+    """Return whether `key` rules out an offer with these quota keys (`Offer.counted`). Its empty parts match all."""
     parts = (*key.split("/"), "", "")
     return bool(counted) and all(part in ("", there) for part, there in zip(parts, counted.split("/"), strict=False))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """What an account may have of something at once, and has, whoever made it: a provider's quota."""
+    """A provider's quota: how much of something an account may have, and how much it has, whoever made it."""
 
     name: str
-    """As the provider calls it."""
+    """The provider's name for it."""
     limit: float
     used: float
     location: str = ""
-    """Empty: over all locations."""
+    """Empty if it covers all locations."""
     family: str = ""
-    """Of offers (`Offer.family`); empty: of all."""
+    """The family of offers that it counts (`Offer.family`); empty if it counts all."""
     market: str = ""
-    """Empty: of all markets."""
+    """Empty if it covers all markets."""
     unit: str = "vcpus"
-    """What is counted: one of `UNITS`."""
+    """The unit that is counted: one of `UNITS`."""
 
     def takes(self, offer: Offer, *, addresses: int) -> float:
-        """What a machine of an offer, with so many public addresses, takes of it; 0 where it does not count that."""
+        """Return how much of it a machine with this many public addresses uses; 0 if it does not count the offer."""
         counted = {"vcpus": offer.vcpus, "gpus": offer.gpu_count, "instances": 1, "addresses": addresses}
         applies = (
             self.location in ("", offer.location)
@@ -119,7 +119,7 @@ UNITS = ("vcpus", "gpus", "instances", "addresses")
 
 @dataclass(frozen=True, kw_only=True)
 class Sought:
-    """What is looked for among an account's offers. What is empty is not asked."""
+    """A query for an account's offers. Empty fields do not restrict it."""
 
     account: str
     locations: tuple[str, ...] = ()
@@ -128,17 +128,17 @@ class Sought:
     types: tuple[str, ...] = ()
     """Names, or patterns with `*`."""
     names: tuple[str, ...] = ()
-    """One of these types, which must fit `types` too."""
+    """Exact names of types, which must also match `types`."""
     markets: tuple[str, ...] = ("on_demand",)
     arch: str = ""
     amounts: Amounts = field(default_factory=Amounts)
-    """Processors and memory at least."""
+    """Minimum processors and memory."""
     gpu_maker: str = ""
     gpu_model: str = ""
     gpu_count: int = 0
     gpu_memory_mib: int = 0
     confidential: tuple[str, ...] = ()
-    """All of these."""
+    """Technologies that an offer must all have."""
     addresses: int = 0
-    """Public addresses that a machine of it will have; nothing is looked for by them, but allowances count them."""
+    """Public addresses that the machine will have. They do not restrict the query, but count against quotas."""
     max_price: float | None = None

@@ -1,4 +1,4 @@
-"""Which kinds there are: ours, and those of other packages by the entry point group `drydock.kinds`."""
+"""The installed kinds: ours, and those of other packages under the entry point group `drydock.kinds`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BUILT_IN = {
     "webroot": "blueprints.layered.webroot.kind:Webroot",
     "working_copy": "blueprints.layered.workingcopy.kind:WorkingCopy",
 }
-"""Kind -> where its class is. Imported when first used, so that no unused SDK is loaded."""
+"""Maps a kind to the path of its class, which is imported at first use so that no unused SDK is loaded."""
 
 
 class KindNotFound(NotFound):
@@ -39,21 +39,23 @@ class KindBroken(NotFound):
 
 @cache
 def kind(name: str) -> Kind:
-    """The kind called `name`. Raises KindNotFound or KindBroken."""
+    """Return the kind called `name`. Raises KindNotFound or KindBroken."""
     places = _places()
     if name not in places:
-        raise KindNotFound(f"No kind {name!r}.", field="kind", hint=f"There are: {', '.join(sorted(places))}.")
+        raise KindNotFound(
+            f"Kind {name!r} does not exist.", field="kind", hint=f"Choose one of: {', '.join(sorted(places))}."
+        )
     return _load(name, places[name])
 
 
 def names() -> list[str]:
-    """The names of all installed kinds."""
+    """Return the names of all installed kinds, sorted."""
     return sorted(_places())
 
 
 @cache
 def kinds_of_type(resource_type: str) -> tuple[str, ...]:
-    """The kinds that give resources of this type; kinds that cannot be loaded are left out."""
+    """Return the kinds whose resources have this type, without those that cannot be loaded."""
     return tuple(name for name in names() if _type_of(name) == resource_type)
 
 
@@ -63,7 +65,7 @@ def resource_types() -> frozenset[str]:
 
 
 def register(new: Kind) -> None:
-    """Make a kind known to this process: for tests and for programs that assemble kinds at run time."""
+    """Register a kind in this process, for tests and for programs that create kinds at run time."""
     if new.name in _places() and _registered.get(new.name) is not new:
         raise ValueError(f"a kind called {new.name!r} is there already")
     _registered[new.name] = new
@@ -71,7 +73,7 @@ def register(new: Kind) -> None:
 
 
 def forget() -> None:
-    """Drop what was cached: packages were added or removed."""
+    """Clear the caches, after packages were added or removed."""
     for cached in (kind, kinds_of_type, resource_types, _entry_points):
         cached.cache_clear()
 
@@ -88,13 +90,15 @@ def _places() -> dict[str, str]:
 
 @lru_cache(maxsize=1)
 def _entry_points(_path: tuple[tuple[str, int], ...]) -> tuple[tuple[str, str], ...]:
-    """The kinds of other packages. Read again when a package was added or removed: that reads every package's
-    metadata, and each sweep asks."""
+    """Return the kinds of other packages. The argument changes when a package is added or removed.
+
+    The result is cached because every sweep asks for it, and reading it means reading every package's metadata.
+    """
     return tuple((point.name, point.value) for point in entry_points(group=GROUP))
 
 
 def _changed_at(folder: str) -> tuple[str, int]:
-    """An entry of the path with the time at which something in it was added or removed."""
+    """Return an entry of the module path with the time at which something in it was added or removed."""
     try:
         return folder, Path(folder).stat().st_mtime_ns
     except OSError:

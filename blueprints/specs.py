@@ -1,4 +1,4 @@
-"""The frozen values that a kind is given and gives back."""
+"""The frozen values that a kind receives and returns."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """A resource that could be built, or that was found or registered, before it is a row.
+    """A resource that could be built, or that was found or registered, before it has a row.
 
-    `offer`, `zone` and `counted` name what a failure of that scope would rule out. `identity` is stable and unique per
-    blueprint (a serial number, host and port, UUID); empty for what is built.
+    A failure whose scope is an offer, a zone or a location rules out `offer`, `zone` or `counted`. `identity` is stable
+    and unique per blueprint (a serial number, host and port, UUID); empty for built resources.
     """
 
     name: str = ""
@@ -31,25 +31,25 @@ class Draft:
     parts: tuple[Part, ...] = ()
     identity: str = ""
     part_of: str = ""
-    """Identity of the resource this one is part of."""
+    """Identity of the resource that this one is part of."""
     facts: Json = field(default_factory=dict)
     offer: str = ""
     zone: str = ""
     counted: str = ""
-    """What its provider's quotas count it by (`Offer.counted`), where it is of an offer."""
+    """The quota keys of its offer (`Offer.counted`); empty without an offer."""
     price: float | None = None
-    """Per hour, in US dollars; candidates of one blueprint are tried in the order they are given."""
+    """US dollars per hour. The candidates of one blueprint are tried in the given order, whatever their prices."""
     boot_seconds: float | None = None
-    """Until it could be used, where that is known."""
+    """Expected seconds until it is usable, if known."""
     lives: float | None = None
-    """Seconds after which it ends by itself: no lease may last longer."""
+    """Seconds after which it ends by itself. No lease may last longer."""
     refused: str = ""
-    """Why the provider would refuse it now, where that is known beforehand; it is not tried then."""
+    """Why the provider would refuse it now, if that is known in advance. It is not tried then."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a lease asks for, as a kind sees it: `requirements` is an instance of the kind's Requirements."""
+    """A lease's request as a kind sees it. `requirements` is an instance of the kind's Requirements."""
 
     type: str
     requirements: Any
@@ -62,7 +62,7 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class BlueprintView:
-    """A blueprint's stored row, its config read into the kind's Config."""
+    """A blueprint's row, with its config parsed into the kind's Config."""
 
     id: int
     name: str
@@ -70,12 +70,12 @@ class BlueprintView:
     generation: int
     config: Any
     credentials: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
-    """The secrets of the credentials that the config names, by credential name."""
+    """The secrets of the credentials that the config names, by name of the credential."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceView:
-    """A resource. `key` is its name outside: deterministic, unique to this installation, safe in DNS."""
+    """A resource. `key` is its name at the provider: deterministic, unique to this installation, valid in DNS."""
 
     id: int
     key: str
@@ -90,31 +90,31 @@ class ResourceView:
     facts: Json = field(default_factory=dict)
     secrets: Json = field(default_factory=dict, repr=False)
     registration: Json = field(default_factory=dict)
-    """What was given when it was registered."""
+    """The fields with which it was registered."""
     offer: str = ""
     power: str = ""
     power_wanted: str = ""
-    """on or off, where we switched it so; empty: nobody did."""
+    """on or off if Drydock switched it; empty if it never did."""
     dies_at: dt.datetime | None = None
     parts: tuple[Part, ...] = ()
-    """Its named parts, whatever their state."""
+    """Its named parts, in any state."""
     parents: Mapping[str, LeaseView] = field(default_factory=dict)
-    """The leases that this resource holds on others, by the name under which it asked for them."""
+    """The leases that this resource holds on others, by the name under which it requested them."""
     locks: Mapping[str, str] = field(default_factory=dict)
-    """The slot locks it holds."""
+    """The slot locks that the resource holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """The way to a host past the account that a lease has there, and which account that is.
+    """A way to a host that bypasses a lease's account there, and which account that is.
 
     `transport` leads to root, or to a control account that may use sudo without a password; the lease cannot change
-    anything on the way. `kept` maps paths below `home` to the content of the files that let the lease's interfaces in;
-    whoever empties the home puts exactly these back.
+    anything on the way. `kept` maps paths below `home` to the content of the files that give the lease's interfaces
+    access; whoever empties the home restores exactly these.
 
     `renumber` (a script and its arguments, for root) gives the account another uid once nothing of a lease is left, and
-    `numbers` prints the uid and gid that it has now. Programs that a lease has made setuid and kept out of reach, in
-    the home or in a descriptor of another lease, then lead to nobody. Both are empty where processes gain no rights.
+    `numbers` prints its present uid and gid. Programs that a lease made setuid and hid, in the home or in a descriptor
+    of another lease, are then useless. Both are empty if processes there cannot gain privileges.
     """
 
     transport: Transport
@@ -128,7 +128,7 @@ class Control:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseView:
-    """A lease on `resource`. `public_keys` are the owner's own; the lease's generated pair is in `secrets`."""
+    """A lease on `resource`. `public_keys` are the owner's own; the lease's generated key pair is in `secrets`."""
 
     id: int
     key: str
@@ -139,32 +139,37 @@ class LeaseView:
     secrets: Json = field(default_factory=dict, repr=False)
     public_keys: tuple[str, ...] = ()
     parents: Mapping[str, LeaseView] = field(default_factory=dict)
-    """The leases that this lease's activation asked for."""
+    """The leases that this lease's activation requested."""
     locks: Mapping[str, str] = field(default_factory=dict)
-    """The slot locks this lease holds."""
+    """The slot locks that this lease holds."""
     until: dt.datetime | None = None
     others: Callable[[], Sequence[Asked]] = field(default=lambda: (), repr=False, compare=False)
-    """What the other leases ask that have the resource now, read anew by each call; not those whose right has
-    ended."""
+    """Returns the requests of the other leases that hold the resource now, reading them anew at each call.
+
+    Leases whose right has ended are left out.
+    """
     opener: Callable[[LeaseView, str], Interface] | None = field(default=None, repr=False, compare=False)
     controlled: Callable[[LeaseView], Control | None] = field(default=lambda _: None, repr=False, compare=False)
 
     def interface(self, name: str) -> Interface:
-        """The typed interface `name` on this lease. Raises NotSupported where its kind has none of that name."""
+        """Return the typed interface `name` on this lease. Raises NotSupported if its kind has no such interface."""
         if self.opener is None:
             raise RuntimeError("this LeaseView was made without an opener")
         return self.opener(self, name)
 
     def control(self) -> Control | None:
-        """Return the way to its host past its account; None where there is none (see `contract.Controls`)."""
+        """Return a control connection to its host, or None if there is none (see `contract.Controls`)."""
         return self.controlled(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What a step works on. `key` names the resource or lease outside, deterministically; `token` is an idempotency
-    token, the same for every repetition of this step and new for the next time the phase is run; `tags` mark as
-    ours whatever is created; `deadline` is the seconds this call may take."""
+    """The input of a step.
+
+    `key` is the deterministic name of the resource or lease at the provider. `token` is an idempotency token: the same
+    for every repetition of this step, and another one when the phase is run again. `tags` mark everything that is
+    created as ours. `deadline` is the time in seconds that this call may take.
+    """
 
     phase: str
     key: str
@@ -172,17 +177,17 @@ class Spec:
     resource: ResourceView
     lease: LeaseView | None = None
     asked: Asked | None = None
-    """On build: what the lease that caused it asks for; None when built to keep a minimum ready."""
+    """On build, the request of the lease that caused it; None if it is built to keep a minimum ready."""
     tags: Mapping[str, str] = field(default_factory=dict)
     parents: Mapping[str, LeaseView] = field(default_factory=dict)
-    """All leases this phase may use by the name they were asked under."""
+    """All leases that this phase may use, by the name under which they were requested."""
     deadline: float = 30.0
     locks: Mapping[str, str] = field(default_factory=dict)
-    """The slot locks held, by the name they were asked under: what was chosen of the candidates."""
+    """The slot locks held, by the name under which they were requested; the value is the chosen candidate."""
     granted: frozenset[str] = frozenset()
-    """The maintenance that was granted for this phase, as `relation:action`."""
+    """The maintenance granted for this phase, as `relation:action`."""
     wanted: Json = field(default_factory=dict)
-    """Arguments of the phase: `{"power": "off"}` for power."""
+    """Arguments of the phase, such as `{"power": "off"}` for power."""
 
     @property
     def config(self) -> Any:
@@ -191,32 +196,34 @@ class Spec:
 
 @dataclass(frozen=True, kw_only=True)
 class Owned:
-    """A thing at a provider that bears an installation's tags. `key` is the one under which it was made, from where
-    a copy of the thing would not have it (its name, its client token); with it and `facts` alone it can be
-    destroyed."""
+    """An object at a provider that has an installation's tags.
+
+    `key` is the one under which it was made, taken from something that a copy of the object would not have, such as its
+    name or client token. The object can be destroyed with only `key` and `facts`.
+    """
 
     key: str
     tags: Mapping[str, str]
     facts: Json = field(default_factory=dict)
     state: str = ""
-    """What the provider says of it, where that is known: pending, running, stopped, ..."""
+    """The state that the provider reports, if known: pending, running, stopped, ..."""
     power: str = ""
-    """on or off, where that is known."""
+    """on or off, if known."""
     lost: str = ""
-    """Why it will never serve again (preempted, terminated by somebody), or empty."""
+    """Why it will never serve again (preempted, or terminated by somebody); empty if it may."""
     what: str = ""
-    """What it is: `machine`, `volume`, `firewall rule`; empty: a resource as its kind makes it."""
+    """What it is: `machine`, `volume`, `firewall rule`; empty for a resource as its kind makes it."""
     since: dt.datetime | None = None
-    """When it was made, as the provider says."""
+    """When it was made, according to the provider."""
     named: bool = True
-    """False: its key stands in a tag alone, which a copy of it would bear too."""
+    """False if its key is only in a tag, which a copy of it would also have."""
     absent: bool = False
-    """The provider was asked for this very thing and says that it does not exist; `lost` has its words."""
+    """The provider was asked for this very object and said that it does not exist; `lost` has the provider's words."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Something `check_blueprint` found. `fatal` ones refuse enabling; the others are warnings."""
+    """A problem that `check_blueprint` found. A fatal one prevents enabling the blueprint; others are warnings."""
 
     message: str
     field: str = ""

@@ -78,15 +78,15 @@ class Client:
             return self._ask(order)
 
     def _ask(self, order: Order) -> list[int]:
-        from leases.operations import asking, callers
+        from leases.operations import callers, leases
 
         who = callers.caller(self.owner)
         requests = [one | self._until(order) for one in order.requests]
         if order.group:
-            return asking.request_group(
+            return leases.request_group(
                 who, requests, same=order.same, different=order.different, idempotency_key=order.key
             )
-        return [asking.request(who, {**requests[0], "idempotency_key": order.key})]
+        return [leases.request(who, {**requests[0], "idempotency_key": order.key})]
 
     def _until(self, order: Order) -> dict[str, dt.datetime]:
         """The same at every restart, so that the key stands for the same request."""
@@ -122,19 +122,19 @@ class Client:
             self._release(pk)
 
     def _release(self, pk: int) -> None:
-        from leases.operations import callers, holding
+        from leases.operations import callers, leases
 
-        holding.release(callers.caller(self.owner), pk)
+        leases.release(callers.caller(self.owner), pk)
 
     def _extend(self, pk: int) -> None:
-        from leases.operations import callers, holding
+        from leases.operations import callers, lifetimes
 
-        _unless_refused(lambda: holding.extend(callers.caller(self.owner), pk, ttl="4s"))
+        _unless_refused(lambda: lifetimes.extend(callers.caller(self.owner), pk, ttl="4s"))
 
     def _beat(self, pk: int) -> None:
-        from leases.operations import callers, holding
+        from leases.operations import callers, leases
 
-        _unless_refused(lambda: holding.heartbeat(callers.caller(self.owner), pk))
+        _unless_refused(lambda: leases.heartbeat(callers.caller(self.owner), pk))
 
 
 def _unless_refused(act: Callable[[], Any]) -> None:

@@ -173,7 +173,7 @@ def _operate(run: Run) -> None:
     from blueprints.fake.cloud import Cloud
     from blueprints.models import RememberedError
     from leases.models import Run as Plan_
-    from leases.operations import callers, upkeep
+    from leases.operations import callers, installation
 
     who = callers.caller(site.OPERATOR)
     cloud = Cloud(PROVIDER)
@@ -181,12 +181,12 @@ def _operate(run: Run) -> None:
         cloud.resolve()
         lease = waiting.lease_id
         resource = None if lease else waiting.resource_id
-        _despite_outages(partial(upkeep.resolve, who, lease_id=lease, resource_id=resource))
+        _despite_outages(partial(installation.resolve, who, lease_id=lease, resource_id=resource))
         run.operator_acts += 1
     for (error,) in RememberedError.objects.filter(until=None).values_list("pk"):
-        run.operator_acts += upkeep.clear_errors(who, error_id=error)
+        run.operator_acts += installation.clear_errors(who, error_id=error)
     if int(time.time() - run.began) % 4 == 0:
-        run.operator_acts += upkeep.clear_errors(who)
+        run.operator_acts += installation.clear_errors(who)
 
 
 def _look_at_web(run: Run, port: int) -> bool:
@@ -221,7 +221,7 @@ def _wind_down(run: Run, port: int) -> None:
     """Release what is still served, drain the pools, wait until all is gone; then what can be said of the past."""
     from blueprints.models import Blueprint
     from leases.models import Lease
-    from leases.operations import blueprints, callers, holding
+    from leases.operations import blueprints, callers, leases
 
     who = callers.caller(site.OPERATOR)
     standing = Lease.objects.filter(state__in=["pending", "acquired", "active"], need="")
@@ -229,7 +229,7 @@ def _wind_down(run: Run, port: int) -> None:
     def emptied() -> Any:
         # One that is lost meanwhile is asked for again.
         for pk in standing.values_list("pk", flat=True):
-            holding.release(who, pk)
+            leases.release(who, pk)
         return proof.emptied()
 
     for name in Blueprint.objects.values_list("name", flat=True):

@@ -1,4 +1,4 @@
-"""`python -m drydock`."""
+"""Run the command line as `python -m drydock`."""
 
 from drydock.cli import main
 

@@ -11,5 +11,5 @@ class DrydockConfig(AppConfig):
     name = "drydock"
 
     def ready(self) -> None:
-        """Make ours the current Celery app; nothing connects."""
+        """Make ours the current Celery app, without connecting to anything."""
         from drydock import celery  # noqa: F401

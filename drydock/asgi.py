@@ -1,4 +1,4 @@
-"""The same under an ASGI server."""
+"""The web process under an ASGI server."""
 
 import os
 

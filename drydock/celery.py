@@ -1,4 +1,4 @@
-"""The Celery app. Messages are hints, so sending one is bounded and losing one is no harm."""
+"""The Celery app. Messages are hints, so sending one has a time limit and losing one does no harm."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from functools import partial
 from typing import Any
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.signals import celeryd_init, setup_logging
 from django.conf import settings
 from kombu import Connection, Queue
 from kombu.transport import TRANSPORT_ALIASES
 
+from drydock.core import semaphores
 from drydock.engines import BROKER, ensure
 
 READER = "drydock"
-TRANSPORT_ALIASES[READER] = "leases.messages:Transport"
+TRANSPORT_ALIASES[READER] = "leases.messaging.messages:Transport"
 RETRY: dict[str, Any] = {"interval_start": 1, "interval_step": 0, "interval_max": 1}
-"""Seconds between a worker's attempts to reach the broker. Celery's own grow to half a minute."""
+"""Retry interval in seconds for a worker's connection to the broker. Celery's own grows to half a minute."""
 QUEUES = ("claims", "steps", "periodic")
 
 
 class DrydockCelery(Celery):
-    """Brings the private broker along, and gives producers one short try where workers have patience."""
+    """Starts the private broker if need be. Producers try to connect once, briefly; workers keep trying."""
 
     def connection_for_write(self, url: str | None = None, **options: Any) -> Connection:
-        """A producer's connection: one try, with connecting and each answer bounded."""
+        """Return a producer's connection, which tries once and has a time limit on connecting and on each answer."""
         bound = settings.DRYDOCK.publish_timeout_seconds
         once = {"max_retries": 0, "socket_timeout": bound, "socket_connect_timeout": bound, "retry_on_timeout": False}
         options["transport_options"] = {**once, **(options.get("transport_options") or {})}
@@ -34,7 +35,7 @@ class DrydockCelery(Celery):
         return super().connection_for_write(url, **options)
 
     def connection_for_read(self, url: str | None = None, **options: Any) -> Connection:
-        """A worker's connection. Messages that are not ours end there, before Celery trusts them."""
+        """Return a worker's connection, which drops messages that are not ours before Celery trusts them."""
         self._bring_broker()
         connection: Connection = super().connection_for_read(url, **options)
         connection.transport_cls = READER
@@ -44,7 +45,7 @@ class DrydockCelery(Celery):
         return connection
 
     def producer_or_acquire(self, producer: Any = None) -> Any:
-        """A producer from the pool; a private broker that has gone since is started again."""
+        """Return a producer from the pool, starting the private broker again if it has stopped."""
         self._bring_broker()
         return super().producer_or_acquire(producer)
 
@@ -61,11 +62,18 @@ app.autodiscover_tasks()
 
 @setup_logging.connect
 def _keep_our_logging(**_: Any) -> None:
-    """Celery leaves logging alone where somebody listens to this signal."""
+    """Receive the signal, because Celery leaves logging alone if it has a receiver."""
+
+
+@celeryd_init.connect
+def _need_semaphores(**_: Any) -> None:
+    """Exit a worker that could not start its processes, before Celery does so with a traceback."""
+    if problem := semaphores.problem():
+        raise SystemExit(problem)
 
 
 @app.on_after_finalize.connect
 def _schedule(sender: Celery, **_: Any) -> None:
-    """What beat sends: `leases.schedule.BEAT`, entries as in Celery's `beat_schedule`."""
+    """Set the schedule of beat: `leases.schedule.BEAT`, with entries as in Celery's `beat_schedule`."""
     if importlib.util.find_spec("leases.schedule"):
         sender.conf.beat_schedule = importlib.import_module("leases.schedule").BEAT

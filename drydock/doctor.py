@@ -1,4 +1,4 @@
-"""What `drydock doctor` looks at: each check answers ok, warn or fail, in one sentence, and says how to mend it."""
+"""The checks of `drydock doctor`. Each returns ok, warn or fail, a sentence, and how to fix the problem."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from django.conf import settings
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from drydock.core import clock, crypto, rotation
+from drydock.core import clock, crypto, rotation, semaphores
 
 LARGEST_SKEW = 2.0
 
 
 class Verdict(enum.StrEnum):
-    """How a check ended."""
+    """The result of a check."""
 
     OK = "ok"
     WARN = "warn"
@@ -30,7 +30,7 @@ class Verdict(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """The answer of one check."""
+    """The finding of one check."""
 
     check: str
     verdict: Verdict
@@ -42,25 +42,25 @@ Answer = tuple[Verdict, str, str]
 
 
 def ok(message: str) -> Answer:
-    """All is well."""
+    """Return an answer that reports no problem."""
     return Verdict.OK, message, ""
 
 
 def warn(message: str, mend: str) -> Answer:
-    """Works, but somebody should look."""
+    """Return an answer for something that works but needs attention."""
     return Verdict.WARN, message, mend
 
 
 def fail(message: str, mend: str) -> Answer:
-    """Does not work."""
+    """Return an answer for something that does not work."""
     return Verdict.FAIL, message, mend
 
 
 def state_folder() -> Answer:
-    """Only its owner may write there, and keys are readable by nobody else."""
+    """Check that only its owner can write to the state folder, and that nobody else can read the keys."""
     state = settings.DRYDOCK.state
     if not state.exists():
-        return ok(f"{state} is made at the first use.")
+        return ok(f"{state} will be created at the first use.")
     open_ones = [path for path in (state, *(state / "keys").glob("*")) if _too_open(path)]
     if open_ones:
         return fail(f"Others can read or write {open_ones[0]}.", f"chmod go-rw {open_ones[0]}")
@@ -70,7 +70,7 @@ def state_folder() -> Answer:
 
 
 def keys() -> Answer:
-    """There are keys, and a secret survives the way through them."""
+    """Check that the keys are set, and that a secret can be encrypted and decrypted."""
     if not settings.SECRET_KEY or not settings.DRYDOCK_OWNERSHIP_KEY:
         return fail("A key is empty.", "python -m drydock.keys prints fresh ones for the environment.")
     crypto.decrypt(crypto.encrypt("doctor"))
@@ -78,7 +78,7 @@ def keys() -> Answer:
 
 
 def database() -> Answer:
-    """PostgreSQL answers and is new enough."""
+    """Check that PostgreSQL answers, and report its version."""
     connection.ensure_connection()
     found = ".".join(str(part) for part in connection.get_database_version())
     whose = "private" if settings.DRYDOCK.private_database else "yours"
@@ -86,7 +86,7 @@ def database() -> Answer:
 
 
 def clock_skew() -> Answer:
-    """The program's clock and the database's agree."""
+    """Check that this machine's clock and the database's agree."""
     with connection.cursor() as cursor:
         before = clock.now()
         cursor.execute("SELECT clock_timestamp()")
@@ -98,7 +98,7 @@ def clock_skew() -> Answer:
 
 
 def migrations() -> Answer:
-    """The database has the tables this version needs."""
+    """Check that all migrations of this version are applied."""
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if missing:
@@ -107,7 +107,7 @@ def migrations() -> Answer:
 
 
 def secrets() -> Answer:
-    """A stored secret of each model can be read."""
+    """Check that stored secrets of each model can be decrypted."""
     outdated = False
     for model, names in rotation.encrypted_models().items():
         # The oldest too: a key that is missing shows there.
@@ -118,19 +118,26 @@ def secrets() -> Answer:
                     outdated = outdated or (sealed is not None and not crypto.is_current(sealed))
                     getattr(row, name)
     if outdated:
-        return warn("Some stored secrets are under an older encryption key.", "drydock secrets rotate")
+        return warn("Some stored secrets are encrypted with an older key.", "drydock secrets rotate")
     return ok("Stored secrets can be decrypted.")
 
 
 def broker() -> Answer:
-    """Redis or Valkey answers."""
+    """Check that Redis or Valkey answers."""
     with current_app.connection_for_write() as link:
         link.default_channel.client.ping()  # type: ignore[attr-defined]
     return ok(f"The broker answers ({'private' if settings.DRYDOCK.private_broker else 'yours'}).")
 
 
+def worker_processes() -> Answer:
+    """Check that this machine can start worker processes."""
+    if problem := semaphores.problem():
+        return fail(problem, "mount -t tmpfs -o mode=1777 tmpfs /dev/shm")
+    return ok("Worker processes can share semaphores.")
+
+
 def workers() -> Answer:
-    """Some worker was seen lately, and all queues are served."""
+    """Check that a worker was seen recently if one is needed, and that all queues are served."""
     if not apps.is_installed("leases"):
         return warn("The app leases is not installed.", "Add it to INSTALLED_APPS.")
     from leases.reports import condition
@@ -146,7 +153,7 @@ def workers() -> Answer:
 
 
 def installation() -> Answer:
-    """Database, ownership key and environment belong together."""
+    """Check that the database, the ownership key and the environment belong together."""
     from leases.engine.core.installation import current
 
     here = current()
@@ -159,7 +166,7 @@ def installation() -> Answer:
 
 
 def disk() -> Answer:
-    """The disk of the state folder has room."""
+    """Check that the disk of the state folder has free space."""
     from leases.reports import condition
 
     for trouble in condition.disk():
@@ -172,7 +179,7 @@ def disk() -> Answer:
 
 
 def sweep() -> Answer:
-    """The sweep, which finds what is due, is on time."""
+    """Check that the sweep, which finds what is due, is on time."""
     from leases.reports import condition
 
     for trouble in condition.troubles():
@@ -182,13 +189,13 @@ def sweep() -> Answer:
 
 
 def reachability() -> Answer:
-    """What blueprints and resources stand on answers."""
-    from leases.operations import reach
+    """Check that enabled blueprints can work and that their resources answer."""
+    from leases.operations import installation
 
-    if failing := reach.failing_blueprints():
+    if failing := installation.failing_blueprints():
         said = "; ".join(f"{name}: {message}" for name, message in failing.items())
         return fail(f"Blueprints that cannot work: {said}", f"drydock blueprints check {next(iter(failing))}")
-    if silent := reach.failing_resources():
+    if silent := installation.failing_resources():
         return warn(f"Resources that did not answer: {', '.join(silent)}", "drydock attention")
     return ok("What enabled blueprints and their resources stand on answers.")
 
@@ -200,6 +207,7 @@ CHECKS: tuple[Callable[[], Answer], ...] = (
     workers,
     sweep,
     broker,
+    worker_processes,
     state_folder,
     keys,
     clock_skew,
@@ -207,7 +215,7 @@ CHECKS: tuple[Callable[[], Answer], ...] = (
     secrets,
     reachability,
 )
-"""The installation itself first: what is wrong there makes other checks fail, too."""
+"""In the order in which they run. The installation itself is first, because its problems make other checks fail."""
 MEND = {
     "keys": "Set DRYDOCK_ENCRYPTION_KEYS to Fernet keys; python -m drydock.keys prints one.",
     "database": "Check DATABASE_URL and that the server runs; with private engines look into the logs named above.",
@@ -217,7 +225,7 @@ MEND = {
 
 
 def examine() -> Iterator[Finding]:
-    """Every check in order, each as soon as it is known. Never raises."""
+    """Run every check in order, and yield each finding as soon as it is known. Never raises."""
     for check in CHECKS:
         yield _examined(check)
 
@@ -227,7 +235,7 @@ def _examined(check: Callable[[], Answer]) -> Finding:
         verdict, message, mend = check()
     except Exception as error:  # whatever is broken, the other checks go on
         verdict, message = Verdict.FAIL, f"{type(error).__name__}: {str(error).strip()}"
-        mend = MEND.get(check.__name__, "Mend what is reported above first.")
+        mend = MEND.get(check.__name__, "Fix the problems reported above first.")
     return Finding(check=check.__name__, verdict=verdict, message=message, mend=mend)
 
 

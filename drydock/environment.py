@@ -1,21 +1,74 @@
-"""Every setting of Drydock, typed, read from the environment; all mistakes are reported at once.
+"""Every setting of Drydock, typed and read from the environment. All mistakes are reported at once.
 
-To add a setting, add one line to `Environment`: the name, its type, a default and one sentence. The variable is
-`DRYDOCK_` and the name in capitals; `docs/settings.md` follows with `make docs`.
+To add a setting, add one line to `Environment`: its name, type, default and one sentence. The variable is `DRYDOCK_`
+followed by the name in capitals; `make docs` updates `docs/settings.md`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from pydantic import BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from drydock.addresses import Database, check_broker_url, parse_database_url
-from drydock.core.errors import DrydockError
+from drydock.core.errors import DrydockError, InvalidRequest
+
+BROKER_SCHEMES = ("redis", "rediss", "redis+socket", "valkey", "unix")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Database:
+    """A PostgreSQL database: its server, its name, the user, and further options of libpq."""
+
+    host: str = ""
+    port: str = ""
+    name: str
+    user: str = ""
+    password: str = ""
+    options: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def parse_database_url(url: str) -> Database:
+    """Parse a PostgreSQL URL. The folder of a socket may be given as `?host=`, or percent-encoded as the host."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("postgresql", "postgres"):
+        raise InvalidRequest(
+            f"Only PostgreSQL is supported: a URL begins with postgresql://, not {parts.scheme or 'that'}://."
+        )
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
+    name = unquote(parts.path.lstrip("/")) or options.pop("dbname", "")
+    if not name:
+        raise InvalidRequest("The URL names no database: postgresql://user@host:5432/NAME.")
+    try:
+        port = str(parts.port or "")
+    except ValueError as error:
+        raise InvalidRequest("The port is not a number between 0 and 65535.") from error
+    return Database(
+        host=options.pop("host", "") or unquote(parts.hostname or ""),
+        port=options.pop("port", "") or port,
+        name=name,
+        user=options.pop("user", "") or unquote(parts.username or ""),
+        password=options.pop("password", "") or unquote(parts.password or ""),
+        options=options,
+    )
+
+
+def check_broker_url(url: str) -> str:
+    """Return a broker URL in the form that Celery takes. Raises InvalidRequest for another protocol."""
+    parts = urlsplit(url)
+    if parts.scheme not in BROKER_SCHEMES:
+        raise InvalidRequest(
+            "Only Redis and Valkey are supported: redis://host:6379/0, rediss://... or redis+socket:///path."
+        )
+    if parts.scheme == "valkey":
+        return "redis" + url[len("valkey") :]
+    if parts.scheme == "unix":
+        return "redis+socket" + url[len("unix") :]
+    return url
 
 
 class InvalidSettings(DrydockError):
@@ -25,7 +78,7 @@ class InvalidSettings(DrydockError):
 
 
 def default_state() -> Path:
-    """The folder for engines and keys when DRYDOCK_STATE is not set."""
+    """Return the folder for engines and keys that is used if DRYDOCK_STATE is not set."""
     if os.geteuid() == 0:
         return Path("/var/lib/drydock")
     home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
@@ -41,12 +94,14 @@ def _absolute(value: Any) -> Path:
 
 
 Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+
 Secrets = Annotated[tuple[SecretStr, ...], NoDecode, BeforeValidator(_split)]
+
 Folder = Annotated[Path, BeforeValidator(_absolute)]
 
 
 def setting(default: Any, description: str, **constraints: Any) -> Any:
-    """One setting: its default, one sentence on what it does, and pydantic's constraints."""
+    """Declare a setting: its default, one sentence on what it does, and pydantic's constraints."""
     if callable(default):
         return Field(default_factory=default, description=description, **constraints)
     return Field(default, description=description, **constraints)
@@ -61,109 +116,109 @@ class Environment(BaseSettings):
 
     # fmt: off
     # Where things are
-    database_url: str = setting("", "PostgreSQL 15 or later as `postgresql://user:password@host:port/name?sslmode=...`; a socket's folder goes in `?host=/folder`. Empty: a private PostgreSQL is started.", validation_alias="DATABASE_URL")
-    prepared_statements: bool = setting(True, "The engine's most frequent statements are planned once a connection, which halves their cost. Off behind a pooler that gives each transaction another connection and does not know prepared statements (PgBouncer before 1.22).")
-    broker_url: str = setting("", "Redis or Valkey as `redis://host:port/number`, `rediss://...` or `redis+socket:///path`. Empty: a private one is started.", validation_alias="BROKER_URL")
-    broker_prefix: str = setting("drydock:", "Put before every key in the broker, so that several installations can share one server.")
-    state: Folder = setting(default_state, "Folder of the private engines and generated keys; `/var/lib/drydock` as root, else `drydock` in the user's state folder.")
+    database_url: str = setting("", "PostgreSQL 15 or later as `postgresql://user:password@host:port/name?sslmode=...`; use `?host=/folder` for a socket. Empty: start a private PostgreSQL.", validation_alias="DATABASE_URL")
+    prepared_statements: bool = setting(True, "Prepare the engine's most frequent statements once for each connection, which halves their cost. Turn it off behind a transaction pooler without support for prepared statements (PgBouncer before 1.22).")
+    broker_url: str = setting("", "Redis or Valkey as `redis://host:port/number`, `rediss://...` or `redis+socket:///path`. Empty: start a private one.", validation_alias="BROKER_URL")
+    broker_prefix: str = setting("drydock:", "Prefix of every key in the broker, so that several installations can share one server.")
+    state: Folder = setting(default_state, "Folder of the private engines and generated keys. Default: `/var/lib/drydock` as root, otherwise `drydock` in the user's state folder.")
 
     # Keys
-    secret_key: SecretStr = setting(SecretStr(""), "Django's secret key (sessions, tokens). Generated into the state folder when the private PostgreSQL is used, else required.")
-    encryption_keys: Secrets = setting((), "Fernet keys for secrets at rest, comma separated: the first encrypts, all decrypt, so a new one is put in front. Unset: generated into the state folder, or with `DATABASE_URL` derived from the secret key, which then cannot be changed without them.")
-    ownership_key: SecretStr = setting(SecretStr(""), "Key of the HMAC tag that proves which provider objects are ours. Unset: like the encryption keys.")
+    secret_key: SecretStr = setting(SecretStr(""), "Django's secret key (sessions, tokens). Generated into the state folder with the private PostgreSQL, required otherwise.")
+    encryption_keys: Secrets = setting((), "Fernet keys for secrets at rest, comma separated. The first encrypts and all decrypt, so put a new one in front. Unset: generated into the state folder or, with `DATABASE_URL`, derived from the secret key, which you then cannot change without setting these.")
+    ownership_key: SecretStr = setting(SecretStr(""), "Key of the HMAC tag that proves which provider objects are ours. Unset: as for the encryption keys.")
 
     # Web
-    debug: bool = setting(False, "Django's debug pages. Never where strangers can reach the web address.")
-    allowed_hosts: Words = setting(("localhost", "127.0.0.1", "[::1]"), "Host names the web process answers to, comma separated.")
+    debug: bool = setting(False, "Show Django's debug pages. Never turn it on where strangers can reach the web address.")
+    allowed_hosts: Words = setting(("localhost", "127.0.0.1", "[::1]"), "Host names that the web process answers to, comma separated.")
     trusted_origins: Words = setting((), "Origins such as `https://drydock.example.org` that may post forms from behind a proxy, comma separated.")
-    https: bool = setting(False, "The web process is reached over HTTPS only: secure cookies, HSTS, redirect from HTTP.")
-    behind_proxy: bool = setting(False, "A proxy in front sets `X-Forwarded-Proto`, and clients cannot.")
+    https: bool = setting(False, "The web process is reached over HTTPS only: sets secure cookies and HSTS, and redirects HTTP.")
+    behind_proxy: bool = setting(False, "Trust `X-Forwarded-Proto`. Only behind a proxy that sets it, so that clients cannot.")
     web_address: str = setting("127.0.0.1", "Address `make up` listens on.")
     web_port: int = setting(8000, "Port `make up` listens on.", ge=1, le=65535)
     web_threads: int = setting(16, "Requests `make up` serves at the same time.", ge=1, le=256)
-    readiness_seconds: float = setting(3.0, "How long `/readyz` waits for the database and the broker together.", gt=0, le=30)
-    metrics_token: SecretStr = setting(SecretStr(""), "Bearer token for `/metrics`, also on the machine itself, where tenants may run. Empty: one is generated into `keys/metrics_token` of the state folder.")
+    readiness_seconds: float = setting(3.0, "Longest time that `/readyz` waits for the database and the broker together.", gt=0, le=30)
+    metrics_token: SecretStr = setting(SecretStr(""), "Bearer token for `/metrics`, required from the same machine as well, because tenants may run there. Empty: generated into `keys/metrics_token` of the state folder.")
     metrics_seconds: float = setting(5.0, "Longest time of one statement for `/metrics`.", gt=0, le=60)
-    log_format: str = setting("line", "`line`: for people; `json`: one object a line, with the ids of lease, resource and request.", pattern="^(line|json)$")
+    log_format: str = setting("line", "`line` for people; `json` for one object a line, with the ids of lease, resource and request.", pattern="^(line|json)$")
     log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
 
     # REST
-    body_limit_bytes: int = setting(1 << 20, "A JSON body with more bytes is refused before any of it is read.", ge=1024)
-    file_limit_bytes: int = setting(64 << 20, "The same for the content of one file.", ge=1024)
-    tree_limit_bytes: int = setting(4 << 30, "The same for a tree of files; it passes through the web process's temporary folder.", ge=1024)
-    requests_per_minute: int = setting(1200, "Requests that one user may make a minute, with however many tokens, in each web process; then 429.", ge=1)
-    longest_wait_seconds: float = setting(30.0, "Longest that a request may wait for a lease (`?wait=`); the client asks again.", ge=0, le=600)
-    body_seconds: float = setting(30.0, "Longest that the body of a request, other than a file or tree, may take to come.", gt=0, le=3600)
-    host_seconds: float = setting(10.0, "Longest that a request may wait for the answer of a leased host, such as for a job's state or a folder; then it is 504 and names the host. Half the threads may wait so, and three eighths for one user. A worker that looks at a job or a watched lease waits no longer, either.", gt=0, le=300)
-    transfer_seconds: float = setting(600.0, "Longest that one copying of a file or tree through the web process may take.", gt=0, le=86_400)
+    body_limit_bytes: int = setting(1 << 20, "Largest JSON body of a request. A larger one is refused before it is read.", ge=1024)
+    file_limit_bytes: int = setting(64 << 20, "Largest content of one file in a request.", ge=1024)
+    tree_limit_bytes: int = setting(4 << 30, "Largest tree of files in a request. It passes through the web process's temporary folder.", ge=1024)
+    requests_per_minute: int = setting(1200, "Requests a minute that one user may make to each web process, with all tokens together. More are answered with 429.", ge=1)
+    longest_wait_seconds: float = setting(30.0, "Longest time that a request may wait for a lease (`?wait=`); the client repeats it.", ge=0, le=600)
+    body_seconds: float = setting(30.0, "Longest time for receiving the body of a request, other than a file or tree.", gt=0, le=3600)
+    host_seconds: float = setting(10.0, "Longest time that a request waits for a leased host, for example for the state of a job or a folder. Then it fails with 504 and names the host. Such requests may take half of the threads, and those of one user three eighths. Workers use the same limit for jobs and watched leases.", gt=0, le=300)
+    transfer_seconds: float = setting(600.0, "Longest time for copying one file or tree through the web process.", gt=0, le=86_400)
     token_days_limit: int = setting(366, "Longest life of a token, in days.", ge=1)
     tokens_limit: int = setting(100, "Maximum number of valid tokens of one user.", ge=1)
 
     # Workers
-    worker_concurrency: int = setting(4, "Processes of one worker started by `make up`.", ge=1, le=256)
-    inline: bool | None = setting(None, "A Python program that waits for a lease does the work itself, in threads of its own, where no worker lives. Unset: with private engines.")
-    sweep_interval_seconds: float = setting(2.0, "How often the sweep looks for what is due.", gt=0)
-    lost_worker_seconds: float = setting(30.0, "A worker not heard of for so long counts as lost.", gt=0)
-    publish_timeout_seconds: float = setting(0.08, "Bound on connecting to the broker, and again on its answer, when a hint is sent.", gt=0, le=5)
-    visibility_timeout_seconds: int = setting(600, "The broker hands an unacknowledged message to another worker after this.", ge=10)
+    worker_concurrency: int = setting(4, "Processes of each worker that `make up` starts.", ge=1, le=256)
+    inline: bool | None = setting(None, "Let a Python program that waits for a lease do the work itself, in its own threads, if no worker is running. Unset: only with private engines.")
+    sweep_interval_seconds: float = setting(2.0, "How often the sweep runs every periodic check.", gt=0)
+    lost_worker_seconds: float = setting(30.0, "A worker without a heartbeat for this long counts as lost.", gt=0)
+    publish_timeout_seconds: float = setting(0.08, "Longest time for connecting to the broker when a hint is sent, and again for its answer.", gt=0, le=5)
+    visibility_timeout_seconds: int = setting(600, "Time after which the broker gives an unacknowledged message to another worker.", ge=10)
 
     # Engine
-    step_token_seconds: float = setting(60.0, "A step whose worker has not reported for so long may be taken over.", gt=0)
+    step_token_seconds: float = setting(60.0, "A step whose worker has not reported for this long may be taken over.", gt=0)
     step_retry_limit: int = setting(8, "Attempts at one step before it counts as failed.", ge=1)
-    step_backoff_seconds: float = setting(2.0, "Wait before the second attempt at a step; doubled for each further one.", gt=0)
-    step_backoff_limit_seconds: float = setting(300.0, "Longest wait between two attempts at a step.", gt=0)
-    head_reservation_seconds: float = setting(30.0, "The head of a queue that has waited longer than this reserves a resource.", ge=0)
-    candidate_limit: int = setting(50, "Number of resources with room that are weighed against each other for one lease.", ge=1, le=1000)
-    look_again_seconds: float = setting(30.0, "The longest time between two checks of a waiting lease.", gt=0)
-    serve_limit: int = setting(200, "Number of leases that one task grants before it leaves the rest of the queue to the next.", ge=1)
-    sweep_batch: int = setting(500, "Number of rows that one check of the sweep acts on; the rest is for the next sweep.", ge=1)
-    bounce_limit: int = setting(5, "So often a lease waits again because its resource or its setting up failed; then it is broken.", ge=0)
-    unreachable_limit_seconds: float = setting(300.0, "A resource that has not answered for so long loses its leases; one that Drydock built is replaced.", gt=0)
+    step_backoff_seconds: float = setting(2.0, "Delay before the second attempt at a step; doubled for each further attempt.", gt=0)
+    step_backoff_limit_seconds: float = setting(300.0, "Longest delay between two attempts at a step.", gt=0)
+    head_reservation_seconds: float = setting(30.0, "Time that the head of a queue waits before a resource is reserved for it.", ge=0)
+    candidate_limit: int = setting(50, "Number of resources with room that are compared for one lease.", ge=1, le=1000)
+    look_again_seconds: float = setting(30.0, "Longest time between two checks of a pending lease.", gt=0)
+    serve_limit: int = setting(200, "Number of leases that one task grants before it leaves the rest of the queue to the next task.", ge=1)
+    sweep_batch: int = setting(500, "Number of rows that one check of the sweep processes; the next sweep continues.", ge=1)
+    bounce_limit: int = setting(5, "How often a lease returns to the queue because its resource or activation failed. Then it is broken.", ge=0)
+    unreachable_limit_seconds: float = setting(300.0, "A resource that does not answer for this long loses its leases; one that Drydock built is replaced.", gt=0)
     check_failure_limit: int = setting(3, "Number of consecutive failed health checks after which a resource is taken out of service.", ge=1)
-    remember_step_seconds: float = setting(60.0, "A failed build of unclear cause is remembered for so long: its offer is not tried meanwhile.", ge=0)
-    remember_offer_seconds: float = setting(300.0, "The same when the offer itself failed, for example sold out.", ge=0)
-    remember_zone_seconds: float = setting(300.0, "The same for all offers of a zone, when the zone failed.", ge=0)
-    remember_location_seconds: float = setting(900.0, "The same for all offers of a location that a refused quota counts.", ge=0)
-    remember_blueprint_seconds: float = setting(600.0, "The same for all of a blueprint, when the blueprint failed.", ge=0)
-    ageing_seconds: float = setting(300.0, "A waiting lease gains one step of priority for each such span.", gt=0)
-    discovery_interval_seconds: float = setting(60.0, "How often a kind that discovers looks at what is there.", gt=0)
-    inventory_interval_seconds: float | None = setting(None, "How often the offers of an account are read; unset: as its provider says (ec2 600 s, gce 1,800 s, azure 300 s).", gt=0)
-    status_interval_seconds: float | None = setting(None, "How often our resources in an account are listed; unset: as its provider says (ec2 and gce 5 s, azure 10 s).", gt=0)
-    choose: Literal["order", "price", "fastest"] = setting("order", "Which of the blueprints that could build is taken, unless the request says: the first in the operators' order, the cheapest, or the one that is soonest ready.")
-    orphan_interval_seconds: float = setting(300.0, "How often things at a provider that bear our tag are compared with the rows.", gt=0)
-    orphan_apart_seconds: float = setting(900.0, "An orphan is destroyed when it is seen again so long after the first time.", ge=0)
-    orphan_dry_run: bool = setting(False, "Orphans are only listed, with what would be done to them, until an operator says so of one.")
-    metrics_interval_seconds: float = setting(30.0, "How often what a watched lease uses is read on its host; the younger it is, the more often.", gt=0)
-    gather_seconds: float = setting(60.0, "A watched lease that has ended is cleaned after this at the latest, whether or not its last figures and its output could be gathered.", ge=0, le=3600)
-    kept_head_kib: int = setting(64, "KiB of the beginning of a workload's output that are kept after the end of its lease.", ge=0, le=4096)
-    kept_tail_kib: int = setting(64, "The same for the end of its output.", ge=0, le=4096)
+    remember_step_seconds: float = setting(60.0, "How long a failed build of unknown cause rules out its offer.", ge=0)
+    remember_offer_seconds: float = setting(300.0, "How long a failed offer is ruled out, for example when it is sold out.", ge=0)
+    remember_zone_seconds: float = setting(300.0, "How long all offers of a failed zone are ruled out.", ge=0)
+    remember_location_seconds: float = setting(900.0, "How long a refused quota rules out all offers of the location that count against it.", ge=0)
+    remember_blueprint_seconds: float = setting(600.0, "How long a failed blueprint is ruled out.", ge=0)
+    ageing_seconds: float = setting(300.0, "A pending lease gains one step of priority each time that this has passed.", gt=0)
+    discovery_interval_seconds: float = setting(60.0, "How often resources are discovered by kinds that support it.", gt=0)
+    inventory_interval_seconds: float | None = setting(None, "How often the offers of an account are read. Unset: the provider's default (ec2 600 s, gce 1,800 s, azure 300 s).", gt=0)
+    status_interval_seconds: float | None = setting(None, "How often the status of our resources in an account is read. Unset: the provider's default (ec2 and gce 5 s, azure 10 s).", gt=0)
+    choose: Literal["order", "price", "fastest"] = setting("order", "How to choose between blueprints that could build, unless the request says: `order` (the operators' order), `price` (the cheapest) or `fastest` (ready soonest).")
+    orphan_interval_seconds: float = setting(300.0, "How often provider objects with our tag are compared with the resources in the database.", gt=0)
+    orphan_apart_seconds: float = setting(900.0, "An orphan is destroyed if it is seen again this long after the first time.", ge=0)
+    orphan_dry_run: bool = setting(False, "Only list orphans and what would be done with them, until an operator decides on each.")
+    metrics_interval_seconds: float = setting(30.0, "How often the usage of a watched lease is read on its host; more often at the beginning of a lease.", gt=0)
+    gather_seconds: float = setting(60.0, "Longest time that the cleaning of an ended watched lease waits for its last metrics and output.", ge=0, le=3600)
+    kept_head_kib: int = setting(64, "KiB kept from the beginning of a workload's output after its lease.", ge=0, le=4096)
+    kept_tail_kib: int = setting(64, "KiB kept from the end of a workload's output after its lease.", ge=0, le=4096)
     event_retention_days: int = setting(90, "Events older than this are pruned.", ge=1)
-    lease_retention_days: int = setting(90, "Leases that ended, and resources that were gone, longer ago than this are pruned; idempotency keys with them.", ge=1)
-    usage_retention_days: int = setting(1095, "Records of what leases cost that ended longer ago than this are pruned.", ge=1)
-    lease_hours: float = setting(168.0, "Hours after it is active that a lease ends which is requested without an end, heartbeats or workload; instances do not. A shorter default of a quota or blueprint replaces it. 0: never.", ge=0, le=87_600)
-    lease_hours_limit: float = setting(2160.0, "Hours after it is active that a lease ends at the latest, unless an operator requests or extends it. Quotas and blueprints may have a lower limit. 0: no limit.", ge=0, le=87_600)
-    budget_hour_seconds: float = setting(3600.0, "A lease without an end under a budget reserves its price for so long, again and again.", gt=0)
-    budget_notice_seconds: float = setting(600.0, "So long before its end a lease is told that its budget is not enough for another hour.", ge=0)
-    attention_wait_seconds: float = setting(900.0, "A lease that waits longer, to be served or cleaned, is shown as needing attention.", gt=0)
-    lock_timeout_ms: int = setting(1000, "How long a claim waits for a row that another claim holds.", ge=1)
+    lease_retention_days: int = setting(90, "Leases that ended, and resources that were gone, longer ago than this are pruned, and idempotency keys with them.", ge=1)
+    usage_retention_days: int = setting(1095, "Usage records of leases that ended longer ago than this are pruned.", ge=1)
+    lease_hours: float = setting(168.0, "Default length of a lease, in hours after it becomes active, if the request names no end, heartbeats or workload. Instances have none. A shorter default of a quota or blueprint takes precedence. 0: none.", ge=0, le=87_600)
+    lease_hours_limit: float = setting(2160.0, "Longest lease, in hours after it becomes active, unless an operator requests or extends it. Quotas and blueprints may have lower limits. 0: no limit.", ge=0, le=87_600)
+    budget_hour_seconds: float = setting(3600.0, "A lease without an end under a budget reserves its price for this long at a time.", gt=0)
+    budget_notice_seconds: float = setting(600.0, "How long before its end a lease is told that its budget does not cover another hour.", ge=0)
+    attention_wait_seconds: float = setting(900.0, "A lease that waits longer than this for room or for cleaning is listed as needing attention.", gt=0)
+    lock_timeout_ms: int = setting(1000, "How long a claim waits for a row that another claim has locked.", ge=1)
 
     # Private engines
-    engine_linger_seconds: float = setting(1.0, "The private engines stop this long after their last user has gone.", ge=0)
-    engine_deadline_seconds: float = setting(120.0, "Longest wait for a private engine to start.", gt=0)
-    engine_account: int = setting(0, "As root: numeric user id the private engines run under. 0: a free one is chosen.", ge=0)
-    disk_low_mib: int = setting(1024, "Less than this left on the disk of the state folder is shown as needing attention.", ge=0)
-    disk_full_mib: int = setting(64, "Less than this left there, and the installation is not ready: the database may refuse to write.", ge=0)
-    engine_durable: bool = setting(True, "The private PostgreSQL waits for the disk at each commit. Off only where losing data is fine.")
+    engine_linger_seconds: float = setting(1.0, "The private engines stop this long after their last user exits.", ge=0)
+    engine_deadline_seconds: float = setting(120.0, "Longest time for a private engine to start.", gt=0)
+    engine_account: int = setting(0, "As root: numeric user id of the private engines. 0: choose a free one.", ge=0)
+    disk_low_mib: int = setting(1024, "Free space on the disk of the state folder below which it is listed as needing attention.", ge=0)
+    disk_full_mib: int = setting(64, "Free space there below which the installation is not ready, because the database may refuse to write.", ge=0)
+    engine_durable: bool = setting(True, "The private PostgreSQL waits for the disk at each commit. Turn it off only where losing data is acceptable.")
     # fmt: on
 
     @property
     def database(self) -> Database | None:
-        """The user's database, or None for the private one."""
+        """The configured database, or None if the private PostgreSQL is used."""
         return parse_database_url(self.database_url) if self.database_url else None
 
     @property
     def secrets(self) -> list[str]:
-        """Every secret that the environment gives, for blotting out."""
+        """Every secret value in the environment, for redaction from logs."""
         given = [value for _, value in self if isinstance(value, SecretStr)]
         words = [secret.get_secret_value() for secret in (*given, *self.encryption_keys)]
         passwords = [self.database.password] if self.database else []
@@ -171,23 +226,23 @@ class Environment(BaseSettings):
 
     @property
     def private_database(self) -> bool:
-        """True when PostgreSQL is ours to start."""
+        """Whether Drydock starts its own PostgreSQL."""
         return not self.database_url
 
     @property
     def private_broker(self) -> bool:
-        """True when the broker is ours to start."""
+        """Whether Drydock starts its own broker."""
         return not self.broker_url
 
 
 def variable(name: str) -> str:
-    """The environment variable of a setting."""
+    """Return the name of the environment variable for a setting."""
     alias = Environment.model_fields[name].validation_alias
     return str(alias) if alias else f"DRYDOCK_{name.upper()}"
 
 
 def load() -> Environment:
-    """Read the environment; raises InvalidSettings naming every mistake at once."""
+    """Read the settings from the environment. Raises InvalidSettings, which names every mistake."""
     mistakes: list[str] = []
     environment: Environment | None = None
     try:
@@ -228,32 +283,3 @@ def _mistakes(environment: Environment) -> list[str]:
 
 def _given(value: SecretStr | tuple[SecretStr, ...]) -> bool:
     return bool(value) if isinstance(value, tuple) else bool(value.get_secret_value())
-
-
-def reference() -> str:
-    """The page docs/settings.md."""
-    lines = [
-        "# Settings",
-        "",
-        "All settings come from environment variables, and all mistakes in them are reported at once.",
-        "This page is made from `drydock/environment.py` by `make docs`.",
-        "",
-        "| variable | default | what it does |",
-        "| --- | --- | --- |",
-    ]
-    for name, field in Environment.model_fields.items():
-        default = None if field.default_factory else field.default
-        lines.append(f"| `{variable(name)}` | {_shown(default)} | {field.description} |")
-    return "\n".join(lines) + "\n"
-
-
-def _shown(default: Any) -> str:
-    if isinstance(default, SecretStr) or default in ("", (), None):
-        return ""
-    if isinstance(default, bool):
-        return f"`{int(default)}`"
-    return f"`{','.join(default)}`" if isinstance(default, tuple) else f"`{default}`"
-
-
-if __name__ == "__main__":
-    print(reference(), end="")

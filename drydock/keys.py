@@ -1,7 +1,6 @@
-"""The three keys and the token of `/metrics`. None is ever in the database: from the environment, or generated once
-into the state folder.
+"""The three keys and the token for `/metrics`, taken from the environment or generated once into the state folder.
 
-`python -m drydock.keys` prints fresh ones, as lines for the environment.
+None of them is ever in the database. `python -m drydock.keys` prints new ones, as lines for the environment.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from drydock.environment import Environment
 
 
 def secret_key(environment: Environment) -> str:
-    """Django's secret key."""
+    """Return Django's secret key."""
     return environment.secret_key.get_secret_value() or _kept(environment, "secret_key", _random)
 
 
 def encryption_keys(environment: Environment) -> list[str]:
-    """Fernet keys, the encrypting one first."""
+    """Return the Fernet keys. The first one encrypts."""
     given = [key.get_secret_value() for key in environment.encryption_keys]
     if not given and _derives(environment, "encryption_keys"):
         return [base64.urlsafe_b64encode(_derived(environment, "encryption key")).decode()]
@@ -32,7 +31,7 @@ def encryption_keys(environment: Environment) -> list[str]:
 
 
 def ownership_key(environment: Environment) -> str:
-    """Key of the HMAC that marks provider objects as ours."""
+    """Return the key of the HMAC that marks provider objects as ours."""
     given = environment.ownership_key.get_secret_value()
     if not given and _derives(environment, "ownership_key"):
         return _derived(environment, "ownership key").hex()
@@ -40,19 +39,22 @@ def ownership_key(environment: Environment) -> str:
 
 
 def metrics_token(environment: Environment) -> str:
-    """The token with which `/metrics` is read; generated on each machine where the environment gives none."""
+    """Return the token that grants access to `/metrics`, generating one for this machine if none is set."""
     return environment.metrics_token.get_secret_value() or _kept(environment, "metrics_token", _random)
 
 
 def _derives(environment: Environment, name: str) -> bool:
-    """Whether a key that was not given follows from the secret key: on servers of your own, where each machine would
-    otherwise generate another one. A key that was generated before stays."""
+    """Return whether a key that is not set is derived from the secret key.
+
+    That is so with a database and secret key of your own, because each machine would otherwise generate another key. A
+    key that was generated before is kept.
+    """
     given = bool(environment.database_url and environment.secret_key.get_secret_value())
     return given and not (environment.state / "keys" / name).exists()
 
 
 def _derived(environment: Environment, what: str) -> bytes:
-    """32 bytes made from the secret key for one purpose."""
+    """Return 32 bytes derived from the secret key for one purpose."""
     secret = environment.secret_key.get_secret_value().encode()
     return hmac.new(secret, f"drydock {what} 1".encode(), hashlib.sha256).digest()
 
@@ -75,7 +77,7 @@ def _kept(environment: Environment, name: str, make: Callable[[], str]) -> str:
 
 
 def _write_once(path: Path, value: str) -> None:
-    """Two processes may come here at once: the link decides whose value stays."""
+    """Write a file unless it exists. If two processes write at once, the hard link decides whose value stays."""
     from drydock.engines.layout import make_state
 
     make_state(path.parent.parent)

@@ -1,7 +1,8 @@
 """Sessions of the console in the database, found by a digest of their key.
 
-The key in a browser's cookie opens the console as its user. With Django's own store it stands in the row as it is, so
-that whoever reads the table, or a backup, can use it. Here the row has its SHA-256, from which no key follows.
+The session key in a browser's cookie gives access to the console as its user. Django's own store keeps the key itself
+in the row, so that anyone who reads the table, or a backup, can use it. Here the row has a digest of the key (SHA-256),
+from which the key cannot be derived.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from django.contrib.sessions.backends import db
 from django.utils import timezone
 
 _LENGTH = 40
-"""The column's. 160 bits of the digest: as many as a key has."""
+"""The length of the column. It holds 160 bits of the digest, as many as a key has."""
 
 
 def digest(session_key: str) -> str:
-    """What stands in the row for a key."""
+    """Return the digest of a session key, as the row stores it."""
     return hashlib.sha256(session_key.encode()).hexdigest()[:_LENGTH]
 
 
 class SessionStore(db.SessionStore):
-    """Django's store in the database, with the digest where it has the key."""
+    """Django's database session store, with a digest in place of the key."""
 
     def _get_session_from_db(self) -> Any:
         key = self.session_key
@@ -33,17 +34,17 @@ class SessionStore(db.SessionStore):
         return found or None
 
     def exists(self, session_key: str) -> bool:
-        """Whether there is a session of this key."""
+        """Return whether a session with this key exists."""
         return super().exists(digest(session_key))
 
     def create_model_instance(self, data: Any) -> Any:
-        """The row to be written."""
+        """Return the row to be written."""
         row = super().create_model_instance(data)
         row.session_key = digest(row.session_key)
         return row
 
     def delete(self, session_key: str | None = None) -> None:
-        """Remove a session, this one when no key is given."""
+        """Delete a session: this one if no key is given."""
         if key := session_key or self.session_key:
             super().delete(digest(key))
 
@@ -51,15 +52,15 @@ class SessionStore(db.SessionStore):
         return await sync_to_async(self._get_session_from_db)()
 
     async def aexists(self, session_key: str) -> bool:
-        """As `exists`."""
+        """Return whether a session with this key exists."""
         return await super().aexists(digest(session_key))
 
     async def acreate_model_instance(self, data: Any) -> Any:
-        """As `create_model_instance`."""
+        """Return the row to be written."""
         row = await super().acreate_model_instance(data)
         row.session_key = digest(row.session_key)
         return row
 
     async def adelete(self, session_key: str | None = None) -> None:
-        """As `delete`."""
+        """Delete a session: this one if no key is given."""
         await sync_to_async(self.delete)(session_key)

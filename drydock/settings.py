@@ -1,4 +1,4 @@
-"""Django's settings, made from `drydock.environment`. Importing this starts nothing and writes nothing."""
+"""Django's settings, derived from `drydock.environment`. Importing this module starts nothing and writes nothing."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.utils.functional import SimpleLazyObject
 
 from drydock import environment, keys
-from drydock.addresses import check_broker_url
 from drydock.core.logging import hide_always, logging_config
 from drydock.engines.layout import DATABASE, USER, Config
+from drydock.environment import check_broker_url
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -49,9 +49,9 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "drydock.probes.ProbesMiddleware",
-    "drydock.requestid.RequestIdMiddleware",
+    "drydock.middleware.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "drydock.policy.ContentPolicy",
+    "drydock.middleware.ContentPolicyMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

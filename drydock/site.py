@@ -1,4 +1,4 @@
-"""Our admin site: the stock one, with an overview on its first page and a search over everything."""
+"""Our admin site: Django's, with an overview as its first page and a search over everything."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.urls import path
 
 
 class Site(AdminSite):
-    """The stock admin site, under our name."""
+    """Django's admin site, with our name, overview and search."""
 
     site_header = "Drydock"
     site_title = "Drydock"
@@ -20,7 +20,7 @@ class Site(AdminSite):
     index_template = "admin/drydock/index.html"
 
     def get_urls(self) -> list[Any]:
-        """With the search and the fleet."""
+        """Add the search and the fleet page to Django's own URLs."""
         return [
             path("search/", self.admin_view(self.search), name="search"),
             path("fleet/", self.admin_view(self.fleet), name="fleet"),
@@ -28,7 +28,7 @@ class Site(AdminSite):
         ]
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        """With why the installation is suspended, for the banner of every page."""
+        """Add the reason why the installation is suspended, for the banner on every page; empty if it is not."""
         from leases.engine.core import installation
 
         context = super().each_context(request)
@@ -37,26 +37,26 @@ class Site(AdminSite):
     def index(  # type: ignore[override]
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """The overview before the list of models; htmx is given only the overview."""
+        """Show the overview above the list of models. Requests by htmx get only the overview."""
         from leases.admin import overview
 
-        found = overview.of(request)
+        found = overview.context_for(request)
         return found if isinstance(found, HttpResponse) else super().index(request, {**found, **(extra_context or {})})
 
     def fleet(self, request: HttpRequest) -> HttpResponse:
-        """Every backend, what it can and costs, and orphans."""
+        """Show every backend with its capabilities and costs, and orphans."""
         from leases.admin.fleet import page
 
         return page(self, request)
 
     def search(self, request: HttpRequest) -> HttpResponse:
-        """Leases, resources and blueprints by number, name, owner or label."""
-        from leases.admin.finding import page
+        """Search leases, resources and blueprints by number, name, owner or label."""
+        from leases.admin.toolkit.search import page
 
         return page(self, request)
 
 
 class SiteConfig(AdminConfig):
-    """The admin, with our site; for INSTALLED_APPS."""
+    """Replaces Django's admin app in INSTALLED_APPS, to use our site."""
 
     default_site = "drydock.site.Site"

@@ -1,4 +1,4 @@
-"""What the web process answers when a request fails: 503 while the database does not answer, else 500."""
+"""The response to a request that failed: 503 while the database does not answer, else 500."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leases.engine.core import database
 from leases.rest.problems import unavailable
 
 RETRY_AFTER = 2
-"""Seconds after which a browser asks again."""
+"""Seconds after which a browser tries again."""
 _PAGE = f"""<!DOCTYPE html>
 <html lang="en">
 <head>

@@ -1,8 +1,8 @@
-"""Gunicorn's threaded worker with one change: a thread is given a request when all of its head has come.
+"""Gunicorn's threaded worker with one change: a request is passed to a thread only once its head is complete.
 
-The original reads the head in a thread, for as long as the client likes, so that a few clients that send slowly, or
-stop, take every thread. Here the worker's main loop collects heads without blocking, for `HEAD_SECONDS` each, and
-clients that do not read their answers are given up, too. Used with `--worker-class drydock.webworker.Worker`.
+The original reads the head in a thread, for as long as the client takes, so a few clients that send slowly, or stop
+sending, occupy every thread. Here the worker's main loop collects heads without blocking, for `HEAD_SECONDS` each.
+Clients that do not read their answers are disconnected as well. Used with `--worker-class drydock.webworker.Worker`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ from gunicorn.workers.gthread import ThreadWorker
 from drydock.core import clock
 
 HEAD_SECONDS = 10.0
-"""Seconds within which the head of a request must come."""
+"""Seconds within which the head of a request must arrive."""
 LARGEST_HEAD = 64 << 10
 SEND_SECONDS = 30
-"""Seconds after which a client that reads none of its answer is given up."""
+"""Seconds after which a client that reads none of its answer is disconnected."""
 _END = b"\r\n\r\n"
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Worker(ThreadWorker):  # type: ignore[misc]
-    """Serves requests whose heads are complete; when half its connections wait for theirs, the oldest goes."""
+    """Serves requests whose heads are complete.
+
+    If half of its connections are still waiting for theirs, it drops the oldest of them.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -37,7 +40,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._heads: OrderedDict[Any, tuple[bytearray, float]] = OrderedDict()
 
     def enqueue_req(self, conn: Any) -> None:
-        """Collect the head, and hand the connection to a thread then."""
+        """Collect the head, then pass the connection to a thread."""
         if self.cfg.is_ssl:  # what comes is to be decrypted first, in a thread
             super().enqueue_req(conn)
             return
@@ -51,7 +54,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._collect(conn)
 
     def _collect(self, conn: Any, _: Any = None) -> None:
-        """Read what has come of a head."""
+        """Read the part of a head that has arrived."""
         head, _until = self._heads[conn]
         try:
             part = conn.sock.recv(LARGEST_HEAD)
@@ -86,7 +89,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.poller.unregister(conn.sock)
 
     def murder_pending(self) -> None:
-        """Close the connections whose heads did not come in time; when the worker stops, those that sent nothing."""
+        """Close connections whose heads did not arrive in time; if the worker is stopping, also those without data."""
         super().murder_pending()
         now = clock.monotonic()
         for conn in [

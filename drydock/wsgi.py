@@ -4,7 +4,7 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
-from drydock.deadline import Bounded
+from drydock.body_deadline import BodyDeadline
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "drydock.settings")
-application = Bounded(get_wsgi_application())
+application = BodyDeadline(get_wsgi_application())

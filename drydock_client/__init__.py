@@ -1,4 +1,4 @@
-"""A client of a Drydock server, and what it has in common with the engine: errors, values, the `Client` protocol.
+"""A client for a Drydock server, and what it shares with the engine: errors, values and the `Client` protocol.
 
-Nothing here imports Django or the engine. `drydock_client.http.HttpClient(url, token)` is the client.
+Nothing here imports Django or the engine. The client is `drydock_client.http.HttpClient(url, token)`.
 """

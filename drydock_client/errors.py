@@ -1,4 +1,4 @@
-"""What can go wrong, the same here and over HTTP. The docstring of a class is its default sentence."""
+"""Errors, the same in process and over HTTP. The docstring of a class is its default message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST, _LONGEST_FIELD, _TOLD = 2000, 200, 20
 
 
 def _fit(text: str, most: int, kept: str = "\n\t") -> str:
-    """Whatever somebody sent and an error repeats, no terminal or log is given control characters or a book."""
+    """Return text from outside without control characters, and shortened for a terminal or log."""
     short = text[:most] + "…" if len(text) > most else text
     if short.isprintable():
         return short
@@ -51,8 +51,7 @@ class DrydockError(Exception):
 
 
 class InvalidRequest(DrydockError):
-    """The request cannot be understood; nothing was changed. `problems` are all mistakes, the first one also being
-    the error's own field and message."""
+    """The request cannot be understood; nothing was changed."""
 
     code = "invalid"
 
@@ -60,8 +59,9 @@ class InvalidRequest(DrydockError):
         first = problems[0] if problems else Problem(field=field, message=message)
         super().__init__(first.message, field=first.field, hint=hint)
         told, more = tuple(problems[:_TOLD]), len(problems) - _TOLD
-        told += (Problem(field="", message=f"There are {more} more mistakes."),) * (more > 0)
+        told += (Problem(field="", message=f"There are {more} more errors."),) * (more > 0)
         self.problems = told or (Problem(field=self.field, message=self.message),)
+        """All mistakes. The first one is also the error's own field and message."""
 
     def __str__(self) -> str:
         said = " ".join(f"{p.field}: {p.message}" if p.field else p.message for p in self.problems)
@@ -94,7 +94,7 @@ class NotSupported(DrydockError):
     def __init__(self, message: str = "", *, field: str = "", hint: str = "", capability: str = "") -> None:
         super().__init__(message, field=field, hint=hint)
         self.capability = capability
-        """What it lacks, such as `reboot`; empty where that has no name."""
+        """The missing capability, such as `reboot`; empty if it has no name."""
 
 
 class Busy(DrydockError):

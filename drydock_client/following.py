@@ -1,4 +1,4 @@
-"""Following events whose ids are given before their transactions commit."""
+"""Follow events in order, although their ids are assigned before their transactions commit."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from drydock_client.values import EventInfo
 
 AT_ONCE = 1000
 _LATE = 10.0
-"""Seconds in which an event with a smaller id may still become visible: its transaction was longer."""
+"""Seconds during which an event with a smaller id may still appear, because its transaction took longer."""
 
 
 def follow(
     fetch: Callable[[int], list[EventInfo]], *, after: int, every: float, stop: Callable[[], bool]
 ) -> Iterator[EventInfo]:
-    """Events as they come, each once, until `stop` says so. `fetch(id)` gives at most AT_ONCE of those after `id`.
+    """Yield each event once, until `stop` returns True. `fetch(id)` returns at most AT_ONCE events after `id`.
 
-    The last seconds are looked at again for latecomers.
+    Reads the last few seconds again, because transactions may commit late.
     """
     cursor = after
     seen: dict[int, float] = {}
@@ -34,7 +34,7 @@ def follow(
 
 
 def _passed(cursor: int, seen: dict[int, float], now: float) -> int:
-    """The cursor moved over what was seen so long ago that nothing before it can still come."""
+    """Return the cursor, moved past events that are so old that no event before them can still appear."""
     for pk in sorted(seen):
         if now - seen[pk] < _LATE and len(seen) < AT_ONCE - 100:
             break

@@ -1,4 +1,4 @@
-"""Where the tokens of a person's servers are kept: one file, readable by that person alone."""
+"""The file that stores a user's tokens for servers, readable only by that user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drydock_client.http.addresses import checked
 
 
 def place() -> Path:
-    """The file; DRYDOCK_TOKENS says otherwise."""
+    """Return the path of the token file: DRYDOCK_TOKENS, or the default."""
     if given := os.environ.get("DRYDOCK_TOKENS"):
         return Path(given).expanduser()
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
@@ -20,8 +20,10 @@ def place() -> Path:
 
 
 def token(server: str) -> str:
-    """The token for a server: DRYDOCK_TOKEN, or the one that is kept. Raises NotAllowed when there is none, or when
-    others can read the file."""
+    """Return the token for a server: DRYDOCK_TOKEN, or the stored one.
+
+    Raises NotAllowed if no token is stored, or if other users can read the file.
+    """
     if given := os.environ.get("DRYDOCK_TOKEN", "").strip():
         return given
     found = _read().get(checked(server))
@@ -31,14 +33,14 @@ def token(server: str) -> str:
 
 
 def keep(server: str, secret: str) -> Path:
-    """Keep a token; the file it is in."""
+    """Store the token for a server and return the path of the file."""
     found = _read()
     found[checked(server)] = secret
     return _write(found)
 
 
 def forget(server: str) -> bool:
-    """Forget the token of a server; whether there was one."""
+    """Delete the stored token for a server. Return whether one was stored."""
     found = _read()
     gone = found.pop(checked(server), None)
     if gone is not None:
@@ -51,7 +53,7 @@ def _read() -> dict[str, str]:
     try:
         with file.open() as opened:
             if os.fstat(opened.fileno()).st_mode & 0o077:
-                raise NotAllowed(f"Others may read {file}, so it is not used.", hint=f"chmod 600 {file}")
+                raise NotAllowed(f"{file} was not used, because other users can read it.", hint=f"chmod 600 {file}")
             found = json.load(opened)
     except FileNotFoundError:
         return {}
@@ -61,7 +63,7 @@ def _read() -> dict[str, str]:
 
 
 def _write(found: dict[str, str]) -> Path:
-    """In one step, and never readable by others, not even for a moment."""
+    """Write the file atomically, never readable by others."""
     file = place()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, beside = tempfile.mkstemp(prefix=".tokens-", dir=file.parent)

@@ -1,26 +1,34 @@
-"""What is done to the machine of a lease, and how it is reached."""
+"""The machine of a lease: its status, actions on it, and its console output."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from abc import abstractmethod
+from typing import Any
 
-from drydock_client.values import AccessInfo, ConsoleInfo, MachineInfo
+from drydock_client.operations import Operations
+from drydock_client.values import ConsoleInfo, MachineInfo
 
 ACTS = ("stop", "start", "reboot", "resize", "change-type", "tags")
 
 
-class Machines(Protocol):
-    """Machines, each by the lease that holds all of it; `resource`: by its own number, for operators."""
+class Machines(Operations):
+    """Machines of exclusive leases.
 
+    `id` is the id of the lease that holds the machine exclusively or, with `resource`, which is for operators only, the
+    id of the resource.
+    """
+
+    @abstractmethod
     def machine(self, id: int, *, resource: bool = False) -> MachineInfo:
-        """Its power, type and tags, what can be done to it, and what is being done."""
+        """Return a machine's power, type, tags, capabilities and current action."""
 
+    @abstractmethod
     def change_machine(self, id: int, act: str, *, resource: bool = False, **given: Any) -> MachineInfo:
-        """Ask for `stop`, `start`, `reboot`, `resize(disk_gib)`, `change-type(type_name)` or `tags(tags)`. Raises
-        NotSupported with the capability, and Conflict while it is busy with something else."""
+        """Request `stop`, `start`, `reboot`, `resize(disk_gib)`, `change-type(type_name)` or `tags(tags)`.
 
+        Raises NotSupported, naming the capability, if the machine lacks it, and Conflict while the machine is busy.
+        """
+
+    @abstractmethod
     def console(self, id: int, *, resource: bool = False) -> ConsoleInfo:
-        """The newest 64 KiB that it wrote on its console; recorded."""
-
-    def access(self, id: int) -> AccessInfo:
-        """How a lease is reached by SSH now: its receipt."""
+        """Return the last 64 KiB of a machine's console output. Records an event."""

@@ -1,61 +1,66 @@
-"""What a shell, or any program outside the engine, asks of it: here or over HTTP, the same."""
+"""The engine's interface for other programs, the same in process and over HTTP."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from drydock_client.catalogue import Catalogue, Wanted
-from drydock_client.costing import Costs
+from drydock_client.blueprints import Blueprints
+from drydock_client.costs import Costs
 from drydock_client.fleet import Fleet
-from drydock_client.leasing import Leases, Request
+from drydock_client.leases import Leases, Request
 from drydock_client.machines import Machines
-from drydock_client.operating import Operating
+from drydock_client.offers import Offers, Wanted
+from drydock_client.permissions import Credentials, Permissions, Users
+from drydock_client.resources import Resources
 from drydock_client.values import EventInfo
-from drydock_client.working import Serving, Stream, Words, Work
+from drydock_client.work import Serving, Stream, Words, Work
 
-__all__ = [
-    "Attendance", "Catalogue", "Client", "Costs", "Fleet", "Leases", "Machines", "Operating", "Request", "Serving",
-    "Stream", "Wanted", "Words", "Work",
-]  # fmt: skip
+__all__ = ["Attendance", "Client", "Request", "Stream", "Wanted", "Words"]
 
 
 class Attendance(Protocol):
-    """Sees that somebody works on what is due while a program waits. Use it in a `with`."""
+    """Makes sure that workers are alive while a program waits. Use it as a context manager."""
 
     def __enter__(self) -> Attendance: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def look(self) -> bool:
-        """Whether a worker lives, brought to life here where that is this program's business; cheap, to be asked
-        again and again while waiting."""
+        """Return whether a worker is alive, starting one if that is this program's job. Cheap to call repeatedly."""
 
     @property
     def private(self) -> bool:
-        """Whether the worker is this program's own, so that it should wait for the end of what it began."""
+        """Whether the worker belongs to this program, which should then wait for the worker to finish its work."""
 
 
-class Client(Leases, Machines, Work, Serving, Operating, Catalogue, Costs, Fleet, Protocol):
-    """Everything. `name` is who asks, `owner` for whom."""
+class Client(
+    Leases, Machines, Work, Serving, Resources, Blueprints, Permissions, Credentials, Users, Offers, Costs, Fleet
+):  # fmt: skip
+    """Every operation. `name` is the caller's user name; `operator` says whether the caller is an operator."""
 
     name: str
     operator: bool
 
+    @abstractmethod
     def events(
         self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
         after: int = 0, limit: int = 200, newest: bool = False,
     ) -> list[EventInfo]:  # fmt: skip
-        """Events by id, from the one after `after`; `newest`: the last ones."""
+        """List events in order of id, starting after `after`; with `newest`, the last `limit` events."""
 
+    @abstractmethod
     def follow(
         self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
         after: int | None = None, stop: Callable[[], bool] = lambda: False,
     ) -> Iterator[EventInfo]:  # fmt: skip
-        """Events as they come."""
+        """Yield events as they are recorded."""
 
+    @abstractmethod
     def attended(self) -> Attendance:
-        """See to it that somebody works on what is due, as far as that is this program's business."""
+        """Return a context manager that keeps workers alive, if that is this program's job."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Give connections back. It opens them again when it is used again."""
+        """Close the connections. They are opened again when next used."""

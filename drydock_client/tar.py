@@ -1,6 +1,6 @@
-"""Tar archives as streams: written and read part by part, by strangers too, in bounded memory.
+"""Streamed tar archives, read and written in parts and in bounded memory, also from untrusted sources.
 
-The reader is our own because `tarfile` holds an extended header in memory however long a stranger says it is.
+The reader is our own because `tarfile` reads an extended header into memory, however long it claims to be.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from drydock_client.errors import InvalidRequest
 BLOCK = 512
 PART = 1 << 16
 LONGEST_HEADER = 64 << 10
-"""Bytes of an extended header; a path has at most 4096."""
+"""Maximum size of an extended header in bytes. A path has at most 4096."""
 END = bytes(2 * BLOCK)
 
 Read = Callable[[int], bytes]
-"""Reads at most so many bytes; nothing at the end."""
+"""Reads at most the given number of bytes; returns empty bytes at the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One entry: `kind` is `file`, `directory`, `link` or `other`; `target` is where a link leads to."""
+    """One entry of an archive. `kind` is `file`, `directory`, `link` or `other`; `target` is a link's target."""
 
     path: str
     kind: str
@@ -39,19 +39,19 @@ _TYPES = {
 
 
 def header(entry: Entry) -> bytes:
-    """The blocks that announce an entry."""
+    """Return the header blocks of an entry."""
     info = tarfile.TarInfo(entry.path)
     info.type, info.size, info.mode, info.linkname = _TYPES[entry.kind], entry.size, entry.permissions, entry.target
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
 def padding(size: int) -> bytes:
-    """What fills the last block of a content."""
+    """Return the zero bytes that fill the last block of content of this size."""
     return bytes(-size % BLOCK)
 
 
 class Reader:
-    """Entries of an archive in their order; the content of one must be read, or is skipped, before the next."""
+    """Reads an archive's entries in order. Content that is not read before the next entry is skipped."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
@@ -59,7 +59,7 @@ class Reader:
         self._pad = 0
 
     def entries(self) -> Iterator[Entry]:
-        """Each entry. Raises InvalidRequest where it is no archive, or ends too early."""
+        """Yield each entry. Raises InvalidRequest if the stream is not an archive or ends too early."""
         extended: dict[str, str] = {}
         while True:
             for _ in self.content():
@@ -77,7 +77,7 @@ class Reader:
                 extended = {}
 
     def content(self) -> Iterator[bytes]:
-        """The content of the present entry, part by part."""
+        """Yield the content of the current entry in parts."""
         while self._left:
             part = self._some(min(PART, self._left))
             self._left -= len(part)
@@ -129,7 +129,7 @@ class Reader:
 
 
 def _records(text: str) -> Iterator[tuple[str, str]]:
-    """The records `LENGTH KEY=VALUE` of a pax header."""
+    """Yield the records `LENGTH KEY=VALUE` of a pax header."""
     content = text.encode("utf-8", "surrogateescape")
     while content.rstrip(b"\0"):
         length = _number(content.split(b" ", 1)[0].decode("ascii", "replace"))

@@ -1,4 +1,4 @@
-"""Whole trees of files over a stream. Whatever an archive says, nothing is written outside its place."""
+"""Trees of files as archive streams. Nothing is written outside the target, whatever an archive contains."""
 
 from __future__ import annotations
 
@@ -15,33 +15,36 @@ from drydock_client.errors import Conflict, DrydockError, InvalidRequest
 
 MOST_ENTRIES = 200_000
 MOST_DEEP = 64
-"""Names below the top one."""
+"""Maximum depth of folders, in levels below the top entry."""
 LONGEST_NAME, LONGEST_PATH = 255, 3072
-"""Bytes of one name, and of a path: with the folder that it is put in, it must fit into what a system takes."""
+"""Maximum length of a name and of a path, in bytes. A path leaves room for the folder that the tree is put in."""
 MOST_SKIPPED = 1000
-"""Names of what was left out that are told."""
+"""Maximum number of skipped entries that are reported by name."""
 
 
 class TooMuch(DrydockError):
-    """The tree has more bytes, or more entries, than are taken."""
+    """The tree has more bytes, or more entries, than are accepted."""
 
     code = "too_large"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unpacked:
-    """What came: where it is, and how much."""
+    """The result of unpacking: the target, and the number of files and bytes."""
 
     place: Path
     files: int
     bytes: int
     skipped: tuple[str, ...] = ()
-    """What was left out: links that lead out of the tree, pipes, devices; the first 1,000 of them."""
+    """The first 1,000 skipped entries: links out of the tree, pipes and devices."""
 
 
 def pack(local: Path, name: str = "", on_file: Callable[[str], None] | None = None) -> Iterator[bytes]:
-    """A file or tree as an archive whose top entry is called `name`. Links stay links; of pipes and devices only the
-    name is told. Raises OSError, TooMuch, and Conflict when a file shrinks meanwhile."""
+    """Yield a file or tree as an archive whose top entry is called `name`.
+
+    Links are packed as links, pipes and devices by name only. Raises OSError, TooMuch, and Conflict if a file shrinks
+    while it is read.
+    """
     top, number = name or local.name or "tree", 1
     if not local.is_dir():
         yield from _packed(local, top, on_file, follow=True)
@@ -91,10 +94,10 @@ def unpack(
     read: tar.Read, place: Callable[[str], Path], *, limit: int | None = None,
     on_file: Callable[[str], None] | None = None,
 ) -> Unpacked:  # fmt: skip
-    """Write an archive with one top entry; `place` says where that goes, given its name.
+    """Unpack an archive with one top entry. `place` is given that entry's name and returns its target path.
 
-    Links that lead out of the tree, pipes and devices are left out. Raises InvalidRequest for what is no such
-    archive, TooMuch beyond `limit` bytes, Conflict where something else is in the way.
+    Skips links out of the tree, pipes and devices. Raises InvalidRequest if it is not such an archive, TooMuch if it
+    has more than `limit` bytes, and Conflict if something else is in the way.
     """
     reader = tar.Reader(read)
     top, root, files, size = "", Path(), 0, 0
@@ -105,7 +108,7 @@ def unpack(
         if number == 0:
             top, root = pieces[0], place(pieces[0])
         if pieces[0] != top:
-            raise InvalidRequest("The archive must have one entry at its top.")
+            raise InvalidRequest("The archive must have exactly one top-level entry.")
         size += entry.size
         if limit is not None and size > limit:
             raise TooMuch(f"The tree has more than {limit} bytes.")
@@ -123,7 +126,7 @@ def unpack(
 def _pieces(path: str) -> list[str]:
     pieces = [piece for piece in path.split("/") if piece not in ("", ".")]
     if not pieces or ".." in pieces or path.startswith("/") or "\0" in path:
-        raise InvalidRequest(f"{path[:200]!r} is not a path of an archive that is taken here.")
+        raise InvalidRequest(f"{path[:200]!r} is not an accepted path in an archive.")
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise InvalidRequest(f"A path of the archive has more than {LONGEST_PATH} bytes: {path[:80]!r}...")
     for piece in pieces:
@@ -133,7 +136,7 @@ def _pieces(path: str) -> list[str]:
 
 
 def _put(root: Path, pieces: list[str], entry: tar.Entry, reader: tar.Reader) -> bool:
-    """Put an entry in place; False when it is of a kind that is left out, or a link that leads out of the tree."""
+    """Write an entry. Return False if it is skipped: a pipe, a device, or a link out of the tree."""
     target = root.joinpath(*pieces)
     if pieces:
         _folders(root, pieces[:-1])
@@ -150,7 +153,7 @@ def _put(root: Path, pieces: list[str], entry: tar.Entry, reader: tar.Reader) ->
 
 
 def _folders(root: Path, pieces: list[str]) -> None:
-    """Make folders, one below the other; a link in the way is never followed."""
+    """Create nested folders without following a link in the way."""
     at = root
     with suppress(FileExistsError):
         at.mkdir(parents=True)
@@ -174,7 +177,7 @@ def _clear(target: Path) -> None:
 
 
 def _file(target: Path, entry: tar.Entry, reader: tar.Reader) -> None:
-    """Write beside, and move over what was there."""
+    """Write to a temporary file and rename it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir() and not target.is_symlink():
         raise Conflict(f"{target} is a folder.")
@@ -192,8 +195,11 @@ def _file(target: Path, entry: tar.Entry, reader: tar.Reader) -> None:
 
 
 def link_stays(leads_to: str, depth: int) -> bool:
-    """Whether a link so many folders below the top leads to something in the tree. Only its first steps may climb: a
-    ".." after a name is above wherever that name leads, which need not be where it stands."""
+    """Return whether a link, `depth` folders below the top, leads to a path inside the tree.
+
+    Only its first steps may be "..": after a name, ".." is the parent of wherever that name leads, which may be
+    outside.
+    """
     if not leads_to or leads_to.startswith("/") or "\0" in leads_to:
         return False
     steps = [step for step in leads_to.split("/") if step not in ("", ".")]

@@ -1,4 +1,4 @@
-"""Waiting for a lease: until it is active, has ended, or is in a given state; the same here and over HTTP."""
+"""Wait until a lease is active, has ended, or is in a given state; the same in process and over HTTP."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from drydock_client.values import LeaseEnd, LeaseInfo, UsageInfo
 
 ENDED = "ended"
 STATES = ("pending", "acquired", "active", "released", "destroyed", "broken")
-"""In the order in which a lease passes through them."""
+"""The states, in the order in which a lease passes through them."""
 LONGEST = 31_536_001
 _QUICKEST, _SLOWEST = 0.05, 1.0
 
 
 class Looks(Protocol):
-    """What waiting needs of a client."""
+    """The methods of a client that waiting needs."""
 
     def lease(self, id: int) -> LeaseInfo:
-        """One lease."""
+        """Return one lease."""
 
     def usage_records(self, wanted: Mapping[str, Any], *, after: int = 0, limit: int = 200) -> list[UsageInfo]:
-        """What it has cost."""
+        """Return the usage records of leases."""
 
 
 def checked(wanted: str) -> str:
-    """What can be waited for. Raises InvalidRequest."""
+    """Return `wanted`. Raises InvalidRequest if it is neither a state nor `ended`."""
     if wanted not in (ENDED, *STATES):
         raise InvalidRequest(
-            f"{wanted!r} cannot be waited for.", field="until", hint=f"There are: {', '.join((ENDED, *STATES))}."
+            f"{wanted!r} cannot be waited for.", field="until", hint=f"Choose one of: {', '.join((ENDED, *STATES))}."
         )
     return wanted
 
 
 def reached(info: LeaseInfo, wanted: str) -> bool:
-    """Whether a lease is where it is waited for. Raises LeaseFailed when it cannot come there any more."""
+    """Return whether a lease has reached a state. Raises LeaseFailed if it can no longer reach it."""
     if info.state == wanted or (wanted == ENDED and info.over):
         return True
     if wanted == ENDED or not (info.over or STATES.index(info.state) > STATES.index(wanted)):
@@ -51,7 +51,7 @@ def reached(info: LeaseInfo, wanted: str) -> bool:
 
 
 def end_of(client: Looks, info: LeaseInfo) -> LeaseEnd:
-    """How a lease that is over has ended, and what it has cost."""
+    """Return how a lease ended, and what it has cost."""
     records = tuple(client.usage_records({"lease": info.id, "since": info.created_at}, limit=1000))
     work = info.workload
     return LeaseEnd(
@@ -61,7 +61,7 @@ def end_of(client: Looks, info: LeaseInfo) -> LeaseEnd:
 
 
 def _end_of(timeout: float | None) -> float | None:
-    """Return when waiting ends on the monotonic clock; None: never. Raises InvalidRequest."""
+    """Return when the timeout expires on the monotonic clock; None without a timeout. Raises InvalidRequest."""
     if timeout is None:
         return None
     if not 0 <= timeout < LONGEST:
@@ -70,11 +70,14 @@ def _end_of(timeout: float | None) -> float | None:
 
 
 class Waits:
-    """The waiting calls of a client."""
+    """Mixin with the waiting methods of a client."""
 
     def wait(self: Looks, id: int, *, until: str = "active", timeout: float | None = None) -> LeaseInfo:
-        """Wait until a lease is `active`, has `ended`, or is in a state. Raises LeaseFailed when it cannot come there
-        any more, TimedOut after `timeout` seconds (it goes on by itself), NotFound, InvalidRequest."""
+        """Wait until a lease is `active`, has `ended`, or is in a given state.
+
+        Raises LeaseFailed if it can no longer reach that state, TimedOut after `timeout` seconds (the lease keeps
+        waiting), NotFound and InvalidRequest.
+        """
         checked(until)
         pause, end = _QUICKEST, _end_of(timeout)
         while not reached(info := self.lease(id), until):
@@ -83,13 +86,15 @@ class Waits:
         return info
 
     def wait_until_ended(self, id: int, *, timeout: float | None = None) -> LeaseEnd:
-        """Wait until a lease is over. Returns how it ended, with the exit code of its workload and what it has cost.
-        Raises TimedOut, NotFound."""
+        """Wait until a lease is over. Return how it ended, with its workload's exit code and its cost.
+
+        Raises TimedOut, NotFound.
+        """
         client: Any = self
         return end_of(client, client.wait(id, until=ENDED, timeout=timeout))
 
     async def await_until_ended(self, id: int, *, timeout: float | None = None) -> LeaseEnd:
-        """`wait_until_ended` for async code; other tasks go on meanwhile."""
+        """Wait until a lease is over, without blocking other tasks; see `wait_until_ended`."""
         client: Any = self
         pause, end = _QUICKEST, _end_of(timeout)
         while not (info := await self._in_thread(lambda: client.lease(id))).over:
@@ -99,12 +104,12 @@ class Waits:
         return found
 
     def _in_thread(self, call: Callable[[], Any]) -> Awaitable[Any]:
-        """Run a call that blocks, so that other tasks go on."""
+        """Run a blocking call in a thread, so that other tasks continue."""
         return asyncio.to_thread(call)
 
 
 def _rest(info: LeaseInfo, pause: float, end: float | None) -> float:
-    """Seconds until the next look. Raises TimedOut."""
+    """Return the seconds to sleep before looking again. Raises TimedOut."""
     left = pause if end is None else end - time.monotonic()
     if left <= 0:
         raise TimedOut(

@@ -1,4 +1,4 @@
-"""What every interface is: a name, a way to the leased thing, and a check that the lease still holds."""
+"""The base of every interface: a name, a transport to the leased thing, and a check that the lease is still active."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from interfaces.errors import Cancelled
 from interfaces.transport import Transport
 
 StillMine = Callable[[], None]
-"""Supplied by the engine: returns when the lease is active, raises `LeaseEnded` when it is over."""
+"""Supplied by the engine: returns if the lease is active, and raises `LeaseEnded` if it is over."""
 
 
 class Watch:
-    """Asks, between the parts of a long operation, whether it may go on."""
+    """Checks, between the parts of a long operation, whether it may continue."""
 
     # The engine's check reads a row; a command polled ten times a second need not ask as often.
     ASK_EVERY = 1.0
@@ -30,7 +30,7 @@ class Watch:
         still_mine()
 
     def check(self) -> None:
-        """Raise `Cancelled`, `DeadlineExceeded` or what `still_mine` raises; else return at once."""
+        """Raise `Cancelled`, `DeadlineExceeded` or what `still_mine` raises if the operation must stop."""
         if self._cancel is not None and self._cancel.cancelled:
             raise Cancelled(f"{self._what} was cancelled.")
         self.deadline.check(self._what)
@@ -54,10 +54,10 @@ class Interface:
 
     @classmethod
     def open(cls, transport: Transport, *, still_mine: StillMine, options: Mapping[str, Any]) -> Self:
-        """Make the interface from what a kind put into its facts; `options` are constructor arguments."""
+        """Create the interface over a transport. `options` are constructor arguments from the kind's facts."""
         return cls(transport, still_mine=still_mine, **options)
 
     def _watch(self, what: str, timeout: float | None = None, cancel: Cancel | None = None) -> Watch:
-        """Check the lease and start the clock of one operation."""
+        """Check the lease, and start the deadline of one operation."""
         seconds = self.default_timeout if timeout is None else timeout
         return Watch(what, Deadline(seconds), self._still_mine, cancel)

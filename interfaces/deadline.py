@@ -1,4 +1,4 @@
-"""Deadlines of operations, the bound that a caller sets for all of them, and cancelling from another thread."""
+"""Deadlines of operations, a limit that a caller sets for all of them, and cancelling from another thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BOUND: ContextVar[float | None] = ContextVar("bound", default=None)
 
 @contextmanager
 def answering_within(seconds: float) -> Iterator[None]:
-    """Let every `Deadline` that is made inside end within `seconds`, whatever it asks for."""
+    """Make every `Deadline` created in this block expire within `seconds`, even if it asks for more."""
     until, outer = clock.monotonic() + seconds, _BOUND.get()
     token = _BOUND.set(until if outer is None else min(until, outer))
     try:
@@ -25,9 +25,9 @@ def answering_within(seconds: float) -> Iterator[None]:
 
 
 class Deadline:
-    """A moment after which an operation gives up; never later than `answering_within` allows.
+    """A moment after which an operation gives up, never later than `answering_within` allows.
 
-    `spare`: seconds beyond that bound, for ending what was begun within it.
+    `spare` is a number of seconds beyond that limit, for cleaning up what was begun within it.
     """
 
     __slots__ = ("_at", "seconds")
@@ -48,19 +48,19 @@ class Deadline:
         return self.remaining <= 0
 
     def check(self, what: str) -> None:
-        """Raise `DeadlineExceeded` naming `what` when no time is left."""
+        """Raise `DeadlineExceeded`, naming `what`, if no time is left."""
         if self.expired:
             raise DeadlineExceeded(f"{what} took longer than {self.seconds:.3g} s.")
 
 
 class Cancel:
-    """Lets another thread end a running operation: pass it in, call `cancel()`."""
+    """Lets another thread end a running operation: pass it to the operation, then call `cancel()`."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def cancel(self) -> None:
-        """Ask the operation to end; it then raises `Cancelled`. Repeating it is harmless."""
+        """Ask the operation to end; it then raises `Cancelled`. May be called repeatedly."""
         self._event.set()
 
     @property

@@ -1,4 +1,4 @@
-"""Where a leased thing is reached: frozen values that a kind puts into its facts. No secret is in them."""
+"""Where a leased thing is reached: frozen values that a kind puts into its facts. They contain no secrets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Value:
     kind: ClassVar[str]
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of JSON types, understood by `endpoint_from_json`."""
+        """Return a dict of JSON types that `endpoint_from_json` understands."""
         return {"kind": self.kind, **asdict(self)}
 
     @classmethod
@@ -38,11 +38,14 @@ def _pairs(value: Any) -> Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalEndpoint(_Value):
-    """This machine, as `uid`:`gid`. As root, processes and file operations run with that uid; else it
-    must be our own. `home` is absolute; `environment` is added to the clean one of every process.
+    """This machine, as `uid`:`gid`.
 
-    `processes` (of the uid, in all) and `open_files` (of each process) bound what the account may have at once, 0: not
-    at all; `cgroup` is the folder of the control group that its processes belong to."""
+    If we are root, processes and file operations run with that uid; otherwise it must be our own. `home` is absolute;
+    `environment` is added to the clean environment of every process.
+
+    `processes` (of the uid in total) and `open_files` (of each process) are limits; 0 means no limit. `cgroup` is the
+    folder of the control group that its processes belong to, or empty.
+    """
 
     kind: ClassVar[str] = "local"
     uid: int
@@ -55,18 +58,18 @@ class LocalEndpoint(_Value):
 
     def __post_init__(self) -> None:
         if self.uid < 0 or self.gid < 0:
-            raise InvalidRequest("An account number is negative.", field="uid")
+            raise InvalidRequest("An account number must not be negative.", field="uid")
         if not self.home.startswith("/"):
-            raise InvalidRequest("The home must be an absolute path.", field="home")
+            raise InvalidRequest("The home folder must be an absolute path.", field="home")
         object.__setattr__(self, "environment", _pairs(self.environment))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SshEndpoint(_Value):
-    """An account on a host with an SSH server; the private key is kept apart.
+    """An account on a host with an SSH server. The private key is kept elsewhere.
 
-    `host_keys` are the only keys accepted ("ssh-ed25519 AAAA..."); `connect_timeout` is in seconds; `home`
-    "" is the account's own; `bastion` is passed through first, with `bastion_key` given to the transport.
+    Only the keys in `host_keys` are accepted ("ssh-ed25519 AAAA..."). `connect_timeout` is in seconds. An empty `home`
+    means the account's own. `bastion` is the jump host; the transport is given its key as `bastion_key`.
     """
 
     kind: ClassVar[str] = "ssh"
@@ -87,7 +90,7 @@ class SshEndpoint(_Value):
         if not 0 < self.port < 65536:
             raise InvalidRequest("Not a port.", field="port")
         if not self.host_keys:
-            raise InvalidRequest("A host without a pinned key is never connected to.", field="host_keys")
+            raise InvalidRequest("Drydock does not connect to a host without a pinned key.", field="host_keys")
         keys = tuple(PublicKey.parse(line).line for line in self.host_keys)
         object.__setattr__(self, "host_keys", keys)
         object.__setattr__(self, "environment", _pairs(self.environment))
@@ -95,13 +98,13 @@ class SshEndpoint(_Value):
             object.__setattr__(self, "bastion", endpoint_from_json(self.bastion))
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of JSON types, understood by `endpoint_from_json`."""
+        """Return a dict of JSON types that `endpoint_from_json` understands."""
         bastion = self.bastion.to_json() if self.bastion else None
         return {**super().to_json(), "bastion": bastion}
 
     @property
     def known_as(self) -> str:
-        """The name under which SSH looks the host's key up."""
+        """The name under which SSH looks up the host's key."""
         return self.host if self.port == 22 else f"[{self.host}]:{self.port}"
 
 
@@ -109,7 +112,7 @@ Endpoint = LocalEndpoint | SshEndpoint
 
 
 def endpoint_from_json(value: Mapping[str, Any]) -> Endpoint:
-    """Read what `to_json` wrote. Raises InvalidRequest."""
+    """Return the endpoint that `to_json` wrote. Raises InvalidRequest."""
     values = dict(value)
     kind = values.pop("kind", None)
     for endpoint in (LocalEndpoint, SshEndpoint):

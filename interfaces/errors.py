@@ -1,4 +1,4 @@
-"""What can go wrong between us and a leased thing. The docstring of a class is its default sentence."""
+"""Errors between Drydock and a leased thing. The docstring of a class is its default message."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ConnectionLost(InterfaceError):
         self.may_have_run = may_have_run
         super().__init__(
             message or "The connection to the host was lost.",
-            hint="It may have run." if may_have_run else "Nothing was run.",
+            hint="The command may have run." if may_have_run else "No command was run.",
         )
 
 

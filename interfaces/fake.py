@@ -1,4 +1,4 @@
-"""A transport to nowhere: files in memory, no processes. For users' own tests, and for ours."""
+"""A transport to nowhere, with files in memory and no processes, for tests."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class _MemoryFile(OpenFile):
         self._node.modified = clock.now().timestamp()
 
     def sync(self) -> None:
-        """Memory is as far as it goes."""
+        """Do nothing, because memory needs no sync."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because nothing is open."""
 
 
 class MemoryFiles(Files):
-    """A tree in memory with folders, files and links, confined like the real ones."""
+    """A tree of folders, files and links in memory, confined like the real ones."""
 
     def __init__(self, root: str = "/fake") -> None:
         self.root = root
@@ -123,10 +123,10 @@ class MemoryFiles(Files):
         node.permissions = permissions
 
     def sync(self, path: str) -> None:
-        """Memory is as far as it goes."""
+        """Do nothing, because memory needs no sync."""
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because nothing is open."""
 
     def _add(self, path: str, node: _Node) -> None:
         at = self._resolved(path, follow=False)
@@ -165,7 +165,7 @@ class MemoryFiles(Files):
 
 
 class FakeTransport(Transport):
-    """Files in memory, one tree per root, the same for every caller; processes are refused."""
+    """Files in memory, with one tree per root that all callers share. Refuses to start processes."""
 
     def __init__(self) -> None:
         self._trees: dict[str, MemoryFiles] = {}
@@ -177,7 +177,7 @@ class FakeTransport(Transport):
         return self._trees.setdefault(root, MemoryFiles(posixpath.join("/fake", root)))
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, because nothing is open."""
 
 
 def _entry(name: str, node: _Node) -> Entry:

@@ -1,4 +1,4 @@
-"""The file operations a transport gives, confined to one folder: what `filesystem` stands on."""
+"""The file operations of a transport, confined to one folder. The `filesystem` interface is built on them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from interfaces.passing import unpassable
 Kind = Literal["file", "directory", "link", "other"]
 Mode = Literal["read", "write", "create", "append"]
 PART = 1 << 18
-"""Bytes moved at once."""
+"""Bytes read or written in one call."""
 MOST_LISTED = 10_000
-"""Entries of a folder that are listed unless more are asked for."""
+"""Default limit on the entries of a folder that are listed."""
 _LONGEST_PATH = 4000
 MOST_REMOVED = 200_000
-"""Entries of one folder that are removed one by one where a transport has no quicker way."""
+"""Limit on the entries of one folder that are removed one by one, if a transport has no faster way."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What stands at a path: `size` in bytes, `modified` in seconds since 1970, `permissions` as 0o644."""
+    """An entry at a path: `size` in bytes, `modified` in seconds since 1970, `permissions` such as 0o644."""
 
     name: str
     kind: Kind
@@ -37,66 +37,66 @@ class Entry:
 
 
 class OpenFile(ABC):
-    """An open regular file; close it."""
+    """An open regular file. The caller must close it."""
 
     @abstractmethod
     def read(self, size: int = PART) -> bytes:
-        """The next bytes, at most `size`; empty at the end."""
+        """Return the next bytes, at most `size`; empty at the end of the file."""
 
     @abstractmethod
     def write(self, part: bytes) -> None:
-        """Write all of `part`."""
+        """Write all of `part` to the file."""
 
     @abstractmethod
     def sync(self) -> None:
-        """Have what was written reach the disk, where the transport can ask for that."""
+        """Flush what was written to disk, if the transport can do that."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close it; raises when something written could not be kept."""
+        """Close the file. Raises if something that was written could not be stored."""
 
 
 class Files(ABC):
     """Operations below `root`. Paths are relative and normal (see `normal`); "" is the root itself.
 
-    Raises PathEscape when a link leads out, PathMissing, PathExists, WrongKind, PermissionRefused,
-    QuotaExceeded, ConnectionLost.
+    Raises PathEscape if a link leads out of the root, PathMissing, PathExists, WrongKind, PermissionRefused,
+    QuotaExceeded and ConnectionLost.
     """
 
     root: str
 
     @abstractmethod
     def stat(self, path: str, *, follow: bool = True) -> Entry:
-        """What stands at the path; with `follow=False` a last link is described itself."""
+        """Return the entry at a path. With `follow=False`, a final link is described itself."""
 
     @abstractmethod
     def list(self, path: str, *, most: int = MOST_LISTED) -> list[Entry]:
-        """What is in the folder, by name; links are described themselves. TooLarge for more than `most` entries."""
+        """Return the entries of a folder by name, without following links. Raises TooLarge for more than `most`."""
 
     @abstractmethod
     def open(self, path: str, mode: Mode, *, permissions: int = 0o644) -> OpenFile:
-        """Open a regular file. "create" fails when anything is there; "write" empties it first."""
+        """Open a regular file. "create" fails if anything exists at the path; "write" empties the file first."""
 
     @abstractmethod
     def mkdir(self, path: str, *, permissions: int = 0o755) -> None:
-        """Make one folder."""
+        """Create one folder."""
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Move in one step, replacing a file that is at `target`."""
+        """Rename atomically, replacing a file at `target`."""
 
     @abstractmethod
     def unlink(self, path: str) -> None:
-        """Remove a file or a link (not what it leads to)."""
+        """Remove a file, or a link but not its target."""
 
     @abstractmethod
     def rmdir(self, path: str) -> None:
         """Remove an empty folder."""
 
     def remove_tree(self, path: str, seconds: float) -> bool:
-        """Remove a folder with all that is in it for about `seconds`; return whether it is done. The root stays.
+        """Remove a folder and its contents for about `seconds`; return whether that is done. The root itself stays.
 
-        Called again it goes on, so that a tree of any size is removed in bounded steps.
+        Calling it again continues, so a tree of any size is removed in bounded steps.
         """
         until, waiting = clock.monotonic() + seconds, [path]
         while waiting:
@@ -125,32 +125,33 @@ class Files(ABC):
 
     @abstractmethod
     def symlink(self, target: str, path: str) -> None:
-        """Make a link; the caller has checked that `target` stays inside."""
+        """Create a link. The caller has checked that `target` stays inside the root."""
 
     @abstractmethod
     def readlink(self, path: str) -> str:
-        """Where a link leads, as written in it."""
+        """Return the target of a link as stored in it."""
 
     @abstractmethod
     def chmod(self, path: str, permissions: int) -> None:
-        """Change the permissions of a file or folder; a link is refused."""
+        """Change the permissions of a file or folder. Refuses links."""
 
     @abstractmethod
     def sync(self, path: str) -> None:
-        """Have the folder's own entries reach the disk, where the transport can ask for that."""
+        """Flush the folder's own entries to disk, if the transport can do that."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what is held."""
+        """Release what is open."""
 
 
 def normal(path: str) -> str:
-    """The one way to write a path below a root: no leading slash, no ".", no "..", "" for the root.
+    """Return the normal form of a path below a root: no leading slash, no ".", no ".."; "" is the root.
 
-    Raises PathEscape for an absolute path or one whose ".." leads out, InvalidRequest for what no path holds.
+    Raises PathEscape for an absolute path or one whose ".." leads out, and InvalidRequest for characters that no path
+    can contain.
     """
     if said := unpassable(path):
-        raise InvalidRequest(f"A path cannot hold {said}.", field="path")
+        raise InvalidRequest(f"A path cannot contain {said}.", field="path")
     if path.startswith("/"):
         raise errors.PathEscape(f"An absolute path leads out of the folder of this lease: {path!r}.")
     parts: list[str] = []
@@ -186,11 +187,11 @@ _BY_NUMBER: dict[int, type[errors.InterfaceError]] = {
 
 
 def file_error(number: int | None, text: str, path: str) -> errors.InterfaceError:
-    """The error for an operating system's number."""
+    """Return the error for an operating system's error number."""
     kind = _BY_NUMBER.get(number or 0, errors.FileError)
     return kind(f"{text or 'The operation failed'}: {path!r}.")
 
 
 def too_many(most: int, path: str) -> errors.InterfaceError:
     """The error for a folder with more than `most` entries."""
-    return file_error(errno.E2BIG, f"A folder of more than {most} entries is not listed", path)
+    return file_error(errno.E2BIG, f"A folder with more than {most} entries cannot be listed", path)

@@ -1,4 +1,4 @@
-"""SSH keys: each lease gets a pair of its own, and an owner's public line is read before it is trusted."""
+"""SSH keys: generate a pair for each lease, and parse an owner's public key before it is trusted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMMENT = re.compile(r"[A-Za-z0-9@._:+/=, -]{0,200}")
 
 @dataclass(frozen=True, kw_only=True)
 class PublicKey:
-    """One public key line: `kind` ("ssh-ed25519"), `body` (base64) and a comment."""
+    """A public key: `kind` ("ssh-ed25519"), `body` (base64) and a comment."""
 
     kind: str
     body: str
@@ -28,45 +28,45 @@ class PublicKey:
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """Read one line as in an `authorized_keys` file, without options. Raises InvalidRequest."""
+        """Parse one line of an `authorized_keys` file, without options. Raises InvalidRequest."""
         parts = line.strip().split(None, 2)
         if "\n" in line.strip() or len(parts) < 2:
-            raise InvalidRequest("Not one public key line.", field="public_key")
+            raise InvalidRequest("This is not a single public key line.", field="public_key")
         kind, body = parts[:2]
         comment = parts[2] if len(parts) > 2 else ""
         if not _COMMENT.fullmatch(comment):
-            raise InvalidRequest("The comment of the key has odd characters.", field="public_key")
+            raise InvalidRequest("The comment of the key contains characters that are not allowed.", field="public_key")
         try:
             serialization.load_ssh_public_key(f"{kind} {body}".encode())
             base64.b64decode(body, validate=True)
         except (ValueError, UnsupportedAlgorithm, binascii.Error) as error:
-            raise InvalidRequest("Not a public key that SSH understands.", field="public_key") from error
+            raise InvalidRequest("This is not a valid SSH public key.", field="public_key") from error
         return cls(kind=kind, body=body, comment=comment)
 
     @property
     def line(self) -> str:
-        """The key without its comment, as it is pinned and compared."""
+        """The key without its comment, in the form in which it is pinned and compared."""
         return f"{self.kind} {self.body}"
 
     @property
     def fingerprint(self) -> str:
-        """As `ssh-keygen -l` prints it: "SHA256:..."."""
+        """The fingerprint as `ssh-keygen -l` prints it: "SHA256:..."."""
         digest = hashlib.sha256(base64.b64decode(self.body)).digest()
         return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPair:
-    """A private key (OpenSSH text, unencrypted: store it encrypted) and its public line."""
+    """A private key (unencrypted OpenSSH text, so encrypt it for storage) and its public line."""
 
     private: str = field(repr=False)
     public: str
 
 
 def new_key_pair(comment: str = "drydock") -> KeyPair:
-    """A fresh ed25519 pair. Raises InvalidRequest for a comment that could break out of its line."""
+    """Generate an ed25519 pair. Raises InvalidRequest for a comment that could break out of its line."""
     if not _COMMENT.fullmatch(comment):
-        raise InvalidRequest("The comment of the key has odd characters.", field="comment")
+        raise InvalidRequest("The comment of the key contains characters that are not allowed.", field="comment")
     key = Ed25519PrivateKey.generate()
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()

@@ -1,9 +1,9 @@
-"""How a process is started on any POSIX host, near or far, with nothing there but /bin/sh.
+"""How a process is started on any POSIX host, local or remote, that has /bin/sh.
 
-The host's shell is given a constant line (`BOOTSTRAP`), and reads one line of script from its input: so no
-argument, path or variable is ever seen by the account's login shell or in a list of processes before its
-time, and no limit on the length of one argument applies. The script marks where the process's own output
-begins: greetings of a login shell are cut off.
+The host's shell is given a constant line (`BOOTSTRAP`), which reads one line of script from its input. So neither the
+account's login shell nor a list of processes sees an argument, path or variable before the process runs, and the limit
+on the length of one argument does not apply. The script marks where the process's own output begins, so that greetings
+of a login shell can be cut off.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _LONGEST_GREETING = 1 << 20
 
 
 def quoted(text: str) -> str:
-    """`text` as one word of a POSIX shell. Raises InvalidRequest for what no process can be given."""
+    """Return a text as one word for a POSIX shell. Raises InvalidRequest if it cannot be passed to a process."""
     if said := unpassable(text):
         raise InvalidRequest(f"{said} cannot be passed to a process.")
     return shlex.quote(text)
 
 
 def exports(variables: list[tuple[str, str]]) -> str:
-    """Shell lines that set the variables. Raises InvalidRequest for a name that is none."""
+    """Return shell lines that set the variables. Raises InvalidRequest for an invalid name or value."""
     for name, value in variables:
         if not _VARIABLE.fullmatch(name):
-            raise InvalidRequest(f"Not the name of a variable: {name!r}.", field="env")
+            raise InvalidRequest(f"{name!r} is not a valid name of a variable.", field="env")
         if not isinstance(value, str):
-            raise InvalidRequest(f"The value of the variable {name} is not a text.", field="env")
+            raise InvalidRequest(f"The value of the variable {name} is not a string.", field="env")
     return "".join(f"export {name}={quoted(value)}\n" for name, value in variables)
 
 
 def one_line(script: str) -> bytes:
-    """The script as one line of plain ASCII that `printf %b` turns back."""
+    """Return the script as one line of plain ASCII, which `printf %b` decodes."""
     raw = script.encode("utf-8", "surrogateescape")
     plain = bytearray()
     for byte in raw:
@@ -66,7 +66,7 @@ def one_line(script: str) -> bytes:
 
 
 def script_of(launch: Launch, variables: tuple[tuple[str, str], ...], home: str, mark: str) -> bytes:
-    """What the bootstrap reads: environment, folder, mark, and the command with its exact arguments."""
+    """Return the script for the bootstrap: environment, folder, mark, and the command with its exact arguments."""
     if not launch.argv or not launch.argv[0] or launch.argv[0].startswith("-"):
         raise InvalidRequest("A command needs a program.", field="argv")
     pairs = [("HOME", home)] if home else []
@@ -93,13 +93,13 @@ def script_of(launch: Launch, variables: tuple[tuple[str, str], ...], home: str,
 
 
 def new_mark() -> str:
-    """A word that no output contains by chance."""
+    """Return a word that no output contains by chance."""
     return f"drydock-{secrets.token_hex(12)}"
 
 
 @dataclass
 class Greeting:
-    """Cuts off what a login shell says before our mark, on both streams."""
+    """Removes what a login shell prints before our mark, on both streams."""
 
     mark: str
     leader: str = ""
@@ -108,7 +108,7 @@ class Greeting:
     _open: set[str] = field(default_factory=lambda: {"out", "err"})
 
     def out(self, part: bytes) -> bytes:
-        """The process's own bytes in a part of stdout. Raises NotStarted when its folder is missing."""
+        """Return the process's own bytes in a part of stdout. Raises NotStarted if its folder is missing."""
         if "out" not in self._open:
             return part
         self._out += part
@@ -120,11 +120,11 @@ class Greeting:
         self.leader, state = line.decode("ascii", "replace").rsplit(" ", 1)
         self._open.discard("out")
         if state == "folder":
-            raise NotStarted("The folder to run in is missing or closed to this account.")
+            raise NotStarted("The working folder does not exist, or this account cannot enter it.")
         return rest
 
     def err(self, part: bytes) -> bytes:
-        """The process's own bytes in a part of stderr."""
+        """Return the process's own bytes in a part of stderr."""
         if "err" not in self._open:
             return part
         self._err += part
@@ -136,12 +136,12 @@ class Greeting:
         return rest
 
     def never_came(self) -> NotStarted | None:
-        """The error to raise when both streams ended without our mark."""
+        """Return the error to raise if both streams ended without our mark, or None if the mark has come."""
         if "out" not in self._open:
             return None
         said = (self._err or self._out)[-500:].decode("utf-8", "replace").strip()
-        return NotStarted(f"The host started no shell: {said or 'it said nothing'}.")
+        return NotStarted(f"The host did not start a shell: {said or 'it said nothing'}.")
 
     def _bound(self, kept: bytes) -> None:
         if len(kept) > _LONGEST_GREETING:
-            raise NotStarted("The host's shell talks without end before it runs anything.")
+            raise NotStarted("The host's shell printed too much before it ran the command.")

@@ -1,6 +1,6 @@
-"""Which class gives an interface of a name: ours, and those of other packages.
+"""The registry of interfaces: which class implements which name, including those of other packages.
 
-Another package names its class under the entry point group `drydock.interfaces`, or calls `register`.
+Another package declares its class under the entry point group `drydock.interfaces`, or calls `register`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ GROUP = "drydock.interfaces"
 
 
 class Registry:
-    """Names to classes. Entry points are looked up at the first use, and loaded when asked for."""
+    """Maps names to classes. Entry points are looked up and loaded at first use."""
 
     def __init__(self, group: str = GROUP) -> None:
         self._group = group
@@ -25,30 +25,32 @@ class Registry:
         self._looked = False
 
     def register(self, interface: type[Interface]) -> type[Interface]:
-        """Add a class under its `name`; works as a decorator. Raises Conflict when the name is taken by
-        another, InvalidRequest when it is no interface."""
+        """Add a class under its `name`. Can be used as a decorator.
+
+        Raises Conflict if another class has the name, and InvalidRequest if it is not an interface.
+        """
         if not (isinstance(interface, type) and issubclass(interface, Interface) and interface.name):
             raise InvalidRequest(f"{interface!r} is not a subclass of Interface with a name.")
         known = self._classes.setdefault(interface.name, interface)
         if known is not interface:
-            raise Conflict(f"The interface {interface.name!r} is already given by {known.__module__}.")
+            raise Conflict(f"The interface {interface.name!r} is already provided by {known.__module__}.")
         return interface
 
     def get(self, name: str) -> type[Interface]:
-        """The class of that name. Raises NotFound."""
+        """Return the class for a name. Raises NotFound."""
         self._look()
         try:
             return self._classes[name]
         except KeyError:
-            raise NotFound(f"No interface {name!r}; there are {', '.join(self.names())}.") from None
+            raise NotFound(f"Interface {name!r} does not exist. Choose one of: {', '.join(self.names())}.") from None
 
     def names(self) -> list[str]:
-        """All names, sorted."""
+        """Return all names, sorted."""
         self._look()
         return sorted(self._classes)
 
     def open(self, name: str, transport: Transport, *, still_mine: StillMine, options: Mapping[str, Any]) -> Interface:
-        """An interface ready to use. Raises NotFound, and InvalidRequest for options it does not know."""
+        """Return an interface that is ready to use. Raises NotFound, and InvalidRequest for unknown options."""
         interface = self.get(name)
         try:
             return interface.open(transport, still_mine=still_mine, options=options)
@@ -64,7 +66,7 @@ class Registry:
         for point in entry_points(group=self._group):
             loaded = point.load()
             if getattr(loaded, "name", "") != point.name:
-                raise InvalidRequest(f"The entry point {point.name!r} gives an interface of another name.")
+                raise InvalidRequest(f"The entry point {point.name!r} provides an interface with another name.")
             self.register(loaded)
 
 
@@ -77,4 +79,4 @@ def _own() -> list[type[Interface]]:
 
 
 REGISTRY = Registry()
-"""The one of this process."""
+"""The registry of this process."""

@@ -1,6 +1,6 @@
-"""How an interface gets to its thing: processes and files, near or far.
+"""How an interface reaches its leased thing, local or remote: processes and files.
 
-A transport is made from an endpoint (see `interfaces.endpoints`). It is safe to use from several threads.
+A transport is made from an endpoint (see `interfaces.endpoints`) and is safe to use from several threads.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Launch:
     """One process to start.
 
-    `argv` is exact: no shell reads it. `env` is added to the clean environment of the endpoint. `cwd` is
-    absolute or relative to the home. `token` marks the process and its offspring, so that all can be found.
+    `argv` is exact: no shell reads it. `env` is added to the clean environment of the endpoint. `cwd` is absolute or
+    relative to the home. `token` marks the process and its descendants, so that all of them can be found.
     """
 
     argv: Sequence[str]
@@ -31,34 +31,34 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How a process ended; `signal` is 0 when it ended by itself. By a signal: the code is 128 + signal."""
+    """How a process ended. `signal` is 0 if it ended by itself; otherwise the code is 128 + signal."""
 
     code: int
     signal: int = 0
 
 
 class Process(ABC):
-    """A started process. Output must be read to the end before `exit` is trusted."""
+    """A started process. Read its output to the end before relying on `exit`."""
 
     @property
     @abstractmethod
     def leader(self) -> str:
-        """Identity of the session leader ("pid.start.boot"), "" until the host said it."""
+        """The identity of the session leader ("pid.start.boot"); empty until the host has reported it."""
 
     @abstractmethod
     def read(self, wait: float, *, writing: bool = False) -> tuple[bytes, bytes]:
-        """Output that came within `wait` seconds: (stdout, stderr), both empty if none did.
+        """Return the output that came within `wait` seconds as (stdout, stderr), both empty if none did.
 
-        With `writing` it also returns when input can be written. Raises ConnectionLost, NotStarted.
+        With `writing`, also returns when input can be written. Raises ConnectionLost, NotStarted.
         """
 
     @abstractmethod
     def write(self, part: bytes) -> int:
-        """Give input without blocking; returns how many bytes were taken, which may be 0."""
+        """Write input without blocking. Return how many bytes were taken, possibly 0."""
 
     @abstractmethod
     def close_input(self) -> None:
-        """End the input."""
+        """Close the input."""
 
     @property
     @abstractmethod
@@ -68,16 +68,18 @@ class Process(ABC):
     @property
     @abstractmethod
     def exit(self) -> Exit | None:
-        """How it ended, or None while it runs. Raises ConnectionLost."""
+        """How the process ended, or None while it is running. Raises ConnectionLost."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill what this side itself started, where that needs no answer of the host: a tenant can stop a process, but
-        not keep it from being killed. Where it has ended already nothing happens."""
+        """Kill the process that was started on this side, if that needs no answer from the host.
+
+        A tenant can stop a process, but cannot keep it from being killed. Does nothing if the process has ended.
+        """
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the handle holds here; does not end the process."""
+        """Release what the handle holds here. Does not end the process."""
 
 
 class Transport(ABC):
@@ -85,13 +87,15 @@ class Transport(ABC):
 
     @abstractmethod
     def start(self, launch: Launch, deadline: Deadline) -> Process:
-        """Start a process in a session of its own. Raises Unreachable, ConnectionLost, DeadlineExceeded."""
+        """Start a process in its own session. Raises Unreachable, ConnectionLost, DeadlineExceeded."""
 
     @abstractmethod
     def files(self, root: str) -> Files:
-        """File operations confined to the folder `root` (absolute, or relative to the home)."""
+        """Return file operations confined to the folder `root` (absolute, or relative to the home)."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what this transport holds; it may be used again after. Others to the same account
-        are not disturbed."""
+        """Release what this transport holds. It may be used again afterwards.
+
+        Other transports to the same account are not affected.
+        """

@@ -1,4 +1,4 @@
-"""From an endpoint, as a kind wrote it, to the transport that reaches it."""
+"""Select the transport for an endpoint."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from interfaces.transport import Transport
 
 
 def transport_to(endpoint: Endpoint, *, private_key: str = "", bastion_key: str = "") -> Transport:
-    """The transport to an endpoint. Nothing is connected to yet.
+    """Return the transport to an endpoint. Does not connect yet.
 
-    `private_key` is OpenSSH text, needed for SSH; `bastion_key` is for the hosts on the way there, the same
-    key when left out. Raises InvalidRequest for an account or a key that cannot be used.
+    `private_key` is OpenSSH text, required for SSH. `bastion_key` is for the bastions on the way there, and is the same
+    key if left out. Raises InvalidRequest for an account or a key that cannot be used.
     """
     if isinstance(endpoint, LocalEndpoint):
         return LocalTransport(endpoint)

@@ -5,7 +5,7 @@
     with Allocator("host", requirements={"vcpus": 2}, owner="ada", ttl="2h").allocate() as lease:
         lease.interface("command").check(["uname", "-a"])
 
-`leases.signals.lease_changed` tells of every change of state, in the process that made it.
+`leases.signals.lease_changed` reports every change of state, in the process that made it.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from django.db import connection
 from drydock.core import clock
 from drydock.core.errors import TimedOut
 from drydock.core.units import duration, in_words
+from drydock_client.errors import LeaseFailed
+from drydock_client.protocol import Attendance
+from drydock_client.values import Explanation, LeaseEnd, LeaseInfo, Verdict
 from drydock_client.waiting import end_of
 from interfaces.contract import Interface
-from leases.client.errors import LeaseFailed
-from leases.client.protocol import Attendance
-from leases.client.values import Explanation, LeaseEnd, LeaseInfo, Verdict
 from leases.engine.core.database import InsideTransaction, patient, refuse_inside_transaction
 from leases.local import LocalClient
-from leases.operations import asking, holding, using
+from leases.messaging.private_worker import Onlooker, PrivateWorker, worker_beside
+from leases.operations import interfaces, leases, lifetimes
 from leases.operations.callers import Caller, caller
-from leases.private_worker import Onlooker, PrivateWorker, attendance
-from leases.requests import LeaseRequest
-from leases.requests import read as read_request
+from leases.validation.requests import LeaseRequest
+from leases.validation.requests import read as read_request
 
 __all__ = ["Allocator", "InsideTransaction", "Lease", "LeaseFailed", "aallocate_many", "allocate_many"]
 
 Seconds = float | str | None
-"""Seconds, or a span such as "90s" or "5m"; None waits as long as it takes."""
+"""Seconds, or a span such as "90s" or "5m". None means no limit."""
 
 _QUICKEST, _SLOWEST = 0.01, 0.25
 _CLEANING = 60.0
-"""Seconds a worker of this process is given to clean what a lease has used."""
+"""Seconds that a worker in this process may take to clean up after a lease."""
 
 
 class Allocator:
-    """A request for one lease: `type`, its requirements, for whom, and any field of `LeaseRequest`. A `workload` may be
-    no more than its command: exact arguments, or one line for a shell.
+    """A request for one lease: its type, requirements, owner, and any other field of `LeaseRequest`.
 
-    Raises InvalidRequest with the field at fault; nothing is written before `allocate`.
+    `workload` may also be just a command: a list of exact arguments, or one line for a shell. Raises InvalidRequest,
+    which names the invalid field. Nothing is written before `allocate` is called.
     """
 
     def __init__(self, type: str, *, requirements: Mapping[str, Any] | None = None, owner: Any, **fields: Any) -> None:
@@ -58,53 +58,56 @@ class Allocator:
         self.owner = owner
 
     def allocate(self) -> Lease:
-        """Ask for the lease; it is active at once where there is room, else it waits or is built.
+        """Request the lease.
 
-        Inside your transaction only its row is written; all else follows your commit. Raises InvalidRequest, and
-        Conflict when the idempotency key stands for another request.
+        It is active at once if there is room; otherwise it waits, or a resource is built. Inside your
+        transaction this only writes the lease's row; everything else follows your commit. Raises
+        InvalidRequest, and Conflict if the idempotency key was used for another request.
         """
         who = patient(caller, self.owner)
-        return Lease(asking.request_patiently(who, self.request), who)
+        return Lease(leases.request_patiently(who, self.request), who)
 
     def explain(self) -> Explanation:
-        """What would come of it now, with every candidate's verdict. Nothing is written."""
-        return asking.explain(caller(self.owner), self.request)
+        """Return what would happen to the request now, with the verdict on every candidate. Writes nothing."""
+        return leases.explain(caller(self.owner), self.request)
 
     async def aallocate(self) -> Lease:
-        """`allocate` for async code."""
+        """Request the lease from async code; see `allocate`."""
         return await sync_to_async(self.allocate)()
 
     async def aexplain(self) -> Explanation:
-        """`explain` for async code."""
+        """Explain the request from async code; see `explain`."""
         return await sync_to_async(self.explain)()
 
 
 def allocate_many(
     asked: Sequence[Allocator], *, same: str = "", different: str = "", idempotency_key: str | None = None
 ) -> list[Lease]:
-    """Ask for several leases of one owner, granted all together or not at all, in the order asked.
+    """Request several leases for one owner that are granted all together or not at all. Return them in order.
 
-    `same`, `different`: `resource` or `parent`, what they must share or must not. Raises InvalidRequest, Conflict.
+    `same` and `different` (each `resource` or `parent`) name what the leases must and must not share. Raises
+    InvalidRequest, and Conflict if the idempotency key was used for another request.
     """
     if not asked:
         return []
     who = patient(caller, asked[0].owner)
     requests = [one.request for one in asked]
-    ids = asking.request_group_patiently(who, requests, same=same, different=different, idempotency_key=idempotency_key)
+    ids = leases.request_group_patiently(who, requests, same=same, different=different, idempotency_key=idempotency_key)
     return [Lease(pk, who) for pk in ids]
 
 
 async def aallocate_many(
     asked: Sequence[Allocator], *, same: str = "", different: str = "", idempotency_key: str | None = None
 ) -> list[Lease]:
-    """`allocate_many` for async code."""
+    """Request several leases from async code; see `allocate_many`."""
     return await sync_to_async(allocate_many)(asked, same=same, different=different, idempotency_key=idempotency_key)
 
 
 class Lease:
-    """A lease in the hands of its owner. What it says is as of the last `refresh`, which waiting does too.
+    """A lease, as used by its owner.
 
-    In a `with` it is waited for at the beginning and released at the end, whatever happens in between.
+    Its attributes are as of the last `refresh`, which waiting also does. As a context manager it waits on entry
+    until the lease is active, and releases it on exit, whatever happens in between.
     """
 
     def __init__(self, id: int, who: Caller) -> None:
@@ -115,47 +118,50 @@ class Lease:
 
     @classmethod
     def get(cls, id: int | str, *, owner: Any) -> Self:
-        """A lease by its id or its name. Raises NotFound when there is none, or it is somebody else's."""
+        """Return a lease by its id or name. Raises NotFound if it does not exist or belongs to another owner."""
         who = caller(owner)
-        found = cls(holding.named(who, id) if isinstance(id, str) else id, who)
+        found = cls(leases.named(who, id) if isinstance(id, str) else id, who)
         found.refresh()
         return found
 
     @property
     def info(self) -> LeaseInfo:
-        """Everything that is known of it."""
+        """The lease with all its details."""
         return self._info if self._info is not None else self.refresh()
 
     @property
     def state(self) -> str:
-        """pending, acquired, active, released, destroyed or broken."""
+        """The state of the lease: pending, acquired, active, released, destroyed or broken."""
         return self.info.state
 
     @property
     def reason(self) -> str:
-        """Why it is in that state, as a code (`leases.reasons`)."""
+        """The reason for the lease's state, as a code from `leases.reasons`."""
         return self.info.reason
 
     @property
     def message(self) -> str:
-        """Why it is in that state, in one sentence."""
+        """The reason for the lease's state, in one sentence."""
         return self.info.message
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """What every blueprint said when it was last decided about."""
+        """The verdicts on all blueprints from the last decision about the lease."""
         return self.info.verdicts
 
     def refresh(self) -> LeaseInfo:
-        """Read it again."""
-        self._info = patient(holding.get, self._who, self.id)
+        """Read the lease again."""
+        self._info = patient(leases.get, self._who, self.id)
         return self._info
 
     def wait_until_active(self, timeout: Seconds = None) -> Self:
-        """Wait until it can be used. Raises TimedOut (it goes on waiting by itself), LeaseFailed when it is broken
-        or over, InsideTransaction at once when you have a transaction open."""
+        """Wait until the lease can be used.
+
+        Raises TimedOut (the lease keeps waiting), LeaseFailed if the lease has broken or ended, and
+        InsideTransaction at once if you have a transaction open.
+        """
         refuse_inside_transaction("wait_until_active")
-        with attendance(self.id) as attended:
+        with worker_beside(self.id) as attended:
             self._await(self._arrived, attended, timeout)
         return self
 
@@ -166,7 +172,7 @@ class Lease:
             clock.sleep(self._next(pause))
 
     async def await_until_active(self, timeout: Seconds = None) -> Self:
-        """`wait_until_active` for async code; other tasks go on meanwhile."""
+        """Wait until the lease can be used, without blocking other tasks; see `wait_until_active`."""
         await sync_to_async(refuse_inside_transaction)("await_until_active")
         async with self._attending() as attended:
             await self._async_await(self._arrived, attended, timeout)
@@ -174,7 +180,7 @@ class Lease:
 
     @contextlib.asynccontextmanager
     async def _attending(self) -> AsyncIterator[PrivateWorker | Onlooker]:
-        attended = attendance(self.id)
+        attended = worker_beside(self.id)
         await sync_to_async(attended.__enter__)()
         try:
             yield attended
@@ -188,29 +194,31 @@ class Lease:
             await asyncio.sleep(await sync_to_async(self._next)(pause))
 
     def wait_until_ended(self, timeout: Seconds = None) -> LeaseEnd:
-        """Wait until it is over, by itself (its workload ended, it expired, it was lost) or because somebody released
-        it. Returns how it ended, with the exit code of its workload and what it has cost. Raises TimedOut,
-        InsideTransaction at once when you have a transaction open."""
+        """Wait until the lease has ended, and return how, with its workload's exit code and its cost.
+
+        A lease ends by itself (its workload ended, it expired, it was lost) or because somebody released it.
+        Raises TimedOut, and InsideTransaction at once if you have a transaction open.
+        """
         refuse_inside_transaction("wait_until_ended")
-        with attendance(self.id) as attended:
+        with worker_beside(self.id) as attended:
             self._await(self._over, attended, timeout)
         return self._end()
 
     async def await_until_ended(self, timeout: Seconds = None) -> LeaseEnd:
-        """`wait_until_ended` for async code; other tasks go on meanwhile."""
+        """Wait until the lease has ended, without blocking other tasks; see `wait_until_ended`."""
         await sync_to_async(refuse_inside_transaction)("await_until_ended")
         async with self._attending() as attended:
             await self._async_await(self._over, attended, timeout)
         return await sync_to_async(self._end)()
 
     def _over(self) -> bool:
-        return (self.refresh() if patient(holding.moved, self.id, self._info) else self.info).over
+        return (self.refresh() if patient(leases.moved, self.id, self._info) else self.info).over
 
     def _end(self) -> LeaseEnd:
         return end_of(LocalClient(self._who), self.refresh())
 
     def _arrived(self) -> bool:
-        info = self.refresh() if patient(holding.moved, self.id, self._info) else self.info
+        info = self.refresh() if patient(leases.moved, self.id, self._info) else self.info
         if info.state == "active":
             return True
         if info.state in ("pending", "acquired"):
@@ -226,38 +234,39 @@ class Lease:
             info = self.refresh()
             raise TimedOut(
                 f"Lease {self.id} is still {info.state} after {in_words(pause.limit or 0)}: {info.message}",
-                hint="It goes on waiting; release it if you no longer want it.",
+                hint="The lease keeps waiting; release it if you no longer want it.",
             )
         return seconds
 
     def interface(self, name: str) -> Interface:
-        """A typed interface: `command`, `filesystem`, `httpd` or another that its kind has.
+        """Return a typed interface: `command`, `filesystem`, `httpd` or another that the lease's kind provides.
 
-        Raises LeaseEnded unless it is active, NotSupported, InsideTransaction.
+        Raises LeaseEnded if the lease is not active, NotSupported if its kind has no such interface, and
+        InsideTransaction if you have a transaction open.
         """
-        return using.interface(self._who, self.id, name)
+        return interfaces.interface(self._who, self.id, name)
 
     def extend(self, ttl: str | float | None = None, *, until: Any = None) -> None:
-        """Let it last `ttl` from now, or until then. Raises Conflict with the reason where it cannot."""
-        patient(holding.extend, self._who, self.id, ttl=ttl, until=until)
+        """Extend the lease to `ttl` from now, or to `until`. Raises Conflict, which says why, if that is impossible."""
+        patient(lifetimes.extend, self._who, self.id, ttl=ttl, until=until)
         self.refresh()
 
     def heartbeat(self) -> None:
-        """Say that you live. Raises Conflict when it came too late."""
-        patient(holding.heartbeat, self._who, self.id)
+        """Send a heartbeat. Raises Conflict if it came too late or none is expected."""
+        patient(leases.heartbeat, self._who, self.id)
 
     def hold(self, ttl: str | float | None = None, *, reason: str = "") -> None:
-        """Keep its resource as it is after the end of the lease, for debugging."""
-        holding.hold(self._who, self.id, ttl=ttl, reason=reason)
+        """Keep the resource as it is after the end of the lease, for debugging."""
+        leases.hold(self._who, self.id, ttl=ttl, reason=reason)
 
     def release(self, message: str = "") -> None:
-        """End it. Inside your transaction the wish is written, and acted on after your commit."""
-        patient(holding.release, self._who, self.id, message=message)
+        """Release the lease. Inside your transaction, the release is only requested, and happens after your commit."""
+        patient(leases.release, self._who, self.id, message=message)
         self._info = None
 
     def __enter__(self) -> Self:
         refuse_inside_transaction("with a lease")
-        self._attended = attendance(self.id)
+        self._attended = worker_beside(self.id)
         self._attended.__enter__()
         try:
             self._await(self._arrived, self._attended, None)
@@ -270,7 +279,7 @@ class Lease:
         self._leave()
 
     def _leave(self) -> None:
-        """Release it; a worker of this process is given a while to clean."""
+        """Release the lease, and let a worker in this process clean up for a while."""
         attended, self._attended = self._attended, None
         try:
             self.release()
@@ -283,28 +292,28 @@ class Lease:
                 attended.__exit__()
 
     def _settled(self) -> bool:
-        """Whether nothing of it is left to clean now; what is held stays as it is."""
+        """Return whether nothing is left to clean up now: the lease is over, or held for debugging."""
         info = self.refresh()
         return info.over or info.held
 
     async def arefresh(self) -> LeaseInfo:
-        """`refresh` for async code."""
+        """Refresh the lease from async code; see `refresh`."""
         return await sync_to_async(self.refresh)()
 
     async def ainterface(self, name: str) -> Interface:
-        """`interface` for async code; its methods block, so call them by `asyncio.to_thread`."""
+        """Return a typed interface from async code. Its methods block, so call them through `asyncio.to_thread`."""
         return await sync_to_async(self.interface)(name)
 
     async def aextend(self, ttl: str | float | None = None, *, until: Any = None) -> None:
-        """`extend` for async code."""
+        """Extend the lease from async code; see `extend`."""
         await sync_to_async(self.extend)(ttl, until=until)
 
     async def aheartbeat(self) -> None:
-        """`heartbeat` for async code."""
+        """Send a heartbeat from async code; see `heartbeat`."""
         await sync_to_async(self.heartbeat)()
 
     async def arelease(self, message: str = "") -> None:
-        """`release` for async code."""
+        """Release the lease from async code; see `release`."""
         await sync_to_async(self.release)(message)
 
     async def __aenter__(self) -> Self:
@@ -331,7 +340,7 @@ class Lease:
 
 
 class _Pause:
-    """Pauses between looks: short ones first, so that what is quick is seen at once."""
+    """The pauses between two checks. The first ones are short, so that quick changes are noticed at once."""
 
     def __init__(self, limit: Seconds) -> None:
         self.limit = None if limit is None else 0.0 if limit == 0 else duration(limit, field="timeout").total_seconds()
@@ -339,7 +348,7 @@ class _Pause:
         self._pause = _QUICKEST
 
     def next(self) -> float | None:
-        """Seconds to the next look; None when the time is over."""
+        """Return the seconds until the next check, or None if the time limit has passed."""
         left = _SLOWEST if self._until is None else self._until - clock.monotonic()
         if left <= 0:
             return None

@@ -6,13 +6,14 @@ from django.db.models.signals import post_migrate
 
 
 class LeasesConfig(AppConfig):
-    """Leases, resources and everything that happens to them."""
+    """The engine: leases, resources, and everything that happens to them."""
 
     name = "leases"
     verbose_name = "Leases"
 
     def ready(self) -> None:
-        """Indexes follow what the installed kinds compare, and patience ends where a web request begins."""
+        """Register the system checks and the signal handlers that index compared numbers and bound database waits by
+        request."""
         from leases import checks
         from leases.engine.core import database
 

@@ -1,4 +1,4 @@
-"""Django's system checks: what a project lacks before leases can work in it."""
+"""Django system checks for what a project must configure before leases can work in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEYS = ("DRYDOCK_ENCRYPTION_KEYS", "DRYDOCK_OWNERSHIP_KEY")
 
 
 def connect() -> None:
-    """Register the checks, once Django is set up."""
+    """Register the checks once Django is set up."""
     register(settings_there, Tags.compatibility)
     register(postgresql, Tags.compatibility)
     register(celery_app, Tags.compatibility)
@@ -22,7 +22,7 @@ def connect() -> None:
 
 
 def settings_there(app_configs: Any, **_: Any) -> list[CheckMessage]:
-    """Find settings that are missing."""
+    """Report missing settings."""
     lines = {
         "DRYDOCK": "DRYDOCK = environment.load()", _KEYS[0]: f"{_KEYS[0]} = keys.encryption_keys(DRYDOCK)",
         _KEYS[1]: f"{_KEYS[1]} = keys.ownership_key(DRYDOCK)",
@@ -30,7 +30,7 @@ def settings_there(app_configs: Any, **_: Any) -> list[CheckMessage]:
     return [
         Error(
             f"The setting {name} is missing.",
-            hint=f"Write in your settings: from drydock import environment, keys; {line}", id="leases.E001",
+            hint=f"Add to your settings: from drydock import environment, keys; {line}", id="leases.E001",
         )
         for name, line in lines.items()
         if not hasattr(settings, name)
@@ -38,7 +38,7 @@ def settings_there(app_configs: Any, **_: Any) -> list[CheckMessage]:
 
 
 def postgresql(app_configs: Any, **_: Any) -> list[CheckMessage]:
-    """Refuse other databases before a migration meets them."""
+    """Report a database other than PostgreSQL before any migration runs on it."""
     connection = connections["default"]
     if connection.vendor == "postgresql":
         return []
@@ -51,7 +51,7 @@ def postgresql(app_configs: Any, **_: Any) -> list[CheckMessage]:
 
 
 def celery_app(app_configs: Any, **_: Any) -> list[CheckMessage]:
-    """Find a project whose Celery app is not imported: its hints would go nowhere."""
+    """Warn if no Celery app with a broker is loaded, since hints would go nowhere."""
     from celery import current_app
 
     if current_app.conf.broker_url or current_app.conf.task_always_eager:
@@ -67,7 +67,7 @@ def celery_app(app_configs: Any, **_: Any) -> list[CheckMessage]:
 
 
 def blueprint_there(app_configs: Any, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Find an installation in which nothing can be leased yet; asked with `check --database default`."""
+    """Warn if no blueprint is enabled, so that nothing can be leased. Runs only with `check --database default`."""
     from blueprints.models import Blueprint
 
     connection = connections["default"]

@@ -1,5 +1,8 @@
-"""Calls of the web process to leased hosts. Tenants control their hosts, so each call has a place among the threads and
-a deadline of seconds, and what went wrong names the host."""
+"""Calls from the web process to leased hosts.
+
+Tenants control their hosts, so every call is limited to a few seconds and a share of the threads, and its errors name
+the host.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,12 @@ class HostSilent(DeadlineExceeded):
 
 @contextmanager
 def calling(user: int, name: Callable[[], str]) -> Iterator[None]:
-    """Hold a place of `user`, and let every operation of an interface end within `DRYDOCK_HOST_SECONDS`.
+    """Reserve a place for `user`, and limit every interface operation in the block to `DRYDOCK_HOST_SECONDS`.
 
-    Raises Busy where all places are taken, and HostSilent, with the host's name, when the time runs out.
+    Raises Busy if all places are taken, and HostSilent with the host's name if the time runs out.
     """
     seconds = float(settings.DRYDOCK.host_seconds)
-    what = "As many requests are waiting for the answers of hosts as may at the same time."
+    what = "Too many requests are waiting for answers from hosts at the same time."
     with PLACES.held("host", user, what), answering_within(seconds):
         token = _CALLING.set(True)
         try:
@@ -45,23 +48,23 @@ def calling(user: int, name: Callable[[], str]) -> Iterator[None]:
 
 
 def in_call() -> bool:
-    """Whether this thread holds a place for a call to a host."""
+    """Return whether this thread holds a place for a call to a host."""
     return _CALLING.get()
 
 
 def of_lease(id: int) -> str:
-    """The host of a lease, in words."""
+    """Return a phrase that names the host of a lease."""
     found = Lease.objects.filter(pk=id).values_list("resource__name", flat=True).first()
     return f"The host of lease {id} ({found})" if found else f"The host of lease {id}"
 
 
 def of_job(id: int) -> str:
-    """The host of a job, in words."""
+    """Return a phrase that names the host of a job."""
     lease = Job.objects.filter(pk=id).values_list("lease_id", flat=True).first()
     return f"The host of job {id}" if lease is None else of_lease(lease)
 
 
 def of_resource(id: int) -> str:
-    """A resource as a host, in words."""
+    """Return a phrase that names a resource as a host."""
     found = Resource.objects.filter(pk=id).values_list("name", flat=True).first()
     return f"Resource {id} ({found})" if found else f"Resource {id}"

@@ -1,6 +1,6 @@
-"""The state of an instance, in the words that all clouds share: one CASE over its lease and its machine, in SQL.
+"""The state of an instance in the terms that all clouds share, as an SQL CASE over its lease and its machine.
 
-It is terminated when the absence of its machine is confirmed, and not before: until then it is listed, with its cost.
+An instance is terminated only once the absence of its machine is confirmed. Until then it is listed, with its cost.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ TERMINATING, RELEASED = "terminating", "released"
 TERMINATED, REASSIGNED, FAILED = "terminated", "reassigned", "failed"
 STATES = (PENDING, RUNNING, STOPPING, STOPPED, TERMINATING, RELEASED, TERMINATED, REASSIGNED, FAILED)
 OVER = (TERMINATED, REASSIGNED, FAILED)
-"""Nothing is left that costs on behalf of these."""
+"""States of instances that no longer cause any cost."""
 
 _LATER = Lease.objects.filter(resource=OuterRef("resource"), acquired_at__gt=OuterRef("acquired_at"))
 LAST_ON_MACHINE = Q(~Exists(_LATER))
-"""No other lease has taken the machine since."""
+"""A condition for leases whose machine has not been leased again since."""
 
 _ENDED, _LOST = Q(state__in=("destroyed", "broken")), Q(state="broken") | Q(state="active", resource__state="broken")
 _GONE = Q(resource=None) | Q(resource__gone_at__isnull=False) | Q(resource__state="destroyed")
@@ -31,7 +31,7 @@ _BY_POWER = {
     ("off", "off"): STOPPED, ("off", "on"): STOPPING, ("off", ""): STOPPING, ("on", "off"): PENDING,
     ("", "off"): STOPPED,
 }  # fmt: skip
-"""(power wanted, power) of a machine that is held; it runs otherwise."""
+"""The states of a machine that is held, by (power wanted, power); for other combinations it is running."""
 
 _STATE: tuple[tuple[Q, str], ...] = (
     (Q(state__in=("pending", "acquired")), PENDING),
@@ -45,15 +45,15 @@ _STATE: tuple[tuple[Q, str], ...] = (
     (_ENDED, RELEASED),
     *((Q(resource__power_wanted=wanted, resource__power=power), word) for (wanted, power), word in _BY_POWER.items()),
 )
-"""What holds first decides."""
+"""Conditions with their states. The first condition that matches decides."""
 
 
 def with_state(found: QuerySet[Lease]) -> QuerySet[Any]:
-    """Leases, each with the state of its instance as `instance_state`."""
+    """Annotate leases with the state of their instance as `instance_state`."""
     whens = [When(condition, then=Value(word)) for condition, word in _STATE]
     return found.annotate(instance_state=Case(*whens, default=Value(RUNNING), output_field=CharField()))
 
 
 def not_over() -> Q:
-    """Leases whose instances may not be over: a condition that reads no machine that is gone."""
+    """Return a condition for leases whose instances may not be over. It reads no machine that is gone."""
     return Q(state__in=UNFINISHED) | Q(resource__in=Resource.objects.filter(gone_at=None).values("pk"))

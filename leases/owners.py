@@ -1,4 +1,4 @@
-"""Owners: the users that leases belong to, and their groups."""
+"""The owners of leases: users and their groups."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from drydock.core.errors import InvalidRequest
 
 
 def find_owner(owner: Any) -> AbstractUser:
-    """The user that `owner` (a user or a user name) is. Raises InvalidRequest when there is none."""
+    """Return the user given as a user or a user name. Raises InvalidRequest if the user does not exist or is
+    disabled."""
     model = get_user_model()
     if isinstance(owner, model):
         return owner
     found = model._default_manager.filter(**{model.USERNAME_FIELD: owner}).first()
     if found is None or not found.is_active:
-        raise InvalidRequest(f"There is no active user {owner!r}.", field="owner")
+        raise InvalidRequest(f"User {owner!r} does not exist or is disabled.", field="owner")
     return found
 
 
 def membership() -> tuple[str, str]:
-    """The table that says which user is in which group, and its user column."""
+    """Return the name of the table that relates users to groups, and its user column."""
     through = get_user_model().groups.through
     columns = [f.column for f in through._meta.fields if f.related_model is get_user_model() and f.column]
     return through._meta.db_table, columns[0]

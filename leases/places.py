@@ -1,4 +1,4 @@
-"""How many requests of one web process may take long at the same time, so that threads stay free for the others."""
+"""Limits on the number of long requests in one web process, so that threads stay free for the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.conf import settings
 from drydock.core.errors import Busy
 
 _LATEST = 10
-"""Seconds after which somebody is told to come again at the latest."""
+"""The longest delay in seconds before a refused client is told to try again."""
 
 
 class NoPlace(Busy):
@@ -24,8 +24,11 @@ class NoPlace(Busy):
 
 
 class Places:
-    """Bounds by the number of threads: half for each sort of long request, three quarters for all sorts together, and
-    three eighths for all of one user."""
+    """Places for long requests, limited by the number of threads.
+
+    Each sort of request may take half of the threads, all sorts together three quarters, and a single user three
+    eighths.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -33,7 +36,7 @@ class Places:
         self._refused: Counter[int] = Counter()
 
     def take(self, sort: str, user: int) -> bool:
-        """Take a place if there is one; it is given back with `leave`."""
+        """Take a place and return whether one was free. Give it back with `leave`."""
         threads = settings.DRYDOCK.web_threads
         with self._lock:
             of_sort = sum(number for (name, _), number in self._taken.items() if name == sort)
@@ -59,10 +62,10 @@ class Places:
 
     @contextmanager
     def held(self, sort: str, user: int, what: str) -> Iterator[None]:
-        """Hold a place. Raises NoPlace, which says `what` there is too much of, where all are taken.
+        """Hold a place during the block. Raises NoPlace with the message `what` if none is free.
 
-        The more of a user were refused since one was taken, the later they are told to come again: to refuse many costs
-        the others time, too.
+        The more requests of a user have been refused in a row, the longer the user is told to wait, because even
+        refusing many requests costs the other users time.
         """
         if not self.take(sort, user):
             raise NoPlace(what, after=min(_LATEST, 1 + self._refused[user] // 16))

@@ -1,4 +1,4 @@
-"""Why something is in its state: ordered codes, from 'nothing to do' to 'a person must act'."""
+"""Reasons for the states of objects: codes ordered from "nothing to do" to "a person must act"."""
 
 from __future__ import annotations
 

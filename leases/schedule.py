@@ -1,4 +1,4 @@
-"""What beat sends, and how often; with the broker gone, beat sweeps by itself."""
+"""The schedule of Celery beat. If the broker or the workers are gone, beat does the sweep itself."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from celery import beat
 from django.conf import settings
 
 from drydock.core import clock
-from leases import hints
+from leases.messaging import hints
 
 BEAT: dict[str, dict[str, Any]] = {
     "sweep": {
@@ -20,22 +20,27 @@ BEAT: dict[str, dict[str, Any]] = {
 
 
 class Scheduler(beat.Scheduler):
-    """Beat's scheduler in memory. What it cannot send, and what no worker would read, it carries out itself: a stopped
-    broker, or workers that die, cost speed and nothing else."""
+    """Celery beat's in-memory scheduler, which does the work itself if it cannot send a hint or no worker would read
+    it.
+
+    A stopped broker or dead workers therefore only slow things down.
+    """
 
     producer: Any = None
-    """Beat's own would wait for the broker; a hint is sent with one bounded try."""
+    """Disables beat's own producer, which would wait for the broker; a hint is sent with a single bounded try
+    instead."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._began = clock.monotonic()
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """Send the entry's hint; where the broker does not take it, or no worker reads it, do its work here."""
+        """Send the entry's hint. If the broker does not accept it or no worker reads it, do its work in this
+        process."""
         from django.db import close_old_connections
 
         from leases.engine.core import database
-        from leases.inline import settle
+        from leases.messaging.inline import settle
 
         hint = entry.task.removeprefix("leases.")
         sent = hints.send(hint)
@@ -50,7 +55,8 @@ class Scheduler(beat.Scheduler):
                 hints.log.exception("The sweep in beat failed; the next one follows.")
 
     def _unread(self, queue: str) -> bool:
-        """Whether no worker of this queue was seen lately. Those that begin with beat are given time to."""
+        """Return whether no worker of this queue was seen recently. Workers that start together with beat are given
+        time to appear."""
         from leases.engine.core import workers
 
         waited = clock.monotonic() - self._began > settings.DRYDOCK.lost_worker_seconds

@@ -3,14 +3,14 @@
 from django.dispatch import Signal
 
 lease_changed = Signal()
-"""A lease changed its state; sent after commit, in the process that changed it, which may be a worker.
+"""Sent after a lease has changed its state and the change is committed, in the process that made it, possibly a worker.
 
 Arguments: `lease_id`, `state` (the new one), `reason`.
 """
 
 interruption_announced = Signal()
-"""The provider of a lease's machine has announced that it takes it back soon; sent after commit, in the worker that
-read it.
+"""Sent after commit when the provider has announced that it will soon take back a lease's machine, in the worker that
+read the announcement.
 
-Arguments: `lease_id`, `resource_id`, `message` (with the provider's words).
+Arguments: `lease_id`, `resource_id`, `message` (the provider's words).
 """

@@ -1,4 +1,4 @@
-"""The states of leases and resources, as tables. The database's triggers are made from them."""
+"""The states of leases and resources as tables, from which the database's triggers are generated."""
 
 from __future__ import annotations
 
@@ -64,10 +64,12 @@ RESOURCE = StateTable(
 )
 
 HOLDING = (LeaseState.ACQUIRED, LeaseState.ACTIVE, LeaseState.RELEASED)
-"""A lease in these states has a share."""
+"""States in which a lease has a share."""
 
 UNFINISHED = (LeaseState.PENDING, LeaseState.ACQUIRED, LeaseState.ACTIVE, LeaseState.RELEASED)
 
 SUSPECTED, VANISHED, STOPPED = "suspected", "vanished", "stopped"
-"""What is observed of an active machine that may be gone, of one that is gone with everything else of its account, and
-of one that somebody else switched off."""
+"""Observed states of an active machine, respectively:
+
+it may be gone; it is gone together with everything else in its account; it was switched off by somebody else.
+"""

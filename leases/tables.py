@@ -1,4 +1,4 @@
-"""Tables as CSV, which spreadsheets open: what begins like a formula does not stay one."""
+"""CSV tables that are safe to open in spreadsheets: cells that look like formulas are defused."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 class _Line:
-    """What the csv module writes a line to: it gives it back."""
+    """A file-like object for the csv module that returns each line instead of storing it."""
 
     def write(self, text: str) -> str:
-        """The line."""
+        """Return the line."""
         return text
 
 
 def lines(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """A table line by line."""
+    """Yield the lines of a table."""
     writer = csv.writer(_Line())
     yield writer.writerow(headers)
     for row in rows:

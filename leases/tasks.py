@@ -1,4 +1,4 @@
-"""Celery tasks: one for each hint, with ids only; any of them may run twice or never."""
+"""Celery tasks, one for each hint. Their arguments are only ids, and each of them may run twice or never."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from celery import Task, shared_task
 from django.db import close_old_connections
 
 from drydock.core.logging import about
-from leases import hints, shift
-from leases.acts import ACTS
 from leases.engine.core import database
+from leases.messaging import hints, worker_lifecycle
+from leases.messaging.handlers import HANDLERS
 
-__all__ = ["shift"]
-"""Imported with the tasks, so that every worker keeps it."""
+__all__ = ["worker_lifecycle"]
+"""Imported with the tasks, so that every worker loads it."""
 
 
 class Said(Task):  # type: ignore[type-arg]
-    """A task whose name and id are on every log line that it causes."""
+    """A task that adds its name and id to every log line written while it runs."""
 
     abstract = True
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Carry it out."""
+        """Run the task."""
         with about(task=self.name, task_id=self.request.id):
             return super().__call__(*args, **kwargs)
 
@@ -39,9 +39,10 @@ def _task(hint: str) -> Any:
 
 
 def _carry_out(hint: str, *args: Any) -> None:
-    """Without a database the hint is dropped: the sweep finds what is due when the database is back."""
+    """Carry out a hint. Without a database the hint is dropped; the sweep finds the pending work when the database is
+    back."""
     try:
-        ACTS[hint](*args)
+        HANDLERS[hint](*args)
     except Exception as error:
         if not database.is_lost(error):
             raise

@@ -12,12 +12,27 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from tests import database, reporting, slow
 from tests.guards import allow_only_this_machine, leftovers
 from tests.peers import require
 from tests.settings import DATABASE, STATE
 from tests.workers import Worker, clear_broker
 
 allow_only_this_machine()
+database.install()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Report what the tests cost."""
+    reporting.register(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make test` leaves to `make test-slow`."""
+    for item in items:
+        if slow.is_slow(item):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -51,6 +66,7 @@ def peer() -> Callable[[str], str]:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """The first process of the run clears up, and fails the run if something had been left."""
     if hasattr(session.config, "workerinput"):
+        session.config.workeroutput[reporting.PEAK] = reporting.peak_mib()  # type: ignore[attr-defined]
         return
     from drydock.engines import Config, leave, wait_until_stopped
 

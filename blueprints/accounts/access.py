@@ -1,4 +1,4 @@
-"""Names, keys and ways: how the control side and a lease reach a host."""
+"""Account names, keys and transports used by the control side and by leases to reach a host."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ _PLACE = ("address", "port", "user", "host_keys")
 
 
 def prefix(resource: ResourceView) -> str:
-    """How the accounts of this host's leases begin, and nobody else's."""
+    """Return the prefix of the names of all accounts for this host's leases."""
     return f"dd{_digest(resource.key, 10)}-"
 
 
 def user_of(lease: LeaseView) -> str:
-    """The account of a lease, the same whenever it is asked for."""
+    """Return the account name for a lease; it never changes."""
     return prefix(lease.resource) + _digest(lease.key, 12)
 
 
 def is_shared(lease: LeaseView) -> bool:
-    """Whether the lease uses the control account: as it was set up, whatever the config says now."""
+    """Return whether the lease uses the control account. An account that is set up keeps its mode if the config
+    changes."""
     if "user" in lease.facts:
         return bool(lease.facts["user"] != user_of(lease))
     return bool(lease.resource.blueprint.config.accounts == "shared")
 
 
 def home_of(lease: LeaseView) -> str:
-    """Where the account of a lease has its home, wherever others are made now."""
+    """Return the home of a lease's account. An existing home stays where it was made even if the config changes."""
     made = lease.facts.get("home", "")
     if made and not is_shared(lease):
         return str(made)
@@ -47,23 +48,23 @@ def home_of(lease: LeaseView) -> str:
 
 
 def home_for(resource: ResourceView, user: str) -> str:
-    """Where an account has its home."""
+    """Return the path at which the current config places an account's home."""
     return f"{resource.blueprint.config.homes.rstrip('/')}/{user}"
 
 
 def mark_of_host(resource: ResourceView) -> str:
-    """Begins the comment of every key that a lease has in a shared account."""
+    """Return the prefix of the comment on every key that a lease of this host has in a shared account."""
     return f"drydock:{prefix(resource)}"
 
 
 def mark_of(lease: LeaseView) -> str:
-    """The comment of the keys of one lease in a shared account."""
+    """Return the comment on one lease's keys in a shared account."""
     return f"drydock:{user_of(lease)}"
 
 
 def control(resource: ResourceView) -> SshEndpoint:
-    """The control account. Raises NeedsOperator where a registered host was given without what leads there,
-    Unreachable where another does not have it (now)."""
+    """Return the endpoint of the control account. Raises NeedsOperator if a registered host lacks a required fact, and
+    Unreachable if any other host does."""
     facts, config = resource.facts, resource.blueprint.config
     missing = ", ".join(name for name in _PLACE if not facts.get(name))
     if missing and resource.origin == "registered":
@@ -81,20 +82,20 @@ def control(resource: ResourceView) -> SshEndpoint:
 
 
 def shell(spec: Spec, *, at_most: float | None = None) -> HostShell:
-    """The control account's shell, for the seconds of one call. Raises NeedsOperator without its key."""
+    """Return a shell on the control account with one call's deadline. Raises NeedsOperator if its key is missing."""
     return HostShell(control_transport(spec.resource), min(spec.deadline, at_most or spec.deadline))
 
 
 def control_transport(resource: ResourceView) -> Transport:
-    """The way to the control account."""
+    """Return the transport to the control account."""
     return transport_to(
         control(resource), private_key=control_key(resource), bastion_key=_bastion_key(resource.blueprint)
     )
 
 
 def control_key(resource: ResourceView) -> str:
-    """The private key of the control account: of the host's own pair, else of the credential that its config names
-    for that. Raises NeedsOperator where there is neither."""
+    """Return the control account's private key, from the host's own key pair or else from the credential named by the
+    config. Raises NeedsOperator if both are missing."""
     own: str = resource.secrets.get("private_key", "")
     config: Accounts = resource.blueprint.config
     if not own and not config.control_credential:
@@ -103,7 +104,7 @@ def control_key(resource: ResourceView) -> str:
 
 
 def control_of(lease: LeaseView) -> Control | None:
-    """The control account, where the lease has another one."""
+    """Return the control account for a lease; None if the lease uses the control account itself or has no home yet."""
     if is_shared(lease) or "home" not in lease.facts:
         return None
     kind, body = lease.facts["public_key"].split()[:2]
@@ -119,7 +120,8 @@ def control_of(lease: LeaseView) -> Control | None:
 
 
 def lease_endpoint(lease: LeaseView, *, user: str, home: str) -> SshEndpoint:
-    """The lease's own account, by the same pinned keys and bastion."""
+    """Return an endpoint for the lease's own account, with the same pinned host keys and bastion as the control
+    account."""
     there = control(lease.resource)
     return SshEndpoint(
         host=there.host,
@@ -134,8 +136,8 @@ def lease_endpoint(lease: LeaseView, *, user: str, home: str) -> SshEndpoint:
 
 
 def transport_of(lease: LeaseView) -> Transport:
-    """The way to the lease's own account, with its own key, at the address where the host is now: one that was
-    stopped and started may have another. Raises Unreachable before it is activated."""
+    """Return a transport to the lease's own account, using its own key and the host's current address, which may change
+    when the host is stopped and started. Raises Unreachable if the lease is not activated."""
     if "endpoint" not in lease.facts or "private_key" not in lease.secrets:
         raise Unreachable("The lease has no account on its host.")
     known = endpoint_from_json(lease.facts["endpoint"])
@@ -148,13 +150,14 @@ def transport_of(lease: LeaseView) -> Transport:
 
 
 def connect_line(endpoint: SshEndpoint) -> str:
-    """What a person types."""
+    """Return the ssh command line for a person to type."""
     jump = f"-J {endpoint.bastion.user}@{endpoint.bastion.host}:{endpoint.bastion.port} " if endpoint.bastion else ""
     return f"ssh {jump}-p {endpoint.port} {endpoint.user}@{endpoint.host}"
 
 
 def owner_keys(lease: LeaseView) -> tuple[list[str], int]:
-    """The owner's own public keys without options and comments, and how many could not be read."""
+    """Return the owner's own public keys without options and comments, and the number of keys that could not be
+    parsed."""
     found = []
     for line in lease.public_keys:
         try:
@@ -165,21 +168,23 @@ def owner_keys(lease: LeaseView) -> tuple[list[str], int]:
 
 
 def key_of(blueprint: BlueprintView, credential: str) -> str:
-    """The private key of a credential that the config names. Raises NeedsOperator."""
+    """Return the private key of a credential named by the config. Raises NeedsOperator if it is missing."""
     secrets = blueprint.credentials.get(credential)
     if secrets is None:
-        raise NeedsOperator(f"There is no credential {credential!r}.", hint="Add it, or name another in the blueprint.")
+        raise NeedsOperator(
+            f"Credential {credential!r} does not exist.", hint="Add it, or name another in the blueprint."
+        )
     if not secrets.get("private_key"):
         raise NeedsOperator(f"The credential {credential!r} has no private_key.", hint="Enter the OpenSSH key text.")
     return secrets["private_key"]
 
 
 SCAN = 8.0
-"""Seconds within which a host shows its keys."""
+"""Seconds allowed for a host to present its keys."""
 
 
 def scan(blueprint: BlueprintView, address: str, port: int) -> list[str]:
-    """The host keys shown at an address. Raises InterfaceError, NeedsOperator."""
+    """Return the host keys presented at an address. Raises InterfaceError, NeedsOperator."""
     # Not at the top: paramiko takes a third of a second to import.
     from interfaces.ssh.scan import shown_keys
 

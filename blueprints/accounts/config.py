@@ -1,4 +1,4 @@
-"""What a blueprint may say of the accounts of leases, whatever the kind of its hosts."""
+"""Blueprint settings for lease accounts, shared by all kinds of hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blueprints.hosts import Isolation
 
 
 class Accounts(Fields):
-    """The part of a config that says how leases use a host."""
+    """The part of a config that defines how leases use a host."""
 
     accounts: Literal["per_lease", "shared"] = Field(
         default="per_lease",
@@ -48,30 +48,30 @@ class Accounts(Fields):
         if self.end_account and self.accounts != "shared":
             raise ValueError("end_account is for the shared account")
         if ".." in self.homes.split("/"):
-            raise ValueError("homes must not hold '..'")
+            raise ValueError("homes must not contain '..'")
         if self.bastion and not (self.bastion_credential or self.control_credential):
             raise ValueError("bastion needs a bastion_credential")
         return self
 
     @property
     def control_credential(self) -> str:
-        """Name of the credential whose private key opens the control accounts of hosts that have no pair of their
-        own; empty: every host has one."""
+        """Name of the credential whose private key opens the control accounts of hosts without a key pair of their own;
+        empty if every host has one."""
         return ""
 
     @property
     def marks_host(self) -> bool:
-        """Whether a lease can change the host itself, or what the next lease's account is."""
+        """Return whether a lease can change the host itself or the account that the next lease will use."""
         return self.accounts == "shared" or self.lease_sudo
 
     @property
     def one_at_a_time(self) -> bool:
-        """Whether a host can have one lease only."""
+        """Return whether a host can have only one lease at a time."""
         return self.accounts == "shared" or (self.lease_sudo and not self.trusted)
 
     @property
     def isolation(self) -> Isolation:
-        """What stands between two leases."""
+        """Return the kind of isolation between two leases."""
         if self.marks_host and not self.one_at_a_time:
             return "none"
         return "machine" if self.marks_host else "uid"

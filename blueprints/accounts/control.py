@@ -1,4 +1,4 @@
-"""Where a control account is, and the host keys by which its host is known."""
+"""The address of a control account and the host keys that identify its host."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from interfaces.keys import PublicKey
 
 
 def _known(lines: tuple[str, ...]) -> tuple[str, ...]:
+    if not lines:
+        raise ValueError("give at least one public key line")
     try:
         return tuple(PublicKey.parse(line).line for line in lines)
     except InvalidRequest as error:
@@ -20,7 +22,7 @@ def _known(lines: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _lines(given: Any) -> Any:
-    """A text of lines, as a shell has it, is a list of them."""
+    """Split a text into its non-blank lines; return anything else unchanged."""
     return [line for line in given.splitlines() if line.strip()] if isinstance(given, str) else given
 
 
@@ -45,7 +47,7 @@ class ControlAccount(Fields):
         return self
 
     def endpoint(self, bastion: SshEndpoint | None = None, connect_timeout: float = 10) -> SshEndpoint:
-        """The control account as an endpoint."""
+        """Return an endpoint for the control account."""
         return SshEndpoint(
             host=self.address,
             port=self.port,
@@ -57,4 +59,4 @@ class ControlAccount(Fields):
 
 
 class Bastion(ControlAccount):
-    """A host that is passed through on the way."""
+    """A jump host on the way to the host."""

@@ -1,13 +1,13 @@
-"""What a kind of hosts gets that gives every lease an account there."""
+"""Base class of the kinds whose hosts give every lease an account."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from blueprints.accounts import access, acts, leasing
+from blueprints.accounts import access, actions, leasing
 from blueprints.accounts.config import Accounts
-from blueprints.contract import Activates, Checks, Controls, Fields, Kind, Opener, Plan, Step
+from blueprints.contract import Activates, Checks, Controls, Fields, HandsOver, Kind, Opener, Plan, Step
 from blueprints.hosts import openers
 from blueprints.hostshell import NeedsOperator
 from blueprints.specs import BlueprintView, Control, LeaseView, Problem
@@ -16,10 +16,10 @@ from interfaces.errors import AuthenticationRefused, HostKeyMismatch, Unreachabl
 LONG = 3600.0
 """Deadline in seconds of a step that ends processes or removes files."""
 _SLOW = {"processes", "files"}
-_REACH = Step(name="reach", act=acts.reach)
+_REACH = Step(name="reach", act=actions.reach)
 
 
-class WithAccounts(Kind, Activates, Checks, Controls):
+class WithAccounts(Kind, Activates, HandsOver, Checks, Controls):
     """Base of kinds whose hosts are reached over SSH, with a key pair for every lease, and an account of its own
     (`per_lease`) or the control account for itself (`shared`).
 
@@ -33,32 +33,36 @@ class WithAccounts(Kind, Activates, Checks, Controls):
     )
 
     def activate(self) -> Plan:
-        """See that the host answers; then a key pair, an account, access, and one try of it."""
+        """Check that the host answers, make a key pair and an account, open access and try it."""
         return (_REACH, *_plan("activate"))
 
     def deactivate(self) -> Plan:
-        """No access, no process, no file, no account."""
+        """Close the account's access, end its processes, and remove its files and the account itself."""
         return (_REACH, *_plan("deactivate"))
 
+    def hand_over(self) -> Plan:
+        """Close the account, end its processes, and open it again with a new key."""
+        return (_REACH, *_plan("hand_over"))
+
     def check(self) -> Plan:
-        """Reachable by the pinned key, room on the disk."""
-        return (_REACH, Step(name="look", act=acts.look))
+        """Check that the host is reachable with the pinned key and has free disk space."""
+        return (_REACH, Step(name="look", act=actions.check_health))
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Commands and files over SSH with the lease's own account and key."""
+        """Return openers for commands and files over SSH with the lease's own account and key."""
         return openers(access.transport_of, "command", "filesystem")
 
     def control(self, lease: LeaseView) -> Control | None:
-        """The control account, unless leases share it."""
+        """Return the control account, unless the lease uses it itself."""
         return access.control_of(lease)
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """False after a lease that could change the host itself, unless the operator trusts the owners."""
+        """Return False after a lease that could change the host itself, unless the operator trusts the owners."""
         used: Accounts = lease.resource.blueprint.config
         return used.trusted or not (used.marks_host or lease.facts.get("isolation") in ("none", "machine"))
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Whether the keys are there, and what the config gives away. Calls no host."""
+        """Check that the credentials exist, and warn about what the config exposes. Calls no host."""
         config: Accounts = blueprint.config
         named = {"credential": config.control_credential, "bastion_credential": config.bastion_credential}
         problems = [found for field, name in named.items() if name and (found := _missing(blueprint, field, name))]

@@ -1,8 +1,8 @@
-"""What steps do for one lease on a host: a key pair, an account or a folder, and their end."""
+"""Step actions for one lease on a host: create and remove its key pair and its account or folder."""
 
 from __future__ import annotations
 
-from blueprints.accounts import ending, scripts
+from blueprints.accounts import removal, scripts
 from blueprints.accounts.access import (
     connect_line,
     home_of,
@@ -27,7 +27,8 @@ from interfaces.keys import new_key_pair
 
 
 def make_key(spec: Spec, memo: Json) -> Answer:
-    """A pair for this lease alone. It is kept before the host hears of it, so a lost answer only costs a pair."""
+    """Make a key pair for this lease. It is stored before the host receives it, so that a lost answer wastes only a
+    pair."""
     if "private_key" in lease_of(spec).secrets:
         return Ready()
     pair = new_key_pair(mark_of(lease_of(spec)))
@@ -36,7 +37,7 @@ def make_key(spec: Spec, memo: Json) -> Answer:
 
 @told
 def make_account(spec: Spec, memo: Json) -> Answer:
-    """An account of the lease's own, which nobody can enter yet."""
+    """Make an account for the lease, with no way to log in yet."""
     lease = lease_of(spec)
     if is_shared(lease_of(spec)):
         return Ready()
@@ -46,9 +47,28 @@ def make_account(spec: Spec, memo: Json) -> Answer:
     return Ready(facts={"uid": uid, "gid": gid, "home": home, "user": user}, log=f"account {user}")
 
 
+@until_done("What could let its former owner in is being removed.")
+def end_other_ways(spec: Spec) -> bool:
+    """Remove the files of the account that could let its former owner in: in ~/.ssh, shared places and other homes."""
+    lease, there = lease_of(spec), shell(spec)
+    if is_shared(lease):
+        return True
+    searched = not there.as_root(scripts.TAKE_FROM_FORMER, user_of(lease), home_of(lease)).strip()
+    return there.sweep_account(user_of(lease)) and searched
+
+
+@told
+def drop_setuid(spec: Spec, memo: Json) -> Answer:
+    """Clear the setuid and setgid bits in the home, so that no remaining file runs as the account for another user."""
+    lease = lease_of(spec)
+    if not is_shared(lease):
+        shell(spec).as_root(scripts.DROP_SETUID, user_of(lease))
+    return Ready()
+
+
 @told
 def open_access(spec: Spec, memo: Json) -> Answer:
-    """The lease's key and the owner's own let in."""
+    """Authorize the lease's key and the owner's own keys."""
     lease = lease_of(spec)
     own, unread = owner_keys(lease)
     keys = "".join(f"{line} {mark_of(lease)}\n" for line in (_public(lease), *own))
@@ -62,7 +82,7 @@ def open_access(spec: Spec, memo: Json) -> Answer:
 
 @told
 def try_access(spec: Spec, memo: Json) -> Answer:
-    """Go the way that the lease's interfaces will go."""
+    """Connect in the same way as the lease's interfaces will."""
     deadline = Deadline(spec.deadline * 0.9)
     command = ShellCommand(transport_of(lease_of(spec)), still_mine=lambda: None)
     try:
@@ -78,43 +98,44 @@ def try_access(spec: Spec, memo: Json) -> Answer:
 
 @told
 def close_access(spec: Spec, memo: Json) -> Answer:
-    """Nothing new begins for the lease."""
+    """Prevent new logins and processes for the lease, and close its open connections."""
     lease = lease_of(spec)
     if is_shared(lease_of(spec)):
-        ending.shared_close(shell(spec), user_of(lease))
+        removal.shared_close(shell(spec), user_of(lease))
     else:
-        ending.close(shell(spec), user_of(lease))
+        removal.close(shell(spec), user_of(lease))
     _hang_up(lease)
     return Ready()
 
 
 @until_done("Processes of the lease are being ended.")
 def end_processes(spec: Spec) -> bool:
-    """Every process of the lease, detached ones too."""
+    """End every process of the lease, including detached ones. Return whether none is left."""
     lease, there = lease_of(spec), shell(spec)
     if is_shared(lease_of(spec)):
-        return ending.shared_ended(there, user_of(lease), lease.key, whole=spec.config.end_account)
+        return removal.shared_ended(there, user_of(lease), lease.key, whole=spec.config.end_account)
     return not there.end_account(user_of(lease))
 
 
 @told
 def remove_files(spec: Spec, memo: Json) -> Answer:
-    """Home or folder, and what lies in places that all may write to. An account whose home was put aside stays."""
+    """Remove the lease's home or folder and its files in world-writable directories. Keep an account whose home was set
+    aside."""
     lease, there = lease_of(spec), shell(spec)
     user, home = user_of(lease), home_of(lease)
     if is_shared(lease):
-        return remove_or_put_aside(memo, lambda: ending.shared_removed(there, user), None)
+        return remove_or_put_aside(memo, lambda: removal.shared_removed(there, user), None)
     return remove_or_put_aside(
-        memo, lambda: ending.files_removed(there, user, home), lambda: ending.put_aside(shell(spec), home)
+        memo, lambda: removal.files_removed(there, user, home), lambda: removal.put_aside(shell(spec), home)
     )
 
 
 @told
 def remove_account(spec: Spec, memo: Json) -> Answer:
-    """The account itself, last: only then may its uid be another's."""
+    """Remove the account last, because its uid can be reused as soon as the account is gone."""
     lease = lease_of(spec)
     if not is_shared(lease_of(spec)):
-        ending.remove(shell(spec), user_of(lease), home_of(lease))
+        removal.remove(shell(spec), user_of(lease), home_of(lease))
     return Ready()
 
 
@@ -124,7 +145,7 @@ def _public(lease: LeaseView) -> str:
 
 
 def _open_shared(spec: Spec, lease: LeaseView, keys: str) -> Json:
-    folder = f"{ending.SHARED_FOLDER}/{user_of(lease)}"
+    folder = f"{removal.SHARED_FOLDER}/{user_of(lease)}"
     home, uid, gid = shell(spec).run(scripts.SHARED_OPEN, folder, mark_of(lease), stdin=keys).splitlines()
     return _way(lease, spec.resource.facts["user"], home) | {"uid": int(uid), "gid": int(gid)}
 
@@ -143,7 +164,7 @@ def _way(lease: LeaseView, user: str, home: str) -> Json:
 
 
 def _hang_up(lease: LeaseView) -> None:
-    """Connections that this process still has open as the lease."""
+    """Close this process's own connections to the lease's account."""
     if "endpoint" not in lease.facts or "private_key" not in lease.secrets:
         return
     try:
@@ -157,6 +178,15 @@ PLANS: dict[str, tuple[tuple[str, Act], ...]] = {
         ("key", make_key),
         ("account", make_account),
         ("access", open_access),
+        ("try", try_access),
+    ),
+    "hand_over": (
+        ("close", close_access),
+        ("processes", end_processes),
+        ("ways", end_other_ways),
+        ("key", make_key),
+        ("access", open_access),
+        ("files", drop_setuid),
         ("try", try_access),
     ),
     "deactivate": (

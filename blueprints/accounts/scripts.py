@@ -1,4 +1,4 @@
-"""Shell scripts for accounts of leases on a host. Run as root, except those for the shared account."""
+"""Shell scripts for lease accounts on a host. They run as root, except the ones for the shared account."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ done
 [ -d "$1" ] || printf '%s ' "$1"
 [ "$2" != sudo ] || { command -v visudo >/dev/null 2>&1 && [ -d /etc/sudoers.d ]; } || printf 'sudo '
 """
-"""$1 folder of homes, $2 `sudo` when leases get it. Prints what is missing."""
+"""$1 folder of homes, $2 `sudo` if leases get it. Prints the missing tools."""
 
 MAKE_ACCOUNT = (
     _AGAIN
@@ -74,7 +74,7 @@ fi
 echo "$uid $gid"
 """
 )
-"""$1 user, $2 home, $3 comment. Prints uid and gid. May be repeated; a home is only filled when it is new."""
+"""$1 user, $2 home, $3 comment. Prints uid and gid. May be repeated; a home is filled only when it is new."""
 
 RENUMBER = (
     _AGAIN
@@ -88,7 +88,7 @@ again usermod -u "$number" "$user" >&2 9>&- && again groupmod -g "$number" "$use
   { echo "The uid of $user has not changed." >&2; exit 1; }
 """
 )
-"""$1 user, which runs nothing and owns nothing any more. Gives it a uid and gid that no lease has had for longest;
+"""$1 user, which no longer runs or owns anything. Gives it the uid and gid that have been unused by leases the longest;
 `usermod` refuses an account that has processes."""
 
 NUMBERS = 'id -u "$1" && id -g "$1"'
@@ -110,7 +110,7 @@ if [ "$sudo" = sudo ]; then
 fi
 """
 )
-"""$1 user, $2 home, $3 `sudo` or empty; the authorized keys come as input."""
+"""$1 user, $2 home, $3 `sudo` or empty. Reads the authorized keys from standard input."""
 
 CLOSE_ACCESS = (
     _AGAIN
@@ -127,10 +127,32 @@ if command -v crontab >/dev/null 2>&1; then crontab -r -u "$user" 2>/dev/null; f
 exit 0
 """
 )
-"""$1 user. From now on nothing new begins for the account: no login, no sudo, no timed work."""
+"""$1 user. Prevents the account from starting anything new: logins, sudo and scheduled jobs."""
+
+TAKE_FROM_FORMER = r"""
+user=$1 home=$2
+homes=${home%/*}
+chmod 700 -- "$home" && rm -rf -- "$home/.ssh" || exit 1
+if [ -e "$home/.ssh" ] || [ -L "$home/.ssh" ]; then echo "$home/.ssh cannot be removed." >&2; exit 1; fi
+timeout -s KILL 5 find "$homes/." -xdev -path "$homes/./${home##*/}" -prune -o -uid "$(id -u "$user")" \
+  -execdir chown -h 0:0 '{}' + 2>/dev/null
+[ $? -lt 124 ] || echo unfinished
+"""
+"""$1 user, $2 home. Removes what could let the former owner in later; to be run after CLOSE_ACCESS, when nothing runs.
+
+sshd reads more in ~/.ssh than authorized_keys, and the keys there are the former owner's. Set-uid files of the account
+in the homes of other leases could run as it. Prints `unfinished` if there was too little time to search those homes.
+"""
+
+DROP_SETUID = r"""
+su -s /bin/sh -c 'cd "$HOME" &&
+  find . -xdev -type f "(" -perm -4000 -o -perm -2000 ")" -exec chmod ug-s "{}" +' "$1" >&2
+"""
+"""$1 user. With the account's own rights, since another lease may still stand in one of its folders: no file of its
+home runs as the account for whoever starts it."""
 
 ASIDE = ".drydock-aside"
-"""In the folder of homes: those of former leases that could not be removed yet."""
+"""Subfolder of the folder of homes, for homes of former leases that could not be removed yet."""
 
 PUT_ASIDE = rf"""
 home=$1 place=${{1%/*}}/{ASIDE}
@@ -139,15 +161,16 @@ place=$place/${{home##*/}}
 mkdir -p -m 700 "$place" || exit 1
 if [ -e "$home" ] || [ -L "$home" ]; then mv -- "$home" "$place/home"; fi
 """
-"""$1 home. Moves it to where root alone comes by its path: whoever still works in it keeps what it has open there, and
-nothing else. The folder around it also stands for what is left elsewhere."""
+"""$1 home. Moves it to a path that only root can reach. A process still working in it keeps its open files and nothing
+else. The surrounding folder also records that something is left elsewhere."""
 
 PUT_ASIDE_THERE = rf"""
 for each in "$1"/{ASIDE}/"$2"*; do [ ! -d "$each" ] || echo "${{each##*/}}"; done
 rmdir "$1"/{ASIDE} 2>/dev/null
 exit 0
 """
-"""$1 folder of homes, $2 prefix. Prints the accounts whose homes were put aside; where none is left, nothing is."""
+"""$1 folder of homes, $2 prefix. Prints the accounts whose homes were set aside, and removes the folder when it is
+empty."""
 
 REMOVE_ACCOUNT = (
     _AGAIN
@@ -163,15 +186,15 @@ rm -rf "/var/mail/$user" "/var/spool/mail/$user" "/var/spool/cron/crontabs/$user
 if id -u "$user" >/dev/null 2>&1 || [ -e "$home" ]; then exit 1; fi
 """
 )
-"""$1 user, $2 home, which must be gone. Fails unless the account is gone at the end; `userdel` refuses one that
-has processes. One whose home was put aside is left, so that nobody else gets its uid."""
+"""$1 user, $2 home, which must be gone. Fails unless the account is gone at the end; `userdel` refuses one that has
+processes. Keeps an account whose home was set aside, so that its uid is not reused."""
 
 ACCOUNTS = r"""
 getent passwd | cut -d: -f1 | while IFS= read -r name; do
   case $name in "$1"*) echo "$name";; esac
 done
 """
-"""$1 prefix. Prints the accounts whose names begin so."""
+"""$1 prefix. Prints the accounts whose names start with it."""
 
 SHARED_OPEN = r"""
 folder=$1 mark=$2
@@ -180,7 +203,7 @@ cd && umask 077 && mkdir -p .ssh && mkdir -p "$folder" && touch .ssh/authorized_
 chmod 600 .ssh/keys.$$ && mv -f .ssh/keys.$$ .ssh/authorized_keys || exit 1
 cd "$folder" && pwd -P && id -u && id -g
 """
-"""$1 folder below the home, $2 mark. The lease's keys come as input, each with the mark as its comment."""
+"""$1 folder below the home, $2 mark. Reads the lease's keys from standard input, each with the mark as its comment."""
 
 SHARED_CLOSE = r"""
 mark=$1
@@ -190,11 +213,11 @@ umask 077
 grep -vF " $mark" .ssh/authorized_keys >.ssh/keys.$$
 mv -f .ssh/keys.$$ .ssh/authorized_keys
 """
-"""$1 mark. Removes the keys that bear it."""
+"""$1 mark. Removes the keys that have this mark."""
 
 SHARED_LEFT = (
     'cd && for one in "$2/$3"*; do [ -e "$one" ] && echo "$one"; done; rmdir "$2" 2>/dev/null\n'
     'grep -o "$1.*" .ssh/authorized_keys; exit 0\n'
 )
-"""$1 mark of all leases of the host, $2 the folder of leases, $3 how theirs begin there. Prints the folders and
-keys of leases that are there; what others have in the same account is not ours to see."""
+"""$1 mark shared by all leases of the host, $2 the folder of leases, $3 the prefix of their names in it. Prints the
+remaining folders and keys of leases, and ignores everything else in the account."""

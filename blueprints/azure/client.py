@@ -1,8 +1,8 @@
-"""Azure's client of the provider contract: one subscription, and one resource group in it.
+"""Client of the provider contract for one subscription at Azure, and one resource group in it.
 
-What stands under a key: the machine KEY, its network card KEY-nic, address KEY-ip, firewall KEY-nsg and disk KEY-disk.
-A PUT makes or changes, so a repeated one makes nothing twice; the machine's is conditional besides (If-None-Match),
-so that none is changed by it. No call waits for an operation's end.
+The objects under a key are the machine KEY, its network card KEY-nic, address KEY-ip, firewall KEY-nsg and disk
+KEY-disk. A PUT makes or changes, so a repeated one makes nothing twice; the machine's is conditional besides
+(If-None-Match), so that it changes no machine. No call waits for an operation's end.
 """
 
 from __future__ import annotations
@@ -11,39 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from blueprints.azure import machines, names, permissions, subnets
-from blueprints.azure.attempts import Attempts, view
-from blueprints.azure.calls import guarded
-from blueprints.azure.commands import host_keys
+from blueprints.azure import api, instances, network, permissions
+from blueprints.azure.account import Account
+from blueprints.azure.api import Connection, Parts
 from blueprints.azure.config import Credential
-from blueprints.azure.connection import Connection
-from blueprints.azure.console import newest
-from blueprints.azure.inventory import Inventory
+from blueprints.azure.errors import translated
+from blueprints.azure.instances import Instances, console_end, host_keys, view
 from blueprints.azure.network import Network
-from blueprints.azure.parts import Parts
-from blueprints.cloud.client import (
-    Api,
-    ChangesType,
-    Client,
-    ConfidentialGuests,
-    Console,
-    Firewall,
-    IdempotentCreate,
-    ListsRemains,
-    MachineImage,
-    Networks,
-    Permission,
-    Permissions,
-    Quotas,
-    Reboots,
-    ResizesVolume,
-    Spot,
-    StopsStarts,
-    Tags,
-    TellsHostKeys,
-    UserData,
-    ignore,
-)
+from blueprints.cloud import client as cloud
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import (
     Image,
@@ -63,30 +38,30 @@ GROUP_VERSION = "2022-12-01"
 
 
 class Azure(
-    Client,
-    IdempotentCreate,
-    UserData,
-    Spot,
-    ConfidentialGuests,
-    StopsStarts,
-    Reboots,
-    ResizesVolume,
-    ChangesType,
-    Tags,
-    Firewall,
-    Console,
-    TellsHostKeys,
-    Quotas,
-    MachineImage,
-    ListsRemains,
-    Permissions,
-    Networks,
+    cloud.Client,
+    cloud.IdempotentCreate,
+    cloud.UserData,
+    cloud.Spot,
+    cloud.ConfidentialGuests,
+    cloud.StopsStarts,
+    cloud.Reboots,
+    cloud.ResizesVolume,
+    cloud.ChangesType,
+    cloud.Tags,
+    cloud.Firewall,
+    cloud.Console,
+    cloud.TellsHostKeys,
+    cloud.Quotas,
+    cloud.MachineImage,
+    cloud.ListsRemains,
+    cloud.Permissions,
+    cloud.Networks,
 ):
     """`api` is global: the machines of a resource group, the statuses of a subscription's and Resource SKUs are each
     one listing over all locations. A location given besides narrows what is answered, for the sizes the call too."""
 
     provider: ClassVar[str] = "azure"
-    api: ClassVar[Api] = Api.GLOBAL
+    api: ClassVar[cloud.Api] = cloud.Api.GLOBAL
     key_source: ClassVar[str] = "run_command"
     types_every: ClassVar[float] = 300.0
     """Resource SKUs is a listing of many megabytes that changes with releases, not with what is free."""
@@ -97,89 +72,96 @@ class Azure(
         self._connection = Connection(credential, deadline)
         self._parts = Parts(self._connection)
         self._network = Network(self._connection, self._parts)
-        self._inventory = Inventory(self._connection, credential.prices)
-        self._attempts = Attempts(self._connection, self._parts, self._inventory)
+        self._account = Account(self._connection, credential.prices)
+        self._instances = Instances(self._connection, self._parts, self._account)
 
     def close(self) -> None:
         """Close the connections that are kept open between calls."""
         self._connection.close()
 
     def identity(self) -> str:
-        """Subscription and resource group, which proves both: the group must exist."""
+        """Return subscription and resource group; the call proves both, since the group must exist."""
         path = f"/subscriptions/{self._connection.subscription}/resourcegroups/{self._connection.group}"
         answer, _ = self._connection.ask("GET", path, version=GROUP_VERSION, doing="read the resource group")
         return f"{self._connection.subscription}/{answer.get('name') or self._connection.group}"
 
+    def account(self) -> str:
+        """Return subscription and resource group as configured.
+
+        A deleted group has no machines, so whether one is gone must not depend on reading its group.
+        """
+        return f"{self._connection.subscription}/{self._connection.group}"
+
     def locations(self) -> Sequence[Location]:
-        return self._inventory.locations()
+        return self._account.locations()
 
     def types(self, location: str) -> Sequence[InstanceType]:
-        return [size.type for size in self._inventory.sizes(location)]
+        return [size.type for size in self._account.sizes(location)]
 
     def quotas(self, location: str) -> Sequence[Quota]:
-        """One call for each location."""
+        """Return the quotas, by one call for each location."""
         wanted = [location] if location else [one.name for one in self.locations()]
-        return [quota for one in wanted for quota in self._inventory.quotas(one)]
+        return [quota for one in wanted for quota in self._account.quotas(one)]
 
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
-        return self._inventory.image(location, wanted, arch)
+        return self._account.image(location, wanted, arch)
 
     def images(self, location: str, name: str) -> Sequence[Image]:
         """`PUBLISHER:OFFER:SKU` looks through the marketplace, which needs a location; any other pattern through the
         resource group's own images."""
-        return self._inventory.images(location, name)
+        return self._account.images(location, name)
 
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
         """The machines and their statuses are two listings: the one with the statuses (statusOnly) leaves out what
         else there is to tell, and the other the power state. A network card or address without a machine is found by
         `sweep` alone."""
         group, compute, network = self._connection.group, self._connection.compute, self._connection.network
-        with guarded("list the machines"):
+        with translated("list the machines"):
             listed = _listed(compute.virtual_machines.list(group))
             wanted = [
                 one
                 for one in listed
-                if names.bears(one, tags) and location in ("", str(one.get("location") or "").lower())
+                if api.bears(one, tags) and location in ("", str(one.get("location") or "").lower())
             ]
             if not wanted:
                 return []
             statuses = _by_id(_listed(compute.virtual_machines.list_all(status_only="true")))
             cards = _by_id(_listed(network.network_interfaces.list(group)))
             addresses = _by_id(_listed(network.public_ip_addresses.list(group)))
-        return [machines.instance(one, view(statuses.get(str(one["id"]).lower())), cards, addresses) for one in wanted]
+        return [instances.instance(one, view(statuses.get(str(one["id"]).lower())), cards, addresses) for one in wanted]
 
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
         """Firewall, address and network card. Without order.network (a subnet's resource id) the card stands in the
         subnet `hosts` of `drydock-LOCATION`, made once per location, shared, and left there by every sweep."""
-        names.check(order)
-        size, _ = self._attempts.suiting(order)
+        api.check_order(order)
+        size, _ = self._instances.suiting(order)
         return self._network.prepare(order, accelerated=size.accelerated_network)
 
     def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
         """PUT the machine. One that this attempt has made already is gone on with; one of another attempt is a
         CONFLICT (terminate and sweep it first), one with other tags is somebody else's: INVALID."""
-        return self._attempts.create(order, prepared["nic"])
+        return self._instances.create(order, prepared["nic"])
 
     def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
-        """Raises CloudError with the operation's own code where it failed; the machine may be there all the same."""
-        return self._attempts.created(order, handle.get("operation", ""))
+        """Read the operation. Raises CloudError with its code where it failed; the machine may exist all the same."""
+        return self._instances.created(order, handle.get("operation", ""))
 
     def find(self, order: Order) -> Instance | None:
-        """The machine of the key, when this attempt (the order's token) has made it."""
-        there = self._attempts.machine(order.key)
-        if there is None or not names.of_owner(there, order.tags):
+        """Return the machine of the key, if this attempt (the order's token) has made it."""
+        there = self._instances.machine(order.key)
+        if there is None or not api.has_owner(there, order.tags):
             return None
-        return self._attempts.instance(there) if names.bears(there, {names.ATTEMPT: order.token}) else None
+        return self._instances.instance(there) if api.bears(there, {api.ATTEMPT: order.token}) else None
 
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
-        there = self._attempts.machine(key)
+        there = self._instances.machine(key)
         if there is None:
             return None
         if str(there.get("name")) != key or not (there.get("properties") or {}).get("vmId"):
             raise CloudError(Meaning.UNAVAILABLE, f"Azure's answer to a question about {key} is not about it.")
         if instance_id and there["properties"]["vmId"] != instance_id:
             return None
-        return self._attempts.instance(there)
+        return self._instances.instance(there)
 
     stops_spot = "Azure deallocates a spot machine when it takes it back."
 
@@ -192,21 +174,24 @@ class Azure(
 
     def sweep(
         self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
-        report: Callable[[str], object] = ignore,
+        report: Callable[[str], object] = cloud.ignore,
     ) -> Sequence[str]:  # fmt: skip
         """The machine too, where there is one. Not the network that locations share. What bears the id of something
         that was made for it (`known`), and nobody's tags, is ours too."""
-        ids, ours = {one.lower() for one in known}, {}
-        for part in names.SUFFIXES:
+        ids, ours, foreign = {one.lower() for one in known}, {}, False
+        for part in api.SUFFIXES:
             there = self._parts.get(part, key)
             if there is None:
                 continue
-            untagged = names.lost_tags(there) and str(there["id"]).lower() in ids
+            untagged = api.lost_tags(there) and str(there["id"]).lower() in ids
             if untagged:
                 report(f"{there['name']}: its tags were removed, it is known by its id.")
             # Azure makes the disk itself and gives it no tags until we do.
-            if untagged or names.of_owner(there, tags) or (part == "disk" and names.lost_tags(there)):
+            made = part == "disk" and api.lost_tags(there) and not foreign
+            if untagged or made or api.has_owner(there, tags):
                 ours[part] = there
+            elif part == "machine":
+                foreign = True
         return self._parts.sweep(key, ours)
 
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
@@ -215,22 +200,22 @@ class Azure(
         return [one for one in self._parts.remains(tags) if location in ("", one.location)]
 
     def stop(self, instance: Instance) -> None:
-        """Deallocates: a machine that is only switched off is still paid for."""
-        with guarded(f"stop {instance.key}", write=True):
+        """Deallocate it: a machine that is only switched off is still paid for."""
+        with translated(f"stop {instance.key}", write=True):
             self._connection.compute.virtual_machines.begin_deallocate(
                 self._connection.group, instance.key, polling=False
             )
 
     def start(self, instance: Instance) -> None:
-        with guarded(f"start {instance.key}", write=True):
+        with translated(f"start {instance.key}", write=True):
             self._connection.compute.virtual_machines.begin_start(self._connection.group, instance.key, polling=False)
 
     def reboot(self, instance: Instance) -> None:
-        with guarded(f"restart {instance.key}", write=True):
+        with translated(f"restart {instance.key}", write=True):
             self._connection.compute.virtual_machines.begin_restart(self._connection.group, instance.key, polling=False)
 
     def resize_volume(self, instance: Instance, disk_gib: int) -> None:
-        """Some disks grow only while the machine is stopped: CONFLICT then. None ever shrinks: INVALID."""
+        """Grow the disk. Some disks grow only while the machine is stopped: CONFLICT. No disk shrinks: INVALID."""
         disk = self._parts.get("disk", instance.key)
         if disk is None:
             raise CloudError(Meaning.NOT_FOUND, f"{instance.key} has no disk of ours.")
@@ -247,9 +232,9 @@ class Azure(
             self._parts.patch("machine", instance.key, body, f"make {instance.key} a {type_name}")
 
     def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:
-        """On the machine and on what stands under its key."""
-        names.check_tags(tags)
-        for part in names.SUFFIXES:
+        """Set tags on the machine and on the objects under its key."""
+        api.check_tags(tags)
+        for part in api.SUFFIXES:
             there = self._parts.get(part, instance.key)
             if there is not None:
                 self._parts.merge_tags(there["id"], tags)
@@ -263,26 +248,26 @@ class Azure(
         self._network.close(instance.key, rules)
 
     def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str] | Underway:
-        """By the agent in the guest, which carries out one command at a time."""
+        """Read the keys by the agent in the guest, which carries out one command at a time."""
         return host_keys(self._connection, instance.key, handle.get("command", ""))
 
     def console(self, instance: Instance) -> str:
-        with guarded(f"read the console of {instance.key}"):
+        with translated(f"read the console of {instance.key}"):
             data = self._connection.compute.virtual_machines.retrieve_boot_diagnostics_data(
                 self._connection.group, instance.key, sas_uri_expiration_time_in_minutes=5
             ).as_dict()
         url = data.get("serialConsoleLogBlobUri") or ""
         if not url:
             return ""
-        return newest(url, deadline=self._connection.deadline, ca_bundle=self._connection.ca_bundle)
+        return console_end(url, deadline=self._connection.deadline, ca_bundle=self._connection.ca_bundle)
 
-    def permissions(self, order: Order) -> Sequence[Permission]:
-        """One call for the resource group, one for the subscription, and one for a subnet that is named."""
+    def permissions(self, order: Order) -> Sequence[cloud.Permission]:
+        """Check permissions: one call each for the resource group, the subscription, and a subnet that is named."""
         return permissions.permissions(self._connection, order)
 
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
-        """Subnets are in all zones alike."""
-        return subnets.problems(self._connection, order)
+        """Check the subnet; subnets are the same in all zones."""
+        return network.problems(self._connection, order)
 
 
 def _listed(pages: Any) -> list[Mapping[str, Any]]:

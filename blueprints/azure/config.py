@@ -1,4 +1,4 @@
-"""How to reach one subscription at Azure, and which image to boot there."""
+"""The credential for one subscription at Azure, and the image selectors of a blueprint."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Credential(Fields):
     @classmethod
     def _is_url(cls, given: str) -> str:
         if given and not given.startswith("https://"):
-            raise ValueError("It must begin with https://: a bearer token is sent there.")
+            raise ValueError("The URL must begin with https://, because a bearer token is sent to it.")
         return given.rstrip("/")
 
     @model_validator(mode="after")
@@ -64,14 +64,14 @@ class Credential(Fields):
             raise ValueError("A service principal needs tenant_id, client_id and client_secret.")
         ways = [bool(self.token.get_secret_value()), all(principal), bool(self.managed_identity), self.environment]
         if sum(ways) == 0:
-            raise ValueError(f"It says no way to log in: give {WAYS}.")
+            raise ValueError(f"The credential has no way to log in: give {WAYS}.")
         if sum(ways) > 1:
-            raise ValueError(f"It says more than one way to log in: give one of {WAYS}.")
+            raise ValueError(f"The credential has more than one way to log in: give one of {WAYS}.")
         return self
 
 
 class Image(ImageWords):
-    """What to boot: a marketplace image, or one of your own by id."""
+    """The image to boot: one of the marketplace, or one of your own by id."""
 
     publisher: str = "Debian"
     offer: str = "debian-12"
@@ -97,5 +97,5 @@ class Image(ImageWords):
         return self
 
     def sku_for(self, arch: str) -> str:
-        """The sku, or Debian's for an architecture (Debian publishes 12-gen2 and 12-arm64)."""
+        """Return the sku, or Debian's for an architecture (Debian publishes 12-gen2 and 12-arm64)."""
         return self.sku or ("12-arm64" if arch == "arm64" else "12-gen2")

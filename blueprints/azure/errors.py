@@ -1,16 +1,22 @@
-"""What the error codes of Azure Resource Manager mean to us.
+"""Errors of Azure Resource Manager as CloudErrors: its error codes, and what the SDK raises.
 
 Sources: learn.microsoft.com "Troubleshoot common Azure deployment errors" (azure-resource-manager/troubleshooting/
 common-deployment-errors), "Resolve errors for SKU not available", "Troubleshoot allocation failures"
-(virtual-machines/allocation-failure), "Understand how Azure Resource Manager throttles requests"; the codes of
-objects in use from the REST reference of Microsoft.Network.
+(virtual-machines/allocation-failure), "Understand how Azure Resource Manager throttles requests"; the codes of objects
+in use from the REST reference of Microsoft.Network.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import urllib3
+from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError, ServiceRequestError
+from requests import exceptions as requests_errors
 
 from blueprints.cloud.faults import CloudError, Meaning, Reach
 
@@ -134,7 +140,7 @@ def meaning(code: str, message: str = "", status: int = 0) -> Meaning:
     return Meaning.UNAVAILABLE if status >= 500 else _STATUSES.get(status, Meaning.OTHER)
 
 
-def told(error: Mapping[str, Any], doing: str, *, status: int = 0, after: float = 0.0) -> CloudError:
+def refused(error: Mapping[str, Any], doing: str, *, status: int = 0, after: float = 0.0) -> CloudError:
     """The CloudError of an error body of ARM, `{"code": ..., "message": ..., "details": [...]}`, in its own words."""
     code, message = _telling(error)
     found = meaning(code, message, status)
@@ -164,7 +170,7 @@ def _reach(code: str, message: str) -> Reach:
 
 
 def worked_on(body: str) -> bool:
-    """Whether a body with 429 tells of an object that another operation works on."""
+    """Return whether a body with 429 is about an object that another operation works on."""
     return any(f'"{code}"' in body for code in WORKED_ON)
 
 
@@ -178,3 +184,110 @@ def _telling(error: Mapping[str, Any]) -> tuple[str, str]:
         if isinstance(detail, Mapping) and detail.get("code") in _MEANINGS:
             return str(detail["code"]), str(detail.get("message") or message)
     return code, message
+
+
+_NOT_SENT = (
+    urllib3.exceptions.NewConnectionError,
+    urllib3.exceptions.ConnectTimeoutError,
+    urllib3.exceptions.ProxyError,
+    requests_errors.ConnectTimeout,
+    requests_errors.ProxyError,
+    ssl.SSLCertVerificationError,
+)
+"""A call that broke with one of these has not left us."""
+
+
+@contextmanager
+def translated(doing: str, *, write: bool = False) -> Iterator[None]:
+    """What goes wrong in a call becomes a CloudError. `doing` completes "Azure refused to ..."; `write`: the call
+    changes something, so that a lost answer leaves open whether it has."""
+    try:
+        yield
+    except ClientAuthenticationError as error:
+        raise _unauthenticated(error, doing) from None
+    except HttpResponseError as error:
+        raise _answered(error, doing, write) from None
+    except AzureError as error:
+        raise _unanswered(error, doing, write) from None
+    except OSError as error:
+        # The authorities' file, which is read before anything is sent.
+        raise CloudError(Meaning.INVALID, f"Azure could not be asked to {doing}: {error}") from None
+
+
+def found(doing: str, call: Callable[[], Any]) -> Any:
+    """Return the result of a read; None where the object does not exist."""
+    try:
+        with translated(doing):
+            return call()
+    except CloudError as error:
+        if error.meaning is Meaning.NOT_FOUND:
+            return None
+        raise
+
+
+def seconds(headers: Mapping[str, str], usual: float = 0.0) -> float:
+    """Return when an answer says to ask again, in seconds."""
+    for name, unit in (("retry-after-ms", 0.001), ("x-ms-retry-after-ms", 0.001), ("Retry-After", 1.0)):
+        given = headers.get(name) or ""
+        if given.replace(".", "", 1).isdigit():
+            return float(given) * unit
+    return usual
+
+
+def _unauthenticated(error: ClientAuthenticationError, doing: str) -> CloudError:
+    if error.response is not None:
+        return _answered(error, doing, write=False)
+    return CloudError(Meaning.CREDENTIALS, f"No token to {doing}: {error.message}"[:1000])
+
+
+def _answered(error: HttpResponseError, doing: str, write: bool) -> CloudError:
+    status = error.status_code or 0
+    answer: Any = error.response
+    known = refused(_body(error), doing, status=status, after=seconds(answer.headers if answer is not None else {}))
+    if (
+        write
+        and known.meaning is Meaning.UNAVAILABLE
+        and known.provider_code not in ("ServerBusy", "ServiceUnavailable")
+    ):
+        return CloudError(
+            Meaning.AMBIGUOUS, f"{known.message} (it may have happened)", provider_code=known.provider_code
+        )
+    return known
+
+
+def _body(error: HttpResponseError) -> Mapping[str, Any]:
+    answer: Any = error.response
+    try:
+        body = answer.json() if answer is not None else {}
+    except ValueError:
+        body = {}
+    inner = body.get("error", body) if isinstance(body, Mapping) else {}
+    return inner if isinstance(inner, Mapping) and inner.get("code") else {"message": error.reason or error.message}
+
+
+def _unanswered(error: AzureError, doing: str, write: bool) -> CloudError:
+    causes = list(_causes(error))
+    untrusted = next((one for one in causes if isinstance(one, ssl.SSLCertVerificationError)), None)
+    if untrusted:
+        return CloudError(
+            Meaning.INVALID,
+            f"Azure's certificate is not trusted ({untrusted.verify_message}): see endpoint and ca_bundle.",
+        )
+    sent = not isinstance(error, ServiceRequestError) or not any(isinstance(one, _NOT_SENT) for one in causes)
+    if write and sent:
+        return CloudError(Meaning.AMBIGUOUS, f"The answer to {doing} was lost: {error.message}"[:1000])
+    return CloudError(Meaning.UNAVAILABLE, f"Azure could not be asked to {doing}: {error.message}"[:1000])
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """An exception and everything that it wraps: requests and urllib3 keep the inner one in their arguments."""
+    waiting: list[Any] = [error]
+    seen: set[int] = set()
+    while waiting:
+        one = waiting.pop()
+        if not isinstance(one, BaseException) or id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        waiting += [*one.args, one.__cause__, one.__context__]
+        waiting += [getattr(one, name, None) for name in ("reason", "inner_exception")]

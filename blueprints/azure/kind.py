@@ -7,16 +7,42 @@ from typing import ClassVar
 from pydantic import Field
 
 from blueprints.azure.config import Credential, Image
-from blueprints.azure.interruption import READER
 from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.kind import CloudHost
 from blueprints.offers import Offer
+
+READER = """
+provider, every = "azure", 1
+
+
+def notice():
+    said = ask("/metadata/scheduledevents?api-version=2020-07-01", {"Metadata": "true"}, timeout=150)
+    for event in json.loads(said)["Events"]:
+        if event["EventType"] == "Preempt":
+            return "preempt", when(event.get("NotBefore", ""))
+    return None
+"""
+"""How the guest asks whether Azure takes the machine back (see `blueprints.cloud.interruption`).
+
+Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events: an event of type Preempt, at least
+30 seconds before; asking once a second is recommended. The first question switches the service on, which takes up to
+two minutes. Our machines belong to no scale set or availability set, so all events they see are their own.
+"""
+_WAAGENT = "/var/lib/waagent"
+AGENT_STATUS = f"""
+if [ -e {_WAAGENT}/provisioned ]; then echo done
+elif [ -d {_WAAGENT} ]; then echo running
+else echo absent
+fi
+"""
+"""Azure's agent leaves a file when it has provisioned the machine."""
 
 
 class Config(CloudConfig):
     """Config of a blueprint of kind azure."""
 
     interruption: ClassVar[str] = READER
+    agent_status: ClassVar[str] = AGENT_STATUS
     image: Image = Field(default=Image(), description="What machines boot.")
 
 
@@ -29,6 +55,7 @@ class AzureHost(CloudHost):
     client_at: ClassVar[str] = "blueprints.azure.client:Azure"
     sdk: ClassVar[tuple[str, ...]] = ("azure-identity>=1.27", "azure-mgmt-compute>=39", "azure-mgmt-network>=30")
     inventory_every: ClassVar[float] = 300.0
+    reserved_tags: ClassVar[tuple[str, ...]] = ("microsoft", "azure", "windows")
     status_every: ClassVar[float] = 10.0
     unauthenticated: ClassVar[frozenset[str]] = frozenset(
         {
@@ -41,5 +68,5 @@ class AzureHost(CloudHost):
     )
 
     def surcharge(self, offer: Offer) -> float | None:
-        """None besides: confidential machines are sizes of their own, with prices of their own."""
+        """Return no surcharge: confidential machines are sizes of their own, with prices of their own."""
         return 0.0

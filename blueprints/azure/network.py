@@ -1,32 +1,33 @@
-"""What a machine stands on: its firewall, its address and its network card, in a subnet that is there or is ours."""
+"""The network of a machine: firewall, address and network card, in a named subnet or in one of ours."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from blueprints.azure import names
-from blueprints.azure.calls import found, guarded
-from blueprints.azure.connection import Connection
-from blueprints.azure.machines import tags
-from blueprints.azure.parts import Parts
-from blueprints.azure.rules import firewall, free, opening, rule_name
+from blueprints.azure import api
+from blueprints.azure.api import Connection, Parts, order_tags
+from blueprints.azure.errors import found, translated
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Order, Rule, Underway
+from blueprints.specs import Problem
 
 SPACE, SUBNET = "10.77.0.0/16", "hosts"
 
 
 class Network:
-    """Makes and finds it, all by PUTs of names made of the order's key."""
+    """The network of a machine, made and found by PUTs of names made of the order's key."""
 
     def __init__(self, connection: Connection, parts: Parts) -> None:
         self._connection, self._parts = connection, parts
 
     def prepare(self, order: Order, *, accelerated: bool) -> Mapping[str, str] | Underway:
-        """The network card's id, and what stands behind it; Underway until all of it is provisioned."""
+        """Return the network card's id and those of what it needs; Underway until all of it is provisioned."""
         subnet = order.network or self._shared_subnet(order)
-        nsg = self._standing("nsg", order, firewall(order))
+        nsg = self._standing("nsg", order, firewall_body(order))
         ip = self._standing("ip", order, address(order)) if order.public_address else ""
         if subnet is None or nsg is None or ip is None:
             return _underway("The firewall, the address and the network are being made.")
@@ -48,9 +49,9 @@ class Network:
     def close(self, key: str, rules: Sequence[Rule]) -> None:
         """Delete the rules that are there."""
         there = self._rules(key)
-        group, nsg = self._connection.group, names.name("nsg", key)
+        group, nsg = self._connection.group, api.part_name("nsg", key)
         for wanted in sorted({rule_name(rule) for rule in rules} & set(there)):
-            with guarded(f"close {wanted}", write=True):
+            with translated(f"close {wanted}", write=True):
                 self._connection.network.security_rules.begin_delete(group, nsg, wanted, polling=False)
 
     def _shared_subnet(self, order: Order) -> str | None:
@@ -70,7 +71,7 @@ class Network:
     def _make_shared(self, named: str, order: Order) -> None:
         body: Any = shared_network(order)
         try:
-            with guarded(f"make {named}", write=True):
+            with translated(f"make {named}", write=True):
                 self._connection.network.virtual_networks.begin_create_or_update(
                     self._connection.group, named, body, polling=False
                 )
@@ -102,18 +103,18 @@ class Network:
 
     def _put_rule(self, key: str, rule: Rule, priority: int) -> None:
         body: Any = {"properties": opening(rule, priority)}
-        with guarded(f"open port {rule.port}", write=True):
+        with translated(f"open port {rule.port}", write=True):
             self._connection.network.security_rules.begin_create_or_update(
-                self._connection.group, names.name("nsg", key), rule_name(rule), body, polling=False
+                self._connection.group, api.part_name("nsg", key), rule_name(rule), body, polling=False
             )
 
 
 def address(order: Order) -> dict[str, Any]:
-    """The public IP address; it goes with the machine that has its network card."""
+    """Return the public IP address; it is deleted with the machine that has its network card."""
     zones = {"zones": [order.zone]} if order.zone else {}
     return {
         "location": order.location,
-        "tags": tags(order),
+        "tags": order_tags(order),
         "sku": {"name": "Standard"},
         "properties": {"publicIPAllocationMethod": "Static", "publicIPAddressVersion": "IPv4"},
         **zones,
@@ -121,13 +122,13 @@ def address(order: Order) -> dict[str, Any]:
 
 
 def card(order: Order, subnet: str, nsg: str, ip: str, *, accelerated: bool) -> dict[str, Any]:
-    """The network interface."""
+    """Return the network interface."""
     settings: dict[str, Any] = {"subnet": {"id": subnet}, "privateIPAllocationMethod": "Dynamic", "primary": True}
     if ip:
         settings["publicIPAddress"] = {"id": ip, "properties": {"deleteOption": "Delete"}}
     return {
         "location": order.location,
-        "tags": tags(order),
+        "tags": order_tags(order),
         "properties": {
             "ipConfigurations": [{"name": "main", "properties": settings}],
             "networkSecurityGroup": {"id": nsg},
@@ -139,7 +140,7 @@ def card(order: Order, subnet: str, nsg: str, ip: str, *, accelerated: bool) -> 
 def shared_network(order: Order) -> dict[str, Any]:
     """The virtual network that machines of a location share where the order names none. Its subnet lets machines
     without an address of their own out: new subnets do not by default since 2026."""
-    ours = {tag: value for tag, value in order.tags.items() if tag == names.INSTALLATION}
+    ours = {tag: value for tag, value in order.tags.items() if tag == api.INSTALLATION}
     return {
         "location": order.location,
         "tags": {"drydock-shared": "network", **ours},
@@ -154,8 +155,8 @@ def shared_network(order: Order) -> dict[str, Any]:
 
 def _ours(part: str, there: Mapping[str, Any], order: Order, body: Mapping[str, Any]) -> None:
     """Raises CloudError: INVALID where it is somebody else's, CONFLICT where it is of an earlier attempt elsewhere."""
-    named = names.name(part, order.key)
-    if not names.of_owner(there, order.tags):
+    named = api.part_name(part, order.key)
+    if not api.has_owner(there, order.tags):
         raise CloudError(Meaning.INVALID, f"There is a {named} already, and it is not ours: its tags differ.")
     if str(there.get("location") or "").lower() != order.location:
         raise CloudError(Meaning.CONFLICT, f"{named} of an earlier attempt is still in {there.get('location')}.")
@@ -177,3 +178,149 @@ def _failed(there: Mapping[str, Any]) -> bool:
 
 def _underway(sentence: str) -> Underway:
     return Underway(handle={}, after=1.0, sentence=sentence)
+
+
+FIRST_SSH, FIRST_OPENED, LAST_OPENED, DENY = 100, 200, 4000, 4096
+"""Priorities: 100 to 4096, the lowest first."""
+_PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "icmp": "Icmp", "any": "*"}
+
+
+def firewall_body(order: Order) -> dict[str, Any]:
+    """The network security group: SSH from where the order says. All else inbound is closed, other machines of the
+    same network included, which Azure would let in; outbound is open, as Azure has it."""
+    rules = []
+    for version, prefixes in _by_version(order.ssh_from).items():
+        rules.append(
+            {"name": f"ssh-v{version}", "properties": _inbound(FIRST_SSH + version, order.ssh_port, prefixes=prefixes)}
+        )
+    closed = _inbound(DENY, "*", protocol="*", access="Deny", prefixes=["*"])
+    rules.append({"name": "closed", "properties": closed})
+    return {"location": order.location, "tags": order_tags(order), "properties": {"securityRules": rules}}
+
+
+def rule_name(rule: Rule) -> str:
+    """Return the name of an opening's rule."""
+    return f"open-{rule.protocol.lower()}-{rule.port}-{hashlib.sha256(rule.source.encode()).hexdigest()[:8]}"
+
+
+def opening(rule: Rule, priority: int) -> dict[str, Any]:
+    """Return an opening as a security rule. Raises CloudError INVALID for a protocol that Azure does not know."""
+    protocol = _PROTOCOLS.get(rule.protocol.lower())
+    if protocol is None:
+        raise CloudError(Meaning.INVALID, f"{rule.protocol!r} is not a protocol: {', '.join(_PROTOCOLS)}.")
+    port = rule.port if protocol in ("Tcp", "Udp") else "*"
+    return _inbound(priority, port, protocol=protocol, prefixes=[rule.source])
+
+
+def free(taken: set[int]) -> int:
+    """Return the lowest priority that no rule has. Raises CloudError QUOTA."""
+    found = next((one for one in range(FIRST_OPENED, LAST_OPENED) if one not in taken), None)
+    if found is None:
+        raise CloudError(Meaning.QUOTA, "The firewall has no room for another rule.")
+    return found
+
+
+def _inbound(
+    priority: int, port: int | str, *, prefixes: list[str], protocol: str = "Tcp", access: str = "Allow"
+) -> dict[str, Any]:
+    one = {"sourceAddressPrefix": prefixes[0]} if len(prefixes) == 1 else {"sourceAddressPrefixes": prefixes}
+    return {
+        "priority": priority,
+        "direction": "Inbound",
+        "access": access,
+        "protocol": protocol,
+        "sourcePortRange": "*",
+        "destinationAddressPrefix": "*",
+        "destinationPortRange": str(port),
+        **one,
+    }
+
+
+def _by_version(prefixes: Sequence[str]) -> dict[int, list[str]]:
+    """IPv4 and IPv6 apart: a rule takes one of them."""
+    sorted_out: dict[int, list[str]] = {}
+    for prefix in prefixes:
+        try:
+            sorted_out.setdefault(ipaddress.ip_network(prefix, strict=False).version, []).append(prefix)
+        except ValueError:
+            raise CloudError(Meaning.INVALID, f"ssh_from: {prefix!r} is not a network such as 192.0.2.0/24.") from None
+    return sorted_out
+
+
+_ID = re.compile(
+    r"/subscriptions/([^/]+)/resourceGroups/([^/]+)/providers/Microsoft\.Network/virtualNetworks/([^/]+)/subnets/([^/]+)",
+    re.IGNORECASE,
+)
+_WORDS = "/subscriptions/.../resourceGroups/.../providers/Microsoft.Network/virtualNetworks/NETWORK/subnets/SUBNET"
+Json = Mapping[str, Any]
+
+
+def problems(connection: Connection, order: Order) -> list[Problem]:
+    """Return what is wrong with the order's subnet, or with the shared network where it names none."""
+    if not order.network:
+        return _of_ours(_read(connection, connection.group, f"drydock-{order.location}"), order.location)
+    parts = _ID.fullmatch(order.network)
+    if parts is None:
+        said = f"{order.network!r} is not a subnet's resource id ({_WORDS})."
+        return [_problem(f"{said} {_instead(connection, order)}")]
+    subscription, group, network, subnet = parts.groups()
+    if subscription.lower() != connection.subscription.lower():
+        raise CloudError(Meaning.INVALID, f"The subnet is in another subscription, {subscription}.")
+    there = _read(connection, group, network)
+    if there is None:
+        said = f"There is no network {network} in the resource group {group}."
+        return [_problem(f"{said} {_instead(connection, order)}")]
+    return _of_named(connection, order, there, subnet)
+
+
+def _of_named(connection: Connection, order: Order, there: Json, subnet: str) -> list[Problem]:
+    place = str(there.get("location") or "").lower()
+    if place != order.location:
+        said = f"The network {there['name']} is in {place}, and machines in {order.location} cannot stand in it."
+        return [_problem(f"{said} Allow only {place} in regions. {_instead(connection, order)}")]
+    own = _subnets([there])
+    if not any(one.lower().endswith(f"/subnets/{subnet}".lower()) for one in own):
+        said = f"The network {there['name']} has no subnet {subnet}. It has: {', '.join(own) or 'none'}."
+        return [_problem(f"{said} Name one in network.")]
+    return []
+
+
+def _of_ours(there: Json | None, location: str) -> list[Problem]:
+    """It is made with its subnet where it is not there."""
+    if there is None or any(one.endswith(f"/subnets/{SUBNET}") for one in _subnets([there])):
+        return []
+    said = f"The network drydock-{location} has no subnet {SUBNET}, so it is not the one that Drydock makes."
+    return [_problem(f"{said} Name a subnet in network, give it one, or delete it: {_listed(_subnets([there]))}.")]
+
+
+def _read(connection: Connection, group: str, network: str) -> Json | None:
+    """None where there is no such network, or no such group."""
+    networks = connection.network.virtual_networks
+    try:
+        there: Json | None = found(f"read {network}", lambda: networks.get(group, network).as_dict())
+    except CloudError as error:
+        if error.provider_code != "ResourceGroupNotFound":
+            raise
+        return None
+    return there
+
+
+def _instead(connection: Connection, order: Order) -> str:
+    """The subnets of the location in our own resource group."""
+    with translated("list the networks"):
+        listed = [one.as_dict() for one in connection.network.virtual_networks.list(connection.group)]
+    there = _subnets(one for one in listed if str(one.get("location") or "").lower() == order.location)
+    return f"In {order.location} the resource group has: {_listed(there)}. Name one in network, or none."
+
+
+def _subnets(networks: Iterable[Json]) -> list[str]:
+    every = (one for network in networks for one in (network.get("properties") or {}).get("subnets") or ())
+    return sorted(str(one["id"]) for one in every)
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _problem(message: str) -> Problem:
+    return Problem(message=message, field="network")

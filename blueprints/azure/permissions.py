@@ -1,8 +1,8 @@
-"""The least permissions at Azure, and which of them we have: what the roles assigned to us add up to at a scope.
+"""The permissions that the kind needs at Azure, and a check of which we have, by the roles assigned at a scope.
 
 Source: "Permissions - List For Resource Group" and "... For Resource" of the REST reference of Microsoft.Authorization:
-one entry for each role, whose `actions` less its `notActions` it grants, * standing for any text. Deny assignments and
-conditions of assignments are not told there.
+one entry for each role, whose `actions` less its `notActions` it grants; * stands for any text. The answer omits deny
+assignments and conditions of assignments.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from blueprints.azure.connection import Connection
+from blueprints.azure.api import Connection
 from blueprints.cloud.client import Permission
 from blueprints.cloud.faults import CloudError
 from blueprints.cloud.values import Order

@@ -1,1 +1,1 @@
-"""What the clouds share, below their kinds: the provider contract, its values, its errors."""
+"""Shared code of the kinds of cloud hosts: the provider contract, its values and errors, and the steps of a host."""

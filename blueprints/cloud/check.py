@@ -1,4 +1,4 @@
-"""Looking at an account without creating anything: would a blueprint work there, and what is missing?"""
+"""Check an account without creating anything: whether a blueprint would work there, and what is missing."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from blueprints.cloud import market
 from blueprints.cloud.client import Client, Networks, Permission, Permissions, Quotas, Spot, UserData
 from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.hostkeys import sources
+from blueprints.cloud.guest import sources
 from blueprints.cloud.values import Location, Market, Order
 from blueprints.offers import Offer
 from blueprints.specs import Problem
 from drydock.core.wildcards import matches
 
 _REGIONS = 3
-"""So many regions are looked at: a check is a few seconds."""
+"""Number of regions that are checked, so that a check takes only a few seconds."""
 _KEY, _TAGS = "drydock-check", {"drydock-installation": "drydock-check"}
-"""Of the order that is never placed. Nothing can bear its name: ours are dd-..."""
+"""Key and tags of an order that is never placed. No object can have this name: ours begin with dd-."""
 
 
 def problems(client: Client, config: CloudConfig) -> Iterator[Problem]:
-    """What is missing, worst first. Raises CloudError where the account cannot be asked at all."""
+    """Yield the problems, worst first. Raises CloudError if the account cannot be read at all."""
     try:
         client.identity()
         known = {one.name: one for one in client.locations()}
@@ -39,12 +39,12 @@ def problems(client: Client, config: CloudConfig) -> Iterator[Problem]:
 
 
 def _looked(client: Client, config: CloudConfig, usable: Sequence[str], region: str) -> list[Problem]:
-    """What an account may do holds for all regions: it is asked in the first."""
+    """Return the problems in one region. Permissions are the same for all regions, so only the first checks them."""
     return list(_in_region(client, config, region, alone=len(usable) == 1, first=region == usable[0]))
 
 
 def _refused(client: Client, config: CloudConfig, error: CloudError) -> Iterator[Problem]:
-    """What else is lacking where even looking about is refused; nothing more where nobody lets us in."""
+    """Yield which permissions are missing if the account cannot be read; nothing more if the credential is refused."""
     if error.meaning is not Meaning.CREDENTIALS:
         raise error
     yield Problem(message=str(error), field="credential")
@@ -93,7 +93,7 @@ def _in_region(client: Client, config: CloudConfig, region: str, *, alone: bool,
 
 
 def _image(client: Client, config: CloudConfig, region: str) -> tuple[str, list[Problem]]:
-    """Its id, empty where there is none."""
+    """Return the id of the image, empty if there is none, and the problems."""
     try:
         return client.image(region, config.image.wanted(), config.arch).id, []
     except CloudError as error:
@@ -102,7 +102,7 @@ def _image(client: Client, config: CloudConfig, region: str) -> tuple[str, list[
 
 
 def _seen(what: str, look: Callable[[], Sequence[Problem]]) -> Sequence[Problem]:
-    """What was found; or that it could not be looked at, which refuses nothing."""
+    """Return the problems that a check found, or a warning that it could not be made."""
     try:
         return look()
     except CloudError as error:
@@ -114,7 +114,7 @@ def _unseen(what: str, error: CloudError) -> Problem:
 
 
 def _allowed(client: Client, config: CloudConfig, region: str) -> Iterator[Offer]:
-    """What the config allows of a region's offers, of whatever architecture: a lease may require another."""
+    """Yield a region's offers that the config allows, of any architecture, because a lease may require another."""
     spot = isinstance(client, Spot)
     for one in (offer for found in client.types(region) for offer in market.offers(found, spot=spot)):
         named = not config.types or any(matches(name, one.type) for name in config.types)
@@ -130,7 +130,7 @@ def _cost(one: Offer) -> tuple[int, float, str]:
 
 
 def _types(client: Client, config: CloudConfig, region: str, *, alone: bool) -> tuple[list[Offer], list[Problem]]:
-    """What fits, the smallest first."""
+    """Return the offers that fit, the smallest first, and the problems."""
     try:
         allowed = sorted(_allowed(client, config, region), key=_cost)
     except CloudError as error:
@@ -147,7 +147,7 @@ def _words(value: object) -> str:
 
 
 def _order(config: CloudConfig, region: str, image: str, offer: Offer) -> Order:
-    """A machine such as would be made there, which nobody makes."""
+    """Return an order for a machine such as the config would create. It is never placed."""
     spot = "spot" in config.markets
     zone = "" if config.network else offer.zone
     return Order(
@@ -175,7 +175,7 @@ def _lacks(what: str, page: str, *, fatal: bool = True) -> Problem:
 
 
 def _untold(found: Sequence[Permission]) -> Iterator[Problem]:
-    """What cannot be told, for each reason once."""
+    """Yield a warning for each reason why permissions could not be checked."""
     for reason in dict.fromkeys(one.unclear for one in found if one.held is None):
         names = ", ".join(one.name for one in found if one.held is None and one.unclear == reason)
         message = f"It could not be verified whether the account has {names}: {reason}."
@@ -183,7 +183,7 @@ def _untold(found: Sequence[Permission]) -> Iterator[Problem]:
 
 
 def _quotas(client: Quotas, config: CloudConfig, region: str, fitting: Sequence[Offer]) -> list[Problem]:
-    """Warnings: what is used may be given back, and a lease waits until it is."""
+    """Return warnings about used-up quotas. They are not fatal, because usage may fall and a lease waits until then."""
     known = market.allowances(client.quotas(region))
     addresses = int(config.public_address)
     tight = [next((q for q in known if q.takes(one, addresses=addresses) > q.limit - q.used), None) for one in fitting]

@@ -1,8 +1,8 @@
 """The provider contract: one account at one cloud, as the classes that its client implements.
 
-What a client can do is read off these classes (`capabilities`), never declared a second time. Every method is one
-short call (or one call per page), has a deadline, raises `faults.CloudError` and nothing else, and keeps to the
-provider's rate. None of them waits until something has happened: the frame asks again.
+The capabilities of a client follow from these classes (`capabilities`) and are never declared a second time. Every
+method is one short call (or one call per page), has a deadline, raises only `faults.CloudError`, and keeps to the
+provider's rate limits. No method waits for a result: the engine calls it again.
 """
 
 from __future__ import annotations
@@ -29,272 +29,303 @@ from blueprints.specs import Problem
 
 
 def ignore(what: str) -> None:
-    """Report nothing."""
+    """Discard a report."""
 
 
 class Api(StrEnum):
-    """How a provider's inventory is read."""
+    """How a provider's inventory is read: by location, or globally."""
 
     GLOBAL = "global"
-    """One call tells of all locations."""
+    """One call covers all locations."""
     LOCATIONAL = "locational"
     """One call (or one per page) for each location."""
 
 
 class Client(ABC):
-    """Base of every cloud's client: create, find, list, terminate, and what there is to be had.
+    """Base of every cloud's client: create, find, list and terminate instances, and read the inventory.
 
-    Objects that an instance needs (disk, network card, address, firewall) are made by `prepare` and `create` under
-    names made of the order's key, bear its tags, and go with `terminate` and `sweep`.
+    `prepare` and `create` make the objects that an instance needs (disk, network card, address, firewall) under names
+    derived from the order's key and with its tags; `terminate` and `sweep` delete them.
     """
 
     provider: ClassVar[str]
-    """The kind's name: `ec2`."""
+    """The name of the kind, such as `ec2`."""
     api: ClassVar[Api] = Api.LOCATIONAL
     types_every: ClassVar[float] = 60.0
-    """Seconds between two readings of the inventory. The kind says the same, without loading the client."""
+    """Seconds between two polls of the inventory. The kind repeats the value, so that it need not load the client."""
     status_every: ClassVar[float] = 5.0
     """Seconds between two listings of the instances."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Nobody calls it any more: connections that it holds may go."""
+        """Close the connections. The client is not used afterwards."""
 
     @abstractmethod
     def identity(self) -> str:
-        """Who we are there (account, project, subscription): the cheapest call that proves the credential."""
+        """Return the identity of the caller (account, project, subscription).
+
+        This is the cheapest call that proves the credential.
+        """
+
+    def account(self) -> str:
+        """Return the account as `identity` names it, without a call if the config names it."""
+        return self.identity()
 
     @abstractmethod
     def locations(self) -> Sequence[Location]:
-        """The regions that this account may use, as far as the config allows them."""
+        """Return the regions that the account may use and the config allows."""
 
     @abstractmethod
     def types(self, location: str) -> Sequence[InstanceType]:
-        """Everything to be had in a location, with prices where they are known; "" means all, where `api` is global."""
+        """Return a location's instance types with known prices; for "", those of all locations if `api` is global."""
 
     @abstractmethod
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
-        """Every instance there that bears these tags, one call per page; the terminated ones may be left out."""
+        """Return every instance in a location that has these tags; may omit terminated ones. One call per page."""
 
     @abstractmethod
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
-        """Make what the instance stands on (firewall, network card, address): idempotent; what it made, by name.
-        Underway: call it again."""
+        """Create what the instance needs (firewall, network card, address). Idempotent.
+
+        Returns the ids of the objects by name. If this returns an Underway, call again.
+        """
 
     @abstractmethod
     def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
-        """Ask for the instance once, under the order's token. An Underway is gone on with by `created`."""
+        """Request the instance once, under the order's token. If this returns an Underway, continue with `created`."""
 
     def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
-        """What has become of a create that answered Underway. The default looks for the instance."""
+        """Return the result of a create that returned an Underway. The default looks for the instance."""
         return self.find(order) or Underway(handle=handle)
 
     @abstractmethod
     def find(self, order: Order) -> Instance | None:
-        """The instance that this order has made, by its token or name; None where the provider has none. Right after
-        a create that is no proof: reads may lag behind (`find_after`)."""
+        """Return the instance of this order, found by its token or name; None if there is none.
+
+        Right after a create, None proves nothing, because reads may lag behind (`find_after`).
+        """
 
     find_after: ClassVar[float] = 30.0
-    """Seconds after a lost answer until `find` proves an absence."""
+    """Seconds after a lost answer from which on `find` proves an absence."""
     unseen_for: ClassVar[float] = 0.0
-    """Seconds after an answered create for which reads may not know the instance yet: until then that `instance` finds
-    none proves nothing, and a create under the same token is what tells of it."""
+    """Seconds after an answered create during which reads may not know the instance yet.
+
+    Until then, None from `instance` proves nothing; a create under the same token tells whether the instance exists.
+    """
 
     @abstractmethod
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
-        """Read one anew; None where it is provably gone: the provider itself says that there is none. An answer that is
-        not about it raises UNAVAILABLE. Without an id (its create was never answered) by its key."""
+        """Read one instance. Return None only if the provider itself says that the instance does not exist.
+
+        Raises UNAVAILABLE if the answer is about anything else. Without an id, because its create was never answered,
+        the instance is read by its key.
+        """
 
     def ended(self, instance: Instance) -> Instance:
-        """What the provider still tells of an instance that it no longer has: TERMINATED, why, and whether it was taken
-        back."""
+        """Return what the provider still reports about an instance that no longer exists.
+
+        Its state is TERMINATED, with the reason and whether the provider took it back.
+        """
         reason = f"{self.provider} says that there is no {instance.id or instance.key}."
         return replace(instance, state=Lifecycle.TERMINATED, reason=reason)
 
     stops_spot: ClassVar[str] = ""
-    """The sentence for a spot instance that is stopped though nobody here asked for it, where the provider takes spot
-    instances back by stopping them and says no more than that. Empty: `Instance.preempted` tells."""
+    """The reason to record for a spot instance that stopped although Drydock did not stop it.
+
+    Only for a provider that takes spot instances back by stopping them and reports no more. Otherwise empty, and
+    `Instance.preempted` tells.
+    """
 
     @abstractmethod
     def terminate(self, instance: Instance) -> None:
-        """Ask for its end; already gone is success."""
+        """Request termination. An instance that is already gone is not an error."""
 
     @abstractmethod
     def sweep(
         self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
         report: Callable[[str], object] = ignore,
     ) -> Sequence[str]:  # fmt: skip
-        """Delete what is left of what was made under a key besides the instance, in the right order, as far as it can
-        go now; further instances of lost attempts too. The names of what is still there; empty, read after the
-        deletion: nothing is left.
+        """Delete what is left under a key besides the instance, in the right order, as far as possible now.
 
-        Things are found by the tags of their owner (`values.OWNER`); `known` are ids of what was made, as `prepare`
-        and the instance told them, by which it is found where somebody has removed its tags: `report` is told so.
+        Also deletes further instances of lost attempts. Returns the names of what still exists; an empty result, read
+        after the deletion, means that nothing is left.
+
+        Objects are found by the tags of their owner (`values.OWNER`). `known` has the ids of created objects, as
+        reported by `prepare` and the instance. They find objects whose tags were removed, which is passed to `report`
+        as a sentence.
         """
 
     @abstractmethod
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
-        """The newest image that the config's words choose. Raises CloudError NOT_FOUND with what was looked for."""
+        """Return the newest image that the config selects. Raises CloudError NOT_FOUND, naming what was looked for."""
 
 
 class IdempotentCreate:
-    """A create repeated under the same token makes no second instance."""
+    """Capability: repeating a create under the same token creates no second instance."""
 
 
 class UserData:
-    """The order's user data reach the guest."""
+    """Capability: the order's user data are passed to the guest."""
 
 
 class Spot:
-    """Orders of the market `spot`."""
+    """Capability: orders for the market `spot`."""
 
 
 class ConfidentialGuests:
-    """Orders with a confidential technology."""
+    """Capability: orders with a confidential computing technology."""
 
 
 class Expires:
-    """`ends_after` is carried out by the provider itself."""
+    """Capability: the provider itself enforces `ends_after`."""
 
 
 class StopsStarts(ABC):
-    """Instances can be stopped, and started again."""
+    """Capability: instances can be stopped and started again."""
 
     @abstractmethod
     def stop(self, instance: Instance) -> None:
-        """Ask for the stop; stopped already is success."""
+        """Request a stop. An instance that is already stopped is not an error."""
 
     @abstractmethod
     def start(self, instance: Instance) -> None:
-        """Ask for the start; running already is success."""
+        """Request a start. An instance that is already running is not an error."""
 
 
 class Reboots(ABC):
-    """Instances can be rebooted."""
+    """Capability: instances can be rebooted."""
 
     @abstractmethod
     def reboot(self, instance: Instance) -> None:
-        """Ask for it."""
+        """Request a reboot."""
 
 
 class ResizesVolume(ABC):
-    """The boot disk can grow."""
+    """Capability: the boot disk can grow."""
 
     @abstractmethod
     def resize_volume(self, instance: Instance, disk_gib: int) -> Underway | None:
-        """Ask for a larger disk; as large already is success. Underway: call it again."""
+        """Request a larger disk, unless it is already as large. If this returns an Underway, call again."""
 
 
 class ChangesType(ABC):
-    """A stopped instance can become another type."""
+    """Capability: a stopped instance can become another type."""
 
     @abstractmethod
     def change_type(self, instance: Instance, type_name: str) -> None:
-        """Ask for it; of that type already is success."""
+        """Request a change of type. An instance that already has the type is not an error."""
 
 
 class Tags(ABC):
-    """Tags can be set on what is there."""
+    """Capability: tags can be set on existing objects."""
 
     @abstractmethod
     def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:
-        """Set these; others stay."""
+        """Set these tags. Other tags stay."""
 
 
 class Firewall(ABC):
-    """Ports can be opened and closed again while an instance runs."""
+    """Capability: ports can be opened and closed while an instance runs."""
 
     @abstractmethod
     def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Let these in; open already is success. Raises CloudError CONFLICT while the provider is still at it."""
+        """Open ports, unless they are open. Raises CloudError CONFLICT while the provider is still changing them."""
 
     @abstractmethod
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """No longer; closed already is success. Raises CloudError CONFLICT while one is still being opened."""
+        """Close ports, unless they are closed. Raises CloudError CONFLICT while one is still being opened."""
 
 
 class Console(ABC):
-    """What a guest writes on its console can be read."""
+    """Capability: the guest's console can be read."""
 
     @abstractmethod
     def console(self, instance: Instance) -> str:
-        """The newest part of it, at most 64 KiB; empty where there is none yet."""
+        """Return the last part of the console output, at most 64 KiB; empty if there is none yet."""
 
 
 class TellsHostKeys(ABC):
-    """The host keys that a guest has made itself can be read by a way of the provider's own."""
+    """Capability: host keys that the guest generated can be read through the provider."""
 
     key_source: ClassVar[str]
-    """What the config calls that way: `guest_attributes` or `run_command`."""
+    """The config's name for this source of keys: `guest_attributes` or `run_command`."""
 
     @abstractmethod
     def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str] | Underway:
-        """Their public lines; empty where the guest has not told them yet. An Underway is gone on with by its
-        handle."""
+        """Return the guest's public host keys, one per line; empty if it has not published them yet.
+
+        If this returns an Underway, call again with its handle.
+        """
 
 
 class Quotas(ABC):
-    """The account's limits, and how much of them is used by whomever, can be read."""
+    """Capability: the account's limits and their total usage can be read."""
 
     @abstractmethod
     def quotas(self, location: str) -> Sequence[Quota]:
-        """Those of one location, or of all with ""."""
+        """Return the quotas of one location; for "", those of all locations."""
 
 
 class MachineImage(ABC):
-    """Images can be looked through."""
+    """Capability: images can be listed."""
 
     @abstractmethod
     def images(self, location: str, name: str) -> Sequence[Image]:
-        """Those whose name fits the pattern, newest first."""
+        """Return the images whose name matches the pattern, newest first."""
 
 
 class ListsRemains(ABC):
-    """What was made beside the instances can be listed by its tags, so that it is found without its instance."""
+    """Capability: objects other than instances can be listed by tags, and so are found without their instance."""
 
     @abstractmethod
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
-        """Everything in a location, or in all with "", that bears these tags and is no instance; what an instance
-        uses at present may be left out. One call for each sort and page."""
+        """Return every object in a location that has these tags and is not an instance; for "", in all locations.
+
+        Objects that an instance is using may be left out. Makes one call for each sort and page.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Permission:
-    """One of the least permissions that a kind's page lists, and whether the account has it."""
+    """A permission listed on a kind's documentation page, and whether the account has it."""
 
     name: str
-    """As the provider calls it."""
+    """The provider's name for it."""
     held: bool | None
-    """None: it cannot be told."""
+    """None if that cannot be determined."""
     unclear: str = ""
-    """Why it cannot be told, as the end of a sentence."""
+    """Why that cannot be determined, as the end of a sentence."""
     without: str = ""
-    """What does not work without it, as a sentence's part; empty: machines cannot be made, reached or ended."""
+    """What fails without it, as part of a sentence; empty if machines cannot be made, reached or ended at all."""
     host_key: str = ""
-    """The config's `host_key` that cannot do without it."""
+    """The value of the config's `host_key` that requires it."""
 
 
 class Permissions(ABC):
-    """What the account may do can be asked without doing it."""
+    """Capability: the account's permissions can be checked without using them."""
 
     @abstractmethod
     def permissions(self, order: Order) -> Sequence[Permission]:
-        """Those that an order like this one, and its end, would need. Makes, changes and spends nothing. Several
-        calls."""
+        """Return the permissions that such an order, and ending it, would need.
+
+        Creates, changes and spends nothing. Makes several calls.
+        """
 
 
 class Networks(ABC):
-    """What machines would stand in can be looked at before there is one."""
+    """Capability: the network for future machines can be checked."""
 
     @abstractmethod
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
-        """Why machines like the order's could not stand in the network that it names (its default where it names
-        none), with what is there instead; `zones`: those that are allowed, empty for all. Empty: they could. A few
-        calls, which make nothing."""
+        """Return why machines of this order could not be created in its network, naming what exists instead.
+
+        The network is the one that the order names, or its default. `zones` are the allowed ones; empty means all. The
+        result is empty if there is no problem. Makes a few calls, which create nothing.
+        """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capability:
-    """One thing that a cloud can do, and the class that says so."""
+    """A capability of a cloud, and the class that declares it."""
 
     name: str
     base: type
@@ -321,9 +352,9 @@ CAPABILITIES = (
     Capability(name="permission-check", base=Permissions),
     Capability(name="network-check", base=Networks),
 )
-"""The names are those of Brev's Cloud SDK (v1/capabilities.go) where it has one."""
+"""The names are those of Brev's Cloud SDK (v1/capabilities.go) if it has one."""
 
 
 def capabilities(client: type[Client]) -> frozenset[str]:
-    """What a cloud can do, read off the classes of its client."""
+    """Return the capabilities of a cloud, derived from the classes of its client."""
     return frozenset(one.name for one in CAPABILITIES if issubclass(client, one.base))

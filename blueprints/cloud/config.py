@@ -1,4 +1,4 @@
-"""What every blueprint of cloud hosts may say, and what a lease may require of one."""
+"""The config shared by all cloud blueprints, and the requirements that a lease may have of a cloud host."""
 
 from __future__ import annotations
 
@@ -42,18 +42,23 @@ Market = Literal["on_demand", "spot"]
 
 
 class ImageWords(Fields):
-    """Base of a kind's words for an image."""
+    """Base of a kind's image selectors."""
 
     def wanted(self) -> dict[str, str]:
-        """The words that say something, as `Client.image` takes them."""
+        """Return the non-empty selectors, in the form that `Client.image` takes."""
         return {name: str(value) for name, value in self.model_dump().items() if value}
 
 
 class CloudConfig(Accounts):
-    """Config of a blueprint of cloud hosts; a kind says which words its `image` has."""
+    """Config of a blueprint of cloud hosts. Each kind defines the selectors of its `image`."""
 
     interruption: ClassVar[str] = ""
-    """How a spot machine asks its cloud whether it is taken back: a reader (see `interruption`). Empty: it cannot."""
+    """Reader by which a spot machine learns that its cloud takes it back (see `interruption`); empty if it cannot."""
+    agent_status: ClassVar[str] = ""
+    """Script for the guest that prints how far its cloud's agent is: done, running, absent, or error with the reason.
+
+    Empty if the cloud has no such agent.
+    """
     image: ImageWords
 
     credential: str = Field(min_length=1, description="Name of the credential: the account that pays.")
@@ -119,15 +124,18 @@ class CloudConfig(Accounts):
         return {}
 
     def user_data_for(self, asked: dict[str, Any] | None) -> dict[str, Any] | None:
-        """What a lease's cloud-config adds to a machine; none where a lease may not become root, where nothing in the
-        image would read it, or where it does not go together with the operator's own."""
+        """Return the part of a lease's cloud-config that is added to a machine.
+
+        None if the lease may not become root, if nothing in the image would read it, or if it conflicts with the
+        operator's own.
+        """
         read = self.ready_by == "cloud-init" or self.host_key == "injected"
         allowed = self.marks_host and read
         return asked if asked and allowed and not user_data_trouble(self.user_data, asked) else None
 
     @property
     def longest_seconds(self) -> float:
-        """`longest` in seconds; 0 where it is empty."""
+        """`longest` in seconds; 0 if it is empty."""
         return _seconds("longest", self.longest)
 
     @property
@@ -144,7 +152,7 @@ def _seconds(name: str, text: str) -> float:
 
 
 def user_data_trouble(also: dict[str, Any], asked: dict[str, Any] | None = None) -> str:
-    """Why no user data can be made of what an operator and a lease add; empty where they can."""
+    """Return why an operator's and a lease's additions do not make valid user data; empty if they do."""
     try:
         pair = new_key_pair()
         user_data(user="drydock", public_key=pair.public, host_key=pair, also=also, asked=asked)
@@ -154,7 +162,7 @@ def user_data_trouble(also: dict[str, Any], asked: dict[str, Any] | None = None)
 
 
 class CloudAttributes(HostAttributes):
-    """What a cloud host is."""
+    """Attributes of a cloud host."""
 
     instance_type: str | None = Field(default=None, description="The provider's name of its type.")
     market: Market | None = Field(default=None, description="on_demand or spot.")
@@ -169,8 +177,11 @@ class CloudAttributes(HostAttributes):
 
 
 class CloudRequirements(HostRequirements):
-    """What a lease may require of a cloud host, beside the amounts. TDX, SEV-SNP and SEV are traits (`tdx`,
-    `sev_snp`, `sev`): required, preferred or forbidden as any other."""
+    """What a lease may require of a cloud host, besides amounts of its capacity.
+
+    TDX, SEV-SNP and SEV are traits (`tdx`, `sev_snp`, `sev`) that can be required, preferred or forbidden like any
+    other.
+    """
 
     instance_type: Words | None = Field(default=None, description="One of these types.")
     market: Words | None = Field(default=None, description="on_demand, spot, or both.")

@@ -1,6 +1,6 @@
-"""One taxonomy of what goes wrong at a provider, and what follows from each.
+"""Classification of provider errors, and the consequences of each class.
 
-Every client maps its provider's own codes onto it (docs/kinds/ has the tables, with their sources).
+Every client maps its provider's own codes to a class (docs/kinds/ has the tables, with their sources).
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ log = logging.getLogger(__name__)
 
 
 class Meaning(StrEnum):
-    """What an error of a provider means to us."""
+    """The class of a provider's error."""
 
     NO_CAPACITY = "no_capacity"
-    """The provider has none left of it there now: another zone, type, region or cloud may."""
+    """The provider has no capacity left there now. Another zone, type, region or cloud may have some."""
     QUOTA = "quota"
-    """The account may not have more of it: elsewhere it may; the operator can have it raised."""
+    """The account has reached a limit. There may be room elsewhere, and an operator can have the limit raised."""
     NOT_OFFERED = "not_offered"
-    """Not to be had there at all, or not by this account, or not in this combination."""
+    """Not offered there at all, not to this account, or not in this combination."""
     THROTTLED = "throttled"
-    """Too many calls: the same call later, under the same token."""
+    """Too many calls. Repeat the same call later, under the same token."""
     POLICY = "policy"
-    """A policy of the organisation forbids it: nobody but an operator can change that."""
+    """A policy of the organisation forbids it. Only an operator can change that."""
     CREDENTIALS = "credentials"
-    """The account refuses us: nothing works there before the operator mends it."""
+    """The account refuses the credential. Nothing works there until an operator fixes it."""
     NOT_FOUND = "not_found"
-    """What was named is not there (or not yet: reads may lag behind)."""
+    """The named object does not exist, or not yet, because reads may lag behind."""
     INVALID = "invalid"
-    """The request itself is wrong: config or a fault of ours, never worth repeating."""
+    """The request itself is wrong, because of the config or a bug of ours. Never worth repeating."""
     AMBIGUOUS = "ambiguous"
-    """The answer was lost: it may have happened. Only looking may follow."""
+    """The answer was lost, and the call may have taken effect. Only a read may follow."""
     UNAVAILABLE = "unavailable"
-    """The provider failed, and nothing happened: the same call later."""
+    """The provider failed, and nothing happened. Repeat the same call later."""
     CONFLICT = "conflict"
-    """It is busy with something else, or another part still uses it: the same call later."""
+    """The object is busy, or another object still uses it. Repeat the same call later."""
     OTHER = "other"
-    """A code that we do not know."""
+    """A provider code that we do not know."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Consequence:
-    """What follows: how far it rules things out, and for how long."""
+    """The consequence of an error: what it rules out, and for how long."""
 
     scope: Scope | None
-    """How far it rules things out; None: nothing is ruled out."""
+    """How much is ruled out; None if nothing is."""
     remember: float | None = None
-    """Seconds for which what is ruled out is not tried again (peers: 60 s to 30 min, see docs/kinds/clouds.md)."""
+    """Seconds until it is tried again (peers use 60 s to 30 min, see docs/kinds/clouds.md)."""
 
 
 CONSEQUENCES: dict[Meaning, Consequence] = {
@@ -86,7 +86,7 @@ class Reach(StrEnum):
     """All offers of the account."""
 
     def key(self, counted: str) -> str:
-        """What it rules out of what is counted so (`Offer.counted`), as `Failed.key` is written."""
+        """Return the part of an offer's quota keys (`Offer.counted`) that is ruled out, in the form of `Failed.key`."""
         location, _, market = counted.split("/")
         return {
             Reach.FAMILY: counted, Reach.MARKET: f"{location}//{market}", Reach.LOCATION: f"{location}//",
@@ -98,7 +98,7 @@ _HTML = re.compile(r"<(?:!doctype|html|head|body|title|center)\b", re.IGNORECASE
 
 
 def without_html(text: str) -> str:
-    """A message without the page that a proxy put into it. The page's first words go to the log, for operators."""
+    """Return a message without an HTML page that a proxy put into it. Logs the first words of the page."""
     found = _HTML.search(text)
     if found is None:
         return text
@@ -111,8 +111,11 @@ _SKEWED = re.compile(
     r"RequestExpired|RequestTimeTooSkewed|[Ss]ignature (?:expired|not yet current)|AADSTS700024|AADSTS500133|"
     r"reasonable timeframe|[Tt]oken used too early|Invalid JWT: Token must be"
 )
-"""What providers say where the clocks of the two sides differ by more than some minutes: EC2's RequestExpired and STS's
-words for signatures, Microsoft Entra's codes for assertions out of their time, Google's for a JWT."""
+"""Errors of providers if the clocks of the two sides differ by more than some minutes.
+
+EC2's RequestExpired, STS's words for signatures, Microsoft Entra's codes for assertions outside their validity, and
+Google's words for a JWT.
+"""
 _CLOCK = (
     "The clock of this machine differs from the provider's, or temporary credentials have expired. Compare `date -u`,"
     " have the time kept (chrony, systemd-timesyncd), or renew them; it goes on by itself then. The provider says:"
@@ -120,13 +123,13 @@ _CLOCK = (
 
 
 def with_cause(meaning: Meaning, code: str, text: str) -> str:
-    """A refusal of who we are, with what is mostly behind it where clocks differ."""
+    """Return the message of a refused credential, preceded by the likely cause if the clocks differ."""
     skewed = meaning is Meaning.CREDENTIALS and _SKEWED.search(f"{code} {text}"[:4000])
     return f"{_CLOCK} {text}" if skewed else text
 
 
 class CloudError(DrydockError):
-    """A call to a provider that did not work. `provider_code` and the message are the provider's own words."""
+    """A failed call to a provider. `provider_code` and the message are the provider's own words."""
 
     code = "provider_error"
     status = 502
@@ -139,14 +142,16 @@ class CloudError(DrydockError):
         self.meaning = meaning
         self.provider_code = provider_code
         self.zone_wide = zone_wide
-        """The whole zone lacks it, not this type only."""
+        """Whether the whole zone lacks it, not only this type."""
         self.after = after
-        """Seconds after which the provider wants to be asked again."""
+        """Seconds after which the provider may be asked again."""
         self.reach = reach
 
     def answer(self, counted: str = "") -> Answer:
-        """What a step answers when a call of its failed so. `counted`: what the offer is counted by
-        (`Offer.counted`), where it is known."""
+        """Return the answer of a step whose call failed with this error.
+
+        `counted` has the offer's quota keys (`Offer.counted`), if known.
+        """
         if self.meaning is Meaning.AMBIGUOUS:
             return Unknown(message=self.message)
         if self.meaning is Meaning.THROTTLED:

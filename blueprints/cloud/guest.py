@@ -1,18 +1,81 @@
-"""The guest as seen from inside: reached by the key it was born with, done with its first boot, what was asked."""
+"""The guest: its host key, pinned before the first connection; its first boot; and a comparison with the order."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 
-from blueprints.accounts import acts as accounts
+from blueprints.accounts import actions as accounts
 from blueprints.accounts.access import shell
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.cloud.client import Client, Console, TellsHostKeys
 from blueprints.cloud.interruption import NOTICE
+from blueprints.cloud.launch_spec import instance
 from blueprints.cloud.userdata import READY_MARK
+from blueprints.cloud.values import Instance, Underway
 from blueprints.hosts import observed
 from blueprints.hostshell import told
 from blueprints.specs import Spec
+from drydock.core.errors import InvalidRequest
 from interfaces.errors import AuthenticationRefused, ConnectionLost, DeadlineExceeded, HostKeyMismatch, Unreachable
+from interfaces.keys import PublicKey
+
+_BEGIN, _END = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-----"
+"""Lines that cloud-init prints around the keys (cc_ssh_authkey_fingerprints, write-ssh-key-fingerprints)."""
+
+
+def pin(client: Client, spec: Spec, memo: Json) -> Answer:
+    """Wait until the guest's host keys are known from the source in the config. Nothing connects before that."""
+    if spec.resource.facts.get("host_keys"):
+        return Ready()
+    source = spec.config.host_key
+    if source not in sources(type(client)):
+        message = f"{client.provider} tells no host keys by {source}. It does by: {', '.join(sources(type(client)))}."
+        return Failed(scope=Scope.OPERATOR, code="not_supported", message=message)
+    found = _read(client, source, instance(spec.resource), memo)
+    if isinstance(found, Underway):
+        return Wait(after=found.after, memo={"handle": dict(found.handle)}, sentence=found.sentence)
+    if not (keys := known(found)):
+        return Wait(after=10.0, sentence="The machine has not published its host key yet.")
+    told = ", ".join(key.fingerprint for key in keys)
+    return Ready(facts={"host_keys": [key.line for key in keys]}, log=f"host keys by {source}: {told}")
+
+
+def sources(client: type[Client]) -> tuple[str, ...]:
+    """Return the sources of host keys that a cloud supports, by their names in the config."""
+    own = (client.key_source,) if issubclass(client, TellsHostKeys) else ()
+    return ("injected", *(("console",) if issubclass(client, Console) else ()), *own)
+
+
+def _read(client: Client, source: str, there: Instance, memo: Json) -> Sequence[str] | Underway:
+    if source == "console":
+        assert isinstance(client, Console)
+        return printed(client.console(there))
+    assert isinstance(client, TellsHostKeys)
+    return client.host_keys(there, memo.get("handle", {}))
+
+
+def printed(console: str) -> list[str]:
+    """Return the lines of the newest complete block of host keys on a console; empty if there is none yet."""
+    before, begin, _ = console.rpartition(_END)[0].rpartition(_BEGIN)
+    block = console[len(before) + len(begin) :].partition(_END)[0] if begin else ""
+    # A kernel writes times before what others print.
+    return [line[line.find(word) :].strip() for line in block.splitlines() for word in _KINDS if word in line][:20]
+
+
+_KINDS = ("ssh-ed25519 ", "ecdsa-sha2-", "ssh-rsa ")
+
+
+def known(lines: Iterable[str]) -> list[PublicKey]:
+    """Return the lines that are valid public keys."""
+    found = []
+    for line in lines:
+        try:
+            found.append(PublicKey.parse(" ".join(line.split()[:2])))
+        except InvalidRequest:
+            continue
+    return found
+
 
 _FIRST_BOOT = f"""
 command -v cloud-init > /dev/null || {{ echo absent; exit; }}
@@ -24,58 +87,38 @@ case $said in
 *) echo running;;
 esac
 """
-_WAAGENT = "/var/lib/waagent"
-_BY_AGENT = f"""
-if [ -e {_WAAGENT}/provisioned ]; then echo done; exit; fi
-if [ -d {_WAAGENT} ]; then echo running; exit; fi
-there= failed=
-for unit in google-guest-agent-manager.service google-guest-agent.service; do
-  systemctl cat $unit > /dev/null 2>&1 || continue
-  there=yes
-  case $(systemctl is-active $unit) in
-  active) echo done; exit;;
-  failed) failed=$unit;;
-  esac
-done
-if [ "$failed" ]; then echo error; systemctl status --no-pager $failed | tail -n 20
-elif [ "$there" ]; then echo running
-else echo absent
-fi
-"""
-"""Azure's agent leaves a file when it has provisioned; Google's runs, and has made the account by which we are in.
-Since 20250901.00 its manager runs, and google-guest-agent.service is there but disabled; before, that alone ran
-(https://docs.cloud.google.com/compute/docs/images/guest-agent)."""
+_NO_AGENT = "echo absent"
 _BOOTING = (Unreachable, ConnectionLost, DeadlineExceeded, AuthenticationRefused)
-"""What a machine answers whose SSH server, or whose account, is not there yet. A wrong host key is none of these."""
+"""Errors of a machine whose SSH server or account is not ready yet. A wrong host key is not among them."""
 
 
 @told
 def reach(spec: Spec, memo: Json) -> Answer:
-    """Until it lets us in and its first boot is over."""
+    """Wait until the guest accepts our login and its first boot is over."""
     try:
         if spec.config.ready_by == "ssh":
             shell(spec).run("true")
             return Ready(log="reached")
-        asked = _BY_AGENT if spec.config.ready_by == "agent" else _FIRST_BOOT
+        asked = (spec.config.agent_status or _NO_AGENT) if spec.config.ready_by == "agent" else _FIRST_BOOT
         said, _, further = shell(spec).run(asked).strip().partition("\n")
     except HostKeyMismatch:
         raise
     except _BOOTING as error:
-        return Wait(after=5.0, memo=memo, sentence=f"It does not let us in yet: {error.message}"[:500])
+        return Wait(after=5.0, memo=memo, sentence=f"Drydock cannot log in yet: {error.message}"[:500])
     if said == "done":
         return Ready(log="its first boot is over")
     if said == "running":
-        return Wait(after=5.0, memo=memo, sentence="Its first boot is not over yet.")
+        return Wait(after=5.0, memo=memo, sentence="The first boot has not finished yet.")
     return _not_to_be(spec, said, further)
 
 
 def _not_to_be(spec: Spec, said: str, further: str) -> Failed:
     by_agent = spec.config.ready_by == "agent"
     if said == "absent" and by_agent:
-        message = "Its image has no agent of Google's or Azure's. Let the blueprint say ready_by: ssh."
+        message = "The image has no agent of the cloud. Set ready_by: ssh in the blueprint."
         return Failed(scope=Scope.OPERATOR, code="no_agent", message=message)
     if said == "absent":
-        message = "Its image has no cloud-init. Let the blueprint say ready_by: ssh, or choose another image."
+        message = "The image has no cloud-init. Set ready_by: ssh in the blueprint, or choose another image."
         return Failed(scope=Scope.OPERATOR, code="no_cloud_init", message=message)
     who, code = ("The cloud's agent", "agent") if by_agent else ("cloud-init", "cloud_init")
     return Failed(scope=Scope.BLUEPRINT, code=code, message=f"{who} failed: {further}"[:2000], log=further)
@@ -83,8 +126,8 @@ def _not_to_be(spec: Spec, said: str, further: str) -> Failed:
 
 @told
 def compare(spec: Spec, memo: Json) -> Answer:
-    """See that it is what was asked, and what else it is."""
-    found = accounts.looked(spec)
+    """Compare the machine with the order, and record its further attributes."""
+    found = accounts.observe(spec)
     wanted, there = spec.resource.attributes.get("arch"), found.get("arch")
     if wanted and there and wanted != there:
         message = f"The machine is {there}; {wanted} was ordered. Does the image fit the instance type?"
@@ -93,13 +136,16 @@ def compare(spec: Spec, memo: Json) -> Answer:
 
 
 _ANNOUNCED = f"[ -f {NOTICE} ] && head -c 4096 {NOTICE} || :"
-"""Whoever is root in the guest may write there what they like: it is a text for the machine's own holders."""
+"""Root in the guest can write anything there, so it is only text for the machine's own holders."""
 _WORD = 64
 
 
 @told
-def announced(spec: Spec, memo: Json) -> Answer:
-    """Read whether the guest was told that its cloud takes it back. Only what we have installed there is asked."""
+def check_notice(spec: Spec, memo: Json) -> Answer:
+    """Check whether the guest was told that its cloud takes it back.
+
+    Reads only the notice of the program that we installed there.
+    """
     if not spec.resource.facts.get("interruption") or spec.resource.facts.get("announced"):
         return Ready()
     try:

@@ -1,7 +1,7 @@
 """The program in a spot machine that waits for its cloud to announce that it takes the machine back.
 
-It asks the metadata service, writes a notice that every process of the guest may read, and runs the hooks that root has
-put beside it. A kind gives the reader: Python source that names `provider`, the seconds between two questions as
+It polls the metadata service, writes a notice that every process of the guest can read, and runs the hooks that root
+has put beside it. A kind supplies the reader: Python source that defines `provider`, the seconds between two polls as
 `every`, and a function `notice()` that returns None, or the action and its time (ISO 8601, or empty). The reader may
 call `ask(path, headers, method, timeout)` and `when(text)`.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 METADATA = "http://169.254.169.254"
-"""The address of the metadata service at EC2, Compute Engine and Azure alike."""
+"""The address of the metadata service of EC2, Compute Engine and Azure."""
 NOTICE = "/run/drydock/interruption.json"
 HOOKS = "/etc/drydock/interruption.d"
 PROGRAM = "/etc/drydock/interruption.py"
@@ -121,12 +121,12 @@ WantedBy=multi-user.target
 
 
 def program(reader: str) -> str:
-    """The source of the program, with a kind's reader."""
+    """Return the source of the program, including a kind's reader."""
     return f"{_BEGIN}\n{reader.strip()}\n{_REST}"
 
 
 def cloud_config(reader: str) -> dict[str, Any]:
-    """What cloud-init does to install and start it. Nothing waits for it, and nothing else fails with it."""
+    """Return the cloud-config that installs and starts the program. Nothing waits for it or fails because of it."""
     return {
         "write_files": [
             {"path": PROGRAM, "permissions": "0644", "content": program(reader)},

@@ -1,4 +1,4 @@
-"""Hosts of a cloud, whatever the cloud: its folder gives the client, the credential and the words for images."""
+"""Base of the kinds of cloud hosts. Each kind supplies the client, the credential and the image selectors."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from importlib import import_module
 from threading import Lock
 from typing import Any, ClassVar
 
-from blueprints.accounts import acts as accounts
+from blueprints.accounts import actions as accounts
 from blueprints.accounts.kind import WithAccounts
-from blueprints.cloud import acts, belongings, guest, hostkeys, market, ports
+from blueprints.cloud import actions, guest, inventory, market
 from blueprints.cloud.check import problems
 from blueprints.cloud.client import Api, Client, Quotas, Spot, Tags
 from blueprints.cloud.config import MATCHES, CloudAttributes, CloudConfig, CloudRequirements
 from blueprints.cloud.faults import CloudError, Meaning, SdkNotInstalled
+from blueprints.cloud.inventory import same_account
+from blueprints.cloud.launch_spec import instance
 from blueprints.cloud.operations import Operates
-from blueprints.cloud.order import instance
 from blueprints.cloud.values import Lifecycle, Market
 from blueprints.contract import Allows, Lists, Offers, Plan, Step, Stops
 from blueprints.hosts import HOST
@@ -28,9 +29,9 @@ from blueprints.specs import Asked, BlueprintView, Draft, Owned, Problem, Resour
 from drydock.core.errors import NotSupported
 
 _BOOT = 1200.0
-"""Seconds until a machine must run and let us in (Brev's suite waits 20 min for the one and 10 for the other)."""
+"""Seconds for a machine to start running, and again to let us in (Brev's suite allows 20 and 10 minutes)."""
 _ASKED = 1800.0
-"""Seconds for what is asked of a provider to be done: Azure's Retry-After alone is up to 20 minutes."""
+"""Seconds for a provider to complete a request. Azure's Retry-After alone is up to 20 minutes."""
 _END = 3600.0
 _KEPT = 64
 
@@ -39,9 +40,9 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
     """Base of the kinds of cloud hosts."""
 
     client_at: ClassVar[str]
-    """Where the client's class is, `blueprints.ec2.client:Ec2`: made of a credential, and loaded when it is used."""
+    """Path of the client's class, such as `blueprints.ec2.client:Ec2`. It is imported at first use."""
     sdk: ClassVar[tuple[str, ...]] = ()
-    """The packages that the client imports, as pip requirements; the error message for a missing one names them."""
+    """The packages that the client imports, as pip requirements. The error for a missing one names them."""
     resource_type: ClassVar[str] = HOST
     idle_timeout: ClassVar[dt.timedelta | None] = dt.timedelta(minutes=15)
     Config = CloudConfig
@@ -54,7 +55,7 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         self._guard = Lock()
 
     def client_class(self) -> type[Client]:
-        """Return the client's class. The provider's SDK is imported by the first call. Raises SdkNotInstalled."""
+        """Return the client's class. The first call imports the provider's SDK. Raises SdkNotInstalled."""
         module, _, name = self.client_at.partition(":")
         try:
             found: type[Client] = getattr(import_module(module), name)
@@ -65,12 +66,12 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         return found
 
     def new_client(self, secrets: Mapping[str, Any]) -> Client:
-        """A client for an account. Raises ValidationError where the credential does not hold what it must."""
+        """Create a client for an account. Raises ValidationError for an incomplete credential."""
         made: Callable[[Any], Client] = self.client_class()
         return made(self.Credential.model_validate(dict(secrets)))
 
     def client(self, secrets: Mapping[str, Any]) -> Client:
-        """The client for an account; the same one as long as the credential is the same."""
+        """Return the client for an account: the same one as long as the credential does not change."""
         digest = hashlib.sha256(json.dumps(dict(secrets), sort_keys=True, default=str).encode()).hexdigest()
         with self._guard:
             if digest not in self._clients:
@@ -80,18 +81,18 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
             return self._clients[digest]
 
     def client_of(self, resource: ResourceView) -> Client:
-        """The client of a resource's account. Raises CloudError CREDENTIALS without it."""
+        """Return the client of a resource's account. Raises CloudError CREDENTIALS if the credential is missing."""
         return self.client_for(resource.blueprint)
 
     def client_for(self, blueprint: BlueprintView) -> Client:
-        """The client of a blueprint's account. Raises CloudError CREDENTIALS without it."""
+        """Return the client of a blueprint's account. Raises CloudError CREDENTIALS if the credential is missing."""
         name = blueprint.config.credential
         if name not in blueprint.credentials:
-            raise CloudError(Meaning.CREDENTIALS, f"There is no credential {name!r}.")
+            raise CloudError(Meaning.CREDENTIALS, f"Credential {name!r} does not exist.")
         return self.client(blueprint.credentials[name])
 
     def places(self, account: Account) -> Sequence[Place]:
-        """Its regions; one for all where the provider tells of all in one call."""
+        """Return the account's regions, or a single place if the provider lists all regions in one call."""
         client = self.client(account.secrets)
         if client.api is Api.GLOBAL:
             return [Place(name="")]
@@ -101,7 +102,7 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         ]
 
     def inventory(self, account: Account, place: str) -> Sequence[Offer]:
-        """An offer for every type, zone and market."""
+        """Return an offer for every type, zone and market in a place."""
         client = self.client(account.secrets)
         spot = isinstance(client, Spot)
         found = [offer for one in client.types(place) for offer in market.offers(one, spot=spot)]
@@ -111,110 +112,121 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         return [replace(offer, country=countries.get(offer.location, "")) for offer in found]
 
     def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
-        """The account's quotas, where the cloud tells of them."""
+        """Return the account's quotas; empty if the cloud does not report them."""
         client = self.client(account.secrets)
         return market.allowances(client.quotas(place)) if isinstance(client, Quotas) else ()
 
     def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
-        """Every instance that bears the installation's tag."""
+        """Return every instance that has the installation's tag."""
         tags = {"drydock-installation": installation}
-        return [belongings.machine(one) for one in self.client(account.secrets).instances(place, tags)]
+        return [inventory.machine(one) for one in self.client(account.secrets).instances(place, tags)]
 
     def read(self, account: Account, resource: ResourceView) -> Owned:
-        """The instance by its own id. A spot instance that is stopped though nobody here stopped it was taken back,
-        where its cloud does so by stopping."""
+        """Read the instance by its id.
+
+        A spot instance that stopped without our request counts as taken back if its cloud takes instances back by
+        stopping them.
+        """
         client, there = self.client(account.secrets), instance(resource)
         if not there.id:
             raise CloudError(Meaning.UNAVAILABLE, f"The id of {there.key} is not known.")
         found = client.instance(there.location, there.zone, there.key, there.id)
         if found is None:
+            same_account(client, resource)
             gone = client.ended(there)
-            return replace(belongings.machine(gone), absent=not gone.preempted)
+            return replace(inventory.machine(gone), absent=not gone.preempted)
         taken = found.market is Market.SPOT and found.state is Lifecycle.STOPPED and resource.power_wanted != "off"
         if client.stops_spot and taken:
             found = replace(found, preempted=True, reason=found.reason or client.stops_spot)
-        return belongings.machine(found)
+        return inventory.machine(found)
 
     def mark(self, account: Account, resource: ResourceView, tags: Mapping[str, str]) -> None:
-        """By the instance's own id. Raises CloudError."""
+        """Set tags on the instance, found by its id. Raises CloudError."""
         client = self.client(account.secrets)
         if not isinstance(client, Tags):
             raise NotSupported(f"{client.provider} has no tags that can be set.")
         client.set_tags(instance(resource), tags)
 
     def stops(self, config: Any) -> Stops:
-        """As the config says."""
+        """Return the config's handling of stopped machines."""
         return Stops(grace=config.stopped_seconds, restart=config.start_stopped)
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """The same over all places, without what is on its way out; and what stands there without its machine."""
+        """Return the machines of all places that are not being terminated, and the objects without a machine."""
         account = Account(name=blueprint.config.credential, secrets=dict(self._secrets(blueprint)))
         places = [place.name for place in self.places(account) if place.available]
-        return belongings.owned(self.client(account.secrets), places, {"drydock-installation": installation})
+        return inventory.owned(self.client(account.secrets), places, {"drydock-installation": installation})
 
     def _secrets(self, blueprint: BlueprintView) -> Mapping[str, Any]:
         self.client_for(blueprint)
         return blueprint.credentials[blueprint.config.credential]
 
     def located(self, config: Any) -> Sequence[str]:
-        """The config's regions."""
+        """Return the config's regions."""
         return tuple(config.regions)
 
     def sought(self, config: Any, asked: Asked | None) -> Sought:
-        """What the blueprint allows, narrowed by what is asked."""
+        """Return the catalogue query: what the blueprint allows, narrowed by the request."""
         return market.sought(config, asked)
 
     def draft(self, config: Any, asked: Asked | None, offer: Offer) -> Draft:
-        """A machine of an offer."""
+        """Return the draft of a machine for an offer."""
         return market.draft(config, asked, offer, self.surcharge)
 
     def surcharge(self, offer: Offer) -> float | None:
-        """US dollars an hour that a confidential guest costs besides the offer's price; None where that is not known,
-        which is then said of the price."""
+        """Return what a confidential guest costs in addition to the offer's price, in US dollars per hour.
+
+        None if that is unknown, which is then stated with the price.
+        """
         return None
 
     def build(self) -> Plan:
-        """Keys, image, network, the instance, its boot, its first boot, and whether it is what was asked."""
+        """Return the plan that builds a machine: keys, image, network, instance, boot, first boot, and comparison."""
         call = self._call
         return (
-            Step(name="decide", act=acts.decide),
-            Step(name="image", act=call(acts.choose_image)),
-            Step(name="network", act=call(acts.prepare), deadline=_ASKED),
-            Step(name="create", act=call(acts.create), find=call(acts.find), deadline=_ASKED),
-            Step(name="boot", act=call(acts.boot), deadline=_BOOT),
-            Step(name="pin", act=acts.with_console(self.client_of, call(hostkeys.pin), _BOOT), deadline=_BOOT),
-            Step(name="reach", act=acts.with_console(self.client_of, guest.reach, _BOOT), deadline=_BOOT),
+            Step(name="decide", act=actions.decide),
+            Step(name="image", act=call(actions.choose_image)),
+            Step(name="network", act=call(actions.prepare), deadline=_ASKED),
+            Step(name="create", act=call(actions.create), find=call(actions.find), deadline=_ASKED),
+            Step(name="boot", act=call(actions.boot), deadline=_BOOT),
+            Step(name="pin", act=actions.with_console(self.client_of, call(guest.pin), _BOOT), deadline=_BOOT),
+            Step(name="reach", act=actions.with_console(self.client_of, guest.reach, _BOOT), deadline=_BOOT),
             Step(name="compare", act=guest.compare),
             Step(name="prepare", act=accounts.prepare),
         )
 
     def activate(self) -> Plan:
-        """An account, and the ports that the lease asked for."""
-        return (*super().activate(), Step(name="ports", act=self._call(ports.open_ports)))
+        """Return the plan that creates the account and opens the ports that the lease requested."""
+        return (*super().activate(), Step(name="ports", act=self._call(actions.open_ports)))
 
     def deactivate(self) -> Plan:
-        """Its ports and its account."""
-        return (Step(name="ports", act=self._call(ports.close_ports)), *super().deactivate())
+        """Return the plan that closes the ports and removes the account."""
+        return (Step(name="ports", act=self._call(actions.close_ports)), *super().deactivate())
 
     def check(self) -> Plan:
-        """What the last listing told; then whether it answers, and what the guest tells."""
+        """Return the plan that checks the last listing, whether the host answers, and what the guest reports."""
         reach, *others = super().check()
-        return (Step(name="listed", act=acts.look), reach, Step(name="notice", act=guest.announced), *others)
+        return (
+            Step(name="listed", act=actions.check_listing),
+            reach,
+            Step(name="notice", act=guest.check_notice),
+            *others,
+        )
 
     def destroy(self) -> Plan:
-        """The instance, then whatever else was made under its key, until a read shows that nothing is left."""
+        """Return the plan that terminates the instance and deletes all else under its key, until nothing is left."""
         return (
-            Step(name="terminate", act=self._call(acts.terminate), deadline=_END),
-            Step(name="sweep", act=self._call(acts.sweep), deadline=_END),
+            Step(name="terminate", act=self._call(actions.terminate), deadline=_END),
+            Step(name="sweep", act=self._call(actions.sweep), deadline=_END),
         )
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Whether the account lets us in, and has the regions, the image and the types that the config names."""
+        """Check that the account accepts the credential and has the regions, image and types of the config."""
         found = list(super().check_blueprint(blueprint))
         try:
             return [*found, *problems(self.client_for(blueprint), blueprint.config)]
         except (CloudError, ValueError) as error:
             return [*found, Problem(message=str(error), field="credential")]
 
-    def _call(self, calls: acts.Calls) -> Any:
-        return acts.called(self.client_of, calls)
+    def _call(self, calls: actions.Calls) -> Any:
+        return actions.called(self.client_of, calls)

@@ -1,4 +1,4 @@
-"""From a provider's inventory to offers, from a request to what is sought, and from an offer to a draft."""
+"""Offers from a provider's types, catalogue queries from requests, and drafts from offers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TypeAlias
 from blueprints.amounts import Amounts
 from blueprints.answers import Json
 from blueprints.cloud.config import CloudAttributes, CloudConfig, CloudRequirements
-from blueprints.cloud.geography import CONTINENTS, countries_of
-from blueprints.cloud.values import Confidential, Gpu, InstanceType, Market, Price, Quota
+from blueprints.cloud.values import CONTINENTS, Confidential, Gpu, InstanceType, Market, Price, Quota, countries_of
 from blueprints.hosts import stated
 from blueprints.offers import Allowance, Offer, Sought
 from blueprints.specs import Asked, Draft
@@ -19,7 +18,7 @@ _TRAITS = {one.value for one in Confidential}
 
 
 def offers(found: InstanceType, *, spot: bool) -> Iterator[Offer]:
-    """An offer for each zone and market of a type."""
+    """Yield an offer for each zone and market of a type."""
     for zone in found.zones or ("",):
         for market in Market if spot else (Market.ON_DEMAND,):
             price = _price(found, zone, market)
@@ -28,7 +27,7 @@ def offers(found: InstanceType, *, spot: bool) -> Iterator[Offer]:
 
 
 def _price(found: InstanceType, zone: str, market: Market) -> Price | None:
-    """The zone's own, else the location's."""
+    """Return the price in a zone, else that of the location, or None."""
     known = {price.zone: price for price in found.prices if price.market is market}
     return known.get(zone) or known.get("")
 
@@ -59,7 +58,7 @@ def _offer(found: InstanceType, zone: str, market: Market, price: Price | None) 
 
 
 def allowances(found: Iterable[Quota]) -> list[Allowance]:
-    """A provider's quotas as the catalogue keeps them."""
+    """Convert a provider's quotas to the catalogue's form."""
     return [
         Allowance(
             name=one.name, location=one.location, limit=one.limit, used=one.used, unit=one.unit, family=one.family,
@@ -69,7 +68,7 @@ def allowances(found: Iterable[Quota]) -> list[Allowance]:
 
 
 def sought(config: CloudConfig, asked: Asked | None) -> Sought:
-    """What to look for: what the blueprint allows, narrowed by what is asked."""
+    """Return the catalogue query: what the blueprint allows, narrowed by the request."""
     allowed = Sought(
         account=config.credential, locations=config.regions, zones=config.zones, types=config.types,
         markets=config.markets, arch=config.arch, max_price=config.max_price, addresses=int(config.public_address),
@@ -99,7 +98,10 @@ _NOWHERE = ("-",)
 
 
 def _both(allowed: tuple[str, ...], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-    """What is in both; one that is in none of the catalogue where there is nothing."""
+    """Return what is in both tuples, where an empty one allows everything.
+
+    If they have nothing in common, return a name that matches nothing in the catalogue.
+    """
     if not wanted:
         return allowed
     if not allowed:
@@ -108,18 +110,21 @@ def _both(allowed: tuple[str, ...], wanted: tuple[str, ...] | None) -> tuple[str
 
 
 def _least(asked: Asked, wants: CloudRequirements) -> Amounts:
-    """The smallest machine that could hold it."""
+    """Return the smallest machine that could hold the request."""
     cpu = max(asked.amounts.cpu_millicores, 1000 * (wants.min_vcpus or 0))
     return Amounts(cpu_millicores=cpu, ram_mib=max(asked.amounts.ram_mib, wants.min_ram_mib or 0))
 
 
 Surcharge: TypeAlias = Callable[[Offer], float | None]
-"""US dollars an hour that a confidential guest on an offer costs besides its price; None where that is not known."""
+"""Returns the extra cost of a confidential guest on an offer, in US dollars per hour; None if unknown."""
 
 
 def draft(config: CloudConfig, asked: Asked | None, offer: Offer, surcharge: Surcharge) -> Draft:
-    """The machine that would be made of an offer. A confidential technology is used where it is required or
-    preferred, never unasked; what it costs besides is in the price, or the price's source says that it is not."""
+    """Return the draft of a machine for an offer.
+
+    A confidential technology is used only if it is required or preferred. Its surcharge is included in the price, or
+    the price's source says that it is not.
+    """
     wanted = frozenset() if asked is None else asked.traits | (asked.preferred_traits - asked.forbidden_traits)
     used = [one for one in offer.confidential if one in wanted][:1]
     offer = _with_surcharge(offer, used[0], surcharge(offer)) if used else offer
@@ -156,13 +161,13 @@ def _with_surcharge(offer: Offer, technology: str, more: float | None) -> Offer:
 
 
 def _max_price(config: CloudConfig, asked: Asked | None) -> float | None:
-    """The lower of the blueprint's and the lease's."""
+    """Return the lower of the blueprint's and the lease's maximum price, or None if neither has one."""
     wanted = None if asked is None else asked.requirements.max_price
     return min((one for one in (config.max_price, wanted) if one is not None), default=None)
 
 
 def _disk(config: CloudConfig, asked: Asked | None) -> int:
-    """GiB of the boot disk; 0: as large as the image says."""
+    """Return the size of the boot disk in GiB; 0 if it is as the image says."""
     wanted = 0 if asked is None else -(-asked.amounts.disk_mib // 1024)
     return max(config.disk_gib or 0, wanted)
 

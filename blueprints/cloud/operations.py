@@ -1,7 +1,7 @@
-"""What is done to a machine that is there, on whatever cloud: stop, start, reboot, a larger disk, another type, tags,
-its console. Each as far as the cloud's client can.
+"""Operations on an existing machine: stop, start, reboot, resize, retype, tag, and read its console.
 
-Every act is one short call or two, and may be repeated: it looks how the machine is before it asks for anything.
+A kind offers those that its cloud's client supports. Every action makes one or two short calls and may be repeated: it
+reads the machine's state before it requests anything.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 from blueprints.accounts.access import shell
 from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
-from blueprints.cloud import acts, client, guest
+from blueprints.cloud import actions, client, guest, inventory
 from blueprints.cloud.client import Client
 from blueprints.cloud.faults import CloudError, Meaning, SdkNotInstalled
-from blueprints.cloud.order import instance
+from blueprints.cloud.launch_spec import instance
 from blueprints.cloud.values import Instance, Lifecycle
 from blueprints.contract import Consoles, Plan, Powers, Reboots, Resizes, Retypes, Step, Tags
 from blueprints.hostshell import told
@@ -32,31 +32,30 @@ _NEEDED: Mapping[type, tuple[type, ...]] = {
     Tags: (client.Tags,),
     Consoles: (client.Console,),
 }
-"""Class of the kind's contract -> what of the provider's contract it stands on."""
-_RESERVED: Mapping[str, tuple[str, ...]] = {
-    "ec2": ("aws:",),
-    "gce": ("goog",),
-    "azure": ("microsoft", "azure", "windows"),
-}
-"""How the names of tags begin that a cloud keeps for itself."""
+"""Maps a class of the kind's contract to the classes of the provider's contract that it needs."""
 _ODD = "<>%&\\?/"
-"""What the names of tags may not hold at Azure, and so nowhere: machines of one fleet bear the same tags."""
+"""Characters that tag names may not contain.
+
+One cloud refuses them, so all do, because the machines of one fleet have the same tags.
+"""
 _SETTLE = 30.0
-"""Seconds after which a machine that answers counts as rebooted, though its boot id is the one from before."""
+"""Seconds after which a machine that answers counts as rebooted even if its boot id has not changed."""
 _REACH = 600.0
-"""Seconds until a machine that was started anew should let us in. Afterwards it is for the health checks to say."""
+"""Seconds within which a restarted machine should let us in. After that, the health checks decide."""
 _LOOKS = 10
-"""So many looks at a machine that was asked to start and is still stopped, and its start was refused."""
+"""Number of times that a machine may still be stopped after its start was requested, before it counts as refused."""
 _OVER = (Lifecycle.TERMINATED, Lifecycle.TERMINATING, Lifecycle.FAILED)
 _ELSEWHERE = (Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED, Meaning.INVALID)
-"""Errors at the start of a machine as its new type after which it becomes the old one again."""
+"""Errors on starting a machine as its new type after which it becomes the old type again."""
 _AWAY = (Unreachable, ConnectionLost, DeadlineExceeded, AuthenticationRefused, HostKeyMismatch)
 
 
 class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
-    """What the kinds of cloud hosts can do to a machine, where their clients can."""
+    """The operations on cloud hosts, as far as the cloud's client supports them."""
 
     name: ClassVar[str]
+    reserved_tags: ClassVar[tuple[str, ...]] = ()
+    """Lower-case prefixes of tag names that the cloud reserves for itself."""
 
     @abstractmethod
     def client_class(self) -> type[Client]:
@@ -64,11 +63,13 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
 
     @abstractmethod
     def client_of(self, resource: ResourceView) -> Client:
-        """The client of a resource's account. Raises CloudError CREDENTIALS without it."""
+        """Return the client of a resource's account. Raises CloudError CREDENTIALS if the credential is missing."""
 
     def lacking(self, config: Any) -> frozenset[type]:
-        """What the client's class does not implement. Where the cloud's SDK is not installed, nothing is said: a worker
-        that has it decides."""
+        """Return the capabilities that the client's class does not support.
+
+        Empty if the cloud's SDK is not installed here, so that a worker that has it decides.
+        """
         try:
             there = self.client_class()
         except SdkNotInstalled:
@@ -76,9 +77,9 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
         return frozenset(base for base, needed in _NEEDED.items() if not all(issubclass(there, one) for one in needed))
 
     def power(self) -> Plan:
-        """Stop, start, or both; and what is started lets us in again."""
-        off = acts.switch(("off", "cycle"), Lifecycle.STOPPED)
-        on = acts.switch(("on", "cycle"), Lifecycle.RUNNING)
+        """Return the plan that stops and starts the machine as wanted, and waits until a started one lets us in."""
+        off = actions.switch(("off", "cycle"), Lifecycle.STOPPED)
+        on = actions.switch(("on", "cycle"), Lifecycle.RUNNING)
         return (
             Step(name="stop", act=self._does(off)),
             Step(name="start", act=self._does(on)),
@@ -86,7 +87,7 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
         )
 
     def reboot(self) -> Plan:
-        """Note which boot it is in, reboot it, and wait until it lets us in, in another."""
+        """Return the plan that reboots the machine and waits until it lets us in after another boot."""
         return (
             Step(name="note", act=note_boot),
             Step(name="reboot", act=self._does(reboot)),
@@ -94,11 +95,11 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
         )
 
     def resize(self) -> Plan:
-        """Ask for a larger disk. The guest's file system grows at its next boot, by cloud-init."""
+        """Return the plan that requests a larger disk. At the next boot, cloud-init grows the guest's file system."""
         return (Step(name="resize", act=self._does(resize)),)
 
     def retype(self) -> Plan:
-        """Stop it where it runs, change it, start it where it shall run."""
+        """Return the plan that stops the machine if it is running, changes its type, and starts it if it should run."""
         return (
             Step(name="stop", act=self._does(stop)),
             Step(name="change", act=self._does(change)),
@@ -107,33 +108,36 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
         )
 
     def tag(self) -> Plan:
-        """Set the tags."""
+        """Return the plan that sets the tags."""
         return (Step(name="tag", act=self._does(tag)),)
 
     def refused_tags(self, config: Any, tags: Mapping[str, str]) -> str:
-        """Names that the blueprint sets itself, that the cloud keeps for itself, or that no cloud takes."""
+        """Return why tags are refused: set by the blueprint, reserved by the cloud, or not accepted by all clouds.
+
+        Empty if they are accepted.
+        """
         for name in tags:
             if name in config.tags:
-                return f"{name!r} is set by the blueprint for all its machines."
-            if name.lower().startswith(_RESERVED.get(self.name, ())):
-                return f"{self.name} keeps names like {name!r} for itself."
+                return f"The blueprint sets {name!r} for all its machines."
+            if name.lower().startswith(self.reserved_tags):
+                return f"{self.name} reserves names like {name!r}."
             if any(letter in _ODD for letter in name):
-                return f"The name {name!r} holds one of {_ODD}, which clouds do not take."
+                return f"The name {name!r} contains one of {_ODD}, which not all clouds accept."
         return ""
 
     def console(self, resource: ResourceView) -> str:
-        """The newest 64 KiB. Raises CloudError."""
+        """Return the last 64 KiB of the console output; empty if it cannot be read. Raises CloudError."""
         there = self.client_of(resource)
         if not isinstance(there, client.Console) or not resource.facts.get("instance_id"):
             return ""
         return there.console(instance(resource))
 
-    def _does(self, calls: acts.Calls) -> Any:
-        return acts.called(self.client_of, calls)
+    def _does(self, calls: actions.Calls) -> Any:
+        return actions.called(self.client_of, calls)
 
 
 def note_boot(spec: Spec, memo: Json) -> Answer:
-    """Which boot it is in; nothing where it does not answer, which is why one reboots."""
+    """Record the current boot id; empty if the machine does not answer, which may be why it is being rebooted."""
     return Ready(facts={"boot_id": _boot_id(spec)})
 
 
@@ -145,7 +149,7 @@ def _boot_id(spec: Spec) -> str:
 
 
 def reboot(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Ask for it, once."""
+    """Request the reboot, once."""
     if memo.get("asked"):
         return Ready(facts={"reboot_at": memo["asked"]})
     if not isinstance(cloud, client.Reboots):
@@ -154,12 +158,14 @@ def reboot(cloud: Client, spec: Spec, memo: Json) -> Answer:
     if isinstance(found, Failed):
         return found
     cloud.reboot(found)
-    return Wait(after=3.0, memo={"asked": clock.now().isoformat()}, percent=20, sentence="It is asked to reboot.")
+    return Wait(
+        after=3.0, memo={"asked": clock.now().isoformat()}, percent=20, sentence="The machine is being rebooted."
+    )
 
 
 @told
 def reach_anew(spec: Spec, memo: Json) -> Answer:
-    """Until it lets us in, in another boot than before."""
+    """Wait until the machine accepts our login after another boot."""
     before, since = spec.resource.facts.get("boot_id"), _since(spec.resource.facts.get("reboot_at"))
     if before and since < _SETTLE and _boot_id(spec) in (before, ""):
         return Wait(after=3.0, memo=memo, percent=40, sentence="It reboots.")
@@ -167,7 +173,7 @@ def reach_anew(spec: Spec, memo: Json) -> Answer:
 
 
 def reach(spec: Spec, memo: Json) -> Answer:
-    """Until what shall be on lets us in."""
+    """Wait until a machine that should be on accepts our login."""
     if spec.wanted.get("power") == "off":
         return Ready()
     since = memo.get("since") or clock.now().isoformat()
@@ -180,7 +186,10 @@ def _fields(answer: Wait) -> dict[str, Any]:
 
 
 def _patient(answer: Answer, waited: float, *, percent: int) -> Answer:
-    """What was asked has happened; a machine that lets nobody in is for the health checks to find."""
+    """Limit how long a machine is waited for.
+
+    The requested operation is done by then, so a machine that lets nobody in is left to the health checks.
+    """
     if isinstance(answer, Wait) and waited < _REACH:
         return Wait(**_fields(answer) | {"memo": answer.memo, "percent": percent})
     if isinstance(answer, Wait | Failed):
@@ -195,7 +204,7 @@ def _since(moment: str | None) -> float:
 
 
 def resize(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Ask for the larger disk until it is as large."""
+    """Request a larger disk until it has the wanted size."""
     if not isinstance(cloud, client.ResizesVolume):
         return _unable(cloud, "let disks grow")
     found = _read(cloud, spec)
@@ -218,7 +227,7 @@ def tag(cloud: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def stop(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Until it is stopped, as it must be to become another type."""
+    """Stop the machine and wait, because only a stopped machine can change its type."""
     if not isinstance(cloud, client.StopsStarts) or not isinstance(cloud, client.ChangesType):
         return _unable(cloud, "change the type of machines")
     found = _read(cloud, spec)
@@ -232,7 +241,7 @@ def stop(cloud: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def change(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Make it the other type, and see that it is: some clouds take a while."""
+    """Change the type and verify it, because some clouds take a while."""
     assert isinstance(cloud, client.ChangesType)
     found = _read(cloud, spec)
     if isinstance(found, Failed):
@@ -246,8 +255,11 @@ def change(cloud: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def start(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Start it where it shall run. Where it cannot be had as its new type it becomes the old one again, and is started
-    as that; the plan fails then, with the provider's words."""
+    """Start the machine if it should run.
+
+    If its new type is not available, the machine becomes the old type again and is started as that. The plan then fails
+    with the provider's message.
+    """
     assert isinstance(cloud, client.StopsStarts)
     assert isinstance(cloud, client.ChangesType)
     if spec.wanted["power"] == "off":
@@ -261,23 +273,23 @@ def start(cloud: Client, spec: Spec, memo: Json) -> Answer:
         return Wait(after=3.0, memo=_looked(memo, found), percent=70, sentence=f"The machine is {found.state}.")
     try:
         if memo.get("looks", 0) >= _LOOKS:
-            raise CloudError(Meaning.NO_CAPACITY, found.reason or "It was asked to start and stayed stopped.")
+            raise CloudError(Meaning.NO_CAPACITY, found.reason or "The machine was started but stayed stopped.")
         if memo.get("why"):
             cloud.change_type(found, spec.wanted["from"])
         cloud.start(found)
     except CloudError as error:
         return _refused(spec, memo, error)
-    return Wait(after=3.0, memo={**memo, "looks": 1}, percent=60, sentence="The machine is asked to start.")
+    return Wait(after=3.0, memo={**memo, "looks": 1}, percent=60, sentence="The machine is being started.")
 
 
 def _looked(memo: Json, found: Instance) -> Json:
-    """Only what is still stopped after it was asked to start is counted."""
+    """Count how often the machine was still stopped after its start was requested."""
     looks = memo.get("looks", 0)
     return {**memo, "looks": looks + 1} if looks and found.state is Lifecycle.STOPPED else memo
 
 
 def _refused(spec: Spec, memo: Json, error: CloudError) -> Answer:
-    """It goes back to the old type at the first definite no, and is left off at the second."""
+    """Change back to the old type at the first definite refusal, and leave the machine off at the second."""
     if error.meaning not in _ELSEWHERE:
         raise error
     if memo.get("why"):
@@ -294,7 +306,7 @@ def _back(spec: Spec, memo: Json, how: str) -> Failed:
 
 
 def _read(cloud: Client, spec: Spec) -> Instance | Failed:
-    """The machine as it is now."""
+    """Return the machine as it is now, or Failed if it is gone."""
     there = instance(spec.resource)
     found = cloud.instance(there.location, there.zone, there.key, there.id)
     if found is None or found.state in _OVER:
@@ -303,7 +315,7 @@ def _read(cloud: Client, spec: Spec) -> Instance | Failed:
 
 
 def _where(spec: Spec, found: Instance) -> Json:
-    address = acts.address_of(spec.resource, acts.seen_of(found))
+    address = actions.address_of(spec.resource, inventory.seen_of(found))
     return {"address": address} if address else {}
 
 

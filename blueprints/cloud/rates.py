@@ -1,7 +1,7 @@
 """A limit on calls per second that all clients of one account in this process share.
 
-Providers count calls per account (and region) with a token bucket; keeping to it here costs less than being refused
-there. Other processes and other programs use the same account, so being refused still happens and is answered.
+Providers count calls per account (and region) with a token bucket, and staying within it here is cheaper than being
+throttled there. Other processes and programs use the same account, so calls may still be throttled, which is handled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from blueprints.cloud.faults import CloudError, Meaning
 
 
 class Rate:
-    """A token bucket: `burst` calls at once, refilled with `per_second`. Safe for threads."""
+    """A thread-safe token bucket: `burst` calls at once, refilled at `per_second`."""
 
     def __init__(
         self,
@@ -32,14 +32,17 @@ class Rate:
         self._lock = Lock()
 
     def take(self, most: float) -> None:
-        """Wait for one call's turn, at most `most` seconds. Raises CloudError THROTTLED, at once and without having
-        taken anything, where the wait would be longer; its `after` is that wait in seconds."""
+        """Wait for the turn of one call, for up to `most` seconds.
+
+        If the wait would be longer, raises CloudError THROTTLED at once, without taking a token; its `after` is the
+        wait in seconds.
+        """
         wait = self._reserve(most)
         if wait > 0:
             self._sleep(wait)
 
     def drain(self) -> None:
-        """The provider says that it was too much: nothing is left until the bucket has refilled."""
+        """Empty the bucket, because the provider throttled a call; it refills at the usual rate."""
         with self._lock:
             self._refill()
             self._tokens = min(self._tokens, 0.0)
@@ -66,6 +69,6 @@ _lock = Lock()
 
 
 def shared(name: Hashable, per_second: float, burst: float) -> Rate:
-    """The one rate of this process under a name (an account, a region and a sort of call, never a secret)."""
+    """Return this process's rate for a name: an account, a region and a sort of call, never a secret."""
     with _lock:
         return _shared.setdefault((name, per_second, burst), Rate(per_second, burst))

@@ -1,8 +1,8 @@
-"""User data for cloud-init: the host key we know beforehand, the control account, and the dead man's switch.
+"""User data for cloud-init: the host key, which we know in advance, the control account, and the dead man's switch.
 
-As JSON, which cloud-init reads as the YAML that it is. What the operator and the lease add is read as YAML, without
-its aliases: a few lines of those can stand for more than any memory holds. Sources: cloud-init's modules `ssh`
-(`ssh_keys`, `ssh_deletekeys`), `users_groups`, `bootcmd` and `runcmd`.
+They are written as JSON, which cloud-init reads as YAML. The additions of the operator and the lease are read as YAML
+without aliases, because a few lines of those can expand to more than any memory holds. Sources: cloud-init's modules
+`ssh` (`ssh_keys`, `ssh_deletekeys`), `users_groups`, `bootcmd` and `runcmd`.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from drydock.core.errors import InvalidRequest
 from interfaces.keys import KeyPair
 
 LIMIT = 16_384
-"""Bytes: the smallest limit of the three clouds (EC2, before base64)."""
+"""Maximum size in bytes: the smallest limit of the three clouds (EC2's, before base64)."""
 DEEPEST = 32
-"""Levels of a cloud-config, as of every other document that is taken."""
+"""Maximum nesting of a cloud-config, as of every other document that is accepted."""
 _TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 _UNREAD = (AttributeError, KeyError, IndexError, OverflowError)
-"""What PyYAML raises for a tag that its value does not fit, such as `!!int ""` or `!!bool maybe`."""
+"""Errors that PyYAML raises for a tag that does not fit its value, such as `!!int ""` or `!!bool maybe`."""
 READY_MARK = "/run/drydock-ready"
-"""Made by the last of our commands: with it and `cloud-init status --wait` a guest is ready."""
+"""Created by the last of our commands. A guest is ready once it exists and `cloud-init status --wait` has returned."""
 
 _SWITCH = (
     'left=$(($1 - $(date +%s))); [ "$left" -gt 0 ] || left=1;'
     ' systemd-run --unit=drydock-end --on-active="$left" systemctl poweroff >/dev/null 2>&1 &'
 )
-"""In the background: a bootcmd runs before sysinit.target, for which the timer waits and with it, for all its
---no-block, systemd-run. Whoever waited for that would keep the machine from ever coming up."""
+"""Runs in the background, because a bootcmd runs before sysinit.target, and the timer waits for that target.
+
+systemd-run waits for the timer, even with --no-block. Waiting for systemd-run would keep the machine from booting.
+"""
 
 
 def user_data(
@@ -46,12 +48,14 @@ def user_data(
     asked: Mapping[str, Any] | None = None,
     reader: str = "",
 ) -> str:
-    """User data for one machine. `host_key`: None where it makes one itself. `ends_at`: when it switches itself off,
-    whatever becomes of us and however often it was booted by then; `also`: the operator's own cloud-config, and `asked`
-    the lease's: their lists come after ours in this order, and their other keys must not be said already. `reader`: how
-    the guest asks whether its cloud takes it back (see `interruption`); empty: nothing in it asks.
+    """Return the user data for one machine.
 
-    Raises InvalidRequest where one says what another has said, or all of it is larger than a cloud takes.
+    `host_key` is None if the machine generates its own. `ends_at` is when the machine switches itself off, whatever
+    becomes of us and however often it has booted by then. `also` is the operator's own cloud-config and `asked` the
+    lease's: their lists are appended to ours in this order, and their other keys must not be set already. `reader` is
+    how the guest asks whether its cloud takes it back (see `interruption`); if empty, the guest does not ask.
+
+    Raises InvalidRequest if one sets a key that another has set, or if the result is larger than a cloud accepts.
     """
     ours: dict[str, Any] = {
         "ssh_deletekeys": True,
@@ -66,7 +70,9 @@ def user_data(
     said["runcmd"].append(["touch", READY_MARK])
     text = "#cloud-config\n" + json.dumps({name: one for name, one in said.items() if one not in ([], {})}, indent=1)
     if len(text.encode()) > LIMIT:
-        raise InvalidRequest(f"The user data have {len(text.encode())} bytes; {LIMIT} are allowed.", field="user_data")
+        raise InvalidRequest(
+            f"The user data has {len(text.encode())} bytes; at most {LIMIT} are allowed.", field="user_data"
+        )
     return text
 
 
@@ -82,7 +88,7 @@ def _account(user: str, public_key: str) -> dict[str, Any]:
 
 
 def _with(there: dict[str, Any], more: Mapping[str, Any], *, whose: str) -> dict[str, Any]:
-    """What is there comes first, so that an account and a key are made whatever further commands do."""
+    """Append additions to the given config. Ours come first, so the account and the key are always created."""
     merged = dict(there)
     for name, value in more.items():
         known = merged.get(name)
@@ -100,9 +106,9 @@ def _with(there: dict[str, Any], more: Mapping[str, Any], *, whose: str) -> dict
 
 
 def cloud_config(text: str) -> dict[str, Any]:
-    """A cloud-config as people write it, in YAML or JSON. Raises ValueError that says what is wrong."""
+    """Parse a cloud-config in YAML or JSON. Raises ValueError that says what is wrong."""
     if len(text.encode()) > LIMIT:
-        raise ValueError(f"it has {len(text.encode())} bytes; {LIMIT} are allowed")
+        raise ValueError(f"it has {len(text.encode())} bytes; at most {LIMIT} are allowed")
     try:
         _check_events(text)
         read = yaml.load(text, _Loader)  # noqa: S506 - it is the safe loader
@@ -115,8 +121,10 @@ def cloud_config(text: str) -> dict[str, Any]:
 
 
 def _check_events(text: str) -> None:
-    """Refuse what would cost far more than its own length, before anything is composed: PyYAML's time grows with the
-    square of the depth, and an alias may stand for any number of others. Raises ValueError."""
+    """Refuse documents that would cost far more than their length, before anything is composed. Raises ValueError.
+
+    PyYAML's time grows with the square of the depth, and an alias may stand for any number of others.
+    """
     depth = 0
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.AliasEvent):
@@ -127,7 +135,7 @@ def _check_events(text: str) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader; brackets are counted as they are scanned, which it does a thousand of them ahead."""
+    """The safe loader. Brackets are counted while scanning, which may be a thousand of them ahead of parsing."""
 
     def fetch_flow_collection_start(self, token: Any) -> None:
         if self.flow_level >= DEEPEST:

@@ -1,6 +1,6 @@
-"""Frozen values of the provider contract: places, types of instances with their prices, images, instances.
+"""Frozen values of the provider contract: locations, instance types with their prices, images and instances.
 
-Sizes are in MiB or GiB as named, prices per hour in US dollars, times in seconds.
+Sizes are in MiB or GiB, as their names say; prices are per hour in US dollars, and times in seconds.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 OWNER = ("drydock-installation", "drydock-resource")
-"""Tags that say for which resource of which installation a thing was made, and that never change; others (the
-blueprint's name, the operator's own) may."""
+"""Tags that say for which resource of which installation an object was made, and that never change.
+
+Others, such as the blueprint's name or the operator's own, may change.
+"""
 _OURS = "drydock-"
 
 
 def same_owner(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Whether a thing bears the wanted tags that say whose it is."""
+    """Return whether an object has those of the wanted tags that name its owner."""
     owner = {name: value for name, value in wanted.items() if name in OWNER} or wanted
     return all(found.get(name) == value for name, value in owner.items())
 
 
 def lost_tags(found: Mapping[str, str]) -> bool:
-    """Whether a thing bears no tag of any Drydock: of one that is known to be ours, somebody removed them."""
+    """Return whether an object has no Drydock tags at all; if it is known to be ours, somebody removed them."""
     return not any(name.lower().startswith(_OURS) for name in found)
 
 
 class Lifecycle(StrEnum):
-    """Where an instance stands, in one vocabulary for all providers."""
+    """The state of an instance, in one vocabulary for all providers."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -39,7 +41,7 @@ class Lifecycle(StrEnum):
     TERMINATING = "terminating"
     TERMINATED = "terminated"
     FAILED = "failed"
-    """The provider gave up on it; it may still exist and cost, and is to be terminated."""
+    """The provider gave up on it. It may still exist and cost money, and must be terminated."""
 
 
 class Market(StrEnum):
@@ -47,7 +49,7 @@ class Market(StrEnum):
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
-    """Cheaper, and taken away when the provider wants it back."""
+    """Cheaper, but taken away when the provider needs it."""
 
 
 class Confidential(StrEnum):
@@ -65,10 +67,10 @@ class Location:
     name: str
     description: str = ""
     zones: tuple[str, ...] = ()
-    """Empty where the region has no zones."""
+    """Empty if the region has no zones."""
     available: bool = True
     country: str = ""
-    """ISO 3166 alpha-2, where the provider's name of the region tells."""
+    """ISO 3166 alpha-2 code, if the provider's name for the region tells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,27 +80,27 @@ class Gpu:
     maker: str
     """`nvidia`, `amd`, `intel`, `aws`, `google`."""
     model: str
-    """In small letters without the maker: `a100`, `t4`, `h100`."""
+    """In lower case and without the maker: `a100`, `t4`, `h100`."""
     count: int = 1
     memory_mib: int = 0
-    """Of each."""
+    """Memory of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """Per hour in one zone and market."""
+    """The price per hour in one zone and market."""
 
     market: Market
     per_hour: float
     zone: str = ""
-    """Empty: in every zone of the location."""
+    """Empty if the price holds in every zone of the location."""
     source: str = ""
-    """Where it is from: `provider`, or `bundled 2026-11-01` for the table that ships with us."""
+    """Where the price is from: `provider`, or `bundled 2026-11-01` for the table that ships with us."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceType:
-    """What can be had in one location. `name` is the provider's, and with the location it is stable: see `id`."""
+    """An instance type in one location. `name` is the provider's; together with the location it is stable: see `id`."""
 
     name: str
     location: str
@@ -108,29 +110,29 @@ class InstanceType:
     arch: str = "x86_64"
     gpus: tuple[Gpu, ...] = ()
     local_disk_gib: int = 0
-    """Disks that come with it and end with it."""
+    """Size of the disks that come with it and end with it."""
     network: str = ""
-    """As the provider says it, such as `Up to 10 Gigabit`."""
+    """In the provider's words, such as `Up to 10 Gigabit`."""
     confidential: frozenset[Confidential] = frozenset()
     family: str = ""
-    """What quota is counted by."""
+    """The name under which quotas count it."""
     families: tuple[str, ...] = ()
-    """Further names that quota is counted by, as that of its GPUs."""
+    """Further names under which quotas count it, such as that of its GPUs."""
     available: bool = True
     stoppable: bool = True
     boot_seconds: float | None = None
-    """Until it usually runs, where the provider says so."""
+    """Seconds until it is usually running, if the provider says so."""
     prices: tuple[Price, ...] = ()
 
     @property
     def id(self) -> str:
-        """Stable and unique over all locations of a provider."""
+        """The id, which is stable and unique over all locations of a provider."""
         return f"{self.location}/{self.name}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """What an account may have at once, and has, whoever made it."""
+    """A limit of an account and its total usage, by whomever."""
 
     name: str
     location: str
@@ -139,30 +141,32 @@ class Quota:
     unit: str = "vcpus"
     """`vcpus`, `gpus`, `instances` or `addresses` (public ones)."""
     family: str = ""
-    """Of instance types; empty: of all."""
+    """The family of instance types that it covers; empty for all."""
     market: Market | None = None
-    """None: of both markets."""
+    """None if it covers both markets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """What an instance boots."""
+    """An image to boot an instance from."""
 
     id: str
     name: str = ""
     arch: str = ""
     created_at: dt.datetime | None = None
     disk_gib: int = 0
-    """The smallest disk that it fits on."""
+    """Size of the smallest disk on which the image fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """One attempt to create an instance: everything that identifies it. Another zone, type, market or image is
-    another attempt, with another `token`."""
+    """One attempt to create an instance, with everything that identifies it.
+
+    Another zone, type, market or image is another attempt, with another `token`.
+    """
 
     key: str
-    """The name outside: deterministic, unique to the installation, safe in DNS."""
+    """The name at the provider: deterministic, unique to the installation, valid in DNS."""
     token: str
     """Idempotency token of this attempt."""
     location: str
@@ -172,26 +176,26 @@ class Order:
     image: str = ""
     arch: str = "x86_64"
     disk_gib: int | None = None
-    """None: as large as the image says."""
+    """None if it is as large as the image says."""
     disk_type: str = ""
     network: str = ""
-    """The provider's network (subnet, virtual network) to stand in; empty: its default or one of ours."""
+    """The provider's network (subnet, virtual network) for the machine; empty for its default or one of ours."""
     public_address: bool = True
     ssh_port: int = 22
     ssh_from: tuple[str, ...] = ()
     """Networks (CIDR) that may reach `ssh_port`; everything else inbound is closed."""
     user: str = ""
     public_key: str = ""
-    """One OpenSSH line for `user`, for images whose own agent makes the account."""
+    """An OpenSSH line for `user`, for images whose own agent creates the account."""
     user_data: str = field(default="", repr=False)
-    """May hold secrets (the host key's private half)."""
+    """May contain secrets (the host key's private half)."""
     confidential: Confidential | None = None
     max_price: float | None = None
-    """US dollars an hour that a spot machine may cost at most, where the provider heeds it; None: as on demand."""
+    """Maximum price of a spot machine in US dollars per hour, if supported; None for the on-demand price."""
     options: Mapping[str, str] = field(default_factory=dict)
-    """Further words of the kind's own about the machine."""
+    """Further options of the kind for the machine."""
     ends_after: float | None = None
-    """Seconds after which the provider ends it, where it can."""
+    """Seconds after which the provider ends it, if the provider can."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -201,8 +205,11 @@ class Instance:
 
     id: str
     key: str
-    """The name it was made under, from where a copy of it would not have it (its name, its client token). Empty: it
-    bears our tags, but is not provably ours."""
+    """The name under which it was made.
+
+    Taken from something that a copy of it would not have, such as its name or client token. Empty if it has our tags,
+    but is not provably ours.
+    """
     state: Lifecycle
     location: str
     zone: str = ""
@@ -216,35 +223,35 @@ class Instance:
     reason: str = ""
     """Why it is stopped, terminated or failed, in the provider's words."""
     preempted: bool = False
-    """The provider took it back."""
+    """Whether the provider took it back."""
     leaving: str = ""
-    """The provider has announced that it takes it back soon: how it says so."""
+    """The provider's announcement that it will take the machine back soon; empty if there is none."""
     parts: tuple[str, ...] = ()
-    """Ids of its disks and network cards, where the provider gives them names of its own."""
+    """Ids of its disks and network cards, if the provider chooses their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remnant:
-    """A thing beside the machines: a disk, a network card, an address, a firewall."""
+    """An object other than a machine: a disk, a network card, an address, a firewall."""
 
     what: str
     """`volume`, `network card`, `address`, `firewall rule`, ..."""
     id: str
-    """As its provider's own tools call it."""
+    """The id that the provider's own tools show."""
     key: str
-    """The name it was made under; see `named`."""
+    """The name under which it was made; see `named`."""
     location: str = ""
-    """Empty where it belongs to no location."""
+    """Empty if it belongs to no location."""
     zone: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     created_at: dt.datetime | None = None
     named: bool = True
-    """False: the key is from a tag, which a copy of the thing would bear too."""
+    """False if the key is from a tag, which a copy of the object would also have."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Underway:
-    """The provider works on it: ask again with `handle` (an operation's name) after `after` seconds."""
+    """An operation that the provider is working on: ask again with `handle` after `after` seconds."""
 
     handle: Mapping[str, str]
     after: float = 2.0
@@ -259,3 +266,24 @@ class Rule:
     port: int
     protocol: str = "tcp"
     source: str = "0.0.0.0/0"
+
+
+CONTINENTS: dict[str, str] = {
+    **dict.fromkeys(("US", "CA", "MX"), "NA"),
+    **dict.fromkeys(("BR", "CL", "CO", "AR", "PE"), "SA"),
+    **dict.fromkeys(
+        ("IE", "GB", "FR", "DE", "SE", "IT", "ES", "CH", "NL", "BE", "FI", "PL", "NO", "AT", "DK", "GR", "PT", "CZ"),
+        "EU",
+    ),
+    **dict.fromkeys(
+        ("IN", "JP", "KR", "SG", "HK", "TW", "ID", "MY", "TH", "CN", "AE", "BH", "IL", "QA", "SA", "KW", "TR"), "AS"
+    ),
+    **dict.fromkeys(("AU", "NZ"), "OC"),
+    **dict.fromkeys(("ZA", "KE", "EG", "NG"), "AF"),
+}
+"""Maps ISO 3166 alpha-2 codes to AF, AS, EU, NA, OC or SA (M49 of the UN; Turkey and the Gulf count as Asia)."""
+
+
+def countries_of(continents: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the countries of these continents."""
+    return tuple(country for country, continent in CONTINENTS.items() if continent in continents)

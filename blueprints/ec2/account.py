@@ -1,181 +1,199 @@
-"""One account at EC2 in the provider contract's words, on a connection that `client` makes."""
+"""Regions, quotas and images of one account.
+
+Quotas are virtual CPUs that may run at once, by family and market. Limits are read from Service Quotas, which does not
+report usage: usage is counted from the running instances of the whole account, with each type's default number of
+virtual CPUs. Pending instances count here, though EC2 counts them only once they run. Capacity reservations count at
+EC2 even while unused, and are not seen here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from blueprints.cloud import client as cloud
+from pydantic import ValidationError
+
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.values import Image, Instance, InstanceType, Lifecycle, Location, Order, Quota, Remnant
-from blueprints.ec2 import images, network, offers, permissions, places, prices, quotas, readings, regions, remains
-from blueprints.ec2.acts import Acts
-from blueprints.ec2.calls import filters, tagged
-from blueprints.ec2.config import Credential
-from blueprints.ec2.launches import launch
-from blueprints.ec2.tokens import client_token
-from blueprints.specs import Problem
+from blueprints.cloud.values import Image, Location, Market, Quota
+from blueprints.ec2 import config
+from blueprints.ec2.api import Answer, Calls, filters, listed
+from blueprints.ec2.instances import describe, image_of
+from blueprints.ec2.market import STANDARD, family_of
 
-RATES = {"read": (20.0, 100.0), "write": (5.0, 50.0), "launch": (2.0, 5.0)}
-"""Calls per second and at once, the lowest of each sort in "Request throttling for the Amazon EC2 API"
-(https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html); other services are counted as reads."""
+_AT_ONCE = 8
+COUNTRIES = {
+    "af-south-1": "ZA", "ap-east-1": "HK", "ap-east-2": "TW", "ap-northeast-1": "JP", "ap-northeast-2": "KR",
+    "ap-northeast-3": "JP", "ap-south-1": "IN", "ap-south-2": "IN", "ap-southeast-1": "SG", "ap-southeast-2": "AU",
+    "ap-southeast-3": "ID", "ap-southeast-4": "AU", "ap-southeast-5": "MY", "ap-southeast-6": "NZ",
+    "ap-southeast-7": "TH", "ca-central-1": "CA", "ca-west-1": "CA", "cn-north-1": "CN", "cn-northwest-1": "CN",
+    "eu-central-1": "DE", "eu-central-2": "CH", "eu-north-1": "SE", "eu-south-1": "IT", "eu-south-2": "ES",
+    "eu-west-1": "IE", "eu-west-2": "GB", "eu-west-3": "FR", "il-central-1": "IL", "me-central-1": "AE",
+    "me-south-1": "BH", "mx-central-1": "MX", "sa-east-1": "BR", "us-east-1": "US", "us-east-2": "US",
+    "us-gov-east-1": "US", "us-gov-west-1": "US", "us-west-1": "US", "us-west-2": "US",
+}  # fmt: skip
+"""https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html"""
 
 
-class Account(
-    Acts,
-    cloud.Client,
-    cloud.IdempotentCreate,
-    cloud.UserData,
-    cloud.Spot,
-    cloud.ConfidentialGuests,
-    cloud.Quotas,
-    cloud.MachineImage,
-    cloud.ListsRemains,
-    cloud.Permissions,
-    cloud.Networks,
-):
-    """Everything that `client.Ec2` can. Accounts in guests are made by cloud-init from the user data: `order.user` and
-    `order.public_key` have no place of their own here."""
+def locations_of(calls: Calls, home: str, allowed: Sequence[str], descriptions: Mapping[str, str]) -> list[Location]:
+    """Return the allowed regions among those enabled for the account, by name. The zones of each region take one
+    call."""
+    found = calls.call("describe_regions", home)["Regions"]
+    names = sorted(one["RegionName"] for one in found if not allowed or one["RegionName"] in allowed)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        zones = list(threads.map(lambda name: _zones(calls, name), names))
+    return [
+        Location(
+            name=name,
+            description=descriptions.get(name, ""),
+            zones=tuple(there or ()),
+            available=there is not None,
+            country=COUNTRIES.get(name, ""),
+        )
+        for name, there in zip(names, zones, strict=True)
+    ]
 
-    provider: ClassVar[str] = "ec2"
-    unseen_for: ClassVar[float] = 300.0
-    """EC2 is eventually consistent and bids callers to try for five minutes ("Eventual consistency in the Amazon EC2
-    API", https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html)."""
-    types_every: ClassVar[float] = 600.0
-    """A reading is about twenty calls; types and prices hardly change."""
 
-    credential: Credential
-
-    def identity(self) -> str:
-        """The account's number."""
-        return str(self.connection.call("get_caller_identity", self.credential.region, service="sts")["Account"])
-
-    def locations(self) -> Sequence[Location]:
-        """The regions enabled for the account, with their zones: one call, and one for each region."""
-        given = self.credential
-        return regions.locations_of(self.connection, given.region, given.regions, self.connection.descriptions())
-
-    def types(self, location: str) -> Sequence[InstanceType]:
-        """All types of a region with their zones, on-demand and spot prices (`prices` says where those are from)."""
-        given = self.credential
-        asked = (given.endpoint or "aws") if given.price_list else ""
-        on_demand = prices.on_demand(self.connection, location, path=given.prices, cloud=asked)
-        spot = prices.spot(self.connection, location)
-        both = {name: [*spot.get(name, ())] for name in {*on_demand, *spot}}
-        for name, price in on_demand.items():
-            both[name].insert(0, price)
-        return offers.types_of(self.connection, location, both)
-
-    def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
-        """With those that ended within the last hour, as long as EC2 shows them: their reasons are told."""
-        found = readings.described(self.connection, location, Filters=tagged(dict(tags)), MaxResults=1000)
-        leaving = readings.leaving(self.connection, location, tags) if any(map(readings.is_spot, found)) else {}
-        read = [readings.instance_of(one, location) for one in found]
-        return [replace(one, leaving=leaving.get(one.id, "")) for one in read]
-
-    def prepare(self, order: Order) -> Mapping[str, str]:
-        """A security group of its own; where it stands, and what its image needs, is looked up and returned."""
-        found = images.described(self.connection, order.location, order.image)
-        vpc, subnet = network.place(self.connection, order)
-        return {
-            "group": network.group(self.connection, order, vpc),
-            "vpc": vpc,
-            "subnet": subnet,
-            "root_device": found["RootDeviceName"],
-            "disk_gib": str(readings.image_of(found).disk_gib or 1),
-        }
-
-    def create(self, order: Order, prepared: Mapping[str, str]) -> Instance:
-        """One RunInstances. Where the token's instance has ended already, that one is returned, terminated: another
-        attempt needs another token."""
-        try:
-            answer = self.connection.call("run_instances", order.location, **launch(order, prepared))
-        except CloudError as error:
-            ended = self.find(order) if error.provider_code == "IdempotentInstanceTerminated" else None
-            if ended is None:
-                raise
-            return ended
-        return readings.instance_of(answer["Instances"][0], order.location)
-
-    def find(self, order: Order) -> Instance | None:
-        """By client token; where EC2's filter has nothing (yet), by name, of which the token must be this order's."""
-        token = client_token(order)
-        by_name = [*tagged({network.NAME: order.key})]
-        for wanted in (filters(client_token=token), by_name):
-            found = [
-                one for one in readings.described(self.connection, order.location, Filters=wanted)
-                if one.get("ClientToken") == token
-            ]  # fmt: skip
-            if found:
-                return readings.best_of(readings.instance_of(one, order.location) for one in found)
+def _zones(calls: Calls, region: str) -> list[str] | None:
+    """Return the zones of a region; None if the account may not use it, for example because of an organization's
+    policy."""
+    try:
+        answer = calls.call(
+            "describe_availability_zones", region, Filters=filters(zone_type="availability-zone", state="available")
+        )
+    except CloudError as error:
+        if error.meaning is not Meaning.CREDENTIALS:
+            raise
         return None
+    return sorted(one["ZoneName"] for one in answer["AvailabilityZones"])
 
-    def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
-        """By its id; without one, as after a create whose answer was lost, by its key. None only where EC2 says of the
-        id that it does not exist, and it is not found by its name either: reads may lag behind."""
-        if not instance_id:
-            return readings.best_of(remains.instances_of(self.connection, location, key))
-        try:
-            found = readings.described(self.connection, location, InstanceIds=[instance_id])
-        except CloudError as error:
-            if error.provider_code != "InvalidInstanceID.NotFound":
-                raise
-            by_name = tagged({network.NAME: key}) if key else filters(instance_id=instance_id)
-            found = readings.described(self.connection, location, Filters=by_name)
-            return next(
-                (readings.instance_of(one, location) for one in found if one["InstanceId"] == instance_id), None
-            )
-        for one in found:
-            if one["InstanceId"] == instance_id:
-                return readings.instance_of(one, location)
-        raise CloudError(Meaning.UNAVAILABLE, f"EC2's answer to a question about {instance_id} is not about it.")
 
-    def ended(self, instance: Instance) -> Instance:
-        said = f"EC2 says that there is no {instance.id or instance.key} (InvalidInstanceID.NotFound)."
-        return replace(instance, state=Lifecycle.TERMINATED, reason=said)
+_D, _S = Market.ON_DEMAND, Market.SPOT
+CODES: dict[str, tuple[Market, tuple[str, ...]]] = {
+    "L-1216C47A": (_D, (STANDARD,)),
+    "L-34B43A08": (_S, (STANDARD,)),
+    "L-DB2E81BA": (_D, ("g",)),
+    "L-3819A6DF": (_S, ("g",)),
+    "L-417A185B": (_D, ("p", "p5", "p6")),
+    "L-7212CCBC": (_S, ("p",)),
+    "L-C4BD4855": (_S, ("p5",)),
+    "L-7295265B": (_D, ("x",)),
+    "L-E3A00192": (_S, ("x",)),
+    "L-74FC7D96": (_D, ("f",)),
+    "L-88CF9481": (_S, ("f",)),
+    "L-1945791B": (_D, ("inf",)),
+    "L-B5D1601B": (_S, ("inf",)),
+    "L-2C3B7624": (_D, ("trn",)),
+    "L-6B0D517C": (_S, ("trn",)),
+    "L-6E869C2A": (_D, ("dl",)),
+    "L-85EED4F7": (_S, ("dl",)),
+    "L-43DA4232": (_D, ("u",)),
+    "L-F7808C92": (_D, ("hpc",)),
+}
+"""Quota code -> the market and instance families that it limits, as linked from "On-Demand Instance quotas" and "Spot
+Instance quotas" of the EC2 guide (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html,
+using-spot-limits.html)."""
+_MOST_TYPES = 100
 
-    def terminate(self, instance: Instance) -> None:
-        """Its disks and network card go with it. That EC2 does not know it is success here and no proof:
-        `instance` tells."""
-        try:
-            self.connection.call("terminate_instances", instance.location, InstanceIds=[instance.id])
-        except CloudError as error:
-            if error.provider_code != "InvalidInstanceID.NotFound":
-                raise
 
-    def sweep(
-        self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
-        report: Callable[[str], object] = cloud.ignore,
-    ) -> Sequence[str]:  # fmt: skip
-        """Instances of lost attempts, spot requests, disks, network cards and the security group under a key."""
-        return remains.sweep(self.connection, location, key, tags, known=known, report=report)
+def quotas_of(calls: Calls, region: str) -> list[Quota]:
+    """Return a quota for each market and family that the account has a limit for in a region."""
+    limits = [one for one in _limits(calls, region) if one["QuotaCode"] in CODES]
+    used = vcpus_used(calls, region)
+    return [quota for one in limits for quota in _quotas(one, region, used)]
 
-    def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
-        """Open spot requests, volumes and network cards that nothing uses, and all security groups."""
-        wanted = [location] if location else [one.name for one in self.locations() if one.available]
-        return [one for place in wanted for one in remains.remains(self.connection, place, tags)]
 
-    def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
-        """`wanted` has the fields of `config.Image`."""
-        return images.newest(self.connection, location, wanted, arch)
+def vcpus_used(calls: Calls, region: str) -> Counter[tuple[Market, str]]:
+    """Count the virtual CPUs of everything pending or running in a region, by market and family."""
+    running: Counter[tuple[Market, str]] = Counter()
+    up = filters(instance_state_name=["pending", "running"])
+    for one in describe(calls, region, Filters=up, MaxResults=1000):
+        running[_S if one.get("InstanceLifecycle") == "spot" else _D, one["InstanceType"]] += 1
+    sizes = dict(_sizes(calls, region, sorted({name for _, name in running})))
+    used: Counter[tuple[Market, str]] = Counter()
+    for (market, name), count in running.items():
+        used[market, family_of(name)] += count * sizes.get(name, 0)
+    return used
 
-    def images(self, location: str, name: str) -> Sequence[Image]:
-        """Ours, Amazon's, Debian's and Ubuntu's."""
-        return images.fitting(self.connection, location, name)
 
-    def quotas(self, location: str) -> Sequence[Quota]:
-        """Needs the permission servicequotas:ListServiceQuotas."""
-        if location:
-            return quotas.quotas_of(self.connection, location)
-        return [one for there in self.locations() if there.available for one in self.quotas(there.name)]
+def _limits(calls: Calls, region: str) -> Iterator[Answer]:
+    for page in calls.pages("list_service_quotas", region, service="service-quotas", ServiceCode="ec2", MaxResults=100):
+        yield from page["Quotas"]
 
-    def permissions(self, order: Order) -> Sequence[cloud.Permission]:
-        """By calls with DryRun, in the order's region; some thirty."""
-        given = self.credential
-        order = replace(order, location=order.location or given.region)
-        return permissions.permissions(self.connection, order, price_list=given.price_list, amazon=not given.endpoint)
 
-    def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
-        """The subnet, or the default VPC's subnets."""
-        return places.problems(self.connection, order, zones)
+def _quotas(one: Answer, region: str, used: Counter[tuple[Market, str]]) -> Iterator[Quota]:
+    market, families = CODES[one["QuotaCode"]]
+    total = sum(used[market, family] for family in families)
+    for family in families:
+        yield Quota(
+            name=one.get("QuotaName") or one["QuotaCode"],
+            location=region,
+            limit=float(one["Value"]),
+            used=float(total),
+            family=family,
+            market=market,
+        )
+
+
+def _sizes(calls: Calls, region: str, names: list[str]) -> Iterator[tuple[str, int]]:
+    for start in range(0, len(names), _MOST_TYPES):
+        some = names[start : start + _MOST_TYPES]
+        for one in listed(calls, "describe_instance_types", region, "InstanceTypes", InstanceTypes=some):
+            yield one["InstanceType"], one["VCpuInfo"]["DefaultVCpus"]
+
+
+_DEBIAN_NAMES = {"x86_64": "amd64", "arm64": "arm64"}
+_NEVER = dt.datetime.min.replace(tzinfo=dt.UTC)
+OWNERS = ("self", config.AMAZON, config.DEBIAN, config.UBUNTU)
+"""Accounts whose images are searched: the credential's own account, and the vendors of common systems."""
+
+
+def newest_image(calls: Calls, region: str, wanted: Mapping[str, str], arch: str) -> Image:
+    """Return the image that the fields of `config.Image` select.
+
+    Raises CloudError NOT_FOUND with the search terms, INVALID for fields that `config.Image` does not have.
+    """
+    words = _image_words(wanted)
+    if words.id:
+        found = _images(calls, region, ImageIds=[words.id])
+        asked = words.id
+    else:
+        name = words.name.replace("{arch}", _DEBIAN_NAMES.get(arch, arch))
+        asked = f"named {name} of {words.owner}"
+        usable = filters(name=name, architecture=arch, state="available", root_device_type="ebs")
+        found = _images(calls, region, Owners=[words.owner], Filters=usable)
+    fitting = [image for image in found if image.arch == arch]
+    if not fitting:
+        raise CloudError(Meaning.NOT_FOUND, f"There is no image {asked} for {arch} in {region}.")
+    return _newest_first(fitting)[0]
+
+
+def fitting_images(calls: Calls, region: str, name: str) -> list[Image]:
+    """Return the images of `OWNERS` whose name matches a pattern with * and ?, newest first."""
+    usable = filters(name=name or "*", state="available")
+    return _newest_first(_images(calls, region, Owners=list(OWNERS), Filters=usable))
+
+
+def image_description(calls: Calls, region: str, image: str) -> Answer:
+    """Return one image as EC2 describes it. Raises CloudError NOT_FOUND."""
+    for found in listed(calls, "describe_images", region, "Images", ImageIds=[image]):
+        return found
+    raise CloudError(Meaning.NOT_FOUND, f"There is no image {image} in {region}.")
+
+
+def _images(calls: Calls, region: str, **wanted: Any) -> list[Image]:
+    return [image_of(one) for one in listed(calls, "describe_images", region, "Images", **wanted)]
+
+
+def _newest_first(found: Iterable[Image]) -> list[Image]:
+    return sorted(found, key=lambda image: (image.created_at or _NEVER, image.id), reverse=True)
+
+
+def _image_words(wanted: Mapping[str, str]) -> config.Image:
+    try:
+        return config.Image.model_validate(dict(wanted))
+    except ValidationError as error:
+        said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise CloudError(Meaning.INVALID, f"This chooses no image: {said}") from error

@@ -1,14 +1,15 @@
-"""Amazon EC2 as the provider contract has it: `Ec2`, on one account, by botocore, which is what boto3's clients are.
-The SDK is imported here and nowhere else."""
+"""Client of the provider contract for one account at Amazon EC2, using botocore, the library under boto3. Only this
+module imports the SDK."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 import botocore.loaders
 import botocore.parsers
@@ -22,16 +23,26 @@ from botocore.credentials import (
     DeferredRefreshableCredentials,
 )
 
+from blueprints.cloud import client as cloud
 from blueprints.cloud import rates
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.ec2.account import RATES, Account
-from blueprints.ec2.calls import Answer
+from blueprints.cloud.values import Image, Instance, InstanceType, Lifecycle, Location, Order, Quota, Remnant, Rule
+from blueprints.ec2 import account, instances, market, network, permissions
+from blueprints.ec2.api import Answer, Calls, client_token, filters, listed, tag_list, tagged
 from blueprints.ec2.config import Credential
 from blueprints.ec2.errors import refused
+from blueprints.ec2.instances import describe, launch, root_of
+from blueprints.specs import Problem
 
 _READS = ("describe_", "get_", "list_")
+RATES = {"read": (20.0, 100.0), "write": (5.0, 50.0), "launch": (2.0, 5.0)}
+"""Calls per second and at once, the lowest of each sort in "Request throttling for the Amazon EC2 API"
+(https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html); other services are counted as reads."""
+CONSOLE_LIMIT = 65_536
+"""Maximum size in bytes of the console output that EC2 keeps."""
 _ATTEMPTS = 3
-"""Of a call that only reads. One that changes something is sent once: so what became of it is known or AMBIGUOUS."""
+"""Attempts for a call that only reads. A call that changes something is sent only once, so that its outcome is either
+known or AMBIGUOUS."""
 _LAUNCHES = ("run_instances", "start_instances")
 _UNSENT = (boto.EndpointConnectionError, boto.ConnectTimeoutError, boto.ProxyConnectionError)
 _LOST = (boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError)
@@ -52,17 +63,20 @@ _NOBODY = (
     boto.RefreshWithMFAUnsupportedError,
 )
 _MODELS = botocore.loaders.create_loader()
-"""What every service can be asked: read once for all clients, as it is megabytes."""
+"""Models of the services' APIs, loaded once for all clients because they take megabytes."""
+
 # At DEBUG it writes requests with all that is in them.
 logging.getLogger("botocore").setLevel(logging.INFO)
+
 _VALUES = re.compile(r"value: .*?(?=, type:|, valid|\n|$)", re.DOTALL)
 
 
 @contextmanager
 def translated(*, changes: bool) -> Iterator[None]:
-    """Every error of botocore's as a CloudError; `changes`: the call is not one that only reads.
+    """Translate every botocore error to a CloudError; `changes` is true for calls that do more than read.
 
-    Nothing was sent where no connection was made. After that only EC2's own refusal says that nothing happened.
+    If no connection was made, nothing was sent. After that, only an explicit refusal by EC2 proves that nothing
+    happened.
     """
     try:
         yield
@@ -89,8 +103,8 @@ def translated(*, changes: bool) -> Iterator[None]:
 
 
 def _speaks(client: Any, operation: str, answer: Answer) -> bool:
-    """Whether an answer has anything that this operation answers: botocore reads whatever it is given, and a page of
-    another service with status 200 becomes an empty one. EC2 writes the list of a description also where it is
+    """Return whether an answer has any field of this operation's output. botocore accepts any XML, so a page with
+    status 200 from another service is parsed to an empty answer. EC2 includes the list in a description even if it is
     empty."""
     shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[operation]).output_shape
     wanted = set(shape.members) - {"NextToken"} if shape is not None else set()
@@ -109,7 +123,7 @@ def _session(profile: str = "") -> Any:
 
 
 class _Role(CredentialProvider):  # type: ignore[misc]
-    """Credentials of a role that is assumed with those of a session, renewed before they end."""
+    """Credentials of a role assumed with the credentials of a session; renewed before they expire."""
 
     METHOD = "assume-role"
 
@@ -122,7 +136,7 @@ class _Role(CredentialProvider):  # type: ignore[misc]
 
 
 class Connection:
-    """`calls.Calls` by boto3: one account, with a client for each service and region. Safe for threads."""
+    """`api.Calls` by botocore: one account, with a client for each service and region. Safe for threads."""
 
     def __init__(self, credential: Credential, deadline: float) -> None:
         self._credential, self._deadline = credential, deadline
@@ -131,7 +145,7 @@ class Connection:
         self._lock = Lock()
 
     def call(self, operation: str, region: str, *, service: str = "ec2", **parameters: Any) -> Answer:
-        """One call. Its rate is that of the account in this process; it waits for it at most half its deadline."""
+        """Make one call, at the account's rate in this process; wait for that at most half the deadline."""
         changes = not operation.startswith(_READS)
         rate = self._rate(operation, region, service)
         rate.take(self._deadline / 2)
@@ -148,7 +162,7 @@ class Connection:
             raise
 
     def pages(self, operation: str, region: str, *, service: str = "ec2", **parameters: Any) -> Iterator[Answer]:
-        """One call for each page, until there is no next one."""
+        """Make one call for each page until the last one."""
         token: dict[str, str] = {}
         while True:
             answer = self.call(operation, region, service=service, **parameters, **token)
@@ -158,7 +172,7 @@ class Connection:
             token = {"NextToken": answer["NextToken"]}
 
     def descriptions(self) -> dict[str, str]:
-        """Region -> what AWS calls it, as botocore ships it."""
+        """Return the name that AWS gives each region, as botocore ships it."""
         with translated(changes=False):
             data = self._core().get_component("data_loader").load_data("partitions")
         return {
@@ -224,10 +238,271 @@ class Connection:
         return core
 
 
-class Ec2(Account):
-    """One account at EC2."""
+class Actions(
+    cloud.StopsStarts,
+    cloud.Reboots,
+    cloud.ResizesVolume,
+    cloud.ChangesType,
+    cloud.Tags,
+    cloud.Firewall,
+    cloud.Console,
+):
+    """Base of `Ec2`: operations on an existing instance, each one call or two on `connection`, and idempotent."""
+
+    connection: Calls
+
+    def stop(self, instance: Instance) -> None:
+        """Stop it. Raises CloudError NOT_OFFERED for a spot instance: one-time requests cannot be stopped."""
+        self.connection.call("stop_instances", instance.location, InstanceIds=[instance.id])
+
+    def start(self, instance: Instance) -> None:
+        """Start the instance.
+
+        Raises CloudError CONFLICT while it is still stopping, NO_CAPACITY if its capacity was given to another
+        customer.
+        """
+        self.connection.call("start_instances", instance.location, InstanceIds=[instance.id])
+
+    def reboot(self, instance: Instance) -> None:
+        """Reboot it by asking the guest; EC2 cuts the power if that takes more than four minutes."""
+        self.connection.call("reboot_instances", instance.location, InstanceIds=[instance.id])
+
+    def resize_volume(self, instance: Instance, disk_gib: int) -> None:
+        """Grow the volume but not the guest's file system, which cloud-init grows at the next boot. Raises CloudError
+        CONFLICT while an earlier change is under way, for up to six hours."""
+        root = root_of(self._described(instance)).get("Ebs") or {}
+        if not root:
+            raise CloudError(Meaning.NOT_FOUND, f"{instance.id} has no boot disk.")
+        wanted = [root["VolumeId"]]
+        found = next(listed(self.connection, "describe_volumes", instance.location, "Volumes", VolumeIds=wanted), None)
+        if found is None:
+            raise CloudError(Meaning.NOT_FOUND, f"EC2 does not know {root['VolumeId']}.")
+        if found["Size"] < disk_gib:
+            self.connection.call("modify_volume", instance.location, VolumeId=root["VolumeId"], Size=disk_gib)
+
+    def change_type(self, instance: Instance, type_name: str) -> None:
+        """Change its type. Raises CloudError CONFLICT for an instance that is not stopped."""
+        if self._described(instance).get("InstanceType") == type_name:
+            return
+        self.connection.call(
+            "modify_instance_attribute",
+            instance.location,
+            InstanceId=instance.id,
+            InstanceType={"Value": type_name},
+        )
+
+    def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:
+        """Set tags on the instance and on its own disks, network cards and security group."""
+        found = self._described(instance)
+        things = [instance.id]
+        things += [one["Ebs"]["VolumeId"] for one in found.get("BlockDeviceMappings") or () if one.get("Ebs")]
+        things += [one["NetworkInterfaceId"] for one in found.get("NetworkInterfaces") or ()]
+        things += [one["GroupId"] for one in found.get("SecurityGroups") or () if one["GroupName"] == instance.key]
+        self.connection.call("create_tags", instance.location, Resources=things, Tags=tag_list(dict(tags)))
+
+    def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
+        """Open ports in the security group that `prepare` made."""
+        group = network.own_group(self._described(instance), instance.key)
+        for rule in rules:
+            network.allow(self.connection, instance.location, group, rule)
+
+    def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
+        """Close ports in the instance's own security group; do nothing if the instance is gone."""
+        try:
+            group = network.own_group(self._described(instance), instance.key)
+        except CloudError as error:
+            if error.meaning is Meaning.NOT_FOUND:
+                return
+            raise
+        for rule in rules:
+            network.deny(self.connection, instance.location, group, rule)
+
+    def console(self, instance: Instance) -> str:
+        """Return the newest 64 KiB. Types before Nitro keep it only from the last boot or stop."""
+        try:
+            answer = self._console(instance, Latest=True)
+        except CloudError as error:
+            if error.provider_code not in ("UnsupportedOperation", "Unsupported"):
+                raise
+            answer = self._console(instance)
+        text: str = answer.get("Output") or ""
+        return text.encode()[-CONSOLE_LIMIT:].decode(errors="replace")
+
+    def _console(self, instance: Instance, **how: Any) -> Answer:
+        return self.connection.call("get_console_output", instance.location, InstanceId=instance.id, **how)
+
+    def _described(self, instance: Instance) -> Answer:
+        for one in describe(self.connection, instance.location, InstanceIds=[instance.id]):
+            return one
+        raise CloudError(Meaning.NOT_FOUND, f"EC2 does not know {instance.id}.")
+
+
+class Ec2(
+    Actions,
+    cloud.Client,
+    cloud.IdempotentCreate,
+    cloud.UserData,
+    cloud.Spot,
+    cloud.ConfidentialGuests,
+    cloud.Quotas,
+    cloud.MachineImage,
+    cloud.ListsRemains,
+    cloud.Permissions,
+    cloud.Networks,
+):
+    """One account at EC2. cloud-init makes the accounts in guests from the user data, so `order.user` and
+    `order.public_key` are unused."""
+
+    provider: ClassVar[str] = "ec2"
+    unseen_for: ClassVar[float] = 300.0
+    """EC2 is eventually consistent and bids callers to try for five minutes ("Eventual consistency in the Amazon EC2
+    API", https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html)."""
+    types_every: ClassVar[float] = 600.0
+    """A reading takes about twenty calls, and types and prices rarely change."""
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
-        """`deadline`: seconds that one call may take, retries of reads included."""
+        """Connect to an account; `deadline` is the maximum number of seconds for one call, including retries of
+        reads."""
         self.credential = credential
         self.connection = Connection(credential, deadline)
+
+    def identity(self) -> str:
+        """Return the account's number."""
+        return str(self.connection.call("get_caller_identity", self.credential.region, service="sts")["Account"])
+
+    def locations(self) -> Sequence[Location]:
+        """Return the regions enabled for the account, with their zones: one call, and one for each region."""
+        given = self.credential
+        return account.locations_of(self.connection, given.region, given.regions, self.connection.descriptions())
+
+    def types(self, location: str) -> Sequence[InstanceType]:
+        """Return all types of a region with zones, on-demand and spot prices (each price names its source)."""
+        given = self.credential
+        asked = (given.endpoint or "aws") if given.price_list else ""
+        on_demand = market.on_demand(self.connection, location, path=given.prices, cloud=asked)
+        spot = market.spot(self.connection, location)
+        both = {name: [*spot.get(name, ())] for name in {*on_demand, *spot}}
+        for name, price in on_demand.items():
+            both[name].insert(0, price)
+        return market.types_of(self.connection, location, both)
+
+    def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
+        """Return the instances. Those that ended within the last hour are included, with reasons, while EC2 still lists
+        them."""
+        found = instances.describe(self.connection, location, Filters=tagged(dict(tags)), MaxResults=1000)
+        leaving = instances.leaving(self.connection, location, tags) if any(map(instances.is_spot, found)) else {}
+        read = [instances.instance_of(one, location) for one in found]
+        return [replace(one, leaving=leaving.get(one.id, "")) for one in read]
+
+    def prepare(self, order: Order) -> Mapping[str, str]:
+        """Make a security group for the instance; look up and return its subnet and the requirements of its image."""
+        found = account.image_description(self.connection, order.location, order.image)
+        vpc, subnet = network.place(self.connection, order)
+        return {
+            "group": network.group(self.connection, order, vpc),
+            "vpc": vpc,
+            "subnet": subnet,
+            "root_device": found["RootDeviceName"],
+            "disk_gib": str(instances.image_of(found).disk_gib or 1),
+        }
+
+    def create(self, order: Order, prepared: Mapping[str, str]) -> Instance:
+        """Request one RunInstances.
+
+        If the token's instance has ended already, it is returned as terminated: another attempt needs another token.
+        """
+        try:
+            answer = self.connection.call("run_instances", order.location, **launch(order, prepared))
+        except CloudError as error:
+            ended = self.find(order) if error.provider_code == "IdempotentInstanceTerminated" else None
+            if ended is None:
+                raise
+            return ended
+        return instances.instance_of(answer["Instances"][0], order.location)
+
+    def find(self, order: Order) -> Instance | None:
+        """Find by client token, or by name if EC2's filter has nothing (yet); the token must be this order's."""
+        token = client_token(order)
+        by_name = [*tagged({network.NAME: order.key})]
+        for wanted in (filters(client_token=token), by_name):
+            found = [
+                one for one in instances.describe(self.connection, order.location, Filters=wanted)
+                if one.get("ClientToken") == token
+            ]  # fmt: skip
+            if found:
+                return instances.best_of(instances.instance_of(one, order.location) for one in found)
+        return None
+
+    def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
+        """Read an instance by id, or by key if the id is unknown because the answer to the create was lost.
+
+        Return None only if EC2 says that the id does not exist and no instance has this name either, because reads may
+        lag.
+        """
+        if not instance_id:
+            return instances.best_of(instances.instances_of(self.connection, location, key))
+        try:
+            found = instances.describe(self.connection, location, InstanceIds=[instance_id])
+        except CloudError as error:
+            if error.provider_code != "InvalidInstanceID.NotFound":
+                raise
+            by_name = tagged({network.NAME: key}) if key else filters(instance_id=instance_id)
+            found = instances.describe(self.connection, location, Filters=by_name)
+            return next(
+                (instances.instance_of(one, location) for one in found if one["InstanceId"] == instance_id), None
+            )
+        for one in found:
+            if one["InstanceId"] == instance_id:
+                return instances.instance_of(one, location)
+        raise CloudError(Meaning.UNAVAILABLE, f"EC2's answer to a question about {instance_id} is not about it.")
+
+    def ended(self, instance: Instance) -> Instance:
+        said = f"EC2 says that there is no {instance.id or instance.key} (InvalidInstanceID.NotFound)."
+        return replace(instance, state=Lifecycle.TERMINATED, reason=said)
+
+    def terminate(self, instance: Instance) -> None:
+        """Terminate the instance, with its disks and network card.
+
+        That EC2 does not know it counts as success here, but is no proof: `instance` tells.
+        """
+        try:
+            self.connection.call("terminate_instances", instance.location, InstanceIds=[instance.id])
+        except CloudError as error:
+            if error.provider_code != "InvalidInstanceID.NotFound":
+                raise
+
+    def sweep(
+        self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
+        report: Callable[[str], object] = cloud.ignore,
+    ) -> Sequence[str]:  # fmt: skip
+        """Delete instances of lost attempts, spot requests, disks, network cards and the security group of a key."""
+        return instances.sweep(self.connection, location, key, tags, known=known, report=report)
+
+    def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
+        """Return open spot requests, unused volumes and network cards, and all security groups."""
+        wanted = [location] if location else [one.name for one in self.locations() if one.available]
+        return [one for place in wanted for one in instances.remains(self.connection, place, tags)]
+
+    def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
+        """Return the image that `wanted`, with the fields of `config.Image`, selects."""
+        return account.newest_image(self.connection, location, wanted, arch)
+
+    def images(self, location: str, name: str) -> Sequence[Image]:
+        """Return matching images of this account, Amazon, Debian and Ubuntu."""
+        return account.fitting_images(self.connection, location, name)
+
+    def quotas(self, location: str) -> Sequence[Quota]:
+        """Return the quotas; needs the permission servicequotas:ListServiceQuotas."""
+        if location:
+            return account.quotas_of(self.connection, location)
+        return [one for there in self.locations() if there.available for one in self.quotas(there.name)]
+
+    def permissions(self, order: Order) -> Sequence[cloud.Permission]:
+        """Check permissions by some thirty calls with DryRun in the order's region."""
+        given = self.credential
+        order = replace(order, location=order.location or given.region)
+        return permissions.permissions(self.connection, order, price_list=given.price_list, amazon=not given.endpoint)
+
+    def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
+        """Check the subnet, or the default VPC's subnets."""
+        return network.problems(self.connection, order, zones)

@@ -1,4 +1,4 @@
-"""Who we are at EC2, and how a blueprint names the image that its machines boot."""
+"""The credential for EC2, and the image selectors of a blueprint."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from blueprints.cloud.config import ImageWords
 from blueprints.contract import Fields
 
 DEBIAN = "136693071363"
-"""The account of Debian's own images (https://wiki.debian.org/Cloud/AmazonEC2Image)."""
+"""The account that publishes Debian's own images (https://wiki.debian.org/Cloud/AmazonEC2Image)."""
 UBUNTU = "099720109477"
-"""The account of Canonical's images (https://documentation.ubuntu.com/aws/aws-how-to/instances/find-ubuntu-images/)."""
+"""The account that publishes Canonical's images
+(https://documentation.ubuntu.com/aws/aws-how-to/instances/find-ubuntu-images/)."""
 AMAZON = "137112412989"
-"""The account of Amazon Linux."""
+"""The account that publishes Amazon Linux."""
 
 
 class Credential(Fields):
@@ -83,7 +84,7 @@ class Credential(Fields):
 
 
 class Image(ImageWords):
-    """What machines boot: one image, or the newest one of an owner whose name fits."""
+    """The image that machines boot: one by id, or an owner's newest one whose name matches."""
 
     id: str = Field(default="", pattern=r"^$|^ami-[0-9a-f]+$", description="Exactly this image (ami-...).")
     name: str = Field(

@@ -1,14 +1,29 @@
-"""What EC2's error codes mean to us.
+"""Meanings of EC2's error codes.
 
 Sources: "Error codes for the Amazon EC2 API" (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-error-codes.html)
-for the codes, the same page's table "Server error codes" for those that come with HTTP 5xx, and the docs/kinds pages
-for what follows from each meaning. STS, Service Quotas and the Price List have the common codes at the end.
+for the codes, the same page's table "Server error codes" for those sent with HTTP 5xx, and the docs/kinds pages for the
+consequences of each meaning. STS, Service Quotas and the Price List share the common codes at the end.
 """
 
 from __future__ import annotations
 
 from blueprints.cloud.faults import CloudError, Meaning, Reach
 
+UNAUTHENTICATED = (
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "IncompleteSignature",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSecurity",
+    "InvalidSecurityToken",
+    "MissingAuthenticationToken",
+    "RequestExpired",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+)
+"""Codes for a caller that EC2 cannot authenticate, as opposed to one that lacks a permission."""
 CODES: dict[Meaning, tuple[str, ...]] = {
     Meaning.NO_CAPACITY: (
         # These come with HTTP 500: they are looked up before the status is.
@@ -65,25 +80,14 @@ CODES: dict[Meaning, tuple[str, ...]] = {
         "TooManyRequestsException",
     ),
     Meaning.CREDENTIALS: (
-        "AuthFailure",
+        *UNAUTHENTICATED,
         "UnauthorizedOperation",
         "OptInRequired",
         "PendingVerification",
         "Blocked",
         "AccessDenied",
         "AccessDeniedException",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "IncompleteSignature",
-        "InvalidAccessKeyId",
-        "InvalidClientTokenId",
-        "InvalidSecurity",
-        "InvalidSecurityToken",
-        "MissingAuthenticationToken",
         "RegionDisabledException",
-        "RequestExpired",
-        "SignatureDoesNotMatch",
-        "UnrecognizedClientException",
     ),
     Meaning.NOT_FOUND: ("InvalidAMIID.Unavailable",),
     Meaning.CONFLICT: (
@@ -126,17 +130,15 @@ CODES: dict[Meaning, tuple[str, ...]] = {
 }
 ZONE_WIDE = frozenset({"InsufficientFreeAddressesInSubnet"})
 """They rule out the whole zone, whatever the type."""
-
 OF_FAMILY = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InstanceLimitExceeded"})
 """Quotas of a family of types and a market; the others are a region's, whatever the type."""
-
 _MEANINGS = {code: meaning for meaning, codes in CODES.items() for code in codes}
 _LONGEST = 500
 _ENCODED = "Encoded authorization failure message:"
 
 
 def meaning_of(code: str, status: int = 400, *, changes: bool = False) -> Meaning:
-    """The meaning of a code that came with an HTTP status; `changes`: the call was not one that only reads."""
+    """Return the meaning of a code that came with an HTTP status. `changes`: the call was not a read."""
     known = _MEANINGS.get(code) or _by_form(code)
     if known is None and status >= 500:
         known = Meaning.UNAVAILABLE
@@ -155,7 +157,7 @@ def _by_form(code: str) -> Meaning | None:
 
 
 def refused(code: str, message: str, status: int = 400, *, changes: bool = False) -> CloudError:
-    """The error for an answer of EC2's that is none: in its own words, without the blob that only it can read."""
+    """Return the error for a refusal of EC2's, in its own words, without the blob that only it can read."""
     words = message.partition(_ENCODED)[0].strip()[:_LONGEST] or f"EC2 answered {status}."
     meaning, zone_wide = meaning_of(code, status, changes=changes), code in ZONE_WIDE
     reach = None

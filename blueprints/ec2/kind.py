@@ -1,4 +1,4 @@
-"""The kind `ec2`: hosts at Amazon EC2, built when a lease asks for one."""
+"""The kind `ec2`: hosts at Amazon EC2, built when a lease needs one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,29 @@ from pydantic import Field
 from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.kind import CloudHost
 from blueprints.ec2.config import Credential, Image
-from blueprints.ec2.interruption import READER
-from blueprints.ec2.prices import table
+from blueprints.ec2.errors import UNAUTHENTICATED
+from blueprints.ec2.market import table
 from blueprints.offers import Offer
 
+READER = """
+provider, every = "ec2", 5
+
+
+def notice():
+    token = ask("/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}, "PUT")
+    try:
+        said = json.loads(ask("/latest/meta-data/spot/instance-action", {"X-aws-ec2-metadata-token": token}))
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            return None
+        raise
+    return said["action"], said["time"]
+"""
+"""Program with which the guest checks whether EC2 will interrupt the instance (see `blueprints.cloud.interruption`).
+
+Source: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html: 404 until two
+minutes before the end; polling every 5 seconds is recommended. The service requires a session token (IMDSv2).
+"""
 SNP_FEE = 0.1
 
 
@@ -28,7 +47,7 @@ class Config(CloudConfig):
     )
 
     def options(self) -> dict[str, str]:
-        """`cpu_credits`, as `launches` reads it."""
+        """Return `cpu_credits` for `instances.launch`."""
         return {"cpu_credits": self.cpu_credits}
 
 
@@ -41,27 +60,12 @@ class Ec2Host(CloudHost):
     client_at: ClassVar[str] = "blueprints.ec2.client:Ec2"
     sdk: ClassVar[tuple[str, ...]] = ("boto3>=1.44",)
     inventory_every: ClassVar[float] = 600.0
+    reserved_tags: ClassVar[tuple[str, ...]] = ("aws:",)
     status_every: ClassVar[float] = 5.0
-    unauthenticated: ClassVar[frozenset[str]] = frozenset(
-        {
-            "AuthFailure",
-            "ExpiredToken",
-            "ExpiredTokenException",
-            "IncompleteSignature",
-            "InvalidAccessKeyId",
-            "InvalidClientTokenId",
-            "InvalidSecurity",
-            "InvalidSecurityToken",
-            "MissingAuthenticationToken",
-            "RequestExpired",
-            "SignatureDoesNotMatch",
-            "UnrecognizedClientException",
-            "credentials",
-        }
-    )
+    unauthenticated: ClassVar[frozenset[str]] = frozenset({*UNAUTHENTICATED, "credentials"})
 
     def surcharge(self, offer: Offer) -> float | None:
-        """A tenth of the price on demand, on the spot market too (EC2 guide, "AMD SEV-SNP", Pricing). Of a spot offer
-        that is the bundled table's, where it has one."""
+        """Return a tenth of the on-demand price, also on the spot market (EC2 guide, "AMD SEV-SNP", Pricing). For a
+        spot offer the on-demand price comes from the bundled table; None if the table lacks it."""
         usual = offer.price if offer.market == "on_demand" else table().regions.get(offer.location, {}).get(offer.type)
         return None if usual is None else SNP_FEE * usual

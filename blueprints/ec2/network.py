@@ -1,4 +1,4 @@
-"""What an instance stands on: a subnet, and a security group of its own under the order's name."""
+"""The network of an instance: its subnet, its security group, and a check of subnets before anything is made."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any
 
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Order, Rule, same_owner
-from blueprints.ec2.calls import Answer, Calls, filters, listed, tag_list, tags_of
+from blueprints.ec2.api import Answer, Calls, filters, listed, tag_list, tags_of
+from blueprints.specs import Problem
 
 NAME = "Name"
-"""The tag that EC2's console shows as the name."""
+"""Tag that EC2's console displays as the name."""
 
 
 def object_tags(order: Order) -> dict[str, str]:
-    """The tags of everything that is made for an order."""
+    """Return the tags of everything that is made for an order."""
     return {**order.tags, NAME: order.key}
 
 
 def place(calls: Calls, order: Order) -> tuple[str, str]:
-    """(VPC, subnet) that the order names, or of the region's default VPC; the subnet is empty where EC2 shall choose
-    the zone. Raises CloudError INVALID or NOT_OFFERED where there is none."""
+    """Return the VPC and the subnet named by the order, or the region's default VPC; the subnet is empty if EC2 should
+    choose the zone. Raises CloudError INVALID or NOT_OFFERED if the region has none."""
     if order.network:
         subnet = next(_subnets(calls, order, SubnetIds=[order.network]), None)
         if subnet is None:
@@ -46,7 +47,7 @@ def _same_zone(order: Order, subnet: Answer) -> None:
 
 
 def _roomy(subnet: Answer) -> str:
-    """Its id. Raises CloudError QUOTA where no address is left in it."""
+    """Return the subnet's id. Raises CloudError QUOTA if it has no free address."""
     if subnet.get("AvailableIpAddressCount") == 0:
         raise CloudError(
             Meaning.QUOTA,
@@ -75,8 +76,9 @@ def _subnets(calls: Calls, order: Order, **wanted: Any) -> Iterator[Answer]:
 
 
 def group(calls: Calls, order: Order, vpc: str) -> str:
-    """The security group under the order's name, made if need be, with exactly the order's way in; idempotent.
-    Raises CloudError INVALID where that name is taken by a group that does not bear our tags."""
+    """Return the security group under the order's name, with exactly the order's ingress rules. It is made if
+    necessary; repeating the call is harmless. Raises CloudError INVALID if the name belongs to a group without
+    Drydock's tags."""
     found = _group(calls, order, vpc) or _made(calls, order, vpc)
     wanted = {(order.ssh_port, "tcp", str(ipaddress.ip_network(source, strict=False))) for source in order.ssh_from}
     there = set(_rules(found))
@@ -113,7 +115,7 @@ def _made(calls: Calls, order: Order, vpc: str) -> Answer:
 
 
 def making(order: Order, vpc: str) -> Answer:
-    """What CreateSecurityGroup is asked for an order."""
+    """Return the parameters of CreateSecurityGroup for an order."""
     return {
         "GroupName": order.key,
         "Description": f"Way in to {order.key}",
@@ -123,7 +125,7 @@ def making(order: Order, vpc: str) -> Answer:
 
 
 def allow(calls: Calls, region: str, name: str, rule: Rule) -> None:
-    """Let a rule in; in already is success."""
+    """Add a rule; a rule that already exists counts as success."""
     try:
         calls.call("authorize_security_group_ingress", region, GroupId=name, IpPermissions=[_permission(rule)])
     except CloudError as error:
@@ -132,7 +134,7 @@ def allow(calls: Calls, region: str, name: str, rule: Rule) -> None:
 
 
 def deny(calls: Calls, region: str, name: str, rule: Rule) -> None:
-    """No longer let it in; out already is success."""
+    """Remove a rule; already gone is success."""
     try:
         calls.call("revoke_security_group_ingress", region, GroupId=name, IpPermissions=[_permission(rule)])
     except CloudError as error:
@@ -141,7 +143,7 @@ def deny(calls: Calls, region: str, name: str, rule: Rule) -> None:
 
 
 def own_group(instance: Answer, key: str) -> str:
-    """The group of a described instance that was made under its name. Raises CloudError NOT_FOUND."""
+    """Return the group of a described instance that was made under its name. Raises CloudError NOT_FOUND."""
     for one in instance.get("SecurityGroups") or ():
         if one["GroupName"] == key:
             return str(one["GroupId"])
@@ -169,11 +171,70 @@ def _sources(permission: Answer) -> Sequence[tuple[int, str, str]]:
 
 
 def _others(permission: Answer) -> bool:
-    """Whether it lets in other groups or lists of networks, which we never do."""
+    """Return whether the permission admits other groups or prefix lists, which Drydock never sets."""
     return bool(permission.get("UserIdGroupPairs") or permission.get("PrefixListIds"))
 
 
 def _bare(permission: Answer) -> Answer:
-    """Without the empty lists and descriptions that a description of it has."""
+    """Return the permission without its empty lists and descriptions."""
     kept = ("IpProtocol", "FromPort", "ToPort", "IpRanges", "Ipv6Ranges", "UserIdGroupPairs", "PrefixListIds")
     return {name: permission[name] for name in kept if permission.get(name) not in (None, [])}
+
+
+def problems(calls: Calls, order: Order, zones: Sequence[str]) -> list[Problem]:
+    """Return the problems with the order's subnet, or with the default VPC if the order names no subnet."""
+    there = list(listed(calls, "describe_subnets", order.location, "Subnets"))
+    if order.network:
+        return list(_of_named(order, zones, there))
+    default = list(listed(calls, "describe_vpcs", order.location, "Vpcs", Filters=filters(is_default="true")))
+    if not default:
+        said = f"{order.location} has no default VPC. Name a subnet in network; there are: {_listed(there)}."
+        return [_problem(said)]
+    usual = [one for one in there if one["VpcId"] == default[0]["VpcId"] and one.get("DefaultForAz")]
+    return list(_of_default(order, zones, usual, there))
+
+
+def _of_named(order: Order, zones: Sequence[str], there: Sequence[Answer]) -> Iterator[Problem]:
+    found = next((one for one in there if one["SubnetId"] == order.network), None)
+    if found is None:
+        said = f"{order.location} has no subnet {order.network}. It has: {_listed(there)}. Name one, or other regions."
+        yield _problem(said)
+        return
+    zone = found["AvailabilityZone"]
+    if zones and zone not in zones:
+        said = f"The subnet {order.network} is in {zone}, and machines may only be in {', '.join(zones)}."
+        yield _problem(f"{said} Allow {zone} in zones, or name one of: {_listed(there, zones)}.")
+    yield from _full(found)
+
+
+def _of_default(
+    order: Order, zones: Sequence[str], usual: Sequence[Answer], there: Sequence[Answer]
+) -> Iterator[Problem]:
+    """Return the problems with the default VPC. The allowed zones may include zones of other regions."""
+    served = {one["AvailabilityZone"] for one in usual}
+    without = [zone for zone in zones if zone.startswith(order.location) and zone not in served]
+    if not usual or without:
+        where = f" in {', '.join(without)}" if usual else ""
+        said = f"The default VPC of {order.location} has no default subnet{where}."
+        yield _problem(f"{said} Make one (aws ec2 create-default-subnet), or name one in network: {_listed(there)}.")
+    for one in usual:
+        if not zones or one["AvailabilityZone"] in zones:
+            yield from _full(one)
+
+
+def _full(subnet: Answer) -> Iterator[Problem]:
+    if subnet.get("AvailableIpAddressCount") == 0:
+        said = (
+            f"The subnet {subnet['SubnetId']} in {subnet['AvailabilityZone']} has no free address: no machine fits in."
+        )
+        yield _problem(f"{said} Free some, or name another subnet.", fatal=False)
+
+
+def _listed(there: Sequence[Answer], zones: Sequence[str] = ()) -> str:
+    shown = [one for one in there if not zones or one["AvailabilityZone"] in zones]
+    words = [f"{one['SubnetId']} ({one['AvailabilityZone']}, {one.get('CidrBlock', '')})" for one in shown]
+    return ", ".join(sorted(words)) or "none"
+
+
+def _problem(message: str, *, fatal: bool = True) -> Problem:
+    return Problem(message=message, field="network", fatal=fatal)

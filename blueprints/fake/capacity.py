@@ -11,7 +11,7 @@ from blueprints.contract import Fields
 
 
 class Capacity(Fields):
-    """What a resource has in all."""
+    """Total capacity of a resource."""
 
     slots: NonNegativeInt = 1
     cpu_millicores: NonNegativeInt = 0
@@ -20,5 +20,5 @@ class Capacity(Fields):
     extra: Mapping[str, NonNegativeInt] = Field(default={}, description="Further classes by name.")
 
     def amounts(self) -> Amounts:
-        """As the contract has it."""
+        """Return the capacity in the contract's form."""
         return Amounts(**dict(self))

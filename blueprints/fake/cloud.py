@@ -1,4 +1,4 @@
-"""The fake provider as a test sees it: what exists, what was called, and the hands of fate."""
+"""The fake provider as a test sees it: existing instances, served calls, and events to trigger."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from blueprints.specs import Part
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call that the provider served, and the process it came from."""
+    """One call served by the provider, and the process that made it."""
 
     name: str
     key: str
@@ -24,7 +24,7 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaving:
-    """What a lease has on an instance: an account, a key, a file."""
+    """An account, a key or a file that a lease has on an instance."""
 
     key: str
     lease: str
@@ -32,20 +32,20 @@ class Leaving:
 
 
 class Cloud(Provider):
-    """The provider from outside. Looking leaves no trace in its log."""
+    """The provider seen from outside. Reading its state is not logged as a call."""
 
     def instances(self, state: str | None = None) -> list[Instance]:
-        """Everything that exists (in `state`), by key."""
+        """Return all instances, or those in `state`, by key."""
         with self._store.transaction() as db:
             rows = db.execute("SELECT * FROM instances WHERE state = coalesce(?, state) ORDER BY key", (state,))
             return [read(row) for row in rows]
 
     def instance(self, key: str) -> Instance | None:
-        """The one called `key`."""
+        """Return the instance called `key`."""
         return next((one for one in self.instances() if one.key == key), None)
 
     def calls(self, name: str | None = None, key: str | None = None) -> list[Call]:
-        """The calls served so far, oldest first, with this name and for this key."""
+        """Return the calls served so far, oldest first, optionally filtered by name and key."""
         with self._store.transaction() as db:
             rows = db.execute(
                 "SELECT name, key, pid FROM calls WHERE name = coalesce(?, name) AND key = coalesce(?, key) "
@@ -55,11 +55,11 @@ class Cloud(Provider):
             return [Call(**dict(row)) for row in rows]
 
     def count(self, name: str | None = None, key: str | None = None) -> int:
-        """How many calls were served with this name and for this key."""
+        """Return the number of calls served, optionally filtered by name and key."""
         return len(self.calls(name, key))
 
     def left(self, lease: str | None = None) -> list[Leaving]:
-        """What leases (this lease) have on instances now."""
+        """Return everything that leases, or this lease, currently have on instances."""
         with self._store.transaction() as db:
             rows = db.execute(
                 "SELECT key, lease, what FROM left_by WHERE lease = coalesce(?, lease) ORDER BY 1, 2, 3",
@@ -68,26 +68,26 @@ class Cloud(Provider):
             return [Leaving(**dict(row)) for row in rows]
 
     def is_empty(self) -> bool:
-        """True when no instance and nothing of any lease is left."""
+        """Return whether no instance and nothing of any lease is left."""
         return not self.instances() and not self.left()
 
     def kill(self, key: str) -> None:
-        """The instance dies by itself: it stays listed, and its next check says that it is dead."""
+        """Let the instance die by itself: it stays listed, and its next check reports it dead."""
         with self._store.transaction() as db:
             db.execute("UPDATE instances SET state = 'dead' WHERE key = ?", (key,))
 
     def cut_off(self, key: str) -> None:
-        """The instance no longer answers whoever wants to work on it."""
+        """Stop the instance from answering its users."""
         with self._store.transaction() as db:
             db.execute("INSERT OR REPLACE INTO settings VALUES (?, 'cut_off', '1')", (key,))
 
     def connect(self, key: str) -> None:
-        """The instance answers again."""
+        """Let the instance answer again."""
         with self._store.transaction() as db:
             db.execute("DELETE FROM settings WHERE key = ? AND name = 'cut_off'", (key,))
 
     def lose(self, key: str) -> None:
-        """The instance vanishes, as if somebody had deleted it by hand."""
+        """Remove the instance, as if it had been deleted by hand."""
         with self._store.transaction() as db:
             db.execute("DELETE FROM instances WHERE key = ?", (key,))
 
@@ -104,7 +104,7 @@ class Cloud(Provider):
         zone: str = "",
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Put something where `discover` finds it; the same identity again replaces it."""
+        """Put something where `discover` finds it; planting the same identity again replaces it."""
         draft = {
             "identity": identity,
             "name": name or identity,
@@ -120,7 +120,7 @@ class Cloud(Provider):
             db.execute("INSERT OR REPLACE INTO planted VALUES (?, ?)", (identity, json.dumps(draft)))
 
     def uproot(self, identity: str) -> None:
-        """Take away what was planted; the next `discover` misses it."""
+        """Remove a planted identity; the next `discover` misses it."""
         with self._store.transaction() as db:
             db.execute("DELETE FROM planted WHERE identity = ?", (identity,))
 
@@ -131,40 +131,40 @@ class Cloud(Provider):
             db.execute("INSERT OR REPLACE INTO sold VALUES (?, ?, ?)", (place, offer, text))
 
     def allow(self, place: str, name: str, **said: Any) -> None:
-        """Bound what an account may have (`blueprints.offers.Allowance`'s fields but location and name); again
-        replaces it."""
+        """Set a limit on an account, using the fields of `blueprints.offers.Allowance` other than location and name.
+        Setting it again replaces it."""
         with self._store.transaction() as db:
             text = json.dumps({"location": place, "name": name, **said})
             db.execute("INSERT OR REPLACE INTO allowed VALUES (?, ?, ?)", (place, name, text))
 
     def sell_out(self, type_name: str) -> None:
-        """Nothing is switched on as this type from now."""
+        """Prevent machines from being switched on as this type."""
         with self._store.transaction() as db:
             db.execute("INSERT OR IGNORE INTO sold_out VALUES (?)", (type_name,))
 
     def write(self, key: str, text: str) -> None:
-        """The instance writes on its console."""
+        """Append text to the instance's console."""
         said = self.settings(key).get("console", "")
         with self._store.transaction() as db:
             db.execute("INSERT OR REPLACE INTO settings VALUES (?, 'console', ?)", (key, said + text))
 
     def withdraw(self, place: str, offer: str) -> None:
-        """It is sold no more."""
+        """Stop selling the offer."""
         with self._store.transaction() as db:
             db.execute("DELETE FROM sold WHERE place = ? AND offer = ?", (place, offer))
 
     def holds(self) -> list[tuple[str, str]]:
-        """The holds that nobody has resolved: (fault, key)."""
+        """Return the unresolved holds, as (fault, key)."""
         with self._store.transaction() as db:
             return [tuple(row) for row in db.execute("SELECT fault, key FROM holds WHERE NOT resolved")]
 
     def resolve(self, key: str | None = None) -> None:
-        """Do what the holds (of this key) ask a person for."""
+        """Resolve the holds (of this key), as a person would."""
         with self._store.transaction() as db:
             db.execute("UPDATE holds SET resolved = 1 WHERE key = coalesce(?, key)", (key,))
 
     def forget(self) -> None:
-        """Begin anew: nothing exists, nothing was called, no fault has struck."""
+        """Reset the provider: remove all instances, calls and faults."""
         with self._store.transaction() as db:
             for table in TABLES:
                 db.execute(f"DELETE FROM {table}")  # noqa: S608

@@ -1,4 +1,4 @@
-"""What a blueprint of kind fake may say, what its resources are, and what a lease may require."""
+"""Config of blueprints of kind fake, attributes of its resources, and requirements of leases."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from blueprints.matching import Match
 ABILITIES: Mapping[str, type] = {
     one.__name__.lower(): one for one in (Powers, Reboots, Resizes, Retypes, Tags, Consoles)
 }
-"""What a config may take away, by name."""
+"""Abilities that a config may remove, by name."""
 
 
 class Attributes(Fields):
-    """What a fake resource is."""
+    """Attributes of a fake resource."""
 
     color: str | None = Field(default=None, description="Any word.")
     size: int | None = Field(default=None, description="Any number.")
@@ -28,7 +28,7 @@ class Attributes(Fields):
 
 
 class Requirements(Fields):
-    """What a lease may ask of a fake resource."""
+    """Requirements that a lease may have for a fake resource."""
 
     color: str | None = Field(default=None, description="Exactly this color.")
     size: int | None = Field(default=None, description="At least this size.")
@@ -45,7 +45,7 @@ MATCHES = (
 
 
 class Offer(Fields):
-    """One thing that the provider could make: an instance type in a zone at a price."""
+    """One offer of the provider: an instance type in a zone at a price."""
 
     offer: str
     zone: str = ""
@@ -84,7 +84,7 @@ class Config(Fields):
 
 
 class Registration(Fields):
-    """What is said of a fake resource that is registered by hand."""
+    """Registration of a fake resource by hand."""
 
     name: str = Field(min_length=1)
     identity: str = Field(default="", description="Stable and unique in the blueprint; the name when empty.")
@@ -93,7 +93,7 @@ class Registration(Fields):
 
 
 def merged(*layers: Attributes) -> dict[str, Any]:
-    """The attributes that are set, later layers over earlier ones, as JSON."""
+    """Return the attributes that are set, as JSON; later layers override earlier ones."""
     found: dict[str, Any] = {}
     for layer in layers:
         found |= layer.model_dump(mode="json", exclude_none=True)

@@ -1,4 +1,4 @@
-"""Which resources a fake blueprint could build, and those that it was told of."""
+"""Drafts of the resources that a fake blueprint could build, and of those registered or discovered."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from blueprints.specs import Asked, Draft, Part
 
 
 def offered(config: Config) -> list[Draft]:
-    """One draft for every offer, in the config's order; a single one without offers."""
+    """Return one draft for every offer, in the config's order; a single draft if there are no offers."""
     return [_draft(config, offer) for offer in config.offers or (Offer(offer=""),)]
 
 
 def fits(draft: Draft, asked: Asked) -> bool:
-    """True when a resource made from the draft, while empty, could hold the lease."""
+    """Return whether an empty resource made from the draft could take the lease."""
     required = asked.requirements.model_dump(mode="json")
     return (
         asked.amounts.fits_in(draft.capacity)
@@ -27,7 +27,7 @@ def fits(draft: Draft, asked: Asked) -> bool:
 
 
 def registered(config: Config, registration: Registration) -> Draft:
-    """The draft of a resource that is registered by hand."""
+    """Return the draft of a resource that is registered by hand."""
     return Draft(
         name=registration.name,
         identity=registration.identity or registration.name,
@@ -39,7 +39,7 @@ def registered(config: Config, registration: Registration) -> Draft:
 
 
 def discovered(text: str) -> Draft:
-    """The draft of something that was planted at the provider."""
+    """Return the draft of something that was planted at the provider."""
     found = json.loads(text)
     return Draft(
         **found

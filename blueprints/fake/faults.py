@@ -1,18 +1,40 @@
-"""The fault plan: what goes wrong at which call, how often, for which resource. Part of a config."""
+"""The fault plan of a blueprint's config, and its effect: each fault wraps its target action.
+
+A fault defines its effect, the call it strikes, how often it does, and for which resource.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from blueprints.answers import Maintenance, NeededLease, Scope
-from blueprints.contract import Fields
+from blueprints.answers import (
+    Answer,
+    Failed,
+    Hold,
+    Json,
+    Maintenance,
+    Need,
+    NeededLease,
+    NeededLock,
+    Ready,
+    Scope,
+    Unknown,
+    Wait,
+)
+from blueprints.contract import Act, Fields, Step
 from blueprints.fake.capacity import Capacity
-from blueprints.specs import LeaseView
+from blueprints.fake.cloud import Cloud
+from blueprints.specs import LeaseView, Spec
+from drydock.core import clock
 
 
 class _Where(Fields):
@@ -21,11 +43,11 @@ class _Where(Fields):
     offers: str = Field(default="*", description="Which offers; * and ? match.")
 
     def touches(self, call: str, key: str, offer: str) -> bool:
-        """True when this fault is meant for the call on the resource with this key and offer."""
+        """Return whether this fault targets the call on the resource with this key and offer."""
         return self.names(call) and fnmatchcase(key, self.keys) and fnmatchcase(offer, self.offers)
 
     def names(self, call: str) -> bool:
-        """True when `at` names the call. A step's bare name means its act in any phase."""
+        """Return whether `at` matches the call. A step's bare name means its act in any phase."""
         step = call.partition(".")[2]
         return fnmatchcase(call, self.at) or ("." not in step and fnmatchcase(step, self.at))
 
@@ -37,7 +59,7 @@ class _Fault(_Where):
     name: str = Field(default="", description="Faults with the same name are counted together.")
 
     def identity(self, blueprint: str) -> str:
-        """The name under which its strikes are counted."""
+        """Return the name under which the fault's strikes are counted."""
         return self.name or hashlib.sha256(f"{blueprint}:{self.model_dump_json()}".encode()).hexdigest()[:16]
 
 
@@ -51,7 +73,7 @@ class Slow(_Fault):
 
 
 class Fail(_Fault):
-    """The step fails and nothing happened."""
+    """The step fails without any effect."""
 
     does: Literal["fail"] = "fail"
     scope: Scope = Scope.STEP
@@ -71,14 +93,14 @@ class Refuse(_Fault):
 
 
 class Lose(_Fault):
-    """The answer is lost: the act happened (or, with `happened` false, it did not), and nobody knows."""
+    """The answer is lost: the action happened, or did not if `happened` is false."""
 
     does: Literal["lose"] = "lose"
     happened: bool = True
 
 
 class Kill(_Fault):
-    """The worker's own process is ended by SIGKILL, before or after the act."""
+    """The worker's own process is killed with SIGKILL, before or after the act."""
 
     does: Literal["kill"] = "kill"
     when: Literal["before", "after"] = "after"
@@ -93,7 +115,7 @@ class Die(_Fault):
 
 
 class PartDies(_Fault):
-    """A part is dead whenever it is looked at; the instance lives on."""
+    """A part is dead whenever it is checked; the instance lives on."""
 
     does: Literal["part_dies"] = "part_dies"
     at: str = "check.look"
@@ -102,7 +124,7 @@ class PartDies(_Fault):
 
 
 class HoldFault(_Fault):
-    """A person must do something; it goes on when the provider's `resolve` was called."""
+    """A person must act; the step continues after the provider's `resolve` was called."""
 
     does: Literal["hold"] = "hold"
     who: str = "operator"
@@ -111,7 +133,7 @@ class HoldFault(_Fault):
 
 
 class LeaseFields(Fields):
-    """A lease that the step asks for."""
+    """A lease that the step requests."""
 
     name: str
     type: str
@@ -122,7 +144,7 @@ class LeaseFields(Fields):
     same_resource_as: str = Field(default="", description="Another needed lease, which is asked for first.")
 
     def needed(self, parents: Mapping[str, LeaseView]) -> NeededLease | None:
-        """As the contract has it; None as long as the lease whose resource it must share is not there."""
+        """Return the contract's value; None while the lease whose resource it must share is missing."""
         if self.same_resource_as and self.same_resource_as not in parents:
             return None
         on = (parents[self.same_resource_as].resource.id,) if self.same_resource_as else ()
@@ -131,7 +153,7 @@ class LeaseFields(Fields):
 
 
 class NeedLeases(_Where):
-    """The step asks for leases, whenever one of them is not there."""
+    """The step requests leases whenever one of them is missing."""
 
     does: Literal["need_leases"] = "need_leases"
     at: str = "build.reserve"
@@ -139,7 +161,7 @@ class NeedLeases(_Where):
 
 
 class LockFields(Fields):
-    """A slot lock that the step asks for."""
+    """A slot lock that the step requests."""
 
     name: str
     scope: str = ""
@@ -148,7 +170,7 @@ class LockFields(Fields):
 
 
 class NeedLocks(_Where):
-    """The step asks for slot locks, whenever one of them is not there."""
+    """The step requests slot locks whenever one of them is missing."""
 
     does: Literal["need_locks"] = "need_locks"
     at: str = "build.reserve"
@@ -156,7 +178,7 @@ class NeedLocks(_Where):
 
 
 class NeedMaintenance(_Where):
-    """The step asks for maintenance of a related resource, whenever it is not granted."""
+    """The step requests maintenance of a related resource whenever it is not granted."""
 
     does: Literal["need_maintenance"] = "need_maintenance"
     relation: str = "parent"
@@ -164,7 +186,7 @@ class NeedMaintenance(_Where):
     holders: Literal["tell", "wait", "refuse"] = "wait"
 
     def maintenance(self) -> Maintenance:
-        """As the contract has it."""
+        """Return the contract's value."""
         sentence = f"The fault plan wants its {self.relation} in maintenance."
         return Maintenance(relation=self.relation, action=self.action, holders=self.holders, sentence=sentence)
 
@@ -173,3 +195,135 @@ Fault: TypeAlias = Annotated[
     Slow | Fail | Refuse | Lose | Kill | Die | PartDies | HoldFault | NeedLeases | NeedLocks | NeedMaintenance,
     Field(discriminator="does"),
 ]
+
+
+def faulty(call: str, act: Act) -> Act:
+    """Return the action as the fault plan of the spec's config lets it run; without faults, unchanged."""
+
+    def struck(spec: Spec, memo: Json) -> Answer:
+        wrapped = act
+        for fault in reversed(spec.config.faults):
+            if fault.touches(call, spec.resource.key, spec.resource.offer):
+                wrapped = partial(_STRIKES[fault.does], fault, wrapped)
+        return wrapped(spec, memo)
+
+    return struck
+
+
+def _strikes(fault: Any, spec: Spec) -> bool:
+    """Count this call; True when the fault strikes now."""
+    return Cloud(spec.config.provider).fires(
+        _identity(fault, spec), spec.resource.key if fault.each else "", skip=fault.skip, times=fault.times
+    )
+
+
+def _identity(fault: Any, spec: Spec) -> str:
+    return str(fault.identity(spec.resource.blueprint.name))
+
+
+def _slow(fault: Slow, act: Act, spec: Spec, memo: Json) -> Answer:
+    mark = f"slow {_identity(fault, spec)}"
+    done = memo.get(mark, 0)
+    if not done and not _strikes(fault, spec):
+        return act(spec, memo)
+    if not done and fault.seconds:
+        clock.sleep(fault.seconds)
+    if done >= fault.polls:
+        return act(spec, memo)
+    percent = 100 * (done + 1) // (fault.polls + 1)
+    return Wait(after=fault.after, memo=memo | {mark: done + 1}, percent=percent, sentence="The fake is slow.")
+
+
+def _fail(fault: Fail, act: Act, spec: Spec, memo: Json) -> Answer:
+    if not _strikes(fault, spec):
+        return act(spec, memo)
+    said = {name: getattr(fault, name) for name in ("scope", "message", "code", "key", "blames_request", "remember")}
+    return Failed(**said)
+
+
+def _refuse(fault: Refuse, act: Act, spec: Spec, memo: Json) -> Answer:
+    if not _strikes(fault, spec):
+        return act(spec, memo)
+    what = "this zone" if fault.scope is Scope.ZONE else f"offer {spec.resource.offer or 'default'}"
+    message = f"The provider has no capacity for {what}."
+    return Failed(scope=Scope(fault.scope), message=message, code="capacity", remember=fault.remember)
+
+
+def _lose(fault: Lose, act: Act, spec: Spec, memo: Json) -> Answer:
+    if not _strikes(fault, spec):
+        return act(spec, memo)
+    if fault.happened:
+        act(spec, memo)
+    return Unknown(message="The connection to the fake provider was lost.")
+
+
+def _kill(fault: Kill, act: Act, spec: Spec, memo: Json) -> Answer:
+    if not _strikes(fault, spec):
+        return act(spec, memo)
+    if fault.when == "after":
+        act(spec, memo)
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise SystemExit("killed by the fault plan")
+
+
+def _die(fault: Die, act: Act, spec: Spec, memo: Json) -> Answer:
+    if _strikes(fault, spec):
+        Cloud(spec.config.provider).kill(spec.resource.key)
+    return act(spec, memo)
+
+
+def _part_dies(fault: PartDies, act: Act, spec: Spec, memo: Json) -> Answer:
+    answer = act(spec, memo)
+    if not isinstance(answer, Ready) or not _strikes(fault, spec):
+        return answer
+    parts = (replace(one, state="dead") if one.identity == fault.part else one for one in answer.parts)
+    return replace(answer, parts=tuple(parts))
+
+
+def _hold(fault: HoldFault, act: Act, spec: Spec, memo: Json) -> Answer:
+    ask = partial(Cloud(spec.config.provider).hold, _identity(fault, spec), spec.resource.key)
+    is_open = ask(begin=False)
+    if is_open is None and _strikes(fault, spec):
+        is_open = ask(begin=True)
+    return Hold(who=fault.who, what=fault.what) if is_open else act(spec, memo)
+
+
+def _need_leases(fault: NeedLeases, act: Act, spec: Spec, memo: Json) -> Answer:
+    missing = [lease.needed(spec.parents) for lease in fault.leases if lease.name not in spec.parents]
+    return Need(leases=tuple(lease for lease in missing if lease)) if missing else act(spec, memo)
+
+
+def _need_locks(fault: NeedLocks, act: Act, spec: Spec, memo: Json) -> Answer:
+    missing = tuple(NeededLock(**dict(lock)) for lock in fault.locks if lock.name not in spec.locks)
+    return Need(locks=missing) if missing else act(spec, memo)
+
+
+def _need_maintenance(fault: NeedMaintenance, act: Act, spec: Spec, memo: Json) -> Answer:
+    granted = f"{fault.relation}:{fault.action}" in spec.granted
+    return act(spec, memo) if granted else Need(maintenance=fault.maintenance())
+
+
+_STRIKES: dict[str, Callable[[Any, Act, Spec, Json], Answer]] = {
+    "slow": _slow,
+    "fail": _fail,
+    "refuse": _refuse,
+    "lose": _lose,
+    "kill": _kill,
+    "die": _die,
+    "part_dies": _part_dies,
+    "hold": _hold,
+    "need_leases": _need_leases,
+    "need_locks": _need_locks,
+    "need_maintenance": _need_maintenance,
+}
+
+
+def step(phase: str, name: str, act: Act, find: Act | None = None, *, interruptible: bool = True) -> Step:
+    """Return a step that the fault plan may strike, under the name `PHASE.NAME`."""
+    call = f"{phase}.{name}"
+    return Step(
+        name=name,
+        act=faulty(call, act),
+        find=faulty(f"{call}.find", find) if find else None,
+        interruptible=interruptible,
+    )

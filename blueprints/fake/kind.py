@@ -24,11 +24,10 @@ from blueprints.contract import (
     Registers,
     Updates,
 )
-from blueprints.fake import acts, config, drafts, openers
-from blueprints.fake.faults import NeedLeases
+from blueprints.fake import actions, config, drafts, openers
+from blueprints.fake.faults import NeedLeases, step
 from blueprints.fake.machine import Machine
 from blueprints.fake.provider import Provider
-from blueprints.fake.steps import step
 from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem
 
 
@@ -42,24 +41,24 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
     Attributes = config.Attributes
     Registration = config.Registration
     matches = config.MATCHES
-    unreachable: ClassVar[frozenset[str]] = frozenset({acts.UNREACHABLE})
+    unreachable: ClassVar[frozenset[str]] = frozenset({actions.UNREACHABLE})
 
     def drafts(self, config: config.Config, asked: Asked | None) -> Sequence[Draft]:
-        """One for every offer that fits, in the config's order."""
+        """Return one draft for every offer that fits, in the config's order."""
         if config.catalogue == "stale":
             raise CatalogueStale("The fake provider's catalogue is stale.")
         return [draft for draft in drafts.offered(config) if asked is None or drafts.fits(draft, asked)]
 
     def register(self, config: config.Config, registration: config.Registration) -> Draft:
-        """As the registration says, over what the blueprint says."""
+        """Return the draft from the registration, merged over the blueprint's config."""
         return drafts.registered(config, registration)
 
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
-        """What was planted at the provider."""
+        """Return the drafts planted at the provider."""
         return [drafts.discovered(text) for text in Provider(blueprint.config.provider).planted()]
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """Every instance with the installation's tag, also those only reserved."""
+        """Return every instance with the installation's tag, including those that are only reserved."""
         return [
             Owned(key=one.key, tags=one.tags)
             for one in Provider(blueprint.config.provider).everything()
@@ -69,34 +68,34 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
     def build(self) -> Plan:
         """Reserve, create, flash (which cannot be interrupted), boot, verify."""
         return (
-            step("build", "reserve", acts.reserve),
-            step("build", "create", acts.create, acts.find_created),
-            step("build", "flash", acts.flash, interruptible=False),
-            step("build", "boot", acts.boot),
-            step("build", "verify", acts.verify),
+            step("build", "reserve", actions.reserve),
+            step("build", "create", actions.create, actions.find_created),
+            step("build", "flash", actions.flash, interruptible=False),
+            step("build", "boot", actions.boot),
+            step("build", "verify", actions.verify),
         )
 
     def check(self) -> Plan:
         """Look whether it runs."""
-        return (step("check", "look", acts.look),)
+        return (step("check", "look", actions.check_health),)
 
     def update(self) -> Plan:
         """Flash, restart."""
         return (
-            step("update", "flash", acts.flash, interruptible=False),
-            step("update", "restart", acts.restart),
+            step("update", "flash", actions.flash, interruptible=False),
+            step("update", "restart", actions.restart),
         )
 
     def destroy(self) -> Plan:
         """Delete, and wait until it is gone."""
-        return (step("destroy", "delete", acts.delete), step("destroy", "confirm", acts.confirm))
+        return (step("destroy", "delete", actions.delete), step("destroy", "confirm", actions.confirm))
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """The fake of every interface."""
+        """Return openers for fakes of all interfaces."""
         return openers.OPENERS
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Whether every fault of the plan has a call that it could strike."""
+        """Check that every fault of the plan matches some call."""
         calls = self.calls()
         return [
             Problem(message=f"No step is called {fault.at!r}.", field=f"faults.{n}.at", fatal=False)
@@ -105,7 +104,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         ]
 
     def needed_types(self, config: config.Config) -> frozenset[str]:
-        """Those that the fault plan asks for."""
+        """Return the lease types that the fault plan requests."""
         plans = [fault for fault in config.faults if isinstance(fault, NeedLeases)]
         return frozenset(lease.type for plan in plans for lease in plan.leases)
 
@@ -118,7 +117,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         return {phase: getattr(self, phase) for phase in phases if hasattr(self, phase)}
 
     def calls(self) -> list[str]:
-        """Every name that the `at` of a fault may match."""
+        """Return every name that the `at` of a fault may match."""
         steps = [(phase, step) for phase, plan in self.plans().items() for step in plan()]
         acted = [f"{phase}.{step.name}" for phase, step in steps]
         return acted + [f"{phase}.{step.name}.find" for phase, step in steps if step.find]
@@ -133,21 +132,21 @@ class FakeActivated(Fake, Activates, Cleans, Controls):
     def activate(self) -> Plan:
         """Make the account, open access."""
         return (
-            step("activate", "account", acts.make_account, acts.find_account),
-            step("activate", "access", acts.open_access),
+            step("activate", "account", actions.make_account, actions.find_account),
+            step("activate", "access", actions.open_access),
         )
 
     def deactivate(self) -> Plan:
         """Close access, remove the account."""
         return (
-            step("deactivate", "access", acts.close_access),
-            step("deactivate", "account", acts.remove_account),
+            step("deactivate", "access", actions.close_access),
+            step("deactivate", "account", actions.remove_account),
         )
 
     def clean(self) -> Plan:
         """Remove whatever the lease left."""
-        return (step("clean", "wipe", acts.wipe),)
+        return (step("clean", "wipe", actions.wipe),)
 
     def control(self, lease: LeaseView) -> Control | None:
-        """In memory, and beside what the lease's own interfaces see."""
+        """Return an in-memory control account, separate from the lease's own interfaces."""
         return openers.control_of(lease)

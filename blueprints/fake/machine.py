@@ -1,4 +1,4 @@
-"""What can be done to a machine of the fake provider: power, reboot, a larger disk, another type, tags, its console."""
+"""Operations on a machine of the fake provider: power, reboot, a larger disk, another type, tags, and its console."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from blueprints.contract import (
     Retypes,
     Tags,
 )
-from blueprints.fake import acts
+from blueprints.fake import actions
 from blueprints.fake.config import ABILITIES
+from blueprints.fake.faults import step
 from blueprints.fake.provider import Instance, Provider
-from blueprints.fake.steps import step
 from blueprints.specs import Spec
 
 
 class Machine(Powers, Reboots, Resizes, Tags, Consoles):
-    """All but becoming another type, for which there must be offers. `lacks` of a config takes some of it away."""
+    """All machine operations except changing the type, which needs offers. `lacks` in a config removes some of them."""
 
     def lacking(self, config: Any) -> frozenset[type]:
-        """What the config says."""
+        """Return the abilities that the config removes."""
         return frozenset(ABILITIES[name] for name in config.lacks)
 
     def power(self) -> Plan:
         """Off, then on, as far as wanted."""
-        return (step("power", "off", acts.switch_off), step("power", "on", acts.switch_on))
+        return (step("power", "off", actions.switch_off), step("power", "on", actions.switch_on))
 
     def reboot(self) -> Plan:
         """Ask, and wait until it runs again."""
@@ -47,17 +47,17 @@ class Machine(Powers, Reboots, Resizes, Tags, Consoles):
         return (step("tag", "set", tag),)
 
     def refused_tags(self, config: Any, tags: Mapping[str, str]) -> str:
-        """The fake provider keeps names that begin with `fake-` for itself."""
+        """Refuse names that begin with `fake-`, which the fake provider reserves."""
         odd = next((name for name in tags if name.startswith("fake-")), "")
-        return f"The provider keeps names like {odd!r} for itself." if odd else ""
+        return f"The provider reserves names like {odd!r}." if odd else ""
 
     def console(self, resource: ResourceView) -> str:
-        """What was written there."""
+        """Return the text written to the console."""
         return Provider(resource.blueprint.config.provider).said(resource.key)
 
 
 class Retypable(Machine, Retypes):
-    """Also becoming another type."""
+    """A machine that can also change its type."""
 
     def retype(self) -> Plan:
         """Off, changed, on again."""
@@ -69,17 +69,17 @@ class Retypable(Machine, Retypes):
 
 
 def reboot(spec: Spec, memo: Json) -> Answer:
-    """Once for a token, however often it is asked."""
+    """Reboot once for each token, regardless of repeated calls."""
     return _kept(spec, "reboot", {"rebooted": spec.token})
 
 
 def boot(spec: Spec, memo: Json) -> Answer:
     """Wait until the instance runs."""
-    return acts.boot(spec, memo)
+    return actions.boot(spec, memo)
 
 
 def grow(spec: Spec, memo: Json) -> Answer:
-    """To what is wanted, and never smaller."""
+    """Grow the disk to the wanted size; never shrink it."""
     disk = int(_provider(spec).settings(spec.resource.key).get("disk_gib", "0"))
     return _kept(spec, "resize", {"disk_gib": str(max(disk, spec.wanted["disk_gib"]))})
 
@@ -95,7 +95,7 @@ def switch_off(spec: Spec, memo: Json) -> Answer:
 
 
 def change(spec: Spec, memo: Json) -> Answer:
-    """Only what is off can be changed."""
+    """Change the type of a machine that is off."""
     found = _provider(spec).look(spec.resource.key)
     if found is None or found.power != "off":
         return Failed(scope=Scope.OFFER, code="not_off", message="It is not off, and cannot become another type.")

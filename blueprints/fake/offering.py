@@ -1,4 +1,4 @@
-"""The kind `fake_cloud`: what the fake provider sells in its places, by way of the catalogue."""
+"""The kind `fake_cloud`: offers that the fake provider sells in its places, read through the catalogue."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import Field
 
 from blueprints.amounts import Amounts
 from blueprints.contract import Allows, Fields, Kind, Lists, Offers, Opener, Plan
-from blueprints.fake import acts, config, openers
+from blueprints.fake import actions, config, openers
+from blueprints.fake.faults import step
 from blueprints.fake.machine import Retypable
 from blueprints.fake.provider import Instance, Provider
-from blueprints.fake.steps import step
 from blueprints.matching import Match
 from blueprints.offers import Account, Allowance, Offer, Place, Sought
 from blueprints.specs import Asked, BlueprintView, Draft, Owned, ResourceView
@@ -34,14 +34,14 @@ class Config(config.Config):
 
 
 class Attributes(config.Attributes):
-    """What it is."""
+    """Attributes of a fake cloud machine."""
 
     region: str | None = None
     price: float | None = None
 
 
 class Requirements(config.Requirements):
-    """What a lease may ask of it."""
+    """Requirements that a lease may have for a fake cloud machine."""
 
     region: tuple[str, ...] | None = Field(default=None, description="In one of these places.")
     max_price: float | None = Field(default=None, description="Maximum price an hour.")
@@ -61,40 +61,40 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
     status_every: ClassVar[float] = 5.0
 
     def places(self, account: Account) -> Sequence[Place]:
-        """Where something is sold."""
+        """Return the places with offers."""
         return [Place(name=name) for name in _provider(account).places()]
 
     def inventory(self, account: Account, place: str) -> Sequence[Offer]:
-        """What is sold there."""
+        """Return the offers in a place."""
         return [Offer(**json.loads(said)) for said in _provider(account).sold(place)]
 
     def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
-        """What the account may have there."""
+        """Return the account's limits in a place."""
         return [Allowance(**json.loads(said)) for said in _provider(account).allowed(place)]
 
     def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
-        """Every instance of ours there."""
+        """Return every instance of this installation in a place."""
         found = _provider(account).listed(place)
         return [_owned(one) for one in found if one.tags.get("drydock-installation") == installation]
 
     def read(self, account: Account, resource: ResourceView) -> Owned:
-        """The one under its key."""
+        """Return the instance with the resource's key."""
         found = _provider(account).look(resource.key)
         if found is None:
             return Owned(key=resource.key, tags={}, lost=f"The provider has no {resource.key}.", absent=True)
         return _owned(found)
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """The same over all places."""
+        """Return every instance of this installation in all places."""
         found = Provider(blueprint.config.provider).everything()
         return [_owned(one) for one in found if one.tags.get("drydock-installation") == installation]
 
     def located(self, config: Any) -> Sequence[str]:
-        """The config's places."""
+        """Return the config's places."""
         return tuple(config.regions)
 
     def sought(self, config: Any, asked: Asked | None) -> Sought:
-        """What the config allows, for what is asked."""
+        """Return the search that satisfies both the config and the lease's requirements."""
         if asked is None:
             return Sought(account=config.credential, locations=config.regions)
         wants = asked.requirements
@@ -106,7 +106,7 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
         )
 
     def draft(self, config: Any, asked: Asked | None, offer: Offer) -> Draft:
-        """One of an offer."""
+        """Return the draft for an offer."""
         said = {"region": offer.location, "zone": offer.zone or None, "price": offer.price}
         return Draft(
             attributes={name: value for name, value in said.items() if value is not None},
@@ -121,17 +121,17 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
     def build(self) -> Plan:
         """Reserve, create, boot."""
         return (
-            step("build", "reserve", acts.reserve),
-            step("build", "create", acts.create, acts.find_created),
-            step("build", "boot", acts.boot),
+            step("build", "reserve", actions.reserve),
+            step("build", "create", actions.create, actions.find_created),
+            step("build", "boot", actions.boot),
         )
 
     def destroy(self) -> Plan:
         """Delete, and wait until it is gone."""
-        return (step("destroy", "delete", acts.delete), step("destroy", "confirm", acts.confirm))
+        return (step("destroy", "delete", actions.delete), step("destroy", "confirm", actions.confirm))
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """The fake of every interface."""
+        """Return openers for fakes of all interfaces."""
         return openers.OPENERS
 
 

@@ -18,7 +18,7 @@ _KEPT = 1024
 
 
 class Fakes:
-    """What a lease's interfaces share: a test scripts `command` here, and looks at the files."""
+    """State shared by a lease's interfaces: a test scripts `command` and inspects the files."""
 
     def __init__(self) -> None:
         self._still_mine: Callable[[], None] = lambda: None
@@ -28,7 +28,7 @@ class Fakes:
         self.httpd = FakeHttpd(transport, still_mine=self._ask)
 
     def guard(self, still_mine: Callable[[], None]) -> None:
-        """From now on the interfaces ask this. Every check of one lease gives the same answer."""
+        """Make the interfaces call this check from now on. All checks of one lease return the same answer."""
         self._still_mine = still_mine
 
     def _ask(self) -> None:
@@ -36,7 +36,7 @@ class Fakes:
 
 
 def fakes(lease_key: str) -> Fakes:
-    """The fakes of a lease in this process; those of the oldest leases are dropped when there are many."""
+    """Return the fakes of a lease in this process; the oldest leases' fakes are dropped when there are many."""
     with _lock:
         found = _fakes.pop(lease_key, None) or Fakes()
         _fakes[lease_key] = found

@@ -1,4 +1,4 @@
-"""The fake provider, as a client sees it: instances made by key, and a log of every call."""
+"""The fake provider as a client sees it: instances made by key, and a log of every call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from blueprints.fake.store import Store, folder
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """What exists at the provider. `created` counts the create calls that came for its key."""
+    """An instance at the provider. `created` counts the create calls for its key."""
 
     key: str
     state: str
@@ -34,14 +34,14 @@ _COLUMNS = ", ".join(field.name for field in fields(Instance))
 
 
 class Provider:
-    """A client of one fake provider, by name. Every method is one transaction, whole or not at all."""
+    """A client of one fake provider, by name. Every method is one atomic transaction."""
 
     def __init__(self, name: str = "default") -> None:
         self.name = name
         self._store = Store(folder() / f"{name}.sqlite")
 
     def look(self, key: str) -> Instance | None:
-        """The instance called `key`, if there is one."""
+        """Return the instance called `key`, or None."""
         with self._call("look", key) as db:
             return _instance(db, key)
 
@@ -62,7 +62,7 @@ class Provider:
             return _there(db, key)
 
     def progress(self, call: str, key: str, *, polls: int, state: str) -> Instance | None:
-        """One more poll of what `key` is doing; at `polls` of them it has reached `state`."""
+        """Poll once for the change under way on `key`; after `polls` polls it has reached `state`."""
         with self._call(call, key) as db:
             db.execute("UPDATE instances SET polls = polls + 1 WHERE key = ? AND state <> 'dead'", (key,))
             db.execute(
@@ -72,13 +72,13 @@ class Provider:
             return _instance(db, key)
 
     def check(self, key: str) -> Instance | None:
-        """The instance as a health check sees it; counted."""
+        """Return the instance as a health check sees it, and count the check."""
         with self._call("check", key) as db:
             db.execute("UPDATE instances SET checks = checks + 1 WHERE key = ?", (key,))
             return _instance(db, key)
 
     def switch(self, key: str, power: str, *, cycle: bool = False) -> Instance | None:
-        """Switch on or off; a switch to what it is already changes nothing."""
+        """Switch on or off; switching to the current state changes nothing."""
         with self._call(f"switch_{power}", key) as db:
             db.execute(
                 "UPDATE instances SET power = ?, cycles = cycles + ? WHERE key = ? AND power <> ?",
@@ -97,18 +97,18 @@ class Provider:
             return found
 
     def settings(self, key: str) -> dict[str, str]:
-        """What was kept with it: disk_gib, type, tag:NAME, console."""
+        """Return the settings stored for the instance: disk_gib, type, tag:NAME, console."""
         with self._store.transaction() as db:
             return {row["name"]: row["value"] for row in db.execute("SELECT * FROM settings WHERE key = ?", (key,))}
 
     def said(self, key: str) -> str:
-        """What it wrote on its console."""
+        """Return the text that the instance wrote to its console."""
         with self._call("console", key):
             pass
         return self.settings(key).get("console", "")
 
     def is_sold_out(self, type_name: str) -> bool:
-        """True when nothing can be switched on as this type now."""
+        """Return whether no machine can be switched on as this type now."""
         with self._store.transaction() as db:
             return bool(db.execute("SELECT 1 FROM sold_out WHERE type = ?", (type_name,)).fetchone())
 
@@ -119,7 +119,7 @@ class Provider:
             return _instance(db, key)
 
     def delete(self, key: str, *, polls: int) -> None:
-        """Begin the end of `key`, with all that leases left on it. Without polls it is gone at once."""
+        """Start the deletion of `key` and everything that leases left on it. With 0 polls it is gone at once."""
         with self._call("delete", key) as db:
             db.execute(
                 "UPDATE instances SET state = 'deleting', polls = 0 WHERE key = ? AND state <> 'deleting'",
@@ -128,7 +128,7 @@ class Provider:
             _bury(db, key, polls)
 
     def gone(self, key: str, *, polls: int) -> bool:
-        """One more poll of a deletion; True when nothing is left."""
+        """Poll once for the end of a deletion; return whether nothing is left."""
         with self._call("gone", key) as db:
             db.execute("UPDATE instances SET polls = polls + 1 WHERE key = ? AND state = 'deleting'", (key,))
             _bury(db, key, polls)
@@ -140,13 +140,13 @@ class Provider:
             db.execute("INSERT OR IGNORE INTO left_by VALUES (?, ?, ?)", (key, lease, what))
 
     def has(self, key: str, lease: str, what: str) -> bool:
-        """True when the lease has `what` on the instance."""
+        """Return whether the lease has `what` on the instance."""
         with self._call(f"has_{what}", key) as db:
             found = db.execute("SELECT 1 FROM left_by WHERE key = ? AND lease = ? AND what = ?", (key, lease, what))
             return found.fetchone() is not None
 
     def wipe(self, key: str, lease: str, what: str | None = None) -> None:
-        """Remove what the lease has on the instance: all of it, or `what`."""
+        """Remove everything that the lease has on the instance, or only `what`."""
         with self._call(f"wipe_{what or 'all'}", key) as db:
             db.execute(
                 "DELETE FROM left_by WHERE key = ? AND lease = ? AND what = coalesce(?, what)",
@@ -163,7 +163,7 @@ class Provider:
             return bool(skip < seen and (times is None or seen <= skip + times))
 
     def hold(self, fault: str, key: str, *, begin: bool) -> bool | None:
-        """Whether a hold is open (True), resolved (False) or was never begun (None). `begin` opens it."""
+        """Return whether a hold is open (True), resolved (False) or was never opened (None). `begin` opens it."""
         with self._store.transaction() as db:
             if begin:
                 db.execute("INSERT OR IGNORE INTO holds (fault, key) VALUES (?, ?)", (fault, key))
@@ -171,33 +171,34 @@ class Provider:
             return None if row is None else not row["resolved"]
 
     def everything(self) -> list[Instance]:
-        """Every instance, by key. Listing is not counted among the calls."""
+        """Return every instance, by key. The listing is not counted as a call."""
         with self._store.transaction() as db:
             return [read(row) for row in db.execute(f"SELECT {_COLUMNS} FROM instances ORDER BY key")]  # noqa: S608
 
     def planted(self) -> list[str]:
-        """The drafts of everything that was planted, as JSON, by identity."""
+        """Return all planted drafts, as JSON, by identity."""
         with self._call("discover", "") as db:
             return [row["draft"] for row in db.execute("SELECT draft FROM planted ORDER BY identity")]
 
     def places(self) -> list[str]:
-        """Where something is sold."""
+        """Return the places with offers."""
         with self._call("places", "") as db:
             return [row["place"] for row in db.execute("SELECT DISTINCT place FROM sold ORDER BY place")]
 
     def sold(self, place: str) -> list[str]:
-        """What is sold in a place, as JSON."""
+        """Return the offers in a place, as JSON."""
         with self._call("sold", place) as db:
             return [row["said"] for row in db.execute("SELECT said FROM sold WHERE place = ? ORDER BY offer", (place,))]
 
     def allowed(self, place: str) -> list[str]:
-        """What an account may have in a place, as JSON; of all places with "", and what counts over all in any."""
+        """Return the account's limits in a place, as JSON; those for all places with "". A limit across all places is
+        always included."""
         with self._call("allowed", place) as db:
             sql = "SELECT said FROM allowed WHERE ? = '' OR place IN (?, '') ORDER BY place, name"
             return [row["said"] for row in db.execute(sql, (place, place))]
 
     def listed(self, place: str) -> list[Instance]:
-        """Every instance made of an offer in a place, in one call."""
+        """Return every instance made from an offer in a place, in one call."""
         with self._call("listed", place) as db:
             sql = f"SELECT {_COLUMNS} FROM instances WHERE offer LIKE ? ORDER BY key"  # noqa: S608
             return [read(row) for row in db.execute(sql, (f"{place}/%",))]
@@ -234,5 +235,5 @@ def _there(db: sqlite3.Connection, key: str) -> Instance:
 
 
 def read(row: sqlite3.Row) -> Instance:
-    """An instance from its row."""
+    """Convert a row to an instance."""
     return Instance(**(dict(row) | {"tags": json.loads(row["tags"])}))

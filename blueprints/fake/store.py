@@ -1,4 +1,4 @@
-"""The fake provider's memory: one SQLite file, shared by processes, that no SIGKILL can corrupt."""
+"""The fake provider's memory: one SQLite file, shared by processes, that survives SIGKILL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TABLES = ("instances", "left_by", "calls", "fired", "holds", "planted", "sold", 
 
 
 def folder() -> Path:
-    """Where the fake providers' files are: DRYDOCK_FAKE_CLOUD, or this user's folder of temporary ones."""
+    """Return the folder of the fake providers' files: DRYDOCK_FAKE_CLOUD, or this user's temporary folder."""
     chosen = os.environ.get("DRYDOCK_FAKE_CLOUD")
     return Path(chosen) if chosen else Path(tempfile.gettempdir()) / f"drydock-fake-{os.getuid()}"
 

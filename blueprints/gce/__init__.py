@@ -1,1 +1,1 @@
-"""Google Compute Engine."""
+"""Machines at Google Compute Engine."""

@@ -1,33 +1,10 @@
-"""Google Compute Engine as a client of the provider contract."""
+"""Client of the provider contract for one project at Google Compute Engine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from blueprints.cloud.client import (
-    Api,
-    ChangesType,
-    Client,
-    ConfidentialGuests,
-    Console,
-    Expires,
-    Firewall,
-    IdempotentCreate,
-    ListsRemains,
-    MachineImage,
-    Networks,
-    Permission,
-    Permissions,
-    Quotas,
-    Reboots,
-    ResizesVolume,
-    Spot,
-    StopsStarts,
-    Tags,
-    TellsHostKeys,
-    UserData,
-    ignore,
-)
+from blueprints.cloud import client as cloud
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import (
     Image,
@@ -41,15 +18,13 @@ from blueprints.cloud.values import (
     Underway,
     same_owner,
 )
-from blueprints.gce import networks, openings, permissions, reading
-from blueprints.gce.calls import Calls, Operation, found
+from blueprints.gce import instances, network, permissions
+from blueprints.gce.account import Account
+from blueprints.gce.api import Calls, Operation, found, refused
 from blueprints.gce.config import Credential
-from blueprints.gce.inventory import Inventory
-from blueprints.gce.machines import TAKEN, Machines
-from blueprints.gce.openings import Openings
-from blueprints.gce.orders import refused
-from blueprints.gce.prices import table
-from blueprints.gce.series import split
+from blueprints.gce.instances import TAKEN, Instances, split_type
+from blueprints.gce.market import table
+from blueprints.gce.network import FirewallRules
 from blueprints.specs import Problem
 
 CONSOLE = 64 * 1024
@@ -57,25 +32,25 @@ CONSOLE = 64 * 1024
 
 
 class Gce(
-    Client,
-    IdempotentCreate,
-    UserData,
-    Spot,
-    ConfidentialGuests,
-    Expires,
-    StopsStarts,
-    Reboots,
-    ResizesVolume,
-    ChangesType,
-    Tags,
-    Firewall,
-    Console,
-    TellsHostKeys,
-    Quotas,
-    MachineImage,
-    ListsRemains,
-    Permissions,
-    Networks,
+    cloud.Client,
+    cloud.IdempotentCreate,
+    cloud.UserData,
+    cloud.Spot,
+    cloud.ConfidentialGuests,
+    cloud.Expires,
+    cloud.StopsStarts,
+    cloud.Reboots,
+    cloud.ResizesVolume,
+    cloud.ChangesType,
+    cloud.Tags,
+    cloud.Firewall,
+    cloud.Console,
+    cloud.TellsHostKeys,
+    cloud.Quotas,
+    cloud.MachineImage,
+    cloud.ListsRemains,
+    cloud.Permissions,
+    cloud.Networks,
 ):
     """One project. Locations are regions.
 
@@ -87,7 +62,7 @@ class Gce(
     """
 
     provider = "gce"
-    api = Api.GLOBAL
+    api = cloud.Api.GLOBAL
     key_source = "guest_attributes"
     types_every = 1800.0
     status_every = 5.0
@@ -95,46 +70,46 @@ class Gce(
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
         """`deadline`: seconds for each call. Raises InvalidRequest where the operator's prices cannot be read."""
         self._calls = Calls(credential, deadline)
-        self._inventory = Inventory(self._calls, table(credential.prices))
-        self._machines = Machines(self._calls)
-        self._openings = Openings(self._calls)
+        self._account = Account(self._calls, table(credential.prices))
+        self._instances = Instances(self._calls)
+        self._rules = FirewallRules(self._calls)
         self._permissions = permissions.Permissions(credential, deadline)
 
     def identity(self) -> str:
-        return f"projects/{self._inventory.project().name}"
+        return f"projects/{self._account.project().name}"
 
     def locations(self) -> Sequence[Location]:
-        return self._inventory.locations()
+        return self._account.locations()
 
     def types(self, location: str) -> Sequence[InstanceType]:
-        return self._inventory.types(location)
+        return self._account.types(location)
 
     def quotas(self, location: str) -> Sequence[Quota]:
-        return self._inventory.quotas(location)
+        return self._account.quotas(location)
 
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
-        return self._inventory.image(wanted, arch)
+        return self._account.image(wanted, arch)
 
     def images(self, location: str, name: str) -> Sequence[Image]:
         """`name` is a pattern of our own project's images, or PROJECT/PATTERN."""
-        return self._inventory.images(name)
+        return self._account.images(name)
 
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
-        return [it for it in self._machines.listed(tags) if not location or it.location == location]
+        return [it for it in self._instances.listed(tags) if not location or it.location == location]
 
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
         """The firewall rule for SSH, named as the instance. Without an IPv4 network in `ssh_from` there is none, and
         nothing gets in."""
-        if not openings.ipv4(order.ssh_from):
+        if not network.ipv4(order.ssh_from):
             return {}
-        network = self._openings.network(order)
-        if self._openings.ensure(openings.for_ssh(order, network)):
-            return {"firewall": order.key, "network": network}
+        link = self._rules.network(order)
+        if self._rules.ensure(network.ssh_rule(order, link)):
+            return {"firewall": order.key, "network": link}
         return Underway(handle={"firewall": order.key}, sentence="The firewall rule is being made.")
 
     def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
         try:
-            operation = self._machines.insert(order)
+            operation = self._instances.insert(order)
         except CloudError as error:
             if error.provider_code not in TAKEN:
                 raise
@@ -142,7 +117,7 @@ class Gce(
         return self._outcome(order, operation)
 
     def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
-        """Reads the operation. Raises what it failed with."""
+        """Read the operation. Raises the error that it failed with."""
         name, zone = handle["operation"], handle.get("zone", order.zone)
         operation = found(lambda: self._calls.zone_operation(zone, name))
         # Google forgets operations after some time.
@@ -158,113 +133,106 @@ class Gce(
         )
 
     def _standing(self, order: Order) -> Instance:
-        it = self._machines.ours(order)
+        it = self._instances.ours(order)
         if it is None:
             text = f"The instance {order.key!r} was made and is gone again."
             raise CloudError(Meaning.NOT_FOUND, text, provider_code="notFound")
         return it
 
     def find(self, order: Order) -> Instance | None:
-        """By name and tags. Raises INVALID where another's instance has the name."""
-        return self._machines.ours(order)
+        """Find by name and tags. Raises INVALID where an instance that is not ours has the name."""
+        return self._instances.ours(order)
 
     find_after = 30.0
 
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
-        it = self._machines.raw(zone, instance_id or key)
-        return None if it is None else self._machines.taken_back(reading.instance(it))
+        it = self._instances.raw(zone, instance_id or key)
+        return None if it is None else self._instances.taken_back(instances.instance(it))
 
     def ended(self, instance: Instance) -> Instance:
-        return self._machines.ended(instance)
+        return self._instances.ended(instance)
 
     def terminate(self, instance: Instance) -> None:
-        self._machines.delete(instance)
+        self._instances.delete(instance)
 
     def sweep(
         self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
-        report: Callable[[str], object] = ignore,
+        report: Callable[[str], object] = cloud.ignore,
     ) -> Sequence[str]:  # fmt: skip
         """Boot disks that outlived their instance, then firewall rules. No address is ever reserved for one. A rule
         that bears the name of the one that was made for it (`known`), and nobody's tags, is ours too."""
         for where in self._left_disks(zone, key, tags):
-            _as_far_as_it_goes(self._machines.delete_disk, where, key)
-        untagged = self._openings.untagged([name for name in known if name == key])
+            _as_far_as_it_goes(self._instances.delete_disk, where, key)
+        untagged = self._rules.untagged([name for name in known if name == key])
         for rule in untagged:
             report(f"firewall rule {rule}: its description, which held its tags, was changed; it is known by name.")
-        for rule in (*self._openings.of(key, tags), *untagged):
-            _as_far_as_it_goes(self._openings.close, rule)
+        for rule in (*self._rules.of(key, tags), *untagged):
+            _as_far_as_it_goes(self._rules.close, rule)
         disks = [f"disk {key} in {where}" for where in self._left_disks(zone, key, tags)]
-        rules = [*self._openings.of(key, tags), *self._openings.untagged(untagged)]
+        rules = [*self._rules.of(key, tags), *self._rules.untagged(untagged)]
         return [*disks, *(f"firewall rule {rule}" for rule in rules)]
 
     def _left_disks(self, zone: str, key: str, tags: Mapping[str, str]) -> list[str]:
-        return [where for where, disk in self._machines.disks(zone, key) if same_owner(dict(disk.labels), tags)]
+        return [where for where, disk in self._instances.disks(zone, key) if same_owner(dict(disk.labels), tags)]
 
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
-        """Disks that no instance uses, and firewall rules; these belong to no location, and are told with each."""
-        disks = [one for one in self._machines.lone_disks(tags) if not location or one.location == location]
-        return [*disks, *self._openings.listed(tags)]
+        """Return unused disks, and firewall rules; those belong to no location, and are returned with each."""
+        disks = [one for one in self._instances.lone_disks(tags) if not location or one.location == location]
+        return [*disks, *self._rules.listed(tags)]
 
     def stop(self, instance: Instance) -> None:
-        self._machines.ask(instance, "stop")
+        self._instances.ask(instance, "stop")
 
     def start(self, instance: Instance) -> None:
-        self._machines.ask(instance, "start")
+        self._instances.ask(instance, "start")
 
     def reboot(self, instance: Instance) -> None:
-        self._machines.ask(instance, "reset")
+        self._instances.ask(instance, "reset")
 
     def resize_volume(self, instance: Instance, disk_gib: int) -> Underway | None:
-        grown = self._machines.grow(instance, disk_gib)
+        grown = self._instances.grow(instance, disk_gib)
         return None if grown else Underway(handle={}, sentence="The disk grows.")
 
     def change_type(self, instance: Instance, type_name: str) -> None:
-        """Raises INVALID where the attached GPUs would change with it."""
+        """Change the type. Raises INVALID where the attached GPUs would change with it."""
         if type_name == instance.type:
             return
-        machine, accelerator, count = _split(type_name)
-        if (accelerator, count) != _split(instance.type)[1:]:
+        machine, accelerator, count = split_type(type_name)
+        if (accelerator, count) != split_type(instance.type)[1:]:
             raise refused("The GPUs of an instance cannot be changed with its type.")
-        self._machines.change_type(instance, machine)
+        self._instances.change_type(instance, machine)
 
     def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:
-        self._machines.set_tags(instance, tags)
+        self._instances.set_tags(instance, tags)
 
     def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        it = self._machines.raw(instance.zone, instance.id or instance.key)
+        it = self._instances.raw(instance.zone, instance.id or instance.key)
         if it is None:
             raise CloudError(Meaning.NOT_FOUND, f"There is no instance {instance.key!r}.", provider_code="notFound")
         link = it.network_interfaces[0].network
-        network = link[link.find("projects/") :]
-        wanted = [openings.for_port(instance.key, network, rule, instance.tags) for rule in rules]
-        if not all([self._openings.ensure(rule) for rule in wanted]):
+        link = link[link.find("projects/") :]
+        wanted = [network.port_rule(instance.key, link, rule, instance.tags) for rule in rules]
+        if not all([self._rules.ensure(rule) for rule in wanted]):
             raise CloudError(Meaning.CONFLICT, f"The firewall rules of {instance.key!r} are still being made.")
 
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
         for rule in rules:
-            self._openings.close(openings.name_of(instance.key, rule))
+            self._rules.close(network.rule_name(instance.key, rule))
 
     def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str]:
-        """What cloud-init or the guest agent has published; without either there is never any."""
-        return self._machines.host_keys(instance)
+        """Return the keys that cloud-init or the guest agent has published; without either there are never any."""
+        return self._instances.host_keys(instance)
 
     def console(self, instance: Instance) -> str:
-        return self._machines.console(instance, CONSOLE)
+        return self._instances.console(instance, CONSOLE)
 
-    def permissions(self, order: Order) -> Sequence[Permission]:
-        """One call of Cloud Resource Manager, and one more for a subnet of another project."""
+    def permissions(self, order: Order) -> Sequence[cloud.Permission]:
+        """Check permissions: one call of Cloud Resource Manager, and one more for a subnet of another project."""
         return self._permissions.found(order)
 
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
-        """Networks and subnets are in all zones alike."""
-        return networks.problems(self._calls, order)
-
-
-def _split(type_name: str) -> tuple[str, str, int]:
-    try:
-        return split(type_name)
-    except ValueError as error:
-        raise refused(str(error)) from None
+        """Check the network; networks and subnets are the same in all zones."""
+        return network.problems(self._calls, order)
 
 
 def _as_far_as_it_goes(act: Callable[..., None], *what: str) -> None:

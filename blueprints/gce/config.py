@@ -1,4 +1,4 @@
-"""How we are somebody at Google Cloud, and which image a blueprint wants."""
+"""The credential for Google Cloud, and the image selectors of a blueprint."""
 
 from __future__ import annotations
 

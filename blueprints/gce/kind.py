@@ -9,13 +9,46 @@ from pydantic import Field
 from blueprints.cloud.config import CloudConfig
 from blueprints.cloud.kind import CloudHost
 from blueprints.gce.config import Credential, Image
-from blueprints.gce.interruption import READER
+
+READER = """
+provider, every = "gce", 1
+
+
+def notice():
+    said = ask("/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
+    return ("preempt", "") if said.strip() == "TRUE" else None
+"""
+"""How the guest asks whether Compute Engine takes the instance back (see `blueprints.cloud.interruption`).
+
+Source: https://cloud.google.com/compute/docs/instances/create-use-spot#detect-preemption: TRUE while it is preempted,
+up to 30 seconds before it is switched off. Google tells no time.
+"""
+AGENT_STATUS = """
+there= failed=
+for unit in google-guest-agent-manager.service google-guest-agent.service; do
+  systemctl cat $unit > /dev/null 2>&1 || continue
+  there=yes
+  case $(systemctl is-active $unit) in
+  active) echo done; exit;;
+  failed) failed=$unit;;
+  esac
+done
+if [ "$failed" ]; then echo error; systemctl status --no-pager $failed | tail -n 20
+elif [ "$there" ]; then echo running
+else echo absent
+fi
+"""
+"""Google's agent runs, and has made the account by which we are in. Since 20250901.00 its manager runs, and
+google-guest-agent.service is there but disabled; before, that alone ran
+(https://docs.cloud.google.com/compute/docs/images/guest-agent).
+"""
 
 
 class Config(CloudConfig):
     """Config of a blueprint of kind gce."""
 
     interruption: ClassVar[str] = READER
+    agent_status: ClassVar[str] = AGENT_STATUS
     image: Image = Field(default=Image(), description="What machines boot.")
 
 
@@ -28,6 +61,7 @@ class GceHost(CloudHost):
     client_at: ClassVar[str] = "blueprints.gce.client:Gce"
     sdk: ClassVar[tuple[str, ...]] = ("google-cloud-compute>=1.56",)
     inventory_every: ClassVar[float] = 1800.0
+    reserved_tags: ClassVar[tuple[str, ...]] = ("goog",)
     status_every: ClassVar[float] = 5.0
     unauthenticated: ClassVar[frozenset[str]] = frozenset(
         {"authError", "noCredentials", "noToken", "certificate", "401"}

@@ -1,7 +1,8 @@
-"""The least permissions at Google, and which of them we have: Cloud Resource Manager tells, and needs none for it.
+"""The permissions that the kind needs at Google, and a check of which we have, by Cloud Resource Manager.
 
-Source: projects.testIamPermissions (docs.cloud.google.com/resource-manager/reference/rest/v3/projects/
-testIamPermissions): "a subset of the permissions that the caller is allowed", at most 100 at a time.
+The check needs no permission itself. Source: projects.testIamPermissions
+(docs.cloud.google.com/resource-manager/reference/rest/v3/projects/testIamPermissions): "a subset of the permissions
+that the caller is allowed", at most 100 at a time.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from google.auth.transport.requests import AuthorizedSession
 from blueprints.cloud.client import Permission
 from blueprints.cloud.faults import CloudError
 from blueprints.cloud.values import Order
-from blueprints.gce.calls import Trusting
+from blueprints.gce.api import READ_SCOPES, Trusting, token
 from blueprints.gce.config import Credential
 from blueprints.gce.errors import translated
-from blueprints.gce.orders import network_link
-from blueprints.gce.tokens import READ_SCOPES, token
+from blueprints.gce.network import network_link
 
 RESOURCE_MANAGER = "https://cloudresourcemanager.googleapis.com"
 PERMISSIONS = (
@@ -89,7 +89,7 @@ OF_NETWORK = ("compute.subnetworks.get", "compute.subnetworks.use", "compute.sub
 
 
 class Permissions:
-    """What one credential may do."""
+    """The permissions of one credential."""
 
     def __init__(self, credential: Credential, deadline: float) -> None:
         self._credential, self._deadline = credential, deadline
@@ -97,7 +97,7 @@ class Permissions:
         self._url = credential.resource_manager or ("" if own else RESOURCE_MANAGER)
 
     def found(self, order: Order) -> list[Permission]:
-        """Each, in the order of `PERMISSIONS`."""
+        """Return each, in the order of `PERMISSIONS`."""
         needed = [name for name in PERMISSIONS if order.public_address or name != OF_NETWORK[-1]]
         host = network_link(order.network, self._credential.project).split("/")[1]
         elsewhere = OF_NETWORK if host != self._credential.project else ()

@@ -1,11 +1,11 @@
-"""The account of the host lease under a thing, as the steps that clean and prepare it work on it.
+"""The account of the host lease under a resource, for the steps that clean and prepare it.
 
-From outside (`Controlled`): as root or by sudo of the control account. The home itself then belongs to root, and the
-account owns only the folders in it that a lease gets. So a lease cannot leave a start-up file, a key or a link where
-root or a login would look, and root works in a folder that nobody else can change.
+From outside (`Controlled`): as root or through sudo of the control account. Root then owns the home, and the account
+owns only the folders in it that a lease gets. A lease therefore cannot leave a start-up file, a key or a link in a
+place read by root or by a login, and root works in a folder that nobody else can change.
 
-From within (`Uncontrolled`): as the account itself, where there is no way from outside. Nothing that is done so can be
-relied on: what stands there is destroyed after its lease, and is never given a credential.
+From within (`Uncontrolled`): as the account itself, if it cannot be reached from outside. The results cannot be relied
+on: a resource in such an account is destroyed after its lease, and never receives a credential.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ _PATH = 'cd -- "$1" 2>/dev/null && pwd -P || :'
 
 
 class Account(ABC):
-    """What the steps do to the account of a host lease, within the seconds of one call."""
+    """Operations on the account of a host lease, within one call's deadline."""
 
     controlled: bool
-    """Whether it is reached from outside."""
+    """Whether the account is reached from outside."""
 
     def __init__(self, shell: HostShell, transport: Transport) -> None:
         self.shell = shell
@@ -101,34 +101,35 @@ class Account(ABC):
     @property
     @abstractmethod
     def uid(self) -> str:
-        """Its number; empty where folders need not be given to it, because it makes them itself."""
+        """The account's uid; empty if folders need no change of owner because the account makes them itself."""
 
     @property
     @abstractmethod
     def gid(self) -> str:
-        """The number of its group; empty likewise."""
+        """The account's gid; empty in the same case as `uid`."""
 
     @property
     @abstractmethod
     def home(self) -> str:
-        """Its home without links in its path; empty when it is not there."""
+        """Path of the account's home with links resolved; empty if the home does not exist."""
 
     @property
     @abstractmethod
     def git_uid(self) -> str:
-        """The account that speaks with repositories, which no lease gets; empty: the account itself."""
+        """The account that talks to repositories and is never given to a lease; empty if that is the lease's
+        account."""
 
     @abstractmethod
     def run(self, script: str, *arguments: str) -> str:
-        """What a script prints that does its work on the host. Raises InterfaceError, CommandFailed too."""
+        """Run a script on the host and return its output. Raises InterfaceError, CommandFailed."""
 
     @abstractmethod
     def words(self, script: str, *arguments: str) -> list[str]:
-        """The same as the words of a job."""
+        """Return the script and its arguments as the command line of a job."""
 
     @abstractmethod
     def closed(self) -> bool:
-        """See that nothing new begins for the account; True when that is so."""
+        """Prevent new logins and processes for the account; return whether that succeeded."""
 
     @abstractmethod
     def ended(self) -> bool:
@@ -136,14 +137,14 @@ class Account(ABC):
 
     @abstractmethod
     def git_ended(self) -> bool:
-        """End what speaks with repositories for it; True when nothing is left."""
+        """End the processes that talk to repositories for the account; return True if none is left."""
 
     @abstractmethod
     def swept(self) -> bool:
-        """Remove what the account has in places that all may write to; True when nothing is left.
+        """Remove the account's files in world-writable directories; return True if none is left.
 
-        The last act between two leases: where a program that a lease has made setuid could still lead to the account,
-        the account then has another uid.
+        This is the last act between two leases: if a setuid program made by a lease could still give access to the
+        account, the account gets another uid.
         """
 
     @abstractmethod
@@ -152,10 +153,10 @@ class Account(ABC):
 
     @abstractmethod
     def may_become_root(self) -> bool:
-        """Whether the account has more rights than its own."""
+        """Return whether the account can become root."""
 
     def emptied(self, *kept: str) -> bool:
-        """Remove everything in the home but what has these names; True when it is gone."""
+        """Remove everything in the home except the entries with these names; return True when it is gone."""
         if not (home := self.home):
             return True
         self.run(_PUT_ASIDE, home, *kept)
@@ -166,7 +167,7 @@ class Account(ABC):
         return self.shell.remove_tree(folder, root=self.controlled)
 
     def make_base(self, base: str) -> None:
-        """Make a folder of ours in the home, which the lease cannot read."""
+        """Make a folder in the home that the lease cannot read."""
         self.run(_BASE, base)
 
     def jobs(self, base: str) -> Jobs:
@@ -232,7 +233,7 @@ class Controlled(Account):
         return self.run(_MAY_BECOME_ROOT, self.uid).split() == ["yes"]
 
     def _now(self) -> tuple[str, str]:
-        """The numbers that the account has now: those in the facts of its lease are the first it had."""
+        """Return the account's current uid and gid; the facts of its lease only have the first ones."""
         if self._numbers is None:
             self._numbers = (str(self._control.uid), str(self._control.gid))
             if self._control.numbers:
@@ -242,7 +243,7 @@ class Controlled(Account):
 
 
 class Uncontrolled(Account):
-    """As the account itself, which leases share."""
+    """The host account used as itself; leases share it."""
 
     controlled = False
     uid = gid = git_uid = ""
@@ -279,27 +280,27 @@ class Uncontrolled(Account):
         return True
 
     def admit(self) -> None:
-        """It was never closed."""
+        """Do nothing, because the account was never closed."""
 
     def may_become_root(self) -> bool:
         return False
 
 
 def account(host: LeaseView, seconds: float) -> Account:
-    """The account of a host lease, from outside where there is such a way."""
+    """Return the account of a host lease, from outside if possible."""
     seconds = min(seconds, _LIMIT)
     control = host.control()
     return Uncontrolled(host, seconds) if control is None else Controlled(control, seconds)
 
 
 def transport_of(host: LeaseView) -> Transport:
-    """The way to the account of a host lease that the lease's own interfaces go."""
+    """Return the transport that the host lease's own interfaces use."""
     return account_of(host.interface("command").transport)
 
 
 def in_stages(memo: Json, sentence: str, *stages: Callable[[], bool]) -> Wait | None:
-    """Do one stage after the other, each until it says that it is done; the answer of a step whose call is over before
-    that, and None when all are done. The next call goes on where this one ended."""
+    """Run the stages in order, each until it reports that it is done. Return Wait if the call's time runs out first,
+    and None when all are done. The next call resumes at the unfinished stage."""
     first = int(memo.get("stage", 0))
     for number, stage in enumerate(stages[first:], first):
         try:

@@ -1,4 +1,4 @@
-"""The frame of a kind that stands on a lease of another resource; the kind itself is then a page of facts."""
+"""Base class of the kinds whose resources run on a lease of another resource."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from blueprints.matching import Match, misses
 from blueprints.specs import Asked, Draft, LeaseView, Spec
 
 Work = Callable[[Spec, Json, LeaseView], Answer]
-"""What a step does on the lease that the resource stands on."""
+"""A step's work on the lease under the resource."""
 
 
 class Layered(Kind, Builds, Activates, Cleans, Checks):
-    """One lease at a time has it. `plans` has the steps of every phase, `describe` what could be built."""
+    """A resource used by one lease at a time. `plans` has the steps of every phase; `describe` returns possible
+    drafts."""
 
     plans: ClassVar[Mapping[str, Plan]]
     openers: ClassVar[Mapping[str, Opener]]
     describe: ClassVar[Callable[[Any, Asked | None], Iterable[Draft]]]
 
     def drafts(self, config: Any, asked: Asked | None) -> Sequence[Draft]:
-        """What is asked for, as far as the config allows it."""
+        """Return the drafts that match the request and that the config allows."""
         return list(type(self).describe(config, asked))
 
     def build(self) -> Plan:
-        """Lease what it stands on, and make it there."""
+        """Lease the underlying resource, and build on it."""
         return self.plans["build"]
 
     def activate(self) -> Plan:
@@ -35,11 +36,11 @@ class Layered(Kind, Builds, Activates, Cleans, Checks):
         return self.plans["activate"]
 
     def deactivate(self) -> Plan:
-        """End what runs there."""
+        """End everything that runs on the resource."""
         return self.plans["deactivate"]
 
     def clean(self) -> Plan:
-        """Remove what the lease left."""
+        """Remove everything that the lease left."""
         return self.plans["clean"]
 
     def check(self) -> Plan:
@@ -47,16 +48,17 @@ class Layered(Kind, Builds, Activates, Cleans, Checks):
         return self.plans["check"]
 
     def destroy(self) -> Plan:
-        """End what runs there, and remove it. Without the lease that it stands on it is gone already."""
+        """End everything that runs on the resource, and remove it. If the underlying lease is gone, so is the
+        resource."""
         return self.plans["destroy"]
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """How it is used."""
+        """Return the openers of the kind."""
         return self.openers
 
 
 class Below:
-    """The lease of one name that a resource stands on, as its steps come to it."""
+    """A named lease under a resource, for use in its steps."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -64,11 +66,12 @@ class Below:
         self._gone = Failed(scope=Scope.OFFER, code=f"{name}_gone", message=message)
 
     def needed(self, work: Work) -> Act:
-        """An act that fails where that lease is no more."""
+        """Return an act that fails if the underlying lease is gone."""
         return self._act(work, self._gone)
 
     def ending(self, work: Work) -> Act:
-        """An act that has nothing to do where that lease is no more, and all that stood on it with it."""
+        """Return an act that does nothing if the underlying lease is gone, because the resource is then gone with
+        it."""
         return self._act(work, Ready())
 
     def _act(self, work: Work, gone: Answer) -> Act:
@@ -81,7 +84,7 @@ class Below:
 
 
 def fits(matches: tuple[Match, ...], draft: Draft, asked: Asked) -> bool:
-    """Whether a draft is what is asked for."""
+    """Return whether a draft matches the request."""
     if asked.traits or not asked.amounts.fits_in(draft.capacity):
         return False
     return not misses(matches, draft.attributes, asked.requirements.model_dump(mode="json"))

@@ -1,4 +1,4 @@
-"""The leased host under a thing: asking for it, what is known of it, and whether what stands there may be reused."""
+"""The leased host under a resource: the request for it, its facts, and whether a resource on it may be reused."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from drydock.core.errors import DrydockError
 
 BELOW = Below(HOST)
 OWN, SHARED, ROOT = "own", "shared", "root"
-"""The account under a thing: nobody else's and without more rights; used by others too; or able to become root."""
+"""The account under a resource: used by nobody else and without extra rights; shared with others; or able to become
+root."""
 
 
 class OnHost(Fields):
-    """What a blueprint says about the host under its resources."""
+    """Blueprint settings for the host under its resources."""
 
     host: Mapping[str, JsonValue] = Field(default={}, description="Requirements of the host, such as its zone.")
     cpu_millicores: NonNegativeInt = Field(default=0, description="Taken of the host for what runs there.")
@@ -30,18 +31,18 @@ class OnHost(Fields):
 
 
 def needed_host(config: OnHost, disk_mib: int) -> Need:
-    """The host, for life."""
+    """Return the need for a host lease for the resource's lifetime."""
     amounts = Amounts(cpu_millicores=config.cpu_millicores, ram_mib=config.ram_mib, disk_mib=disk_mib)
     return Need(leases=(NeededLease(name=HOST, type=HOST, requirements=dict(config.host), amounts=amounts),))
 
 
 def host_of(resource: ResourceView) -> LeaseView:
-    """The host lease that the resource holds. Raises LookupError when it is gone."""
+    """Return the host lease of the resource. Raises LookupError if it is gone."""
     return resource.parents[HOST]
 
 
 def facts_of(host: LeaseView, account: Account) -> Json:
-    """Where the host's account works and whose it is: `home`, `host`, `account`."""
+    """Return facts about the host's account: `home`, `host`, and `account`, which says who else can use it."""
     whose = OWN if account.controlled and _isolation(host) == "uid" else SHARED
     if account.may_become_root():
         whose = ROOT
@@ -49,7 +50,7 @@ def facts_of(host: LeaseView, account: Account) -> Json:
 
 
 def reusable(resource: ResourceView) -> bool:
-    """True when all that a lease could leave in the account is found and removed from outside of it."""
+    """Return whether everything that a lease could leave in the account is found and removed from outside of it."""
     host = resource.parents.get(HOST)
     if host is None or resource.facts.get("account") != OWN or _isolation(host) != "uid":
         return False

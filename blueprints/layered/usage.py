@@ -1,4 +1,4 @@
-"""How much a folder on a host holds, and whether more may be written to it."""
+"""The disk usage of a folder on a host, and a check of whether more may be written to it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from interfaces.errors import QuotaExceeded
 
 MIB = 1 << 20
 USED = 'du -skx -- "$1" 2>/dev/null | { read -r kib _ && echo "$kib"; }'
-"""$1 a folder. Prints the KiB on disk below it."""
+"""$1 a folder. Prints the disk usage below it in KiB."""
 _FRESH = 5.0
 
 
@@ -18,8 +18,8 @@ def used_kib(command: Command, folder: str, seconds: float = 30.0) -> int:
 
 
 class Allowance:
-    """Asked before every part that is written; raises QuotaExceeded. The folder is measured anew every few
-    seconds, and whenever what was written since could have used up the rest."""
+    """Check called before every part of a write; raises QuotaExceeded. The folder is measured again every few seconds,
+    and whenever the data written since then could have used up the remaining space."""
 
     def __init__(self, command: Command, folder: str, limit_mib: int) -> None:
         self._command, self._folder = command, folder
@@ -34,7 +34,7 @@ class Allowance:
             self._measured = clock.monotonic()
         self._used += size
         if self._used > self._limit_mib * MIB:
-            raise QuotaExceeded(f"More than the {self._limit_mib} MiB of this lease.")
+            raise QuotaExceeded(f"This would exceed the lease's limit of {self._limit_mib} MiB.")
 
     def _fresh(self) -> bool:
         return self._measured is not None and clock.monotonic() - self._measured < _FRESH

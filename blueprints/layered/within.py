@@ -1,4 +1,5 @@
-"""A transport that works in a folder of another one's account: how a thing on a leased host gives interfaces."""
+"""A transport confined to a folder of another transport's account, used by resources on a leased host to provide
+interfaces."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from interfaces.transport import Launch, Process, Transport
 
 
 class Within(Transport):
-    """`folder` (absolute on the host) is where processes begin and paths start. `env` is added to the environment of
-    processes; without it the folder is also their HOME."""
+    """Processes and paths start in `folder` (absolute on the host). `env` is added to the environment of processes;
+    without it the folder is also their HOME."""
 
     def __init__(self, outer: Transport, folder: str, *, env: Mapping[str, str] | None = None) -> None:
         self.outer = outer
@@ -36,7 +37,7 @@ class Within(Transport):
 
 
 def account_of(transport: Transport) -> Transport:
-    """The transport to the account itself, outside of every folder."""
+    """Return the transport to the account itself, outside any folder."""
     while isinstance(transport, Within):
         transport = transport.outer
     return transport

@@ -1,13 +1,12 @@
-"""Ways to survive the end of a lease: a table of them, and the suite that plants each and looks for it afterwards.
+"""A table of ways to survive the end of a lease, and the suite that plants each one and looks for it afterwards.
 
-One lease plants every row. When it has ended, the next lease looks for what is left of them, and where there is a way
-(root on the same machine, the control account of the host) so does somebody outside. Used by `drydock validate host`
-and by the conformance tests of kinds.
+One lease plants every row. After it has ended, the next lease looks for what is left. If the host can also be inspected
+from outside (as root on the same machine, or with the host's control account), an outside party looks too. Used by
+`drydock validate host` and by the conformance tests of kinds.
 """
 
 from blueprints.leftovers.parties import Outside, Pages, Party, Run
-from blueprints.leftovers.rows import NAMES, ROWS
-from blueprints.leftovers.suite import Planted, Suite
+from blueprints.leftovers.suite import NAMES, ROWS, Planted, Suite
 from blueprints.leftovers.values import Finding, Report, Row, Verdict
 
 __all__ = [

@@ -1,4 +1,5 @@
-"""Rows of files: in places that all may write to, in the home, in a repository, and what starts work later."""
+"""Rows of files: in world-writable directories, in the home, in a repository, and in places from which work is started
+later."""
 
 from __future__ import annotations
 
@@ -132,7 +133,7 @@ def _in_home(name: str, proves: str, plant: str, undo: str = 'each_home rm -rf "
 
 
 def _line(name: str, path: str, line: str, proves: str) -> Row:
-    """A line in a file of every home of the account."""
+    """Return a row that adds a line to a file in every home of the account."""
     return Row(
         name=name, proves=proves, plant=f'each_home add_line {path} "{line}"', look=f'in_homes {path} "$t"',
         undo=f"each_home drop_line {path}",

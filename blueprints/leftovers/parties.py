@@ -1,4 +1,5 @@
-"""Those who plant and look: leases that run commands, leases that have files only, and somebody outside."""
+"""Parties that plant rows and look for them: leases that run commands, leases that only have files, and outside
+observers."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from interfaces.command.jobs import Jobs
 from interfaces.filesystem import Filesystem
 
 Run = Callable[[bytes], str]
-"""Runs a program for /bin/sh that comes on standard input; what it prints."""
+"""Runs a program passed to /bin/sh on standard input, and returns its output."""
 
 _TIMEOUT = 120.0
 _ODD = ("-rf", "*", "two\nlines", "ünï ☃", " ")
@@ -28,7 +29,7 @@ class Unanswered(DrydockError):
 
 @dataclass(frozen=True, kw_only=True)
 class Party:
-    """Who runs programs: a lease, or somebody outside."""
+    """A lease or an outside observer that runs programs."""
 
     name: str
     run: Run
@@ -36,7 +37,7 @@ class Party:
 
     @classmethod
     def of(cls, command: Command, name: str) -> Party:
-        """A lease, by its command interface."""
+        """Return a lease as a party, using its command interface."""
 
         def run(text: bytes) -> str:
             return command.run(["/bin/sh", "-s"], stdin=text, timeout=_TIMEOUT).text
@@ -44,7 +45,8 @@ class Party:
         return cls(name=name, run=run, jobs=command.jobs)
 
     def asked(self, program: bytes) -> Answer:
-        """What it says to a program. Raises Unanswered, and as `Command.run`."""
+        """Run a program and return its parsed answer. Raises what `Command.run` raises, and Unanswered if the program
+        did not finish."""
         said = self.run(program)
         if (answer := understood(said)) is None:
             raise Unanswered(f"{self.name} did not carry a program out: {said[-200:]!r}")
@@ -53,13 +55,13 @@ class Party:
 
 @dataclass(frozen=True, kw_only=True)
 class Pages:
-    """A lease that has files and runs no commands, such as one of a site."""
+    """A lease that has files but runs no commands, such as the lease of a site."""
 
     name: str
     files: Filesystem
 
     def plant(self, rows: Sequence[Row], token: str) -> Mapping[str, str]:
-        """Plant what can be by files alone; the reasons for what cannot."""
+        """Plant the rows that need only files. Return the reasons for the rows that cannot be planted."""
         refused = {}
         for row in rows:
             if (plant := _PLANTS.get(row.name)) is None:
@@ -72,7 +74,7 @@ class Pages:
         return refused
 
     def seen(self, rows: Sequence[Row], token: str) -> Answer:
-        """What is there of the rows, which is removed then."""
+        """Report which of the rows are present, and remove them."""
         said = {}
         for row in rows:
             name = f"{token}-{row.name}"
@@ -87,7 +89,7 @@ class Pages:
 
 @dataclass(frozen=True, kw_only=True)
 class Outside:
-    """Those who can look past the leases: root on their machine, and any account of it."""
+    """Observers that can see beyond the leases: root on the machine, and any account of it."""
 
     root: Run
     account: Callable[[int], Run]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 _SECONDS = 20
 LIFE = 300
-"""Seconds after which a planted process ends by itself."""
+"""Seconds after which a planted process exits by itself."""
 
 HELPERS = r"""
 loose() { "$@" </dev/null >/dev/null 2>&1 & }
@@ -51,7 +51,7 @@ drop_line() {
 }
 same_uid() { [ "$(id -u)" = "$uid" ] || impossible "only the account that planted it can see it"; }
 """.replace("@LIFE@", str(LIFE))
-"""What the scripts of rows may use."""
+"""Shell functions available to the scripts of rows."""
 
 _PROGRAM = r"""
 umask 022
@@ -85,7 +85,7 @@ printf 'end\t%s\t%s\t%s\t%s\n' "$(id -u)" "$(cat /proc/sys/kernel/random/boot_id
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """How a script of one row ended, and its last line."""
+    """The exit status of one row's script, and the last line that it printed."""
 
     code: int
     text: str
@@ -93,12 +93,13 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What a program said: of every row, who ran it, where its home is and where it began."""
+    """The parsed output of a program: the result of every row, and the uid, home and working directory of the process
+    that ran it."""
 
     rows: Mapping[str, Said]
     uid: int
     boot: str
-    """What tells its machine from others, and from itself before it was started anew."""
+    """Identifies the machine and its current boot."""
     home: str
     folder: str
 
@@ -106,7 +107,8 @@ class Answer:
 def program(
     scripts: Iterable[tuple[str, tuple[str, ...], str, str]], known: Mapping[str, str], *, token: str, scans: int = 0
 ) -> bytes:
-    """A program of (name, tools, script, note) of every row; `known` are `was`, `above`, `uid` and `copy`."""
+    """Build a program from the (name, tools, script, note) of every row; `known` may contain `was`, `above`, `uid` and
+    `copy`."""
     names = {"was": "", "above": "", "uid": "", "copy": "", **known, "run": token}
     given = "".join(f"{name}={shlex.quote(value)}\n" for name, value in names.items())
     rows = "".join(
@@ -118,7 +120,7 @@ def program(
 
 
 def understood(text: str) -> Answer | None:
-    """What a program said; None where it did not come to its end."""
+    """Parse the output of a program; return None if the program did not run to its end."""
     rows, end = {}, None
     for line in text.splitlines():
         words = line.split("\t")

@@ -1,4 +1,4 @@
-"""One run of the suite: plant the rows by one lease, look for them when it has ended, remove what is left."""
+"""One run of the suite: plant the rows with one lease, look for them after it has ended, and remove what is left."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from blueprints.leftovers.files import FILES
+from blueprints.leftovers.kernel import KERNEL
 from blueprints.leftovers.parties import Outside, Pages, Party
+from blueprints.leftovers.processes import PROCESSES
 from blueprints.leftovers.programs import HELPERS, Answer, program
-from blueprints.leftovers.rows import ROWS
 from blueprints.leftovers.values import Finding, Report, Row, Verdict
 from drydock.core import clock
 from drydock.core.errors import DrydockError
 from interfaces.command import JobSpec
 
+ROWS = (*FILES, *KERNEL, *PROCESSES)
+NAMES = tuple(row.name for row in ROWS)
 _SCANS = 3
 _ARMING = 1.3
-"""Seconds until what was armed is at work."""
+"""Seconds until armed rows take effect."""
 _THERE, _GONE = 0, 1
 _NO_NEIGHBOUR = "It needs a second lease on the same host at the same time, with an account of its own."
 _NOT_ITS_OWN = "The account is not the lease's alone: it would hit what others do with it."
@@ -25,8 +29,8 @@ _NO_EFFECT = "It had no effect: while its lease lived nothing of it was to be se
 
 @dataclass(frozen=True, kw_only=True)
 class Planted:
-    """What was planted, and where. `notes` are what the scripts said that planted, `refused` has a reason for each row
-    that was not planted."""
+    """The rows that were planted, and their location. `notes` has the output of the planting scripts; `refused` has a
+    reason for each row that was not planted."""
 
     uid: int = 0
     boot: str = ""
@@ -39,12 +43,12 @@ class Planted:
 
     @property
     def known(self) -> dict[str, str]:
-        """What scripts that look are told."""
+        """Return the variables for the scripts that look."""
         return {"was": self.home, "above": self.above, "uid": str(self.uid), "copy": self.folder}
 
 
 class Suite:
-    """One run; everything that it plants has a name that begins with its token."""
+    """One run; the names of everything it plants start with its token."""
 
     def __init__(self, rows: Iterable[Row] = ROWS) -> None:
         self.rows, self.token = tuple(rows), f"dd-left-{secrets.token_hex(5)}"
@@ -52,12 +56,7 @@ class Suite:
     def plant(
         self, lease: Party | Pages, *, own_account: bool, above: str = "", beside: Party | None = None
     ) -> Planted:
-        """Plant every row that can be, as the lease.
-
-        `own_account`: whether the lease's account is nobody else's. `above`: the home of that account, where the
-        lease's own is a folder in it. `beside`: another lease on the same host at the same time. Raises Unanswered,
-        and as `Command.run`.
-        """
+        """Plant every row that can be planted, as the lease."""
         if isinstance(lease, Pages):
             refused = lease.plant(self.rows, self.token)
             return Planted(home=lease.files.root, folder=lease.files.root, own_account=own_account, refused=refused)
@@ -66,8 +65,8 @@ class Suite:
     def look(
         self, planted: Planted, after: Party | Pages, *, beside: Party | None = None, outside: Outside | None = None
     ) -> Report:
-        """Look for every row: as the lease that came after, as the lease beside, and from outside. Whoever sees
-        something removes it as far as it can."""
+        """Look for every row as the next lease, as the lease beside it, and from outside. Each party removes what it
+        finds as far as it can."""
         findings = {row.name: _unplanted(row, planted) for row in self.rows if row.name in planted.refused}
         rows = [row for row in self.rows if row.name not in planted.refused]
         parties = (after, *(outside.parties(planted.uid) if outside else ()))
@@ -84,7 +83,7 @@ class Suite:
         return Report(token=self.token, findings=found, unanswered=unanswered)
 
     def _seen(self, viewer: Party | Pages, planted: Planted, rows: Sequence[Row]) -> Answer | str:
-        """What a viewer sees, or why it cannot say."""
+        """Return what a viewer sees, or the reason why it could not look."""
         try:
             if isinstance(viewer, Pages):
                 return viewer.seen(rows, self.token)
@@ -99,13 +98,13 @@ class Suite:
         self, rows: Iterable[Row], script: str, notes: Mapping[str, str], known: Mapping[str, str] = {}, *,
         scans: int = 0,
     ) -> bytes:  # fmt: skip
-        """The program that carries out the script of this name of every row."""
+        """Return the program that carries out one script of every row."""
         scripts = [(row.name, row.tools, getattr(row, script), notes.get(row.name, "")) for row in rows]
         return program(scripts, known, token=self.token, scans=scans)
 
 
 class _Planting:
-    """The rows of one suite, planted in turn by a lease and the one beside it."""
+    """The rows of one suite, planted in turn by a lease and its accomplice."""
 
     def __init__(self, suite: Suite, lease: Party, beside: Party | None, own_account: bool, above: str) -> None:
         self._suite, self._lease, self._beside, self._own = suite, lease, beside, own_account
@@ -115,7 +114,7 @@ class _Planting:
         self._known = {"was": self._here.home, "above": above, "uid": str(self._here.uid), "copy": self._here.folder}
 
     def done(self) -> Planted:
-        """Plant all, see that it is there, and arm what is to be armed."""
+        """Plant all rows, verify that they are present, and arm the rows that need it."""
         self._leave_out()
         if self._beside:
             self._ask(self._beside, "accomplice", {"uid": self._known["uid"]})
@@ -168,7 +167,8 @@ class _Planting:
                 self._refused[row.name] = str(error)
 
     def _verify(self) -> None:
-        """What its own lease does not see is not planted, or nobody could look for it: it would prove nothing."""
+        """Reject rows that their own lease cannot see: if even that lease does not find them, their later absence
+        proves nothing."""
         rows = [row for row in self._rows() if row.seen_at_once]
         for party, some in (
             (self._lease, [row for row in rows if not row.accomplice]),

@@ -1,4 +1,4 @@
-"""Frozen values of the leftover suite: a row of the table, and what was found."""
+"""Frozen values of the leftover suite: rows of the table, and findings."""
 
 from __future__ import annotations
 
@@ -23,44 +23,45 @@ class Row:
     plant: str = ""
     look: str
     undo: str = ""
-    """Removes what the row has left: nothing of a validation stays on an operator's host."""
+    """Removes what the row has left, so that a validation leaves nothing on an operator's host."""
     accomplice: str = ""
-    """Run by a second lease beside, before `plant`; what it prints is the `$note` of `plant`. Such a row is looked for
-    by that lease."""
+    """Run by a second lease alongside, before `plant`; its output becomes the `$note` of `plant`. The second lease also
+    looks for such a row."""
     after: str = ""
     """Run by the second lease after `plant`, with its note."""
     arm: str = ""
-    """Run at the very end of the planting lease: what would be in the way of planting other rows."""
+    """Run at the very end of the planting lease, for effects that would get in the way of planting other rows."""
     tools: tuple[str, ...] = ()
     """Programs that the host must have."""
     job: bool = False
     """Planted through the jobs of the command interface; `plant` is the job's line."""
     seen_at_once: bool = True
-    """Whether `look` finds it while its lease lives. False: to look is the attack itself, or it may have no effect."""
+    """Whether `look` finds the row while its lease lives. False if looking is itself the attack, or if the row may have
+    no effect."""
     rests: bool = False
-    """Whether it only matters where the next lease has the same uid: an account's number that goes round and rests
-    keeps it from doing harm, though nobody can take it away."""
+    """Whether the row matters only if the next lease has the same uid. Such a row cannot be removed; the rotation and
+    rest of uids keeps it harmless."""
     own_account: bool = False
-    """Only tried where the lease's account is nobody else's: it would hit the operator's own work."""
+    """Only tried if no other user shares the lease's account, because it would affect the operator's own work."""
     shared: str = ""
-    """Why it outlives a lease that shares its account with others; empty: it must not."""
+    """Why the row outlives a lease that shares its account with others; empty if it must not."""
 
 
 class Verdict(StrEnum):
-    """What came of a row."""
+    """The outcome of a row."""
 
     OK = "ok"
-    """It was planted, and nothing of it is left."""
+    """The row was planted, and nothing of it is left."""
     SURVIVED = "SURVIVED"
     SHARED = "shared"
-    """It survived in an account that leases share with Drydock itself, where that is documented."""
+    """The row survived in an account that leases share with Drydock itself, as documented."""
     NOT_POSSIBLE = "not possible"
-    """It could not be planted, or nobody could look for it."""
+    """The row could not be planted, or no party could look for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What came of one row, a sentence about it, and what it would prove."""
+    """The outcome of one row, an explanation, and what survival of the row would prove."""
 
     row: str
     verdict: Verdict
@@ -70,8 +71,8 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All findings, in the order of the table. `token` begins the name of everything that was planted; `unanswered`
-    says why a lease that should have looked did not."""
+    """All findings, in the order of the table. `token` is the prefix of the name of everything that was planted;
+    `unanswered` explains why a lease that should have looked did not."""
 
     token: str
     findings: tuple[Finding, ...]
@@ -79,20 +80,20 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether something was planted and nothing survived that must not."""
+        """Return whether something was planted and every row that must not survive is gone."""
         return not self.survived and not self.unanswered and any(one.verdict is Verdict.OK for one in self.findings)
 
     @property
     def survived(self) -> tuple[str, ...]:
-        """Names of the rows that survived and must not."""
+        """Names of the rows that survived but must not."""
         return self.names(Verdict.SURVIVED)
 
     def names(self, verdict: Verdict) -> tuple[str, ...]:
-        """Names of the rows with this verdict."""
+        """Return the names of the rows with this verdict."""
         return tuple(one.row for one in self.findings if one.verdict is verdict)
 
     def to_json(self) -> Mapping[str, Any]:
-        """As one JSON object."""
+        """Return the report as one JSON object."""
         return {
             "token": self.token, "ok": self.ok, "survived": list(self.survived),
             "unanswered": self.unanswered,

@@ -1,1 +1,1 @@
-"""The kind `local_host`: this machine, shared by leases that get an account number and a home each."""
+"""The kind `local_host`: this machine, shared by leases that each get a uid and a home."""

@@ -1,10 +1,10 @@
-"""Which lease has which uid of this machine: one link per uid, whose target is the lease's home.
+"""Claims of leases on uids of this machine: one symbolic link per uid, pointing to the lease's home.
 
-The engine's slot lock keeps the leases of one installation apart. Two installations on one machine, and what a
-crash left behind, are kept apart by these. A link is made in one step by whoever is first. Root's alone.
+The engine's slot lock separates the leases of one installation. These claims separate two installations on one machine,
+and new leases from the remains of a crash. Creating a link is atomic: the first caller gets the uid. Root only.
 
-Uids go round: the one that was nobody's for longest is next, and one that was just given back rests. Whatever of it
-no search has found, such as a descriptor that another lease keeps, then meets no new owner for as long as possible.
+Uids are reused in order: the one unused for longest comes next, and one that was just given back rests. Remains that no
+search has found, such as a descriptor kept by another lease, therefore take as long as possible to meet a new owner.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from drydock.core import clock
 
 FOLDER = Path("/var/lib/drydock-uids")
 REST = 600.0
-"""Seconds for which a uid that was given back is nobody's, unless no other of the window is left."""
+"""Seconds for which a returned uid stays unused, unless the window has no other uid left."""
 _KEY_USERS = Path("/proc/key-users")
 _RETURNED = "returned"
 
 
 def take(uid: int, home: Path) -> bool:
-    """Give the uid to the home; False when another has it."""
+    """Claim the uid for the home; return False if another home has claimed it."""
     with _alone():
         if holder(uid) is None:
             (FOLDER / str(uid)).symlink_to(home)
@@ -35,7 +35,7 @@ def take(uid: int, home: Path) -> bool:
 
 
 def holder(uid: int) -> Path | None:
-    """The home whose uid it is."""
+    """Return the home that has claimed the uid, or None."""
     try:
         return (FOLDER / str(uid)).readlink()
     except FileNotFoundError:
@@ -43,18 +43,18 @@ def holder(uid: int) -> Path | None:
 
 
 def uid_of(home: Path) -> int | None:
-    """The uid that was given to the home."""
+    """Return the uid that the home has claimed, or None."""
     return next((uid for uid in taken() if holder(uid) == home), None)
 
 
 def below(folder: Path) -> set[Path]:
-    """The homes in the folder that have a uid, whether they are there or not."""
+    """Return the homes in the folder that have claimed a uid, including homes that do not exist."""
     found = {holder(uid) for uid in taken()}
     return {home for home in found if home is not None and home.parent == folder}
 
 
 def free(window: Iterable[int], most: int) -> list[int]:
-    """At most `most` uids of the window that nobody has, the one longest out of use first."""
+    """Return at most `most` unclaimed uids of the window, starting with the one unused for longest."""
     with _alone():
         for uid in taken():
             if _forsaken(uid):
@@ -67,14 +67,14 @@ def free(window: Iterable[int], most: int) -> list[int]:
 
 
 def give_back(home: Path) -> None:
-    """The home's uid is free again, after its rest."""
+    """Release the home's uid, which becomes available after its rest."""
     with _alone():
         if (uid := uid_of(home)) is not None:
             _end(uid)
 
 
 def taken() -> set[int]:
-    """The uids that are somebody's."""
+    """Return the uids that are claimed."""
     try:
         return {int(name) for name in os.listdir(FOLDER) if name.isdecimal()}
     except FileNotFoundError:
@@ -82,7 +82,7 @@ def taken() -> set[int]:
 
 
 def _end(uid: int) -> None:
-    """Write down when, then take the link away: a crash between the two costs nothing but a rest."""
+    """Record the time, then remove the link: a crash between the two costs only a rest."""
     returned = {str(each): time for each, time in _returned().items()} | {str(uid): clock.now().timestamp()}
     beside = FOLDER / f"{_RETURNED}.new"
     beside.write_text(json.dumps(returned))
@@ -91,7 +91,7 @@ def _end(uid: int) -> None:
 
 
 def _returned() -> dict[int, float]:
-    """When each uid was last given back, in seconds since 1970."""
+    """Return the time at which each uid was last given back, in seconds since 1970."""
     try:
         return {int(uid): float(time) for uid, time in json.loads((FOLDER / _RETURNED).read_text()).items()}
     except (FileNotFoundError, ValueError):
@@ -99,7 +99,7 @@ def _returned() -> dict[int, float]:
 
 
 def _with_keys() -> set[int]:
-    """The uids that still own keys of the kernel: what of them could not be cleared goes when the machine restarts."""
+    """Return the uids that still own kernel keys; a key that could not be cleared stays until the machine restarts."""
     try:
         lines = _KEY_USERS.read_text().splitlines()
     except OSError:
@@ -108,15 +108,15 @@ def _with_keys() -> set[int]:
 
 
 def _forsaken(uid: int) -> bool:
-    """The host whose lease had it is gone, its folder removed by another hand. Whoever gets the uid next first ends
-    what is left of it."""
+    """Return whether the folder of the host that held this uid was removed by someone else. The next lease with the uid
+    first ends whatever is left."""
     home = holder(uid)
     return home is not None and not home.parent.exists()
 
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Nobody else on the machine takes or gives back meanwhile."""
+    """Lock the claims against all other processes on the machine."""
     FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

@@ -1,4 +1,4 @@
-"""What a blueprint of kind local_host may say."""
+"""Config of blueprints of kind local_host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOBODY = 65534
 
 
 class Config(Fields):
-    """Config of a blueprint of kind local_host. With nothing said, eight leases share what the machine has."""
+    """Config of a blueprint of kind local_host. By default, eight leases share the capacity of the machine."""
 
     slots: int = Field(default=8, ge=1, description="Leases at the same time.")
     cpu_millicores: NonNegativeInt | None = Field(default=None, description="Empty: as many as the machine has.")
@@ -48,5 +48,5 @@ class Config(Fields):
 
     @property
     def window(self) -> range:
-        """The uids of leases."""
+        """Return the uids available to leases."""
         return range(self.first_uid, self.first_uid + self.uids)

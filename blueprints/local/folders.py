@@ -1,4 +1,4 @@
-"""Where a local host keeps its leases' homes, and whether that place can be trusted with them."""
+"""Paths of a local host's homes, and checks that those paths are safe."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from blueprints.specs import LeaseView, ResourceView
 
 MARKER = ".drydock-host"
 ASIDE = f"{MARKER}.aside"
-"""In a host's folder: the homes of former leases that could not be removed yet."""
+"""Subfolder of a host's folder, for homes of former leases that could not be removed yet."""
 
 
 def root_of(config: Config) -> Path:
-    """The folder of all local hosts of this blueprint."""
+    """Return the folder for all local hosts of this blueprint."""
     if config.folder:
         return Path(config.folder)
     return _state() / "hosts"
 
 
 def folder_of(resource: ResourceView) -> Path:
-    """The folder of one local host."""
+    """Return the folder of one local host."""
     return root_of(resource.blueprint.config) / resource.key
 
 
 def home_of(lease: LeaseView) -> Path:
-    """The home of a lease."""
+    """Return the home of a lease."""
     return folder_of(lease.resource) / lease.key
 
 
 def make(folder: Path, mode: int) -> None:
-    """Make a folder of exactly this mode, and those above it."""
+    """Make a folder with exactly this mode, and any missing parents."""
     folder.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     folder.mkdir(exist_ok=True, mode=mode)
     folder.chmod(mode)
 
 
 def mark(folder: Path, tags: Mapping[str, str]) -> None:
-    """Write into the folder whose it is. The proof among the tags is not for the accounts of leases to read."""
+    """Record the owner in the folder. The tags contain a proof, so leases' accounts must not be able to read them."""
     beside = folder / f"{MARKER}.new"
     beside.unlink(missing_ok=True)
     with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as written:
@@ -51,30 +51,30 @@ def mark(folder: Path, tags: Mapping[str, str]) -> None:
 
 
 def close(folder: Path) -> None:
-    """Let nobody else read what earlier versions wrote for all to read."""
+    """Restrict the marker to its owner; earlier versions made it world-readable."""
     (folder / MARKER).chmod(0o600)
 
 
 def marked(folder: Path) -> bool:
-    """Whether the folder is there and is a local host's."""
+    """Return whether the folder exists and belongs to a local host."""
     return (folder / MARKER).is_file()
 
 
 def homes(folder: Path) -> list[Path]:
-    """The homes of leases in a local host's folder."""
+    """Return the homes of leases in a local host's folder."""
     if not folder.is_dir():
         return []
     return sorted(child for child in folder.iterdir() if not child.name.startswith(MARKER))
 
 
 def aside_of(home: Path) -> Path:
-    """The folder of root's into which a home is put that cannot be removed."""
+    """Return the root-owned folder for a home that cannot be removed."""
     return home.parent / ASIDE / home.name
 
 
 def put_aside(home: Path) -> None:
-    """Move a home to where root alone comes by its path: whoever still works in it keeps what it has open there, and
-    nothing else. The folder around it also stands for what is left elsewhere."""
+    """Move a home to a path that only root can reach. A process still working in it keeps its open files and nothing
+    else. The surrounding folder also records that something is left elsewhere."""
     place = aside_of(home)
     place.parent.mkdir(mode=0o700, exist_ok=True)
     place.mkdir(mode=0o700, exist_ok=True)
@@ -83,17 +83,18 @@ def put_aside(home: Path) -> None:
 
 
 def aside(folder: Path) -> list[Path]:
-    """The homes that were put aside in a host's folder, by what they were called; the one longest not tried first."""
+    """Return the original paths of the homes set aside in a host's folder, starting with the one whose removal was
+    tried longest ago."""
     place = folder / ASIDE
     found = list(place.iterdir()) if place.is_dir() else []
     return [folder / each.name for each in sorted(found, key=lambda each: each.lstat().st_ctime)]
 
 
 def objection(folder: Path, *, root: bool) -> str:
-    """Why a lease's home must not be made below the folder; empty when it may.
+    """Return why a lease's home must not be made below the folder; empty if it may be.
 
-    As root: whoever can swap a folder on the way there could have root work where he likes, and a lease's
-    account must be able to pass through all of them.
+    As root, a user who can replace a folder on the path could redirect root's work, and a lease's account must be able
+    to enter every folder on the path.
     """
     for step in (folder, *folder.parents):
         if not step.exists() and not step.is_symlink():

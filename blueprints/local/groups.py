@@ -1,7 +1,7 @@
-"""Control groups (cgroup v2), one for each lease: everything that runs in it can be ended at once, and where the tree
-offers the controllers it holds the lease to the processors and memory that it took. Root's alone.
+"""Control groups (cgroup v2), one for each lease: all processes in a group can be ended at once. If the tree offers the
+controllers, the group also limits the lease to its share of processors and memory. Root only.
 
-A folder for all leases of this program stands in the tree of the machine; each lease has one below it.
+One folder in the machine's tree contains all leases of this program; each lease has a group below it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from blueprints.amounts import Amounts
 from drydock.core import clock
 
 HYBRID = Path("/sys/fs/cgroup/unified")
-"""Where the v2 tree is on machines whose controllers are still those of v1."""
+"""Path of the v2 tree on machines that still use the v1 controllers."""
 _NEEDED = ("cpu", "memory", "pids")
 _PERIOD = 100_000
 _KILLING = 5.0
@@ -25,14 +25,15 @@ _KILLING = 5.0
 
 @dataclass(frozen=True)
 class Group:
-    """The group of a lease; `bounded` where it holds the lease to its share."""
+    """The group of a lease; `bounded` if it limits the lease to its share."""
 
     folder: Path
     bounded: bool
 
 
 def make(place: str, name: str, amounts: Amounts, processes: int) -> Group | None:
-    """The group of a lease, with its bounds; None where the machine has no such tree, or does not let us in."""
+    """Make the group for a lease and set its limits. Return None if the machine has no such tree or access is
+    denied."""
     if not (above := _place(place)):
         return None
     folder = above / name
@@ -53,7 +54,7 @@ def make(place: str, name: str, amounts: Amounts, processes: int) -> Group | Non
 
 
 def end(place: str, name: str) -> bool:
-    """End everything that runs in the group, whatever its uid has become; True when nothing is left."""
+    """End all processes in the group, even under another uid; return True if none is left."""
     above = _place(place)
     if not above or not (folder := above / name).is_dir():
         return True
@@ -70,7 +71,7 @@ def end(place: str, name: str) -> bool:
 
 
 def remove(place: str, name: str) -> bool:
-    """True when the group is gone; a group that still has processes stays."""
+    """Remove the group; return False if it still has processes."""
     if not (above := _place(place)):
         return True
     try:
@@ -83,7 +84,8 @@ def remove(place: str, name: str) -> bool:
 
 
 def _place(place: str) -> Path | None:
-    """The folder of all leases: as named or, where `/sys/fs/cgroup` is no v2 tree, in the one beside those of v1."""
+    """Return the folder of all leases: the named one, or the one in the hybrid v2 tree if `/sys/fs/cgroup` is a v1
+    tree."""
     if not place:
         return None
     named = Path(place)
@@ -92,7 +94,8 @@ def _place(place: str) -> Path | None:
 
 
 def _make(folder: Path) -> None:
-    """Whoever removes the last group removes the folder of all leases, at any moment between these two."""
+    """Make the folder of all leases and a group in it. Retry, because another lease that removes the last group also
+    removes the folder, possibly between the two calls."""
     (folder.parent.parent / "cgroup.controllers").read_text()
     for last in (False, False, True):
         try:
@@ -106,7 +109,7 @@ def _make(folder: Path) -> None:
 
 
 def _hand_down(place: Path) -> None:
-    """Let the folder of all leases, and the groups in it, have the controllers. Raises OSError."""
+    """Enable the controllers for the folder of all leases and for the groups in it. Raises OSError."""
     offered = (place.parent / "cgroup.controllers").read_text().split()
     if missing := [name for name in _NEEDED if name not in offered]:
         raise OSError(errno.ENOENT, f"no controller {missing[0]}")
@@ -116,7 +119,7 @@ def _hand_down(place: Path) -> None:
 
 
 def _bounds(amounts: Amounts, processes: int) -> dict[str, str]:
-    """What a lease has not asked for is not bounded."""
+    """Return the limits for the amounts requested; an amount of 0 is unlimited."""
     quota = amounts.cpu_millicores * _PERIOD // 1000
     return {
         "cpu.max": f"{max(quota, 1000) if quota else 'max'} {_PERIOD}",
@@ -126,13 +129,13 @@ def _bounds(amounts: Amounts, processes: int) -> dict[str, str]:
 
 
 def _populated(folder: Path) -> bool:
-    """Whether a thread is alive in the group or below it."""
+    """Return whether any thread is alive in the group or below it."""
     return "populated 1" in (folder / "cgroup.events").read_text()
 
 
 def _kill(folder: Path) -> None:
-    """Kill the group at once where the kernel can (from 5.14 on), and then one by one while none can fork: the kernel
-    signals the first thread of each process, which is in vain where that has exited."""
+    """Kill the whole group if the kernel supports it (5.14 and later). Then freeze it, so that it cannot fork, and kill
+    each process: the kernel signals the first thread of a process, which has no effect if that thread has exited."""
     for file in ("cgroup.kill", "cgroup.freeze"):
         with contextlib.suppress(FileNotFoundError):
             _write(folder / file, "1")
@@ -144,6 +147,6 @@ def _kill(folder: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
-    """Into a file of the kernel's: never made here."""
+    """Write to an existing kernel file; never create it."""
     with file.open("r+") as opened:
         opened.write(text)

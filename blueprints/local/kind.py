@@ -1,5 +1,5 @@
-"""The kind `local_host`: this machine. As root every lease has a uid and a home of its own and leaves nothing
-behind; without root leases have folders of their own but share the account (`isolation` says which)."""
+"""The kind `local_host`: this machine. As root, every lease has a uid and a home of its own and leaves nothing behind.
+Without root, leases have separate folders but share one account (see `isolation`)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from blueprints import hosts
-from blueprints.contract import Activates, Builds, Checks, Controls, Kind, Opener, Plan, Step, Updates
-from blueprints.local import acts, config, leasing, machine
+from blueprints.contract import Activates, Builds, Checks, Controls, HandsOver, Kind, Opener, Plan, Step, Updates
+from blueprints.local import actions, config, leasing, machine
 from blueprints.matching import misses
 from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Problem
 
 
-class LocalHost(Kind, Builds, Activates, Checks, Controls, Updates):
+class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
     """This machine, as one host that several leases share."""
 
     name: ClassVar[str] = "local_host"
@@ -24,64 +24,68 @@ class LocalHost(Kind, Builds, Activates, Checks, Controls, Updates):
     matches = hosts.MATCHES
     at_once: ClassVar[bool] = True
     most_resources: ClassVar[int | None] = 1
-    """There is one machine."""
+    """The machine can be offered only once."""
 
     def drafts(self, config: config.Config, asked: Asked | None) -> Sequence[Draft]:
-        """The machine as a whole, if the lease fits on it."""
-        draft = acts.draft(config)
+        """Offer the whole machine, if the lease fits on it."""
+        draft = actions.draft(config)
         return [draft] if asked is None or _fits(draft, asked) else []
 
     def build(self) -> Plan:
-        """Have the machine, make the folder, look."""
+        """Claim the machine, make the folder and check it."""
         return (
-            Step(name="claim", act=acts.claim),
-            Step(name="folder", act=acts.make),
-            Step(name="look", act=acts.look),
+            Step(name="claim", act=actions.claim),
+            Step(name="folder", act=actions.make),
+            Step(name="look", act=actions.check_health),
         )
 
     def update(self) -> Plan:
-        """Apply what the config says now; another folder is made, and the old one removed."""
+        """Apply the current config; if it names another folder, make that one and remove the old one."""
         return (
-            Step(name="leave", act=acts.leave_folder, deadline=3600),
-            Step(name="folder", act=acts.make),
-            Step(name="apply", act=acts.apply),
-            Step(name="look", act=acts.look),
+            Step(name="leave", act=actions.leave_folder, deadline=3600),
+            Step(name="folder", act=actions.make),
+            Step(name="apply", act=actions.apply),
+            Step(name="look", act=actions.check_health),
         )
 
     def activate(self) -> Plan:
-        """An account number, then a home that is its own."""
+        """Give the lease a uid and a home."""
         return (Step(name="account", act=leasing.give_account), Step(name="home", act=leasing.make_home))
 
     def deactivate(self) -> Plan:
-        """End every process, remove every file, see that nothing is left."""
+        """End every process, remove every file, and check that nothing is left."""
         return (
             Step(name="processes", act=leasing.end_processes),
             Step(name="files", act=leasing.remove_files, deadline=3600),
             Step(name="account", act=leasing.take_account_back),
         )
 
+    def hand_over(self) -> Plan:
+        """End every process and close the home. Leases have no keys to replace: only this program gives access."""
+        return (Step(name="processes", act=leasing.end_processes), Step(name="home", act=leasing.close_home))
+
     def check(self) -> Plan:
-        """Look at the folder and its disk."""
-        return (Step(name="look", act=acts.look),)
+        """Check the folder and its disk."""
+        return (Step(name="look", act=actions.check_health),)
 
     def destroy(self) -> Plan:
-        """End what leases left, remove the folder."""
+        """End the remaining leases, then remove the folder."""
         return (
-            Step(name="leases", act=acts.end_leases, deadline=3600),
-            Step(name="folder", act=acts.remove, deadline=3600),
+            Step(name="leases", act=actions.end_leases, deadline=3600),
+            Step(name="folder", act=actions.remove, deadline=3600),
         )
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Commands and files with the lease's own uid, in its home."""
+        """Return openers for commands and files with the lease's own uid, in its home."""
         return hosts.openers(leasing.transport_of, "command", "filesystem")
 
     def control(self, lease: LeaseView) -> Control | None:
-        """This program, where it is root."""
+        """Return this program's own account if it runs as root."""
         return leasing.control_of(lease)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Whether homes can be made here, and what leases share."""
-        found = acts.objection(blueprint.config)
+        """Check that homes can be made on this machine, and warn about what leases share."""
+        found = actions.objection(blueprint.config)
         problems = [Problem(message=found, field="folder")] if found else []
         if not machine.as_root():
             text = "Without root all leases share one account: one may read and end what is another's."

@@ -1,4 +1,4 @@
-"""What the steps of local_host do for one lease: an account number and a home, and their end."""
+"""Step actions for one lease on a local host: give it a uid and a home, and take them back."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLEARING = "What an earlier lease left under its uid is being looked for."
 
 @told
 def give_account(spec: Spec, memo: Json) -> Answer:
-    """As root: a uid that no other lease has. Else all leases share the account of this program."""
+    """As root, claim a uid for the lease alone. Otherwise all leases use this program's account."""
     if answer := elsewhere(spec.resource):
         return answer
     if not machine.as_root():
@@ -46,7 +46,7 @@ def give_account(spec: Spec, memo: Json) -> Answer:
 
 @in_pieces(_CLEARING)
 def make_home(spec: Spec, memo: Json) -> Answer:
-    """The lease's own folder; whoever had the uid before has left nothing that it could find."""
+    """Make the lease's own home, after checking that the uid's previous owner left nothing reachable."""
     if answer := elsewhere(spec.resource):
         return answer
     lease = lease_of(spec)
@@ -77,8 +77,17 @@ def make_home(spec: Spec, memo: Json) -> Answer:
 
 
 @told
+def close_home(spec: Spec, memo: Json) -> Answer:
+    """Close the home, so that other leases cannot reach its contents by path."""
+    if answer := elsewhere(spec.resource):
+        return answer
+    folders.home_of(lease_of(spec)).chmod(0o700)
+    return Ready()
+
+
+@told
 def end_processes(spec: Spec, memo: Json) -> Answer:
-    """Every process of the lease, detached ones too."""
+    """End every process of the lease, including detached ones."""
     return elsewhere(spec.resource) or _end_processes(spec, memo)
 
 
@@ -89,7 +98,8 @@ def _end_processes(spec: Spec) -> bool:
 
 @told
 def remove_files(spec: Spec, memo: Json) -> Answer:
-    """The home, and as root whatever the uid left in places that all may write to. What was put aside keeps its uid."""
+    """Remove the home and, as root, the uid's files in world-writable directories. A home that was set aside keeps its
+    uid."""
     if answer := elsewhere(spec.resource):
         return answer
     home = folders.home_of(lease_of(spec))
@@ -103,7 +113,7 @@ def remove_files(spec: Spec, memo: Json) -> Answer:
 
 @told
 def take_account_back(spec: Spec, memo: Json) -> Answer:
-    """Nothing of the lease is left; the uid is free again, unless its home was put aside."""
+    """Check that nothing of the lease is left, and release the uid unless its home was set aside."""
     if answer := elsewhere(spec.resource):
         return answer
     home = folders.home_of(lease_of(spec))
@@ -119,7 +129,7 @@ def take_account_back(spec: Spec, memo: Json) -> Answer:
 
 
 def transport_of(lease: LeaseView) -> Transport:
-    """The way to the lease's account. Raises Unreachable on another machine."""
+    """Return a transport to the lease's account. Raises Unreachable on another machine."""
     if said := sentence(lease.resource):
         raise Unreachable(said)
     endpoint = endpoint_from_json(lease.facts["endpoint"])
@@ -129,7 +139,8 @@ def transport_of(lease: LeaseView) -> Transport:
 
 
 def control_of(lease: LeaseView) -> Control | None:
-    """This program itself, where it is root and the lease has a uid. Raises Unreachable on another machine."""
+    """Return this program's own account if it runs as root and the lease has a uid, else None. Raises Unreachable on
+    another machine."""
     if said := sentence(lease.resource):
         raise Unreachable(said)
     if not machine.as_root() or "home" not in lease.facts:
@@ -139,7 +150,7 @@ def control_of(lease: LeaseView) -> Control | None:
 
 
 def shell(spec: Spec) -> HostShell:
-    """This machine, with the rights of this program."""
+    """Return a shell on this machine with this program's rights."""
     return HostShell(_here(), spec.deadline)
 
 
@@ -148,7 +159,7 @@ def _here() -> Transport:
 
 
 def ended(here: HostShell, home: Path, cgroup: str) -> bool:
-    """End the processes of a home's lease; True when none is left."""
+    """End the processes of a home's lease; return True if none is left."""
     if machine.as_root():
         if not groups.end(cgroup, home.name):
             return False
@@ -158,7 +169,7 @@ def ended(here: HostShell, home: Path, cgroup: str) -> bool:
 
 
 def swept(here: HostShell, home: Path) -> bool:
-    """Remove the files of a home's lease; True when none is left."""
+    """Remove the files of a home's lease; return True if none is left."""
     if os.path.lexists(home) and not here.remove_tree(str(home), root=False):
         return False
     uid = claims.uid_of(home) if machine.as_root() else None
@@ -166,7 +177,8 @@ def swept(here: HostShell, home: Path) -> bool:
 
 
 def tidy(folder: Path) -> None:
-    """Try again to remove what was put aside, for some seconds, and give the uids back of which nothing is left."""
+    """Spend some seconds retrying the removal of homes that were set aside, and release the uids of those that are
+    gone."""
     here = HostShell(_here(), _TIDYING)
     for home in folders.aside(folder):
         place = folders.aside_of(home)
@@ -193,8 +205,8 @@ def _account(lease: LeaseView) -> tuple[int, int]:
 
 
 def _bounded(endpoint: LocalEndpoint, lease: LeaseView) -> tuple[LocalEndpoint, str]:
-    """With what holds the lease to its share, and the name of that. Without root nothing does: others work with the
-    same account."""
+    """Return the endpoint with its limits, and the name of the mechanism that enforces them. Without root nothing does,
+    because other programs use the same account."""
     if not machine.as_root():
         return endpoint, "none"
     config, group = lease.resource.blueprint.config, _group(lease)
@@ -204,7 +216,8 @@ def _bounded(endpoint: LocalEndpoint, lease: LeaseView) -> tuple[LocalEndpoint, 
 
 
 def _has_lost_its_group(endpoint: LocalEndpoint) -> bool:
-    """A lease outlives a restart of the machine, control groups do not."""
+    """Return whether the lease's control group is missing, as after a restart of the machine, which a lease
+    outlives."""
     return bool(endpoint.cgroup) and Path(endpoint.home).exists() and not Path(endpoint.cgroup).exists()
 
 

@@ -1,4 +1,4 @@
-"""This machine, as the kind's drafts and steps see it."""
+"""Facts about this machine for the kind's drafts and steps."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _MIB = 1 << 20
 
 
 def as_root() -> bool:
-    """Whether accounts of their own can be given to leases."""
+    """Return whether leases can have accounts of their own."""
     return os.geteuid() == 0
 
 
 def identity() -> str:
-    """What tells this machine from another one with the same blueprint."""
+    """Return a name that distinguishes this machine from others with the same blueprint."""
     try:
         machine = Path("/etc/machine-id").read_text().strip()
     except OSError:
@@ -27,17 +27,17 @@ def identity() -> str:
 
 
 def vcpus() -> int:
-    """Processors that this process may use."""
+    """Return the number of processors available to this process."""
     return len(os.sched_getaffinity(0))
 
 
 def ram_mib() -> int:
-    """Memory of the machine."""
+    """Return the memory of the machine."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
 
 
 def disk_mib(folder: Path) -> int:
-    """What the disk under the folder holds in all; the folder need not be there yet."""
+    """Return the total size of the disk that contains the folder, which need not exist yet."""
     while not folder.exists():
         folder = folder.parent
     disk = os.statvfs(folder)
@@ -45,7 +45,7 @@ def disk_mib(folder: Path) -> int:
 
 
 def attributes() -> dict[str, Any]:
-    """The attributes of this machine, without its place."""
+    """Return the attributes of this machine, except its location."""
     found = {
         "arch": architecture(platform.machine()),
         "os": platform.system().lower(),
@@ -59,7 +59,7 @@ def attributes() -> dict[str, Any]:
 
 
 def uids_exist(first: int, last: int) -> bool:
-    """Whether the machine (a container may have few) knows these uids."""
+    """Return whether these uids are mapped on this machine; a container may have only a few."""
     try:
         lines = Path("/proc/self/uid_map").read_text().splitlines()
     except OSError:

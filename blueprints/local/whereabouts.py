@@ -1,4 +1,4 @@
-"""Whether this process runs on the machine that a local host is."""
+"""Checks that this process runs on the machine of a local host."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from blueprints.specs import ResourceView
 
 
 def sentence(resource: ResourceView) -> str:
-    """What is wrong when it does not; empty when it does."""
+    """Return an explanation if this process runs on another machine; empty if it does not."""
     there, here = resource.facts.get("machine"), machine.identity()
     if there in (None, here):
         return ""
@@ -16,6 +16,6 @@ def sentence(resource: ResourceView) -> str:
 
 
 def elsewhere(resource: ResourceView) -> Failed | None:
-    """The answer of every step that came to another machine; a later try may come to the right one."""
+    """Return a failure if this process runs on another machine; a retry may reach the right one."""
     said = sentence(resource)
     return Failed(scope=Scope.STEP, code="other_machine", message=said) if said else None

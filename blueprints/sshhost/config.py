@@ -1,4 +1,4 @@
-"""What a blueprint of kind ssh_host may say, and what is said of a host when it is registered."""
+"""Config of blueprints of kind ssh_host, and the registration of a host."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Config(Accounts):
 
     @property
     def control_credential(self) -> str:
-        """One key opens all of the blueprint's hosts."""
+        """Return the one credential that opens all of the blueprint's hosts."""
         return self.credential
 
 

@@ -1,4 +1,4 @@
-"""The draft of a registered host, and what is found out when it is looked at first."""
+"""The draft of a registered host, and its completion from the first reading of the host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ SLOTS = 8
 
 
 def registered(config: Config, registration: Registration) -> Draft:
-    """A host as it was registered. Raises InvalidRequest for more slots than its leases may share."""
+    """Return the draft for a registration. Raises InvalidRequest if it has more slots than the leases of this config
+    may share."""
     place = registration.model_dump(mode="json", include={"address", "port", "user", "host_keys"})
     given = registration.model_dump(mode="json", include={"cpu_millicores", "ram_mib", "disk_mib"}, exclude_none=True)
     return Draft(
@@ -27,7 +28,7 @@ def registered(config: Config, registration: Registration) -> Draft:
 
 
 def known(resource: ResourceView) -> Json:
-    """The registration of a host that was registered before registrations were kept."""
+    """Return the registration of a host that was registered before registrations were stored."""
     place = {name: resource.facts[name] for name in ("address", "port", "user", "host_keys") if name in resource.facts}
     given = {name: getattr(resource.capacity, name) for name in resource.facts.get("given", [])}
     slots, traits = resource.capacity.slots, sorted(resource.traits)
@@ -35,7 +36,7 @@ def known(resource: ResourceView) -> Json:
 
 
 def contradictions(attributes: Json, found: Json) -> list[str]:
-    """Where the host is not what it was registered as."""
+    """Return the differences between the host and its registration."""
     return [
         f"{name} is {found[name]}, registered as {attributes[name]}"
         for name in ("arch", "os", "os_release", "hostname")
@@ -44,7 +45,7 @@ def contradictions(attributes: Json, found: Json) -> list[str]:
 
 
 def capacity(drafted: Amounts, given: list[str], found: Json) -> Amounts:
-    """The registered amounts, and what the host has for those that were left out."""
+    """Return the registered amounts, with those that were left out taken from the host."""
     measured = {
         "cpu_millicores": 1000 * found.get("vcpus", 0),
         "ram_mib": found.get("ram_mib", 0),

@@ -1,7 +1,7 @@
 """The kind `ssh_host`: hosts that an operator registers by address, control account and pinned host keys.
 
-Every lease gets a key pair, and an account of its own (`per_lease`) or the control account for itself (`shared`).
-A registered host is never destroyed: it is cleaned of what is ours and handed back.
+Every lease gets a key pair, and either an account of its own (`per_lease`) or the control account for itself
+(`shared`). A registered host is never destroyed: everything that Drydock made is removed, and the host is handed back.
 """
 
 from __future__ import annotations
@@ -12,11 +12,44 @@ from typing import ClassVar
 
 from blueprints import hosts
 from blueprints.accounts import access
-from blueprints.accounts import acts as accounts
+from blueprints.accounts import actions as accounts
+from blueprints.accounts.actions import observe
 from blueprints.accounts.kind import LONG, WithAccounts
+from blueprints.answers import Answer, Json, Ready
 from blueprints.contract import Plan, Registers, Scans, Step, Updates
-from blueprints.specs import BlueprintView, Draft
-from blueprints.sshhost import acts, config, drafts
+from blueprints.hosts import HostAttributes, observed
+from blueprints.hostshell import NeedsOperator, told
+from blueprints.specs import BlueprintView, Draft, Spec
+from blueprints.sshhost import config, drafts
+from blueprints.sshhost.config import Registration
+
+
+@told
+def apply(spec: Spec, memo: Json) -> Answer:
+    """Apply the current config and registration, regardless of the earlier ones. Calls no host."""
+    view = spec.resource
+    draft = drafts.registered(spec.config, Registration.model_validate(view.registration or drafts.known(view)))
+    found_anew = dict.fromkeys(HostAttributes.model_fields)
+    return Ready(
+        facts=draft.facts, attributes={**found_anew, **draft.attributes}, traits=draft.traits,
+        capacity=drafts.capacity(draft.capacity, draft.facts["given"], view.facts),
+    )  # fmt: skip
+
+
+@told
+def reach(spec: Spec, memo: Json) -> Answer:
+    """Connect with the pinned key, and check that the host matches its registration."""
+    found = observe(spec)
+    wrong = drafts.contradictions(spec.resource.attributes, found)
+    if wrong:
+        raise NeedsOperator(f"It is another host than was registered: {'; '.join(wrong)}.")
+    given = spec.resource.facts.get("given", [])
+    return Ready(
+        facts=found,
+        attributes=observed(found),
+        capacity=drafts.capacity(spec.resource.capacity, given, found),
+        log=f"connected as {spec.resource.facts['user']}",
+    )
 
 
 class SshHost(WithAccounts, Registers, Scans, Updates):
@@ -31,26 +64,27 @@ class SshHost(WithAccounts, Registers, Scans, Updates):
     matches = hosts.MATCHES
     at_once: ClassVar[bool] = True
     check_interval: ClassVar[dt.timedelta | None] = dt.timedelta(seconds=20)
-    """So a host that dies while nobody uses it is seen within half a minute."""
+    """An idle host that dies is noticed within half a minute."""
 
     def register(self, config: config.Config, registration: config.Registration) -> Draft:
-        """As the registration says; what it leaves out is found when the host is looked at."""
+        """Return the draft for a registered host; amounts that the registration omits are measured later on the
+        host."""
         return drafts.registered(config, registration)
 
     def scan(self, blueprint: BlueprintView, address: str, port: int) -> Sequence[str]:
-        """The host keys that it shows, through the bastion where there is one."""
+        """Return the host keys presented at the address, connecting through the bastion if there is one."""
         return access.scan(blueprint, address, port)
 
     def build(self) -> Plan:
-        """Connect, compare with the registration, see that accounts can be made."""
-        return (Step(name="reach", act=acts.reach), Step(name="prepare", act=accounts.prepare))
+        """Connect, compare with the registration, and check that accounts can be made."""
+        return (Step(name="reach", act=reach), Step(name="prepare", act=accounts.prepare))
 
     def update(self) -> Plan:
-        """Apply what config and registration say now, and check it as when it was registered."""
-        return (Step(name="apply", act=acts.apply), *self.build())
+        """Apply the current config and registration, and repeat the checks of the registration."""
+        return (Step(name="apply", act=apply), *self.build())
 
     def destroy(self) -> Plan:
-        """Remove what is ours, then hand the host back."""
+        """Remove everything that Drydock made, then hand the host back."""
         return (
             Step(name="accounts", act=accounts.remove_accounts, deadline=LONG),
             Step(name="hand_back", act=accounts.hand_back),

@@ -1,4 +1,4 @@
-"""For tests of kinds, ours and strangers': a conformance suite and a driver of plans. Needs pytest only."""
+"""For tests of kinds, ours and others': a conformance suite and a driver of plans. Needs only pytest."""
 
 import pytest
 

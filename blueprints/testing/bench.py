@@ -1,4 +1,4 @@
-"""The frozen values that the engine would make, made from the hooks."""
+"""Builds, from the hooks, the frozen values that the engine would pass to a kind."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ TAGS = {"drydock-owner": "conformance", "drydock-installation": "conform1", "dry
 
 
 def always_mine() -> None:
-    """The still_mine() check of a lease that holds."""
+    """Accept every operation, as the still_mine() check of an active lease."""
 
 
 class Bench(Hooks):
     """Views, specs and drafts of one kind."""
 
     def driver(self) -> Driver:
-        """A driver with this bench around it."""
+        """Return a driver whose surroundings are this bench."""
         return Driver(self, pace=self.pace)
 
     def needed_types(self) -> frozenset[str]:
-        """The types of resource that the kind says it may lease."""
+        """Return the resource types that the kind says it may lease."""
         return self.kind.needed_types(self.blueprint().config)
 
     def blueprint(self, generation: int = 1) -> BlueprintView:
-        """The blueprint with the bench's config."""
+        """Return a blueprint with the bench's config."""
         config = self.kind.Config.model_validate(self.config())
         return BlueprintView(
             id=1,
@@ -47,7 +47,7 @@ class Bench(Hooks):
         )
 
     def asked(self, requirements: Json | None = None) -> Asked:
-        """What the lease asks for."""
+        """Return a lease's request."""
         wanted = self.requirements() if requirements is None else requirements
         return Asked(
             type=self.kind.resource_type,
@@ -56,7 +56,7 @@ class Bench(Hooks):
         )
 
     def draft(self) -> Draft:
-        """The draft of what the suite makes: built if the kind builds, else registered, else discovered."""
+        """Return the draft for the suite: to be built if the kind builds, else registered, else discovered."""
         kind: Any = self.kind
         if isinstance(kind, Builds):
             return kind.drafts(self.blueprint().config, self.asked())[0]
@@ -69,31 +69,31 @@ class Bench(Hooks):
         return found[0]
 
     def offering(self) -> Offers:
-        """The kind, where it builds what a provider offers."""
+        """Return the kind, which must build what a provider offers."""
         assert isinstance(self.kind, Offers)
         return self.kind
 
     def account(self) -> Account:
-        """The account that the config names."""
+        """Return the account that the config names."""
         name = self.offering().sought(self.blueprint().config, None).account
         return Account(name=name, secrets=self.credentials()[name])
 
     def offers(self) -> Sequence[Offer]:
-        """What is offered that could hold what is asked."""
+        """Return the offers that could hold the request."""
         kind, account = self.offering(), self.account()
         found = [offer for place in kind.places(account) for offer in kind.inventory(account, place.name)]
         wanted = kind.sought(self.blueprint().config, self.asked())
         return [one for one in found if _could_be(one, wanted)]
 
     def registered(self) -> Draft:
-        """The draft of the bench's registration."""
+        """Return the draft of the bench's registration."""
         kind: Any = self.kind
         registration = kind.Registration.model_validate(self.registration())
         draft: Draft = kind.register(self.blueprint().config, registration)
         return draft
 
     def resource(self, draft: Draft | None = None, *, generation: int = 1) -> ResourceView:
-        """A resource as its row would have it before it is built, with a key of its own."""
+        """Return a resource as its row would be before it is built, with a new key."""
         made = draft or self.draft()
         key = f"conf-{uuid.uuid4().hex[:12]}"
         return ResourceView(
@@ -113,13 +113,13 @@ class Bench(Hooks):
         )
 
     def origin(self, draft: Draft) -> str:
-        """Where the draft came from."""
+        """Return the origin of a draft's resource: built, registered or discovered."""
         if not draft.identity:
             return "built"
         return "registered" if isinstance(self.kind, Registers) else "discovered"
 
     def lease(self, resource: ResourceView) -> LeaseView:
-        """A lease on the resource."""
+        """Return a lease on the resource."""
         return LeaseView(
             id=1,
             key=f"{resource.key}-lease",
@@ -131,7 +131,7 @@ class Bench(Hooks):
         )
 
     def opener(self, still_mine: Callable[[], None]) -> Callable[[LeaseView, str], Interface]:
-        """Opens the kind's interfaces, as the engine would."""
+        """Return a function that opens the kind's interfaces as the engine would."""
 
         def open_it(lease: LeaseView, name: str) -> Interface:
             openers = self.kind.interfaces()
@@ -142,11 +142,11 @@ class Bench(Hooks):
         return open_it
 
     def control_of(self, lease: LeaseView) -> Control | None:
-        """The way to the lease's host past its account, as the engine would ask for it."""
+        """Return a control connection to the lease's host, as the engine would, or None."""
         return self.kind.control(lease) if isinstance(self.kind, Controls) else None
 
     def spec(self, phase: str, resource: ResourceView, lease: LeaseView | None = None, **wanted: Any) -> Spec:
-        """What the steps of a phase work on."""
+        """Return the spec for the steps of a phase."""
         return Spec(
             phase=phase,
             key=f"{lease.key if lease else resource.key}-{phase}",
@@ -161,7 +161,7 @@ class Bench(Hooks):
 
 
 def _could_be(offer: Offer, wanted: Sought) -> bool:
-    """Whether an offer is large enough, in a place and of an architecture that is sought."""
+    """Return whether an offer is large enough and matches the other conditions of a query."""
     amounts = wanted.amounts
     return (
         offer.available

@@ -1,4 +1,4 @@
-"""The conformance suite of kinds. Every line of the contract, for any kind:
+"""The conformance suite, which tests every line of the contract for any kind:
 
     class TestMine(KindConformance):
         kind = Mine()
@@ -6,7 +6,7 @@
         def config(self): ...
         def outside(self): ...
 
-What to fill in is in `blueprints.testing.hooks`. Tests for what the kind does not do are not collected.
+The hooks to implement are in `blueprints.testing.hooks`. Tests for capabilities that the kind lacks are not collected.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from blueprints.testing.hooks import Outside
 from blueprints.testing.leasing import Leasing
 from blueprints.testing.leftovers import Leftovers
 from blueprints.testing.making import Making
-from blueprints.testing.needs import applies
 from blueprints.testing.offering import Offering
 from blueprints.testing.operating import Operating
+from blueprints.testing.phases import applies
 from blueprints.testing.watching import Watching
 
 
 class KindConformance(Declared, Drafting, Offering, Making, Leasing, Leftovers, Watching, Operating):
-    """Subclass it, name it Test..., set `kind`, and fill in the hooks."""
+    """The suite. Subclass it under a name that begins with Test, set `kind`, and implement the hooks."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -1,4 +1,4 @@
-"""Conformance: what a kind says of itself."""
+"""Conformance: what a kind declares about itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conformance: drafts, whether offered, registered or discovered."""
+"""Conformance: drafts of resources that are built, registered or discovered."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import asdict
 from blueprints.contract import Builds, Discovers, Registers
 from blueprints.matching import misses
 from blueprints.specs import Draft
-from blueprints.testing.needs import needs
-from blueprints.testing.phases import Phases
+from blueprints.testing.phases import Phases, needs
 from blueprints.testing.rules import frozen, json_safe
 
 
 class Drafting(Phases):
-    """What could be built, what is told of, what is found."""
+    """Drafts of resources that are built, registered or discovered."""
 
     @needs(Builds)
     def test_drafts_fit_what_is_asked(self) -> None:

@@ -1,7 +1,7 @@
-"""Carries out a plan in memory as the engine would, and can die or lose an answer at any call.
+"""Carries out a plan in memory as the engine would, and can crash or lose an answer at any call.
 
-The memo is kept between calls, Wait is repeated a bounded number of times, after a lost answer or a crash
-`find` is asked before `act` is repeated, and a Need is met by whatever the test supplies.
+The memo is kept between calls, and Wait is repeated a limited number of times. After a lost answer or a crash, `find`
+is called before `act` is repeated. A Need is met by what the test supplies.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ from drydock.core import clock
 
 
 class Surroundings(Protocol):
-    """What stands around a plan: other leases, a person, maintenance."""
+    """The surroundings of a plan: other leases, a person, maintenance."""
 
     def needed_types(self) -> frozenset[str]:
-        """The types of resource that the kind says it may lease."""
+        """Return the resource types that the kind says it may lease."""
 
     def supply(self, needed: NeededLease) -> LeaseView:
-        """A lease as it was asked for."""
+        """Return a lease as requested."""
 
     def lock(self, needed: NeededLock) -> str:
-        """One of the candidates of a slot lock."""
+        """Return one of the candidates of a slot lock."""
 
     def maintain(self, maintenance: Maintenance) -> None:
-        """Do the maintenance that was asked for."""
+        """Carry out the requested maintenance."""
 
     def resolve(self, hold: Hold) -> bool:
-        """Do what the hold asks a person for. False: nobody does, and the plan ends held."""
+        """Do what a hold asks of a person. Return False if nobody does it, so that the plan ends held."""
 
     def secrets_of(self, credential: Mapping[str, Any]) -> Iterable[str]:
-        """The texts of a credential that nobody may see."""
+        """Return the texts of a credential that must stay secret."""
 
 
 _ON_LEASE = frozenset({"activate", "deactivate", "clean"})
 
 
 class Driver:
-    """Carries out plans. `pace` bounds the seconds slept for one Wait, `tries` the calls for one step."""
+    """Carries out plans. `pace` limits the seconds slept for one Wait, `tries` the calls of one step."""
 
     def __init__(self, surroundings: Surroundings, *, pace: float = 0.0, tries: int = 200, retries: int = 3) -> None:
         self._around = surroundings
@@ -67,7 +67,7 @@ class Driver:
         self._retries = retries
 
     def run(self, plan: Plan, spec: Spec, *, start: Position | None = None, mishap: Mishap | None = None) -> Outcome:
-        """Carry out the plan, from `start` when an earlier process died there."""
+        """Carry out the plan, from `start` if an earlier process died there."""
         return _Run(self._around, self._pace, self._tries, self._retries, mishap).carry_out(plan, spec, start)
 
 
@@ -177,12 +177,12 @@ class _Run:
             self._spec = replace(self._spec, granted=self._spec.granted | {f"{asked.relation}:{asked.action}"})
 
     def _of_parts(self, lock: NeededLock) -> NeededLock:
-        """With the parts to choose from as its candidates."""
+        """Return a lock with the parts to choose from as its candidates."""
         parts = (one for one in self._spec.resource.parts if one.part_class == lock.part_class and one.state == "ok")
         return replace(lock, candidates=lock.candidates or tuple(one.identity for one in parts))
 
     def _now(self) -> Spec:
-        """The spec with what is committed so far."""
+        """Return the spec with what has been committed so far."""
         spec, at = self._spec, self._at
         if spec.phase in _ON_LEASE and spec.lease is not None:
             return replace(spec, lease=replace(spec.lease, facts=at.facts, secrets=at.secrets))

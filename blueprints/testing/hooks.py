@@ -1,4 +1,4 @@
-"""What a stranger tells the conformance suite about a kind."""
+"""The hooks by which the author of a kind describes it to the conformance suite."""
 
 from __future__ import annotations
 
@@ -24,129 +24,137 @@ from interfaces.httpd.contract import Httpd
 
 @dataclass(frozen=True, kw_only=True)
 class Outside:
-    """One thing that exists outside. `name` must be the same whenever it is made for the same key."""
+    """An object that exists outside. `name` must be the same whenever it is made for the same key."""
 
     name: str
     tags: Mapping[str, str] | None = field(default=None, compare=False)
-    """None: such things carry no tags."""
+    """None if such objects have no tags."""
 
 
 class Hooks:
-    """The hooks. `kind` and `outside` are always needed, the others where the kind has that capability."""
+    """The hooks. `kind` and `outside` are always required, the others if the kind has the capability that they name."""
 
     kind: ClassVar[Kind]
     pace: ClassVar[float] = 0.0
-    """Most seconds to sleep for one Wait; 0 for a provider that needs no time."""
+    """Maximum seconds to sleep for one Wait; 0 for a provider that needs no time."""
 
     def config(self) -> Json:
-        """A valid config of a blueprint."""
+        """Return a valid config of a blueprint."""
         return {}
 
     def credentials(self) -> Mapping[str, Mapping[str, Any]]:
-        """The secrets of the credentials that the config names."""
+        """Return the secrets of the credentials that the config names."""
         return {}
 
     def secrets_of(self, credential: Mapping[str, Any]) -> Iterable[str]:
-        """The texts of a credential that nobody may see: all, but for fields that the kind's Credential has beside
-        those that it calls SecretStr: a region or a project stands in facts by right."""
+        """Return the texts of a credential that must stay secret.
+
+        If the kind's Credential has SecretStr fields, only those are secret, because facts may contain a region or a
+        project; otherwise all are.
+        """
         open_ones = _open_fields(getattr(self.kind, "Credential", None))
         return [text for name, value in credential.items() if name not in open_ones for text in texts(value)]
 
     def requirements(self) -> Json:
-        """Requirements that the config's resources meet."""
+        """Return requirements that the config's resources meet."""
         return {}
 
     on_host: ClassVar[bool] = False
     """Whether leases of the bench run commands on a real host, so that the leftover suite applies."""
 
     def own_account(self, lease: LeaseView) -> bool:
-        """on_host: whether the lease has an account that is nobody else's."""
+        """on_host: return whether the lease has an account that no other lease uses."""
         return bool(lease.facts.get("isolation") == "uid")
 
     def home_above(self, lease: LeaseView) -> str:
-        """on_host: the home of the account, where that of the lease is a folder in it."""
+        """on_host: return the home of the account, if the lease's home is a folder in it."""
         return str(lease.resource.facts.get("home", ""))
 
     def neighbour(self, resource: ResourceView) -> LeaseView | None:
-        """on_host: another active lease on the same host with an account of its own; None: there can be none."""
+        """on_host: return another active lease on the same host with its own account, or None if there can be none."""
         return None
 
     def outside_looks(self) -> Outsiders | None:
-        """on_host: those who can look at the host past its leases."""
+        """on_host: return access to the host that bypasses its leases, or None."""
         return None
 
     def must_be_planted(self) -> Iterable[str]:
-        """on_host: the rows of the suite that are possible there: a test that plants nothing proves nothing."""
+        """on_host: return the rows of the suite that must be planted there, so that the test proves something."""
         return ()
 
     def impossible(self) -> Json | None:
-        """Requirements that none of them meets; None: the kind has no requirements."""
+        """Return requirements that no resource meets, or None if the kind has no requirements."""
         return None
 
     def amounts(self) -> Amounts:
-        """What the lease takes of the resource."""
+        """Return how much of the resource the lease takes."""
         return Amounts()
 
     def outside(self) -> Sequence[Outside]:
-        """Look, not through the kind, for everything that the kind makes outside and that exists now."""
+        """Return all objects of the kind that exist outside now, without asking the kind."""
         raise NotImplementedError
 
     def wrong_secrets(self) -> Sequence[Mapping[str, Any]]:
-        """Offers: secrets of credentials that the provider does not let in."""
+        """Offers: return secrets of credentials that the provider refuses."""
         return ()
 
     def begun_again(self, resource: ResourceView, built: ResourceView) -> ResourceView:
-        """The resource as a repeated build begins with it: as it was. Where the first step decides by chance what the
-        others stand on, with what it decided: the engine keeps that before anything is made."""
+        """Return the resource as a repeated build begins with it: as it was.
+
+        If the first step decides something at random that the others rely on, return it with that decision, which the
+        engine stores before anything is made.
+        """
         return resource
 
     def registration(self) -> Json:
-        """Registers: a valid registration."""
+        """Registers: return a valid registration."""
         raise NotImplementedError
 
     def plant(self) -> None:
-        """Discovers: put something there that is found."""
+        """Discovers: create something that will be found."""
         raise NotImplementedError
 
     def kill(self, resource: ResourceView) -> None:
-        """Checks: end the resource's health from outside, without its blueprint knowing."""
+        """Checks: make the resource unhealthy from outside, without using the kind."""
         raise NotImplementedError
 
     def power_of(self, resource: ResourceView) -> str:
-        """Powers: "on" or "off", seen from outside."""
+        """Powers: return "on" or "off", as seen from outside."""
         raise NotImplementedError
 
     def disk_of(self, resource: ResourceView) -> int:
-        """Resizes: GiB of its disk, seen from outside."""
+        """Resizes: return the size of its disk in GiB, as seen from outside."""
         raise NotImplementedError
 
     def disk_sizes(self) -> Sequence[int]:
-        """Resizes: GiB that its disk grows to, one size after the other. One alone where the provider lets a disk grow
-        only once in a while."""
+        """Resizes: return the sizes in GiB to which its disk grows, in this order.
+
+        Return only one if the provider lets a disk grow only once in a while.
+        """
         return 200, 300
 
     def types(self) -> tuple[str, str]:
-        """Retypes: the type that the resource is built as, and another that it can become."""
+        """Retypes: return the type that the resource is built as, and another that it can become."""
         raise NotImplementedError
 
     def type_of(self, resource: ResourceView) -> str:
-        """Retypes: its type, seen from outside."""
+        """Retypes: return its type, as seen from outside."""
         raise NotImplementedError
 
     def tags_of(self, resource: ResourceView) -> Mapping[str, str]:
-        """Tags: those it bears, seen from outside."""
+        """Tags: return its tags, as seen from outside."""
         raise NotImplementedError
 
     def write_console(self, resource: ResourceView, text: str) -> None:
-        """Consoles: the resource writes on its console."""
+        """Consoles: write a text on the resource's console."""
         raise NotImplementedError
 
     def cut_off(self, resource: ResourceView) -> AbstractContextManager[None]:
-        """Activates, of kinds that say what counts as `unreachable`: the resource does not answer meanwhile."""
+        """Activates, for kinds with `unreachable` codes: keep the resource from answering within the block."""
         raise NotImplementedError
 
     def access_of(self, lease: LeaseView) -> Sequence[str]:
-        """Activates: what lets the lease in or runs for it now: accounts, keys, processes."""
+        """Activates: return what gives the lease access or runs for it now: accounts, keys, processes."""
         raise NotImplementedError
 
     def litter(self, lease: LeaseView) -> None:
@@ -154,7 +162,7 @@ class Hooks:
         raise NotImplementedError
 
     def left_by(self, lease: LeaseView) -> Sequence[str]:
-        """Cleans: what is there of the lease now."""
+        """Cleans: return what the lease has left and is still there."""
         raise NotImplementedError
 
     def use(self, interface: Interface) -> None:
@@ -172,30 +180,30 @@ class Hooks:
                 raise NotImplementedError(f"use() knows no interface {interface.name!r}")
 
     def use_control(self, control: Control) -> None:
-        """Controls: do something with the way to a host. Override it where nothing can be run there."""
+        """Controls: run something over a control connection. Override it if nothing can be run there."""
         shell = HostShell(control.transport, 30)
         assert int(shell.run("id -u")) != control.uid
         assert shell.as_root("id -u").split() == ["0"]
         assert shell.as_root('stat -c %u -- "$1"', control.home).split() == [str(control.uid)]
 
     def supply(self, needed: NeededLease) -> LeaseView:
-        """A lease that the kind asks for."""
+        """Return a lease that the kind requests."""
         raise NotImplementedError(f"{self.kind.name} needs a lease {needed.name!r} of type {needed.type!r}")
 
     def lock(self, needed: NeededLock) -> str:
-        """A slot lock that the kind asks for: one of its candidates."""
+        """Return the slot lock that the kind requests: one of its candidates."""
         return needed.candidates[0]
 
     def maintain(self, maintenance: Maintenance) -> None:
-        """Maintenance that the kind asks for."""
+        """Carry out maintenance that the kind requests."""
 
     def resolve(self, hold: Hold) -> bool:
-        """What the kind holds for. False: nobody does it."""
+        """Do what the kind holds for. Return False if nobody does it."""
         return False
 
 
 def _open_fields(credential: Any) -> set[str]:
-    """Fields of a credential's class that are no secrets; none where the class calls nothing a secret."""
+    """Return the fields of a credential's class that are not secret; empty if the class marks none as secret."""
     fields = credential.model_fields if credential is not None else {}
     secret = {name for name, one in fields.items() if SecretStr in (one.annotation, *get_args(one.annotation))}
     return fields.keys() - secret if secret else set()

@@ -1,4 +1,4 @@
-"""Conformance: what is done for one lease on a resource, and undone after it."""
+"""Conformance: what is done for a lease on a resource, and undone after it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from blueprints.answers import Failed
 from blueprints.contract import Activates, Cleans, Controls, Opener
 from blueprints.specs import LeaseView
 from blueprints.testing.bench import always_mine
-from blueprints.testing.needs import needs
-from blueprints.testing.phases import Phases, expect_ready
+from blueprints.testing.phases import Phases, expect_ready, needs
 from blueprints.testing.rules import json_safe
 from interfaces.contract import Interface
 from interfaces.errors import LeaseEnded
@@ -135,7 +134,7 @@ class Leasing(Phases):
 
 
 class _Watch:
-    """A still_mine() check that holds while the interface is opened; then the lease is over."""
+    """A still_mine() check that passes until `over` is set; then the lease is over."""
 
     over = False
 

@@ -1,4 +1,4 @@
-"""Conformance: nothing that a lease can plant on a real host is there for the next one."""
+"""Conformance: nothing that a lease plants on a real host remains for the next lease."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from dataclasses import replace
 from blueprints.contract import Activates, Cleans
 from blueprints.leftovers import ROWS, Party, Planted, Report, Row, Suite
 from blueprints.specs import LeaseView, ResourceView
-from blueprints.testing.needs import needs
-from blueprints.testing.phases import Phases
+from blueprints.testing.phases import Phases, needs
 from interfaces.command import Command
 
 
 class Leftovers(Phases):
-    """Leases on real hosts, with the leftover suite (`blueprints.leftovers`). Benches turn it on with `on_host`."""
+    """Leases on real hosts, with the leftover suite (`blueprints.leftovers`). Benches enable it with `on_host`."""
 
     @needs(Activates)
     def test_nothing_that_a_lease_plants_outlives_it(self) -> None:
@@ -26,7 +25,7 @@ class Leftovers(Phases):
         assert not missing, {name: planted.refused[name] for name in missing}
 
     def outlived(self, resource: ResourceView, rows: Iterable[Row] = ROWS) -> tuple[Planted, Report]:
-        """Plant the rows by one lease, end it, and look by the next; then destroy the resource."""
+        """Plant the rows with one lease, end it, look with the next one, and destroy the resource."""
         beside = self.neighbour(resource)
         lease = self.activated(self._named(resource, "first"))
         suite, other = Suite(rows), self._party(beside, "the lease beside") if beside else None
@@ -46,7 +45,7 @@ class Leftovers(Phases):
         return planted, report
 
     def _ended(self, lease: LeaseView) -> ResourceView:
-        """The resource as the next lease gets it: cleaned, or another where it is not used again."""
+        """End a lease and return the resource for the next one: cleaned, or another one if it is not reusable."""
         resource = lease.resource
         self.ready("deactivate", resource, lease)
         if not self.kind.reusable_after(lease):
@@ -67,5 +66,5 @@ class Leftovers(Phases):
 
 
 def described(report: Report) -> str:
-    """The findings as lines."""
+    """Return the findings as lines of text."""
     return "\n".join(f"{one.verdict.value:12} {one.row:24} {one.message}" for one in report.findings)

@@ -1,4 +1,4 @@
-"""Conformance: building, and destroying whatever building left, wherever it stopped."""
+"""Conformance: building, and destroying what a build left, wherever it stopped."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from blueprints.contract import Builds, Discovers, Lists, Offers, Registers
 from blueprints.testing.bench import TAGS
-from blueprints.testing.needs import needs
 from blueprints.testing.outcome import Outcome
-from blueprints.testing.phases import Phases, expect_ready
+from blueprints.testing.phases import Phases, expect_ready, needs
 from blueprints.testing.rules import frozen, json_safe
 
 
 class Making(Phases):
-    """One thing per key, whatever dies; and nothing left at the end."""
+    """One object per key, whatever crashes, and nothing left at the end."""
 
     @needs(Builds, Offers, Registers)
     def test_building_makes_something_that_bears_our_tags(self) -> None:
@@ -109,7 +108,7 @@ class Making(Phases):
         assert resource.key not in [one.key for one in self.kind.owned(self.blueprint(), TAGS["drydock-installation"])]
 
     def _clean_run(self) -> tuple[Outcome, list[str]]:
-        """A build without mishap, and what it makes; destroyed again."""
+        """Build without mishaps and destroy again. Return the outcome, and the names of what was made."""
         resource = self.resource()
         clean = self.ready("build", resource)
         expected = self.names(resource)

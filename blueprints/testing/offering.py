@@ -10,8 +10,7 @@ from blueprints.matching import misses
 from blueprints.offers import Account, Offer
 from blueprints.specs import Owned
 from blueprints.testing.bench import TAGS
-from blueprints.testing.needs import needs
-from blueprints.testing.phases import Phases
+from blueprints.testing.phases import Phases, needs
 from blueprints.testing.rules import frozen, json_safe
 
 
@@ -77,7 +76,7 @@ class Offering(Phases):
         assert resource.key not in left or left[resource.key].lost
 
     def _refusal(self, secrets: Mapping[str, str]) -> str:
-        """What is said to a wrong account; empty where it is let in."""
+        """Return the error that a wrong account gets; empty if it is accepted."""
         kind, wrong = self.offering(), Account(name=self.account().name, secrets=secrets)
         try:
             for place in kind.places(wrong):
@@ -97,5 +96,5 @@ class Offering(Phases):
 
 
 def _kept(offer: Offer) -> dict[str, object]:
-    """What stays the same from one reading to the next."""
+    """Return what stays the same from one poll to the next."""
     return asdict(replace(offer, price=None, price_source="", boot_seconds=None, available=True))

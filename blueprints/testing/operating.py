@@ -1,16 +1,15 @@
-"""Conformance: what is done to a resource on purpose, beside switching it."""
+"""Conformance: operations on a resource other than switching its power."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from blueprints.contract import Consoles, Reboots, Resizes, Retypes, Tags
-from blueprints.testing.needs import needs
-from blueprints.testing.phases import Phases
+from blueprints.testing.phases import Phases, needs
 
 
 class Operating(Phases):
-    """Reboots, Resizes, Retypes, Tags, Consoles. What a plan has done, doing it again leaves as it is."""
+    """Reboots, Resizes, Retypes, Tags, Consoles. Repeating a plan changes nothing more."""
 
     @needs(Reboots)
     def test_what_was_rebooted_is_there_and_can_be_destroyed(self) -> None:

@@ -1,4 +1,4 @@
-"""What the driver of plans reports, and what it can be told to let happen."""
+"""The results of the driver of plans, and the mishaps that it can simulate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Ended: TypeAlias = Literal["ready", "failed", "held", "crashed", "stopped"]
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call that the driver made."""
+    """A call that the driver made."""
 
     step: str
     made: Literal["act", "find"]
@@ -22,12 +22,12 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """What is committed: a process that dies goes on from here, or another begins to destroy."""
+    """What has been committed: after a crash, another process continues from here, or begins to destroy."""
 
     step: int = 0
     memo: Json = field(default_factory=dict)
     looking: bool = False
-    """The answer of the last act was lost: `find` comes first."""
+    """Whether the answer of the last act was lost, so that `find` comes first."""
     facts: Json = field(default_factory=dict)
     secrets: Json = field(default_factory=dict)
 
@@ -54,8 +54,11 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Mishap:
-    """What happens to the n-th call (from 0). `crash`: the process dies and the answer was never committed;
-    `lose`: the answer is lost on the way; `stop`: the answer is committed, and nothing follows."""
+    """A mishap at the n-th call, counted from 0.
+
+    `crash`: the process dies before the answer is committed. `lose`: the answer is lost on the way. `stop`: the answer
+    is committed, and nothing follows.
+    """
 
     does: Literal["crash", "lose", "stop"]
     at: int

@@ -1,18 +1,36 @@
-"""Phases carried out for a bench: the words in which the suites are written."""
+"""Phases carried out for a bench, in the terms of the suites, and which tests apply to which kinds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from blueprints.contract import Plan
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.testing.bench import Bench
 from blueprints.testing.outcome import Mishap, Outcome
 
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def needs(*any_of: type) -> Callable[[Test], Test]:
+    """Mark a test for kinds that implement any of these classes."""
+
+    def mark(test: Test) -> Test:
+        test.any_of = any_of  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+def applies(test: Any, kind: object) -> bool:
+    """Return whether the test is for this kind."""
+    any_of = getattr(test, "any_of", ())
+    return not any_of or isinstance(kind, any_of)
+
 
 class Phases(Bench):
-    """Runs the kind's plans and says what was expected."""
+    """Carries out the kind's plans, and asserts their outcomes."""
 
     def run(
         self,
@@ -27,12 +45,12 @@ class Phases(Bench):
         return self.driver().run(self.plan(phase), self.spec(phase, resource, lease, **wanted), mishap=mishap)
 
     def resume(self, before: Outcome) -> Outcome:
-        """Another process goes on where one died."""
+        """Continue in another process after one has died."""
         spec = before.spec
         return self.driver().run(self.plan(spec.phase), spec, start=before.position)
 
     def plan(self, phase: str) -> Plan:
-        """The kind's plan of a phase."""
+        """Return the kind's plan for a phase."""
         plan: Plan = getattr(self.kind, phase)()
         return plan
 
@@ -41,11 +59,11 @@ class Phases(Bench):
         return expect_ready(self.run(phase, resource, lease, **wanted))
 
     def built(self, resource: ResourceView | None = None) -> ResourceView:
-        """A resource, made."""
+        """Return a resource that was built."""
         return self.ready("build", resource or self.resource()).spec.resource
 
     def activated(self, lease: LeaseView) -> LeaseView:
-        """The lease, made usable if that needs work."""
+        """Return the lease, activated if that needs work."""
         if not hasattr(self.kind, "activate"):
             return lease
         after = self.ready("activate", lease.resource, lease).spec.lease
@@ -53,20 +71,20 @@ class Phases(Bench):
         return after
 
     def destroyed(self, resource: ResourceView) -> None:
-        """Destroy, which must succeed."""
+        """Destroy a resource, which must succeed."""
         self.ready("destroy", resource)
 
     def mishaps(self, does: Any, clean: Outcome) -> Iterator[Mishap]:
-        """One mishap for every call that a run without any made."""
+        """Yield one mishap for every call that a run without mishaps made."""
         for at in range(len(clean.calls)):
             yield Mishap(does=does, at=at)
 
     def names(self, resource: ResourceView) -> list[str]:
-        """What exists outside now, the resource's key as KEY so that two can be compared."""
+        """Return the names of all outside objects, with KEY for the resource's key so that states can be compared."""
         return sorted(thing.name.replace(resource.key, "KEY") for thing in self.outside())
 
 
 def expect_ready(outcome: Outcome) -> Outcome:
-    """The outcome, which must be Ready."""
+    """Return the outcome, which must be Ready."""
     assert outcome.ended == "ready", f"{outcome.spec.phase}.{outcome.step} ended {outcome.ended}: {outcome.answer}"
     return outcome

@@ -1,4 +1,4 @@
-"""The rules that every single call of a step keeps, whatever the kind."""
+"""The rules that every single call of a step must keep, whatever the kind."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ class ContractBroken(AssertionError):
 
 
 Secrets: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]
-"""The texts of a credential that nobody may see."""
+"""Returns the texts of a credential that must stay secret."""
 
 
 def called(step: Step, spec: Spec, memo: Json, *, find: bool, secrets: Secrets | None = None) -> Answer:
-    """The answer of the step's act or find, after every rule for one call was looked at. Without `secrets` all that
-    a credential holds is one."""
+    """Call the step's act or find, check the answer against every rule for one call, and return it.
+
+    Without `secrets`, every text in a credential is secret.
+    """
     where = f"{spec.phase}.{step.name}" + (".find" if find else "")
     given = copy.deepcopy(memo)
     began = clock.monotonic()
@@ -43,7 +45,7 @@ def called(step: Step, spec: Spec, memo: Json, *, find: bool, secrets: Secrets |
 
 
 def frozen(value: Any) -> None:
-    """Raise ContractBroken unless the dataclass refuses to be changed."""
+    """Raise ContractBroken if the dataclass can be changed."""
     name = fields(value)[0].name
     try:
         setattr(value, name, getattr(value, name))
@@ -53,7 +55,7 @@ def frozen(value: Any) -> None:
 
 
 def json_safe(where: str, value: Any) -> None:
-    """Raise ContractBroken unless the value comes back from JSON as it went."""
+    """Raise ContractBroken if the value changes on its way through JSON."""
     try:
         back = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
@@ -62,7 +64,7 @@ def json_safe(where: str, value: Any) -> None:
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON structure, names too."""
+    """Yield every text in a JSON structure, including names."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

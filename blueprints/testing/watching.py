@@ -1,4 +1,4 @@
-"""Conformance: health, power and updates of a resource that is there."""
+"""Conformance: health checks, power and updates of an existing resource."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from blueprints.contract import Checks, Powers, Updates
 from blueprints.specs import ResourceView
-from blueprints.testing.needs import needs
-from blueprints.testing.phases import Phases
+from blueprints.testing.phases import Phases, needs
 
 
 class Watching(Phases):

@@ -1,13 +1,14 @@
-"""The command line. It asks everything of a `leases.client.Client` and knows nothing of the engine behind it.
+"""The command line. It does everything through a `drydock_client.protocol.Client`, and knows nothing of the engine
+behind it.
 
-Modules here import Django and the engine only once a command runs, so that `--help` and completion are quick.
+Its modules import Django and the engine only when a command runs, so that `--help` and completion are fast.
 """
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """The `drydock` script."""
+    """Run the `drydock` program."""
     from drydock.cli.program import app
 
     app(prog_name="drydock")

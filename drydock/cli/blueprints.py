@@ -1,43 +1,140 @@
-"""`drydock blueprints`."""
+"""`drydock blueprints`: list, change and check blueprints, and show the config that kinds accept."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import textwrap
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drydock.cli import blueprint_config, kinds, output
-from drydock.cli import options as o
-from drydock.cli.exits import guarded
-from drydock.cli.standing import end, state, tell
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import REFUSED, guarded
 
 if TYPE_CHECKING:
-    from leases.client import BlueprintInfo
+    from drydock_client.values import BlueprintChange, BlueprintInfo
+
+
+Fields = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Config of the kind.")]
+
+File = Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="Config as JSON; - is standard input.")]
+
+Order = Annotated[int | None, typer.Option("--order", help="Tried from low to high.")]
+
+Audience = Annotated[str | None, typer.Option("--audience", help="`everyone`, or `authorized` owners only.")]
+
+Maximum = Annotated[int | None, typer.Option("--max", help="Maximum number of resources.")]
+
+Ready = Annotated[int | None, typer.Option("--ready", help="Idle resources kept ready.")]
+
+Builds = Annotated[int | None, typer.Option("--max-builds", help="Builds at the same time.")]
+
+Outdated = Annotated[
+    int | None, typer.Option("--max-outdated", help="Outdated resources replaced at the same time; 0: none.")
+]
+
+Idle = Annotated[
+    str | None,
+    typer.Option("--idle-timeout", metavar="SPAN", help="Remove resources that are idle longer; clouds: 15m."),
+]
+
+Life = Annotated[str | None, typer.Option("--max-lifetime", metavar="SPAN", help="Replace older resources.")]
+
+Check = Annotated[str | None, typer.Option("--check-interval", metavar="SPAN", help="Interval between health checks.")]
+
+DefaultTtl = Annotated[
+    str | None, typer.Option("--default-ttl", metavar="SPAN", help="Duration of leases without an end.")
+]
+
+MaxTtl = Annotated[
+    str | None, typer.Option("--max-ttl", metavar="SPAN", help="Longest lease; operators can exceed it.")
+]
+
+Note = Annotated[str | None, typer.Option("--note")]
+
+Clear = Annotated[list[str] | None, typer.Option("--clear", help="Remove this limit: max, idle-timeout, ...")]
+
+
+def _blueprint_change(**given: Any) -> BlueprintChange:
+    from drydock_client.values import BlueprintChange
+
+    return BlueprintChange(**{name: value for name, value in given.items() if value is not None})
+
+
+def _cleared_columns(clear: list[str] | None) -> list[str]:
+    """Return the names of the columns to clear."""
+    return [{"max": "max_resources"}.get(one, one).replace("-", "_") for one in clear or ()]
+
+
+@guarded
+def add(
+    name: Name, kind: Annotated[str, typer.Argument(metavar="KIND", help="See `drydock blueprints kinds`.")],
+    config: Fields = None, *, file: File = "", order: Order = None, audience: Audience = None, maximum: Maximum = None,
+    ready: Ready = None, max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None,
+    check_interval: Check = None, max_outdated: Outdated = None, default_ttl: DefaultTtl = None,
+    max_ttl: MaxTtl = None, note: Note = None, clear: Clear = None,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Do not enable it yet.")] = False,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Add a blueprint, check it and enable it. You may use it; others as --audience says.
+
+    [dim]drydock blueprints add this local_host slots=4[/dim]
+    """
+    wanted = _blueprint_change(
+        order=order, audience=audience, max_resources=maximum, min_ready=ready, max_builds=max_builds,
+        idle_timeout=idle_timeout, max_lifetime=max_lifetime, check_interval=check_interval,
+        max_outdated=max_outdated, default_ttl=default_ttl, max_ttl=max_ttl, note=note, clear=_cleared_columns(clear),
+    )  # fmt: skip
+    given = {**o.document(file), **o.values(config, "config")}
+    _tell_and_exit(o.client().add_blueprint(name, kind, given, wanted, enabled=not disabled), as_json)
+
+
+@guarded
+def change(
+    name: Name, config: Fields = None, *, file: File = "", kind: Annotated[str | None, typer.Option()] = None,
+    order: Order = None, audience: Audience = None, maximum: Maximum = None, ready: Ready = None,
+    max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None, check_interval: Check = None,
+    max_outdated: Outdated = None, default_ttl: DefaultTtl = None, max_ttl: MaxTtl = None, note: Note = None,
+    clear: Clear = None,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Change a blueprint. KEY=VALUE changes single values of its config, --file replaces it."""
+    client = o.client()
+    found: dict[str, Any] | None = None
+    if config or file:
+        found = {**(o.document(file) if file else dict(client.blueprint(name).config)), **o.values(config, "config")}
+    wanted = _blueprint_change(
+        kind=kind, config=found, order=order, audience=audience, max_resources=maximum, min_ready=ready,
+        max_builds=max_builds, idle_timeout=idle_timeout, max_lifetime=max_lifetime, check_interval=check_interval,
+        max_outdated=max_outdated, default_ttl=default_ttl, max_ttl=max_ttl, note=note, clear=_cleared_columns(clear),
+    )  # fmt: skip
+    _tell(client.change_blueprint(name, wanted), as_json, full=True)
+
 
 Name = Annotated[str, typer.Argument(metavar="BLUEPRINT")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
-    group = o.group(list_, "Instructions to build: list, add, change, check, enable, disable, drain, remove.")
+def add_blueprints(app: typer.Typer) -> None:
+    """Add `drydock blueprints`."""
+    group = o.group(list_blueprints, "Instructions to build: list, add, change, check, enable, disable, drain, remove.")
     for name, command in (
-        ("list", list_), ("show", show), ("add", blueprint_config.add), ("change", blueprint_config.change),
+        ("list", list_blueprints), ("show", show), ("add", add), ("change", change),
         ("check", check), ("enable", enable),
-        ("disable", disable), ("drain", drain), ("undrain", undrain), ("remove", remove), ("kinds", kinds.kinds),
-        ("schema", kinds.schema), ("forget", forget),
+        ("disable", disable), ("drain", drain), ("undrain", undrain), ("remove", remove), ("kinds", kinds),
+        ("schema", schema), ("forget", forget),
     ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="blueprints", rich_help_panel="Operators")
 
 
 @guarded
-def list_(*, type_: Annotated[str, typer.Option("--type")] = "", as_json: o.AsJson = False) -> None:
+def list_blueprints(*, type_: Annotated[str, typer.Option("--type")] = "", as_json: o.AsJson = False) -> None:
     """List blueprints in the order in which they are tried."""
     found = o.client().blueprints(type=type_)
     if as_json:
         return output.emit(found)
     rows = [
-        (b.name, b.kind, b.type, state(b), b.audience, _there(b), b.building or "", _remarks(b))
+        (b.name, b.kind, b.type, _state(b), b.audience, _there(b), b.building or "", _remarks(b))
         for b in found
     ]  # fmt: skip
     empty = "No blueprints yet. This machine: drydock blueprints add this local_host"
@@ -56,52 +153,143 @@ def _remarks(info: BlueprintInfo) -> str:
 
 @guarded
 def show(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Everything about a blueprint."""
-    tell(o.client().blueprint(blueprint), as_json, full=True)
+    """Show everything about a blueprint."""
+    _tell(o.client().blueprint(blueprint), as_json, full=True)
 
 
 @guarded
 def check(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Look, without creating anything, whether it could work."""
+    """Check whether a blueprint could work, without creating anything."""
     info = o.client().switch_blueprint(blueprint, "check")
     if not as_json and not info.problems:
         output.say("no problem found")
-    end(info, as_json)
+    _tell_and_exit(info, as_json)
 
 
 @guarded
 def enable(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Check it, and let it serve."""
-    end(o.client().switch_blueprint(blueprint, "enable"), as_json)
+    """Check a blueprint, and put it into service."""
+    _tell_and_exit(o.client().switch_blueprint(blueprint, "enable"), as_json)
 
 
 @guarded
 def disable(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Let it serve nobody; what is leased stays leased."""
-    tell(o.client().switch_blueprint(blueprint, "disable"), as_json)
+    """Take a blueprint out of service; its leases stay."""
+    _tell(o.client().switch_blueprint(blueprint, "disable"), as_json)
 
 
 @guarded
 def drain(blueprint: Name, *, as_json: o.AsJson = False) -> None:
     """Build nothing new, and remove idle resources."""
-    tell(o.client().switch_blueprint(blueprint, "drain"), as_json)
+    _tell(o.client().switch_blueprint(blueprint, "drain"), as_json)
 
 
 @guarded
 def undrain(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Let it serve again."""
-    tell(o.client().switch_blueprint(blueprint, "undrain"), as_json)
+    """Put a drained blueprint back into service."""
+    _tell(o.client().switch_blueprint(blueprint, "undrain"), as_json)
 
 
 @guarded
 def remove(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Remove a blueprint that no resource and no lease needs any more. Its history stays."""
+    """Remove a blueprint that no resource and no lease needs. Its history stays."""
     o.client().remove_blueprint(blueprint)
     output.emit({"removed": blueprint}) if as_json else output.line(f"{blueprint} is removed")
 
 
 @guarded
 def forget(blueprint: Annotated[str, typer.Argument(metavar="[BLUEPRINT]")] = "", *, as_json: o.AsJson = False) -> None:
-    """Forget remembered failures, so that they are tried again at once."""
+    """Forget remembered errors, so that what failed is tried again at once."""
     cleared = o.client().clear_errors(blueprint=blueprint)
     output.emit({"cleared": cleared}) if as_json else output.line(f"{cleared} forgotten")
+
+
+FAKE, WIDTH = "fake", 100
+
+"""The prefix of the names of kinds for tests, and the width of a table of kinds."""
+
+
+@guarded
+def kinds(
+    *, type_: Annotated[str, typer.Option("--type", help="Only of this type.")] = "",
+    all_: Annotated[bool, typer.Option("--all", help="Include the fake kinds, which are for tests.")] = False,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """List the kinds that a blueprint may select. `blueprints schema KIND` says everything about one."""
+    found = [one for one in o.client().kinds(type=type_) if all_ or type_ or not one.name.startswith(FAKE)]
+    if as_json:
+        return output.emit(found)
+    columns = [(k.name, k.type, " ".join(k.interfaces)) for k in found]
+    taken = sum(max(map(len, column)) + 2 for column in zip(*columns, ("kind", "type", "interfaces"), strict=True))
+    rows = [
+        (*column, textwrap.shorten(k.description, WIDTH - taken, placeholder=" ..."))
+        for column, k in zip(columns, found, strict=True)
+    ]
+    return output.table(("kind", "type", "interfaces", "description"), rows, empty="No kinds.")
+
+
+@guarded
+def schema(kind: Annotated[str, typer.Argument(metavar="KIND")], *, as_json: o.AsJson = False) -> None:
+    """What a kind understands: config, requirements of leases, fields of a registration. --json: JSON Schemas."""
+    found = o.client().kind(kind)
+    if as_json:
+        return output.emit(found)
+    output.line(f"{found.name}: {found.description}")
+    for title, of in (
+        ("config", found.config),
+        ("requirements", found.requirements),
+        ("registration", found.registration),
+    ):
+        rows = [
+            (n, _type(p), p.get("default"), p.get("description", ""))
+            for n, p in (of or {}).get("properties", {}).items()
+        ]
+        if rows:
+            output.line(f"\n{title}")
+            output.table(("field", "type", "default", "description"), rows)
+    return None
+
+
+def _type(of: dict[str, Any]) -> str:
+    if "$ref" in of:
+        return str(of["$ref"]).rsplit("/", 1)[-1]
+    if "anyOf" in of:
+        return "|".join(_type(one) for one in of["anyOf"] if one.get("type") != "null")
+    return str(of.get("type", "any"))
+
+
+def _state(info: BlueprintInfo) -> str:
+    """Return the state in one word."""
+    return "drained" if info.drained else "enabled" if info.enabled else "disabled"
+
+
+def _tell(info: BlueprintInfo, as_json: bool, *, full: bool = False) -> None:
+    """Print the status of a blueprint with its problems, or everything about it if `full` is true."""
+    if as_json:
+        return output.emit(info)
+    facts: list[tuple[str, object]] = [
+        ("kind", info.kind), ("type", info.type), ("config", dict(info.config)), ("audience", info.audience),
+        ("order", info.order), ("generation", info.generation), ("there", info.there), ("building", info.building),
+        ("max", info.max_resources), ("ready", info.min_ready or None), ("idle timeout", info.idle_timeout),
+        ("max lifetime", info.max_lifetime), ("check interval", info.check_interval),
+        ("default lease", info.default_ttl), ("longest lease", info.max_ttl), ("note", info.note),
+    ]  # fmt: skip
+    shown = facts if full else [("idle timeout", info.idle_timeout)]
+    output.pairs(f"{info.name} is {_state(info)}", shown)
+    for found in (*info.problems, *info.errors):
+        where = found.get("field") or found.get("key") or ""
+        word = "problem" if found.get("fatal", True) else "remark"
+        output.line(f"  {word}: {where + ': ' if where else ''}{found['message']}")
+    if info.drained:
+        output.line(f"  let it serve again: drydock blueprints undrain {info.name}")
+    elif not info.enabled:
+        mended = " once the problem is solved" if any(found.get("fatal", True) for found in info.problems) else ""
+        output.line(f"  enable it{mended}: drydock blueprints enable {info.name}")
+    return None
+
+
+def _tell_and_exit(info: BlueprintInfo, as_json: bool) -> None:
+    """Print the status of a blueprint, and exit with REFUSED if its check found a fatal problem."""
+    _tell(info, as_json)
+    if any(problem["fatal"] for problem in info.problems):
+        raise typer.Exit(REFUSED)

@@ -1,4 +1,4 @@
-"""`drydock credentials`: secrets that blueprints name. They come from a file, standard input or a prompt."""
+"""`drydock credentials`: secrets that blueprints name, read from a file, standard input or a prompt."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drydock.cli import options as o
-from drydock.cli import output
-from drydock.cli.exits import guarded
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import guarded
 from drydock.core.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from leases.client import CredentialInfo
+    from drydock_client.values import CredentialInfo
+
 
 Name = Annotated[str, typer.Argument(metavar="CREDENTIAL")]
+
 Secrets = Annotated[
     list[str] | None,
     typer.Argument(metavar="FIELD[=@FILE|=-]...", help="FIELD=@FILE: from a file; FIELD=-: from standard input; "
-                   "FIELD alone: asked for."),
+                   "FIELD alone: prompted for."),
 ]  # fmt: skip
-File = Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="All as a JSON object; - is standard input.")]
-Note = Annotated[str | None, typer.Option("--note", help="For whoever wonders what it is for.")]
+
+File = Annotated[
+    str, typer.Option("--file", "-f", metavar="FILE", help="All fields as a JSON object; - is standard input.")
+]
+
+Note = Annotated[str | None, typer.Option("--note", help="What it is for.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def add_credentials(app: typer.Typer) -> None:
+    """Add `drydock credentials`."""
     group = o.group(list_, "Secrets that blueprints name: list, show (without them), add, replace, read, remove.")
     for name, command in (
         ("list", list_), ("show", show), ("add", add), ("replace", replace), ("read", read), ("remove", remove)
@@ -47,7 +53,7 @@ def list_(*, as_json: o.AsJson = False) -> None:
 
 
 def _health(info: CredentialInfo) -> str:
-    """How the readings with it go, in a word or two."""
+    """Summarize the polls that use a credential."""
     failed = [one for one in info.readings if one.message]
     if failed:
         return f"{len(failed)} of {len(info.readings)} fail"
@@ -57,7 +63,7 @@ def _health(info: CredentialInfo) -> str:
 
 @guarded
 def show(credential: Name, *, as_json: o.AsJson = False) -> None:
-    """A credential, without its secrets, what its clouds can do, and how the readings with it go."""
+    """Show a credential without its secrets: what its clouds can do, and the state of its polls."""
     _tell(o.client().credential(credential), as_json)
 
 
@@ -96,7 +102,7 @@ def add(
 def replace(
     credential: Name, secrets: Secrets = None, *, file: File = "", note: Note = None, as_json: o.AsJson = False
 ) -> None:
-    """Store other secrets in place of all that are there; blueprints that name it use them from the next step on."""
+    """Replace all stored secrets; blueprints that name the credential use the new ones from their next step on."""
     given = _read(secrets, file) if secrets or file else None
     if given is None and note is None:
         raise InvalidRequest("Give its fields as FIELD=@FILE, FIELD=- or FIELD, or a --note.", field="secrets")
@@ -105,12 +111,12 @@ def replace(
 
 @guarded
 def read(credential: Name, *, as_json: o.AsJson = False) -> None:
-    """Have everything that is read with it read at once, by a worker: places, offers, status."""
+    """Poll everything of the account now, by a worker: locations, offers, status."""
     info = o.client().read_credential(credential)
     if as_json:
         return output.emit(info)
     output.line(f"{len(info.readings)} readings of {info.name} are due now")
-    return output.say("Workers make them. Where none runs: drydock sweep")
+    return output.say("Workers run them. If none is running: drydock sweep")
 
 
 @guarded
@@ -121,7 +127,7 @@ def remove(credential: Name, *, as_json: o.AsJson = False) -> None:
 
 
 def _read(given: list[str] | None, file: str) -> dict[str, object]:
-    """What was given, read. Raises InvalidRequest, which never quotes a secret."""
+    """Read the given secrets. Raises InvalidRequest, which never quotes a secret."""
     found: dict[str, object] = dict(o.document(file))
     if file == "-" and any(one.endswith("=-") for one in given or ()):
         raise InvalidRequest("Standard input can be read only once.", field="secrets")
@@ -138,19 +144,20 @@ def _one(name: str, place: str) -> str:
         return _ended(sys.stdin.read())
     if not place.startswith("@"):
         raise InvalidRequest(
-            "A secret is not given on the command line, where other users of this machine can read it.",
-            field=f"secrets.{name}", hint=f"{name}=@FILE reads a file, {name}=- standard input, {name} alone asks.",
+            "Do not give a secret on the command line, where other users of this machine can read it.",
+            field=f"secrets.{name}",
+            hint=f"{name}=@FILE reads a file, {name}=- reads standard input, and {name} alone prompts.",
         )  # fmt: skip
     try:
         return _ended(Path(place[1:]).expanduser().read_text())
     except OSError as error:
         raise InvalidRequest(f"{place[1:]} cannot be read: {error.strerror}.", field=f"secrets.{name}") from None
     except UnicodeDecodeError:
-        raise InvalidRequest(f"{place[1:]} holds no text.", field=f"secrets.{name}") from None
+        raise InvalidRequest(f"{place[1:]} does not contain text.", field=f"secrets.{name}") from None
 
 
 def _ended(text: str) -> str:
-    """One line without its end; several with exactly one at the end, as keys want it."""
+    """Strip the end of a single line; end a text of several lines with exactly one newline, as keys require."""
     text = text.strip("\r\n")
     return text + "\n" if "\n" in text else text
 
@@ -158,6 +165,8 @@ def _ended(text: str) -> str:
 def _asked(name: str) -> str:
     if not sys.stdin.isatty():
         raise InvalidRequest(
-            "There is no terminal to ask at.", field=f"secrets.{name}", hint=f"Write {name}=@FILE or {name}=-."
+            "There is no terminal to prompt for the secret.",
+            field=f"secrets.{name}",
+            hint=f"Write {name}=@FILE or {name}=-.",
         )
     return str(typer.prompt(name, hide_input=True, err=True))

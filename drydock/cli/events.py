@@ -1,4 +1,4 @@
-"""`drydock events`."""
+"""`drydock events`, and manual upkeep: `attention`, `reclaim`, `sweep` and `resolve`."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drydock.cli import options as o
-from drydock.cli import output
-from drydock.cli.exits import guarded
-from drydock.cli.holding import event_row
-from drydock.cli.signals import stoppable
+from drydock.cli.leases import event_row
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import FAILURE, guarded, stoppable
+from drydock.core import clock
 
 if TYPE_CHECKING:
-    from leases.client import EventInfo
+    from drydock_client.protocol import Client
+    from drydock_client.values import EventInfo
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def add_events(app: typer.Typer) -> None:
+    """Add `drydock events`."""
     app.command("events", rich_help_panel="Leases")(events)
 
 
 @guarded
 def events(
-    *, follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes.")] = False,
+    *, follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new events.")] = False,
     lease: o.LeaseOption = None,
     resource: Annotated[int | None, typer.Option("--resource", help="Of this resource.")] = None,
     blueprint: Annotated[str, typer.Option("--blueprint", help="Of this blueprint.")] = "",
-    kind: Annotated[str, typer.Option("--kind", help="Whose kind begins so: lease., resource., step.")] = "",
+    kind: Annotated[str, typer.Option("--kind", help="Prefix of the kind: lease., resource., step.")] = "",
     after: Annotated[int | None, typer.Option("--after", help="From the event after this one.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n")] = 50, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """What happened, the last 50 events; --follow goes on. With --json one document a line."""
+    """Show the last 50 events; --follow continues with new ones. With --json one document a line."""
     with stoppable():
         client = o.client()
         found = client.events(
@@ -61,3 +62,83 @@ def _print(event: EventInfo, as_json: bool) -> None:
         return output.emit_line(event)
     output.line("  ".join(output.text(cell) for cell in _row(event) if output.text(cell)))
     return None
+
+
+def add_upkeep(app: typer.Typer) -> None:
+    """Add the commands for manual upkeep."""
+    for name, command in (("attention", attention), ("reclaim", reclaim), ("sweep", sweep), ("resolve", resolve)):
+        app.command(name, rich_help_panel="Operators")(command)
+
+
+@guarded
+def attention(
+    *, exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if anything needs attention.")] = False,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """List what needs attention (broken, quarantined, held, stuck, failing) and what to do about it."""
+    found = o.client().attention()
+    if as_json:
+        output.emit(found)
+    else:
+        rows = [
+            (f"{a.kind} {a.id or ''} {a.name}".strip(), a.what, output.ago(a.since), a.message, a.mend) for a in found
+        ]
+        output.table(("where", "what", "since", "says", "do"), rows, empty="Nothing needs attention.")
+    if found and exit_code:
+        raise typer.Exit(FAILURE)
+
+
+@guarded
+def reclaim(
+    *, type_: Annotated[str, typer.Option("--type", help="Only of this type.")] = "",
+    blueprint: Annotated[str, typer.Option("--blueprint", help="Only of this blueprint.")] = "",
+    wait: Annotated[bool, typer.Option(help="Wait until they are gone, if this program is the worker.")] = True,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Remove idle resources, and what they hold themselves."""
+    client = o.client()
+    ids = client.reclaim(type=type_, blueprint=blueprint)
+    with client.attended() as attended:
+        until = clock.monotonic() + (60 if wait and ids and attended.look() and attended.private else 0)
+        while clock.monotonic() < until:
+            attended.look()
+            gone = _gone(client, ids)
+            # Those that were held by the ones given up become idle in turn.
+            more = client.reclaim(type=type_, blueprint=blueprint)
+            if gone and not more:
+                break
+            ids += more
+            clock.sleep(0.2)
+    output.emit({"reclaimed": ids}) if as_json else output.line(
+        f"{len(ids)} idle resource{'' if len(ids) == 1 else 's'} removed" + (f" ({output.text(ids)})" if ids else "")
+    )
+
+
+def _gone(client: Client, ids: list[int]) -> bool:
+    """Return whether the resources are gone and everything that they held has been returned."""
+    return all(client.resource(pk).gone_at for pk in ids) and not any(
+        lease.for_resource in ids for lease in client.leases(held=True, limit=1000)
+    )
+
+
+@guarded
+def sweep(*, as_json: o.AsJson = False) -> None:
+    """Run every periodic check once; without a worker, do the work here."""
+    found = o.client().sweep()
+    output.emit({"found": found}) if as_json else output.line(f"{found} found due")
+
+
+@guarded
+def resolve(
+    *, lease: o.LeaseOption = None,
+    resource: Annotated[int | None, typer.Option("--resource")] = None,
+    message: Annotated[str, typer.Option("--message", "-m", help="What was done.")] = "", as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Confirm that you have done what a held step waits for."""
+    from drydock.core.errors import InvalidRequest
+
+    if (lease is None) == (resource is None):
+        raise InvalidRequest("Name either --lease or --resource.", field="lease")
+    o.client().resolve(lease=lease, resource=resource, message=message)
+    if as_json:
+        output.emit({"resolved": True})

@@ -1,4 +1,4 @@
-"""`drydock fleet`: every backend with what it can serve, what stands there, what is wrong, and what it costs."""
+"""`drydock fleet` and `drydock orphans`: backends with their capacity and cost, and objects without a row."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drydock.cli import options as o
-from drydock.cli import output
-from drydock.cli.exits import guarded
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import REFUSED, guarded
 from drydock.core.units import in_words
 
 if TYPE_CHECKING:
-    from leases.client import BackendInfo
+    from drydock_client.values import BackendInfo, OrphanInfo
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def add_fleet(app: typer.Typer) -> None:
+    """Add `drydock fleet`."""
     app.command("fleet", rich_help_panel="Operators")(fleet)
 
 
 @guarded
 def fleet(
     *, capabilities: Annotated[
-        bool, typer.Option("--capabilities", help="Also what their clouds can do; loads the clouds' clients.")
+        bool,
+        typer.Option("--capabilities", help="Include what their clouds can do; loads the clients of the clouds.")
     ] = False, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """The backends in the order in which they are tried."""
+    """Show the backends in the order in which they are tried."""
     found = o.client().fleet(capabilities=capabilities)
     if as_json:
         return output.emit(found)
-    output.table(_COLUMNS, [_row(one) for one in found], empty="No blueprints.")
+    output.table(_BACKEND_COLUMNS, [_backend_row(one) for one in found], empty="No blueprints.")
     if capabilities:
         _matrix(found)
     cost = sum(one.price + one.orphans_price for one in found)
@@ -38,13 +39,13 @@ def fleet(
     return output.say(f"${cost:.4f} an hour now" + (f", and {unpriced} machines without a price." if unpriced else "."))
 
 
-_COLUMNS = (
+_BACKEND_COLUMNS = (
     "order", "name", "kind", "account", "regions", "confidential", "cpu", "ram", "from", "machines", "drift", "$/hour",
     "orphans", "read", "problems",
 )  # fmt: skip
 
 
-def _row(one: BackendInfo) -> tuple[Any, ...]:
+def _backend_row(one: BackendInfo) -> tuple[Any, ...]:
     ages = [age for age in one.ages.values() if age is not None]
     read = "" if not one.ages else "not yet" if len(ages) < len(one.ages) else in_words(max(ages))
     standing = "" if one.enabled and not one.drained else " (disabled)" if not one.enabled else " (drained)"
@@ -58,7 +59,7 @@ def _row(one: BackendInfo) -> tuple[Any, ...]:
 
 
 def _few(names: tuple[str, ...]) -> str:
-    """The first ones, and how many more."""
+    """Return the first few names, and the number of the others."""
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
@@ -67,8 +68,71 @@ def _counts(counts: Any) -> str:
 
 
 def _matrix(found: list[BackendInfo]) -> None:
-    """What each kind and its cloud can do."""
+    """Show the capabilities of each kind and its cloud."""
     kinds = {one.kind: {*one.can, *(one.capabilities or ())} for one in found}
     names = sorted(set().union(*kinds.values())) if kinds else []
     rows = [(name, *("yes" if name in can else "" for can in kinds.values())) for name in names]
     output.table(("capability", *kinds), rows)
+
+
+Orphan = Annotated[int, typer.Argument(metavar="ORPHAN", help="The orphan's number.")]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what would be done.")]
+
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+
+
+def add_orphans(app: typer.Typer) -> None:
+    """Add `drydock orphans`."""
+    group = o.group(list_orphans, "Provider objects without a row in the database: list, destroy, adopt.")
+    for name, command in (("list", list_orphans), ("destroy", destroy_orphan), ("adopt", adopt_orphan)):
+        group.command(name)(command)
+    app.add_typer(group, name="orphans", rich_help_panel="Installation")
+
+
+@guarded
+def list_orphans(*, as_json: o.AsJson = False) -> None:
+    """List orphans, suspects and rows without their machines, with cost; exit code 6 if there are any."""
+    found = o.client().orphans()
+    if as_json:
+        output.emit(found)
+    else:
+        output.table(_ORPHAN_COLUMNS, [_orphan_row(one) for one in found], empty="None.")
+        cost = sum(one.price or 0.0 for one in found)
+        if found:
+            unknown = sum(one.price is None for one in found)
+            output.say(f"${cost:.4f} an hour in all" + (f", {unknown} without a known price." if unknown else "."))
+    if found:
+        raise typer.Exit(REFUSED)
+
+
+_ORPHAN_COLUMNS = ("number", "key", "what", "blueprint", "where", "$/hour", "proof", "first seen", "becomes")
+
+
+def _orphan_row(one: OrphanInfo) -> tuple[object, ...]:
+    return (
+        one.id or f"resource {one.resource}", one.key, one.what, one.blueprint, one.zone or one.location,
+        "unknown" if one.price is None else f"{one.price:.4f}", one.proof,
+        "" if one.first_seen_at is None else output.ago(one.first_seen_at), one.message,
+    )  # fmt: skip
+
+
+@guarded
+def destroy_orphan(orphan: Orphan, *, dry_run: DryRun = False, yes: Yes = False, as_json: o.AsJson = False) -> None:
+    """Destroy an orphan once it has been seen again, long enough after the first time."""
+    _settle(orphan, "destroy", dry_run, yes, as_json)
+
+
+@guarded
+def adopt_orphan(orphan: Orphan, *, dry_run: DryRun = False, yes: Yes = False, as_json: o.AsJson = False) -> None:
+    """Give the machine of an orphan a row again: quarantined, serving no leases, counted in the cost."""
+    _settle(orphan, "adopt", dry_run, yes, as_json)
+
+
+def _settle(orphan: int, act: str, dry_run: bool, yes: bool, as_json: bool) -> None:
+    client = o.client()
+    if not (dry_run or yes):
+        output.say(client.settle_orphan(orphan, act, dry_run=True).message)
+        typer.confirm("Continue?", abort=True, err=True)
+    found = client.settle_orphan(orphan, act, dry_run=dry_run)
+    output.emit(found) if as_json else output.line(found.message)

@@ -1,37 +1,47 @@
-"""Commands about the installation itself: doctor, up, demo, worker, migrate."""
+"""Commands about the installation on this machine: demo, up, worker, doctor, migrate, secrets, confirmation.
+
+`installation`, `workers` and `secrets` use the database of this machine even if `--server` is set for other commands.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drydock.cli import options as o
-from drydock.cli import output
-from drydock.cli.exits import FAILURE, guarded
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import FAILURE, guarded
+
+if TYPE_CHECKING:
+    from drydock.core.rotation import Progress
+    from leases.operations.callers import Caller
+    from leases.operations.installation import InstallationInfo
+
 
 _MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def add_installation(app: typer.Typer) -> None:
+    """Add demo, up, worker, doctor and migrate."""
     for name, command in (("demo", demo), ("up", up), ("worker", worker), ("doctor", doctor), ("migrate", migrate)):
         app.command(name, rich_help_panel="Installation")(command)
 
 
 @guarded
 def demo() -> None:
-    """Lease a host, a directory and a web site on this machine, use them, give all back. Touches no other data."""
-    from drydock.demo import main
+    """Lease a host, a directory and a web site on this machine, use and release them. Touches no other data."""
+    from drydock.demo.runner import main
 
     raise typer.Exit(main())
 
 
 @guarded
 def up() -> None:
-    """Engines, web, workers and beat in the foreground, until Ctrl-C."""
+    """Run engines, web process, workers and beat in the foreground, until Ctrl-C."""
     from drydock.up import main
 
     raise typer.Exit(main())
@@ -43,8 +53,8 @@ def worker(
     queues: Annotated[str, typer.Option("--queues", "-Q", help="Comma separated.")] = "claims,steps,periodic",
     beat: Annotated[bool, typer.Option(help="Also send the sweep; one worker of an installation is enough.")] = True,
 ) -> None:  # fmt: skip
-    """A worker in the foreground, for servers of your own. Ctrl-C finishes what is in hand."""
-    from drydock.cli.session import ready_database, set_up
+    """Run a worker in the foreground, for servers of your own. Ctrl-C finishes the work in progress."""
+    from drydock.cli.toolkit.session import ready_database, set_up
 
     set_up()
     ready_database()
@@ -63,8 +73,8 @@ _ROOT_IS_FINE = "ignore:You're running the worker with superuser privileges"
 
 @guarded
 def doctor(*, as_json: o.AsJson = False) -> None:
-    """Look at engines, migrations, workers, clock and keys, and say how to mend what is wrong."""
-    from drydock.cli.session import set_up
+    """Check engines, migrations, workers, clock and keys, and say how to fix problems."""
+    from drydock.cli.toolkit.session import set_up
 
     set_up()
     from drydock.doctor import examine
@@ -100,8 +110,8 @@ def migrate(
     *, operator: Annotated[str, typer.Option("--operator", metavar="NAME", help="Make this user an operator.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Bring the database to this version. On servers of your own its operator runs this; private ones do it alone."""
-    from drydock.cli import session
+    """Migrate the database to this version. Run it on servers of your own; private ones migrate by themselves."""
+    from drydock.cli.toolkit import session
 
     session.set_up()
     missing = sorted(session.missing_migrations())
@@ -118,3 +128,160 @@ def migrate(
     output.line(f"{len(names)} migrations applied" if names else "Nothing to apply.")
     if operator:
         output.line(f"{operator} is an operator.")
+
+
+def add_operating(app: typer.Typer) -> None:
+    """Add the commands that show, confirm and suspend the installation."""
+    named = {
+        "installation": show_installation, "confirm-installation": confirm_installation,
+        "suspend-installation": suspend_installation,
+        "workers": workers,
+    }  # fmt: skip
+    for name, command in named.items():
+        app.command(name, rich_help_panel="Installation")(command)
+
+
+def _caller() -> Caller:
+    from drydock.cli.toolkit.session import ready_database, set_up, user
+
+    set_up()
+    ready_database()
+    from leases.operations.callers import caller
+
+    return caller(user())
+
+
+@guarded
+def show_installation(*, as_json: o.AsJson = False) -> None:
+    """Show whether this installation may change anything outside; while it may not, all that it would do."""
+    who = _caller()
+    from leases.operations import installation
+
+    _tell_installation(installation.standing(who), as_json)
+
+
+@guarded
+def confirm_installation(
+    *,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    as_json: o.AsJson = False,
+) -> None:
+    """Confirm that this database, restored or moved, alone speaks for the installation from now on."""
+    who = _caller()
+    from leases.operations import installation
+
+    if not yes:
+        before = installation.standing(who)
+        if before.problem:
+            _tell_installation(before, False)
+            typer.confirm(
+                "All of this will be done. Are you sure that no other copy of this database is in use?", abort=True
+            )
+    _tell_installation(installation.confirm(who), as_json)
+
+
+@guarded
+def suspend_installation(
+    *, message: Annotated[str, typer.Option("--message", "-m", help="Why.")] = "", as_json: o.AsJson = False
+) -> None:
+    """Change nothing outside until somebody confirms, for example before a point-in-time recovery."""
+    who = _caller()
+    from leases.operations import installation
+
+    _tell_installation(installation.suspend(who, message), as_json)
+
+
+def _tell_installation(info: InstallationInfo, as_json: bool) -> None:
+    if as_json:
+        return output.emit(info)
+    output.line(f"Installation {info.uuid}, epoch {info.epoch}: {'SUSPENDED' if info.problem else 'at work'}.")
+    if info.problem:
+        output.line(f"{info.problem.rstrip('.')}. Until `drydock confirm-installation` nothing outside is touched.")
+    for held in info.held:
+        output.line(f"  would {held.what} {held.name}" + (f": {held.message}" if held.message else ""))
+    return None
+
+
+@guarded
+def workers(*, as_json: o.AsJson = False) -> None:
+    """List workers and how long ago each was seen; exit code 8 if none is alive."""
+    who = _caller()
+    from django.conf import settings
+
+    from drydock.cli.toolkit.exits import NO_WORKER
+    from leases.operations import installation
+
+    found = installation.workers(who, settings.DRYDOCK.lost_worker_seconds)
+    for worker in found:
+        said = f"{worker.name} ({', '.join(worker.queues)}) seen {worker.age:g} s ago" + (", lost" * worker.lost)
+        output.emit_line(worker) if as_json else output.line(said)
+    if all(worker.lost for worker in found):
+        raise typer.Exit(NO_WORKER)
+
+
+_TOLD_EACH = 10_000
+
+Batch = Annotated[int, typer.Option("--batch", min=1, max=10_000, help="Rows read at a time.")]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what is left to do.")]
+
+
+def add_secrets(app: typer.Typer) -> None:
+    """Add `drydock secrets`."""
+    group = typer.Typer(no_args_is_help=True, help="The key under which secrets are stored: rotate.")
+    group.command("rotate")(rotate)
+    app.add_typer(group, name="secrets", rich_help_panel="Installation")
+
+
+@guarded
+def rotate(*, batch: Batch = 200, dry_run: DryRun = False, as_json: o.AsJson = False) -> None:
+    """Rewrite every stored secret under the first of DRYDOCK_ENCRYPTION_KEYS; may be interrupted and started again.
+
+    Exit code 1 while a secret is left under an older key; at 0 the older keys can be removed.
+    """
+    from drydock.cli.toolkit.session import ready_database, set_up, user
+
+    set_up()
+    ready_database()
+    from drydock.core.rotation import rotate_all
+    from leases.operations.callers import caller, operator_only
+
+    operator_only(caller(user()), "rotate the encryption key")
+    done = _followed(rotate_all(batch=batch, dry_run=dry_run), quiet=as_json)
+    rotated = sum(one.rotated for one in done)
+    if rotated:
+        # Processes that do not have the new key yet may have stored secrets meanwhile.
+        done = _followed(rotate_all(batch=batch, dry_run=True), quiet=True)
+    left = sum(one.left for one in done)
+    if as_json:
+        kept = ("model", "rows", "left", "unreadable")
+        models = [{name: getattr(one, name) for name in kept} for one in done]
+        output.emit({"rotated": rotated, "left": left, "models": models})
+    else:
+        _tell_rotation(done, rotated, left)
+    if left:
+        raise typer.Exit(FAILURE)
+
+
+def _followed(steps: Iterator[Progress], *, quiet: bool) -> list[Progress]:
+    """Return the last progress of each model, and print progress as it is made."""
+    found: dict[str, Progress] = {}
+    told = 0
+    for progress in steps:
+        found[progress.model] = progress
+        rows = sum(one.rows for one in found.values())
+        if not quiet and rows >= told + _TOLD_EACH:
+            told = rows
+            output.say(f"{rows} rows read, {sum(one.rotated for one in found.values())} rotated; now {progress.model}.")
+    return list(found.values())
+
+
+def _tell_rotation(done: list[Progress], rotated: int, left: int) -> None:
+    output.table(("model", "rows with secrets", "left"), [(one.model, one.rows, one.left) for one in done], empty="")
+    for one in done:
+        if one.unreadable:
+            rows = ", ".join(one.unreadable)
+            output.say(
+                f"None of the keys can decrypt these rows of {one.model}: {rows}. Add their key to the end of the list."
+            )
+    output.line(f"{rotated} rotated, {left} left." + ("" if left else " Only the first key is needed now."))

@@ -1,4 +1,4 @@
-"""`drydock instances`: whole cloud machines in a cloud's own words. An instance's number is its lease's."""
+"""`drydock instances`: cloud machines in the terms of a cloud. An instance has the same number as its lease."""
 
 from __future__ import annotations
 
@@ -8,30 +8,41 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drydock.cli import options as o
-from drydock.cli import output
-from drydock.cli.exits import guarded
-from drydock.cli.machine import failure
+from drydock.cli.machines import failure_text
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import guarded
 
 if TYPE_CHECKING:
-    from leases.client import InstanceInfo
+    from drydock_client.values import InstanceInfo
+
 
 Id = Annotated[int, typer.Argument(metavar="INSTANCE", help="The instance's number, which is its lease's.")]
+
 Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="One of these types; repeatable.")]
+
 Locations = Annotated[list[str] | None, typer.Option("--location", help="In one of these regions; repeatable.")]
+
 Zones = Annotated[list[str] | None, typer.Option("--zone", help="In one of these zones; repeatable.")]
+
 Confidential = Annotated[list[str] | None, typer.Option("--confidential", metavar="tdx|sev_snp|sev")]
+
 UserData = Annotated[
     typer.FileText | None,
     typer.Option("--user-data", metavar="FILE", encoding="utf-8", errors="replace", help="A cloud-config, in YAML."),
 ]
-Ports = Annotated[list[int] | None, typer.Option("--port", help="Open from outside; repeatable.")]
-Keys = Annotated[list[Path] | None, typer.Option("--public-key", metavar="FILE", help="May log in; repeatable.")]
+
+Ports = Annotated[list[int] | None, typer.Option("--port", help="TCP port to open from outside; repeatable.")]
+
+Keys = Annotated[
+    list[Path] | None, typer.Option("--public-key", metavar="FILE", help="Public key that may log in; repeatable.")
+]
+
 Tags = Annotated[list[str] | None, typer.Option("--tag", metavar="KEY=VALUE", help="Repeatable.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def add_instances(app: typer.Typer) -> None:
+    """Add `drydock instances`."""
     group = o.group(list_, "Cloud machines as instances: create, list, show, delete, stop, start, reboot.")
     named: dict[str, Callable[..., None]] = {
         "list": list_, "create": create, "show": show, "delete": delete, "stop": stop, "start": start,
@@ -81,7 +92,7 @@ def create(
     user_data: UserData = None, port: Ports = None, public_key: Keys = None, tag: Tags = None, name: o.Name = "",
     ttl: o.Ttl = None, key: o.Key = None, owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Ask for one. It is pending then: `drydock wait` waits for it."""
+    """Request an instance. It is pending at first: `drydock wait` waits for it."""
     given: dict[str, Any] = {
         "instance_type": type_, "location": location, "zone": zone, "image": image, "market": market,
         "max_price": max_price, "vcpus": vcpus, "ram_mib": ram, "disk_gib": disk_gib, "gpu": gpu, "gpus": gpus,
@@ -90,41 +101,41 @@ def create(
         "tags": o.words(tag, "tags"), "name": name, "ttl": ttl, "idempotency_key": key,
     }  # fmt: skip
     made = o.client(owner).create_instance({name: one for name, one in given.items() if one})
-    _told(made, as_json)
+    _tell(made, as_json)
 
 
 @guarded
 def show(instance: Id, *, as_json: o.AsJson = False) -> None:
-    """One instance."""
-    _told(o.client().instance(instance), as_json)
+    """Show an instance."""
+    _tell(o.client().instance(instance), as_json)
 
 
 @guarded
 def delete(instance: Id, *, as_json: o.AsJson = False) -> None:
     """End it; one that has ended is fine. It is `released` while its machine is kept for the next lease, and
     `terminated` once the machine is gone."""
-    _told(o.client().end_instance(instance), as_json)
+    _tell(o.client().end_instance(instance), as_json)
 
 
 @guarded
 def stop(instance: Id, *, as_json: o.AsJson = False) -> None:
-    """Switch it off; it is kept, and its disk is still paid for."""
-    _told(o.client().change_instance(instance, "stop"), as_json)
+    """Switch an instance off; it is kept, and its disk still costs."""
+    _tell(o.client().change_instance(instance, "stop"), as_json)
 
 
 @guarded
 def start(instance: Id, *, as_json: o.AsJson = False) -> None:
-    """Switch it on again; its address may be another."""
-    _told(o.client().change_instance(instance, "start"), as_json)
+    """Switch an instance on again; its address may change."""
+    _tell(o.client().change_instance(instance, "start"), as_json)
 
 
 @guarded
 def reboot(instance: Id, *, as_json: o.AsJson = False) -> None:
-    """Reboot it."""
-    _told(o.client().change_instance(instance, "reboot"), as_json)
+    """Reboot an instance."""
+    _tell(o.client().change_instance(instance, "reboot"), as_json)
 
 
-def _told(info: InstanceInfo, as_json: bool) -> None:
+def _tell(info: InstanceInfo, as_json: bool) -> None:
     if as_json:
         return output.emit(info)
     reached = f"{info.ssh_user}@{info.ssh_host}:{info.ssh_port}" if info.ssh_host else ""
@@ -134,7 +145,7 @@ def _told(info: InstanceInfo, as_json: bool) -> None:
             ("message", info.message), ("cloud", info.kind), ("blueprint", info.blueprint),
             ("where", info.zone or info.location), ("type", info.instance_type), ("market", info.market),
             ("price", _dollars(info.price)), ("costs now, $/hour", _dollars(info.hourly_cost)),
-            ("kept until", info.kept_until), ("failed last", failure(info.failure)),
+            ("kept until", info.kept_until), ("failed last", failure_text(info.failure)),
             ("image", info.image), ("provider's id", info.provider_id),
             ("public address", info.public_address), ("private address", info.private_address), ("ssh", reached),
             ("host key", list(info.ssh_host_keys)), ("tags", [f"{k}={v}" for k, v in info.tags.items()]),

@@ -1,4 +1,4 @@
-"""`drydock job`: commands on a lease that outlive this program."""
+"""`drydock job`: commands on a lease that keep running after this program has ended."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Annotated
 
 import typer
 
-from drydock.cli import options as o
-from drydock.cli import output
-from drydock.cli.exits import guarded
-from drydock.cli.signals import stoppable
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import guarded, stoppable
 from drydock.core import clock
 
 JobId = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.")]
+
 _EVERY = 0.5
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def add_jobs(app: typer.Typer) -> None:
+    """Add `drydock job`."""
     group = typer.Typer(
         help="Commands that outlive this program: start, look, read their output, cancel.", no_args_is_help=True
     )
@@ -30,7 +30,7 @@ def add_to(app: typer.Typer) -> None:
 def start(
     lease: o.LeaseId, command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...")], *,
     shell: Annotated[bool, typer.Option("--shell", help="COMMAND is one line for /bin/sh.")] = False,
-    cwd: Annotated[str, typer.Option(help="Where, from the lease's home.")] = "",
+    cwd: Annotated[str, typer.Option(help="Folder to run it in, relative to the lease's home.")] = "",
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE")] = None,
     ends_lease: Annotated[bool, typer.Option("--ends-lease", help="Release the lease when the job is over.")] = False,
     as_json: o.AsJson = False,
@@ -50,7 +50,7 @@ def list_(
     *, lease: o.LeaseOption = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """List jobs, newest first, as they were last seen."""
+    """List jobs, newest first, as last seen."""
     found = o.client().jobs(lease=lease)
     if as_json:
         return output.emit(found)
@@ -66,7 +66,7 @@ def _line(command: object) -> str:
 
 @guarded
 def show(job: JobId, *, as_json: o.AsJson = False) -> None:
-    """A job as it is now, looked at on its host."""
+    """Show a job as it is now on its host."""
     found = o.client().job(job)
     if as_json:
         return output.emit(found)
@@ -79,11 +79,13 @@ def show(job: JobId, *, as_json: o.AsJson = False) -> None:
 
 @guarded
 def read(
-    job: JobId, *, offset: Annotated[int, typer.Option(help="From this byte on.")] = 0,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Until it is over; its exit code is ours.")] = False,
+    job: JobId, *, offset: Annotated[int, typer.Option(help="Start at this byte.")] = 0,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Continue until it ends, then exit with its exit code.")
+    ] = False,
     raw: o.Raw = False,
 ) -> None:  # fmt: skip
-    """Write a job's output."""
+    """Print the output of a job."""
     with stoppable():
         client, shown = o.client(), output.Stream(raw=raw)
         while True:

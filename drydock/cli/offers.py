@@ -1,4 +1,4 @@
-"""`drydock offers`: what providers offer, as last read."""
+"""`drydock offers`, `locations` and `instance-types`: what providers offer, as last polled."""
 
 from __future__ import annotations
 
@@ -7,55 +7,81 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drydock.cli import options as o
-from drydock.cli import output
-from drydock.cli.exits import guarded
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import guarded
 
 if TYPE_CHECKING:
-    from leases.client import Client, OfferInfo
+    from drydock_client.protocol import Client
+    from drydock_client.values import InstanceTypeInfo, OfferInfo
+
 
 _WHAT, _WHERE, _COST = "Machine", "Where", "Price and time"
-Gpu = Annotated[str, typer.Option("--gpu", metavar="MODEL", help="With GPUs such as a100.", rich_help_panel=_WHAT)]
+
+Gpu = Annotated[str, typer.Option("--gpu", metavar="MODEL", help="GPU model, for example a100.", rich_help_panel=_WHAT)]
+
 Gpus = Annotated[int, typer.Option("--gpus", metavar="N", help="Minimum number of GPUs.", rich_help_panel=_WHAT)]
+
 Maker = Annotated[str, typer.Option("--gpu-maker", help="nvidia, amd, ...", rich_help_panel=_WHAT)]
+
 GpuMemory = Annotated[
     str, typer.Option("--gpu-memory", metavar="SIZE", help="Minimum memory of each GPU.", rich_help_panel=_WHAT)
 ]
+
 Vcpus = Annotated[int, typer.Option("--vcpus", help="Minimum number of vCPUs.", rich_help_panel=_WHAT)]
+
 Ram = Annotated[
     str, typer.Option("--ram", metavar="SIZE", help='Minimum memory, such as "64GiB".', rich_help_panel=_WHAT)
 ]
+
 Arch = Annotated[str, typer.Option("--arch", help="x86_64 or arm64.", rich_help_panel=_WHAT)]
+
 Confidential = Annotated[
     list[str] | None,
-    typer.Option("--confidential", metavar="tdx|sev_snp|sev", help="With this technology.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--confidential", metavar="tdx|sev_snp|sev", help="Confidential computing technology.", rich_help_panel=_WHAT
+    ),
 ]
+
 Type = Annotated[
     list[str] | None,
-    typer.Option("--type", metavar="PATTERN", help="Of this type; * is any text. Repeatable.", rich_help_panel=_WHAT),
+    typer.Option(
+        "--type", metavar="PATTERN", help="Only this type; * matches any text. Repeatable.", rich_help_panel=_WHAT
+    ),
 ]
+
 Region = Annotated[list[str] | None, typer.Option("--region", help="In this one; repeatable.", rich_help_panel=_WHERE)]
+
 Zone = Annotated[list[str] | None, typer.Option("--zone", help="In this one; repeatable.", rich_help_panel=_WHERE)]
+
 Continent = Annotated[
     list[str] | None,
     typer.Option("--continent", metavar="AF|AS|EU|NA|OC|SA", help="Repeatable.", rich_help_panel=_WHERE),
 ]
+
 Credential = Annotated[str, typer.Option("--credential", help="In this account.", rich_help_panel=_WHERE)]
+
 Kind = Annotated[str, typer.Option("--kind", help="Of this kind: ec2, gce, azure.", rich_help_panel=_WHERE)]
+
 Market = Annotated[str, typer.Option("--market", metavar="on_demand|spot", rich_help_panel=_COST)]
+
 MaxPrice = Annotated[
-    float | None, typer.Option("--max-price", metavar="DOLLARS", help="An hour at most.", rich_help_panel=_COST)
+    float | None, typer.Option("--max-price", metavar="DOLLARS", help="Maximum price per hour.", rich_help_panel=_COST)
 ]
+
 MaxBoot = Annotated[
     float | None, typer.Option("--max-boot", metavar="SECONDS", help="Usable within.", rich_help_panel=_COST)
 ]
-Sort = Annotated[str, typer.Option("--sort", metavar="price|fastest|vcpus|ram", help="What comes first.")]
-All = Annotated[bool, typer.Option("--all", help="Also what was not offered when last read.")]
+
+Sort = Annotated[str, typer.Option("--sort", metavar="price|fastest|vcpus|ram", help="Order of the results.")]
+
+All = Annotated[bool, typer.Option("--all", help="Include types that were not offered when last polled.")]
+
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of results.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def add_offers(app: typer.Typer) -> None:
+    """Add `drydock offers`."""
     app.command("offers", rich_help_panel="Leases")(offers)
 
 
@@ -84,20 +110,22 @@ def offers(
         return output.emit(found)
     if not found:
         return output.say(_nothing(client))
-    output.table(_COLUMNS, [_row(one) for one in found])
+    output.table(_OFFER_COLUMNS, [_offer_row(one) for one in found])
     output.say(_age(found) + (f" The first {limit}: --limit shows more." if len(found) == limit else ""))
     return None
 
 
-_COLUMNS = (
+_OFFER_COLUMNS = (
     "kind", "account", "where", "type", "market", "$/hour", "from", "vcpus", "ram", "gpu", "confidential", "boot",
     "available",
 )  # fmt: skip
+
 _TOGETHER = dt.timedelta(seconds=30)
-"""Readings that are no further apart are told as one."""
+
+"""Readings that are no further apart than this are reported as one."""
 
 
-def _row(one: OfferInfo) -> tuple[Any, ...]:
+def _offer_row(one: OfferInfo) -> tuple[Any, ...]:
     price = "unknown" if one.price is None else f"{one.price:.4f}"
     gpu = [str(one.gpu_count), one.gpu_maker, one.gpu_model] if one.gpu_count else []
     boot = "" if one.boot_seconds is None else f"{one.boot_seconds:.0f} s"
@@ -109,23 +137,78 @@ def _row(one: OfferInfo) -> tuple[Any, ...]:
 
 
 def _age(found: list[OfferInfo]) -> str:
-    """How old the readings are that this rests on."""
+    """Return how old the data is."""
     seen = sorted(one.seen_at for one in found if one.seen_at is not None)
     if not seen:
-        return "When that was read is not known."
+        return "The time of the last reading is not known."
     if seen[-1] - seen[0] < _TOGETHER:
         return f"Read {output.ago(seen[0])}."
     return f"Read {output.ago(seen[-1])}, the oldest of it {output.ago(seen[0])}."
 
 
 def _nothing(client: Client) -> str:
-    """Why nothing is shown."""
+    """Return the reason why nothing is shown."""
     places = client.locations()
     seen = sorted(one.seen_at for one in places if one.seen_at is not None)
     if seen:
-        return f"Nothing that is offered fits. Last read {output.ago(seen[-1])}; --all also shows what is not offered."
+        return f"No current offer matches. Last read {output.ago(seen[-1])}; --all also shows what is not offered."
     failed = next((f" {one.account} {one.name}: {one.message}" for one in places if one.message), "")
     return (
-        "No offers were ever read in an account that you may use. Workers read those that a blueprint of a cloud"
-        f" names; `drydock credentials` tells operators how it goes.{failed}"
+        "No offers have been read yet in an account that you may use. Workers read the accounts that blueprints of"
+        f" clouds use; `drydock credentials` shows operators the progress.{failed}"
     )
+
+
+def add_locations(app: typer.Typer) -> None:
+    """Add `drydock locations` and `drydock instance-types`."""
+    app.command("locations", rich_help_panel="Leases")(locations)
+    app.command("instance-types", rich_help_panel="Leases")(instance_types)
+
+
+@guarded
+def locations(*, as_json: o.AsJson = False) -> None:
+    """List the locations that are polled, and when each was last."""
+    found = o.client().locations()
+    if as_json:
+        return output.emit(found)
+    rows = [
+        (one.kind, one.account, one.name or "all", one.country, list(one.zones), one.offers,
+         "not yet" if one.seen_at is None else output.ago(one.seen_at), one.message)
+        for one in found
+    ]  # fmt: skip
+    return output.table(("kind", "account", "name", "country", "zones", "offers", "read", "says"), rows)
+
+
+@guarded
+def instance_types(
+    *, gpu: Gpu = "", gpus: Gpus = 0, vcpus: Vcpus = 0, ram: Ram = "",
+    arch: Arch = "", confidential: Confidential = None, type_: Type = None,
+    region: Region = None, continent: Continent = None, credential: Credential = "",
+    kind: Kind = "", max_price: MaxPrice = None, all_: All = False, limit: Limit = 50,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """List types by location, with the lowest price of their zones in each market."""
+    asked: dict[str, Any] = {
+        "gpu": gpu, "gpus": gpus, "vcpus": vcpus, "ram_mib": ram, "arch": arch, "confidential": confidential,
+        "type": type_, "region": region, "continent": continent, "credential": credential, "kind": kind,
+        "max_price": max_price, "all": all_,
+    }  # fmt: skip
+    wanted = {name: one for name, one in asked.items() if one is not None and one != ""}
+    found = o.client().instance_types(wanted, limit=limit)
+    if as_json:
+        return output.emit(found)
+    headers = ("kind", "account", "where", "type", "vcpus", "ram", "gpu", "confidential", "on demand", "spot")
+    return output.table(headers, [_type_row(one) for one in found])
+
+
+def _type_row(one: InstanceTypeInfo) -> tuple[Any, ...]:
+    gpu = [str(one.gpu_count), one.gpu_maker, one.gpu_model] if one.gpu_count else []
+    return (
+        one.kind, one.account, one.location, one.type, one.vcpus, f"{one.ram_mib / 1024:g} GiB" if one.ram_mib else "",
+        " ".join(filter(None, gpu)), list(one.confidential), _lowest(one, "on_demand"), _lowest(one, "spot"),
+    )  # fmt: skip
+
+
+def _lowest(one: InstanceTypeInfo, market: str) -> str:
+    known = [price.price for price in one.prices if price.market == market and price.price is not None]
+    return f"{min(known):.4f}" if known else ""

@@ -1,44 +1,31 @@
-"""The commands put together."""
+"""The `drydock` program, with its commands in the order of `drydock --help`."""
 
 from __future__ import annotations
 
 import typer
 
 from drydock.cli import (
-    access,
     blueprints,
-    budgets,
+    costs,
     credentials,
     events,
-    files,
     fleet,
-    holding,
-    httpd,
     installation,
     instances,
+    interfaces,
     jobs,
-    leasing,
-    machine,
+    leases,
+    machines,
     offers,
-    operating,
-    orphans,
-    places,
-    provider,
-    quotas,
-    remote,
+    permissions,
     resources,
-    secrets,
     ssh,
-    sshconfig,
-    tokens,
-    upkeep,
-    usage,
+    ssh_config,
     users,
-    validating,
-    work,
+    validation,
 )
-from drydock.cli import server as remote_server
-from drydock.cli.exits import PlainGroup
+from drydock.cli.toolkit import session
+from drydock.cli.toolkit.exits import PlainGroup
 
 app = typer.Typer(
     name="drydock",
@@ -54,12 +41,17 @@ app = typer.Typer(
     "6 refused or broken, 7 not allowed, 8 no worker; "
     "`lease`, `run` and `ssh` end with the exit code of the command they ran.",
 )
-for module in (
-    leasing, instances, offers, places, holding, work, files, httpd, jobs, resources, blueprints, fleet, credentials,
-    provider, validating, users, access, quotas, budgets, usage, events, upkeep, tokens, remote, installation,
-    operating, secrets, orphans, machine, ssh, sshconfig,
+# The order is that of `drydock --help`.
+for add in (
+    leases.add_requests, instances.add_instances, offers.add_offers, offers.add_locations, leases.add_leases,
+    interfaces.add_run, interfaces.add_files, interfaces.add_httpd, jobs.add_jobs, resources.add_resources,
+    blueprints.add_blueprints, fleet.add_fleet, credentials.add_credentials, validation.add_provider,
+    validation.add_validate, users.add_users, permissions.add_authorizations, permissions.add_quotas,
+    costs.add_budgets, costs.add_usage, events.add_events, events.add_upkeep, users.add_tokens, users.add_login,
+    installation.add_installation, installation.add_operating, installation.add_secrets, fleet.add_orphans,
+    machines.add_machines, ssh.add_ssh, ssh_config.add_ssh_config,
 ):  # fmt: skip
-    module.add_to(app)
+    add(app)
 
 
 @app.callback()
@@ -69,21 +61,21 @@ def _main(
         "",
         "--server",
         metavar="URL",
-        envvar=remote_server.SERVER,
+        envvar=session.SERVER,
         help="Ask this server instead of this machine's engine.",
     ),
     ca: str = typer.Option(
         "",
         "--ca",
         metavar="FILE",
-        envvar=remote_server.CA,
+        envvar=session.CA,
         help="With --server: trust these certificates, not the system's.",
     ),
     insecure: bool = typer.Option(
         False, "--insecure", help="With --server: send the token over plain HTTP, where others can read it."
     ),
 ) -> None:
-    remote_server.choose(server, ca, insecure)
+    session.choose(server, ca, insecure)
     if version:
         from importlib.metadata import version as installed
 

@@ -1,4 +1,4 @@
-"""`drydock resources`."""
+"""`drydock resources`: list, drain, quarantine, register, check, power and destroy resources."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drydock.cli import options as o
-from drydock.cli import output
-from drydock.cli.exits import guarded
-from drydock.cli.holding import event_row, told
-from drydock.cli.machine import failure
+from drydock.cli.leases import event_row, readable_facts
+from drydock.cli.machines import failure_text
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import guarded
 from drydock.core.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from leases.client import ResourceInfo
+    from drydock_client.values import ResourceInfo
+
 
 Id = Annotated[str, typer.Argument(metavar="RESOURCE", help="The resource's number or name.")]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this module."""
+def add_resources(app: typer.Typer) -> None:
+    """Add `drydock resources`."""
     group = o.group(list_, "What is there: list, show, drain, quarantine, register, check, power, destroy.")
     for name, command in (
         ("list", list_), ("show", show), ("drain", drain), ("undrain", undrain), ("quarantine", quarantine),
@@ -36,7 +37,7 @@ def list_(
     *, type_: Annotated[str, typer.Option("--type", help="Only of this type.")] = "",
     blueprint: Annotated[str, typer.Option("--blueprint", help="Only of this blueprint.")] = "",
     state: Annotated[str, typer.Option("--state")] = "",
-    gone: Annotated[bool, typer.Option("--gone", help="Also those that are gone.")] = False,
+    gone: Annotated[bool, typer.Option("--gone", help="Include resources that are gone.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """List resources."""
@@ -54,7 +55,7 @@ def list_(
 
 
 def _says(info: ResourceInfo) -> str:
-    """Its message, with what is wrong with it."""
+    """Return the message of a resource, followed by its problems."""
     return " ".join((*info.problems, info.message)).strip() or info.note
 
 
@@ -70,7 +71,7 @@ def _marks(info: ResourceInfo) -> list[str]:
 
 @guarded
 def show(resource: Id, *, as_json: o.AsJson = False) -> None:
-    """Everything about a resource, with what happened to it."""
+    """Show everything about a resource, with its history."""
     client = o.client()
     info = client.resource(number(resource))
     if as_json:
@@ -89,21 +90,23 @@ def _facts(info: ResourceInfo) -> None:
             ("identity", info.identity), ("part of", info.part_of), ("marks", _marks(info)), ("note", info.note),
             ("problems", list(info.problems)),
             ("now", step.strip()), ("observed", info.observed),
-            ("failed last", failure(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),
+            ("failed last", failure_text(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),
             ("used", {name: f"{u.used}/{u.total}" for name, u in info.capacity.items() if u.total}),
             ("attributes", dict(info.attributes)), ("traits", list(info.traits)), ("leases", list(info.leases)),
-            ("parts", [f"{p['class']} {p['identity']}" for p in info.parts]), *told(info.facts),
+            ("parts", [f"{p['class']} {p['identity']}" for p in info.parts]), *readable_facts(info.facts),
         ],
     )  # fmt: skip
 
 
 def number(resource: str) -> int:
-    """The number of a resource that is given by number or name. Raises InvalidRequest, NotFound."""
+    """Return the number of a resource given by number or name. Raises InvalidRequest, NotFound."""
     if resource.isascii() and resource.isdecimal():
         return int(resource)
     found = o.client().resources(name=resource)
     if not found:
-        raise NotFound(f"No resource is named {resource!r}.", field="resource", hint="See: drydock resources list")
+        raise NotFound(
+            f"There is no resource named {resource!r}.", field="resource", hint="See: drydock resources list"
+        )
     if len(found) > 1:
         numbers = ", ".join(str(one.id) for one in found)
         raise InvalidRequest(f"Several resources are named {resource!r}: {numbers}.", field="resource",
@@ -121,13 +124,13 @@ def _act(resource: str, act: str, as_json: bool, **given: Any) -> None:
 
 @guarded
 def drain(resource: Id, *, reason: Annotated[str, typer.Option()] = "", as_json: o.AsJson = False) -> None:
-    """Give it to nobody any more, and give it up once idle."""
+    """Give it no new leases, and remove it once idle."""
     _act(resource, "drain", as_json, reason=reason)
 
 
 @guarded
 def undrain(resource: Id, *, as_json: o.AsJson = False) -> None:
-    """Let it serve again."""
+    """Put it back into service."""
     _act(resource, "undrain", as_json)
 
 
@@ -145,15 +148,15 @@ def unquarantine(resource: Id, *, as_json: o.AsJson = False) -> None:
 
 @guarded
 def retire(resource: Id, *, as_json: o.AsJson = False) -> None:
-    """Give up a resource that nobody holds."""
+    """Remove a resource that no lease holds."""
     _act(resource, "retire", as_json)
 
 
 @guarded
 def destroy(
     resource: Id, *,
-    force: Annotated[bool, typer.Option("--force", help="Close its row whatever its provider says.")] = False,
-    reason: Annotated[str, typer.Option("--reason", help="With --force: why, in words.")] = "",
+    force: Annotated[bool, typer.Option("--force", help="Close its row regardless of what its provider says.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="With --force: the reason.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Destroy an idle or vanished resource; with --force, break its leases and vouch that it is gone."""
@@ -172,14 +175,14 @@ def power(
 
 @guarded
 def check(resource: Id, *, as_json: o.AsJson = False) -> None:
-    """Begin a health check now."""
+    """Start a health check now."""
     _act(resource, "check", as_json)
 
 
 @guarded
 def register(
     blueprint: Annotated[str, typer.Argument(metavar="BLUEPRINT")],
-    fields: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="What the kind asks for.")] = None,
+    fields: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Its fields.")] = None,
     *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="As JSON; - is standard input.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
@@ -207,7 +210,7 @@ def scan(
 @guarded
 def change(
     resource: Id,
-    fields: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="What is to be other.")] = None,
+    fields: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Fields to change.")] = None,
     *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="As JSON; - is standard input.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip

@@ -1,4 +1,4 @@
-"""Characters that control a terminal or change the direction of text, so that what is read is not what is there."""
+"""Characters that control a terminal or change the direction of text, so that it looks different from what it is."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ UNSAFE = (
     "\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0001\U000e0020-\U000e007f"
 )
-"""Categories Cc and Cf, line and paragraph separators, as a character class of a regular expression. The joiners
-U+200C and U+200D are left out: scripts and emoji need them, and they move nothing."""
+"""Categories Cc and Cf, and line and paragraph separators, as a character class for a regular expression.
+
+The joiners U+200C and U+200D are left out: scripts and emoji need them, and they move nothing.
+"""
 NOT_TAKEN = "characters that control a terminal or the direction of text are not allowed"
 _UNSAFE = re.compile(f"[{UNSAFE}\ud800-\udfff]")
 
 
 def first_unsafe(text: str, allowed: str = "") -> str:
-    """The first such character, or half a character, that is not in `allowed`; empty without one."""
+    """Return the first such character or lone surrogate that is not in `allowed`; empty if there is none."""
     return next((found[0] for found in _UNSAFE.finditer(text) if found[0] not in allowed), "")
 
 
 def escaped(text: str, keep: str = "") -> str:
-    r"""The text with such characters written out, as in Python: `\x1b`, `\u202e`. Those in `keep` stay."""
+    r"""Return the text with such characters escaped as in Python: `\x1b`, `\u202e`. Those in `keep` stay."""
     return _UNSAFE.sub(lambda found: found[0] if found[0] in keep else _written(found[0]), text)
 
 
 def escaped_json(text: str) -> str:
-    """JSON with such characters escaped as JSON does. Line breaks outside of texts stay."""
+    """Return a JSON text with such characters escaped as in JSON. Line breaks between values stay."""
     return _UNSAFE.sub(lambda found: found[0] if found[0] in "\n" else _units(found[0]), text)
 
 

@@ -1,4 +1,4 @@
-"""The one clock of the programs. Deadlines in rows are compared with the database's clock instead."""
+"""The clock of all programs. Deadlines in rows are compared with the database's clock instead."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import time
 
 
 def now() -> dt.datetime:
-    """The time of day, in UTC."""
+    """Return the current time in UTC."""
     return dt.datetime.now(dt.UTC)
 
 
 def monotonic() -> float:
-    """Seconds that never run backwards, for measuring spans."""
+    """Return seconds that never decrease, for measuring durations."""
     return time.monotonic()
 
 
 def sleep(seconds: float) -> None:
-    """Wait in the foreground; workers never call this for a provider."""
+    """Sleep in the foreground. Workers never call this to wait for a provider."""
     time.sleep(seconds)

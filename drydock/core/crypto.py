@@ -1,4 +1,4 @@
-"""Secrets at rest: Fernet under a list of keys, of which the first encrypts and all decrypt."""
+"""Encryption of stored secrets: Fernet with a list of keys, of which the first encrypts and all decrypt."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Undecryptable(DrydockError):
 
 
 class Ciphertext(str):
-    """An encrypted value as stored. It prints as itself, never as what it holds."""
+    """An encrypted value as stored. Printing it shows the ciphertext, never the secret."""
 
     __slots__ = ()
 
 
 def encrypt(plain: str) -> Ciphertext:
-    """Encrypt under the first key."""
+    """Encrypt a text with the first key."""
     return Ciphertext(_cipher().encrypt(plain.encode()).decode())
 
 
 def decrypt(sealed: str) -> str:
-    """Decrypt under whichever key fits; raises Undecryptable."""
+    """Decrypt a text with the key that fits. Raises Undecryptable if none does."""
     try:
         return _cipher().decrypt(sealed.encode()).decode()
     except InvalidToken as error:
@@ -45,12 +45,12 @@ def decrypt(sealed: str) -> str:
 
 
 def rotate(sealed: str) -> Ciphertext:
-    """The same secret under the first key; raises Undecryptable."""
+    """Encrypt the same secret with the first key. Raises Undecryptable."""
     return encrypt(decrypt(sealed))
 
 
 def is_current(sealed: str) -> bool:
-    """Whether the first key encrypted it."""
+    """Return whether a secret is encrypted with the first key."""
     try:
         _cipher_for((settings.DRYDOCK_ENCRYPTION_KEYS[0],)).decrypt(sealed.encode())
     except InvalidToken:
@@ -59,7 +59,7 @@ def is_current(sealed: str) -> bool:
 
 
 def looks_sealed(text: str) -> bool:
-    """Is this text a Fernet token?"""
+    """Return whether a text looks like a Fernet token."""
     return text.startswith("gAAAAA")
 
 

@@ -1,4 +1,4 @@
-"""Errors every layer may raise; the client package has the same ones, so that HTTP hides none of them."""
+"""Errors that every layer may raise. The client package has the same ones, so HTTP preserves them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Model fields whose values are encrypted in the database.
 
-A row is listed without decrypting anything; the value is decrypted when the attribute is read, and only then an
-unknown key shows, as `Undecryptable`. A row saved without reading the attribute keeps its ciphertext.
+Listing rows decrypts nothing: a value is decrypted when its attribute is read, and only then is an unknown key noticed,
+as `Undecryptable`. A row that is saved without reading the attribute keeps its ciphertext.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
 
 
 class _OpenedOnAccess(DeferredAttribute):
-    """Decrypts the stored text at the first read of the attribute."""
+    """Decrypts the stored text when the attribute is first read."""
 
     def __get__(self, instance: Any, cls: Any = None) -> Any:
         value = super().__get__(instance, cls)
@@ -38,7 +38,7 @@ class _OpenedOnAccess(DeferredAttribute):
 
 
 class EncryptedTextField(_TextField):
-    """A text, encrypted. It cannot be searched, compared, indexed or made unique."""
+    """An encrypted text. It cannot be searched, compared, indexed or made unique."""
 
     descriptor_class = _OpenedOnAccess
 
@@ -51,37 +51,37 @@ class EncryptedTextField(_TextField):
         super().__init__(*args, **options)
 
     def opened(self, sealed: str) -> Any:
-        """The value behind a ciphertext."""
+        """Return the value of a ciphertext."""
         return decrypt(sealed)
 
     def sealed(self, value: Any) -> Ciphertext:
-        """The ciphertext of a value."""
+        """Return the ciphertext of a value."""
         return encrypt(str(value))
 
     def from_db_value(self, value: str | None, *_: Any) -> Ciphertext | None:
-        """What stands in the row, still encrypted."""
+        """Return the stored value, still encrypted."""
         return None if value is None else Ciphertext(value)
 
     def to_python(self, value: Any) -> Any:
-        """Accepts ciphertext from a fixture."""
+        """Accept ciphertext, which fixtures contain."""
         return Ciphertext(value) if isinstance(value, str) and looks_sealed(value) else value
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        """The value as held; unread ciphertext is not decrypted."""
+        """Return the attribute as it is. Ciphertext that was never read is not decrypted."""
         return model_instance.__dict__.get(self.attname)
 
     def get_prep_value(self, value: Any) -> str | None:
-        """Plain text for the driver, encrypted."""
+        """Return the ciphertext to store, encrypting plain text."""
         if value is None:
             return None
         return str(value if isinstance(value, Ciphertext) else self.sealed(value))
 
     def value_to_string(self, obj: models.Model) -> str:
-        """Fixtures hold ciphertext."""
+        """Return ciphertext, so that fixtures contain no secrets."""
         return self.get_prep_value(obj.__dict__.get(self.attname)) or ""
 
     def get_lookup(self, lookup_name: str) -> Any:
-        """Only presence can be asked for."""
+        """Refuse every lookup except `isnull`."""
         if lookup_name == "isnull":
             return super().get_lookup(lookup_name)
         raise FieldError(f"{self.name} is encrypted: only __isnull can be asked of it.")
@@ -91,9 +91,9 @@ class EncryptedJSONField(EncryptedTextField):
     """A JSON value, encrypted as a whole."""
 
     def opened(self, sealed: str) -> Any:
-        """The JSON value behind a ciphertext."""
+        """Return the JSON value of a ciphertext."""
         return json.loads(decrypt(sealed))
 
     def sealed(self, value: Any) -> Ciphertext:
-        """The ciphertext of a JSON value."""
+        """Return the ciphertext of a JSON value."""
         return encrypt(json.dumps(value, cls=DjangoJSONEncoder))

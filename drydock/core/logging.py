@@ -1,7 +1,7 @@
-"""Logs: lines for people or JSON, with the ids of what they are about; secrets are never printed.
+"""Logs as lines or JSON, with the ids of the objects that they are about. Secrets are never printed.
 
-Secrets are known in three ways: values under secret-sounding names, passwords in addresses, and the very values that
-`hidden` names while they are in use.
+Secrets are recognized in three ways: values under secret-sounding names, passwords in URLs, and the exact values that
+`hidden` is given while they are in use.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _URL_PASSWORD = re.compile(r"(?P<head>://[^\s:/@]*:)[^\s@/]+@")
-"""Without the scheme before it: to look for that from every letter takes time that grows with the square of a text."""
+"""Matches without the scheme, because searching for one from every letter takes time quadratic in the text's length."""
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 BLOT = "***"
 LONGEST = 1 << 18
-"""Letters of one text that are looked through; more are left out, for they could be anything."""
+"""Maximum number of characters of a text that are searched. The rest is left out, because it could contain anything."""
 _EDGE = 2000
-"""So much before a cut is left out, too: what was cut in two there is not recognized."""
+"""Characters before a cut that are left out as well, because a secret that is cut in two is not recognized."""
 _SHORTEST = 6
-"""Shorter values are words of everyday text too."""
+"""Minimum length of a value to hide. Shorter values also occur as words of ordinary text."""
 
 _about: ContextVar[Mapping[str, Any]] = ContextVar("about", default=MappingProxyType({}))
 _hidden: ContextVar[frozenset[str]] = ContextVar("hidden", default=frozenset())
@@ -39,7 +39,7 @@ _always: set[str] = set()
 
 @contextlib.contextmanager
 def about(**ids: Any) -> Iterator[None]:
-    """Put these ids on every log line of this block, where they are not None."""
+    """Add these ids to every log line within the block, except those that are None."""
     before = _about.set({**_about.get(), **{name: value for name, value in ids.items() if value is not None}})
     try:
         yield
@@ -49,7 +49,7 @@ def about(**ids: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hidden(*kept: Any) -> Iterator[None]:
-    """Blot out every text in these values (mappings, sequences, texts) in this block."""
+    """Redact every text in these values (mappings, sequences, texts) within the block."""
     before = _hidden.set(_hidden.get() | frozenset(_texts(kept)))
     try:
         yield
@@ -58,7 +58,7 @@ def hidden(*kept: Any) -> Iterator[None]:
 
 
 def hide_always(*kept: Any) -> None:
-    """Blot out these values in this process: the keys of the installation."""
+    """Redact these values for the rest of this process, such as the keys of the installation."""
     _always.update(_texts(kept))
 
 
@@ -74,7 +74,7 @@ def _texts(kept: Any) -> Iterator[str]:
 
 
 def redact(text: str) -> str:
-    """The text with passwords, tokens and keys blotted out, in time that grows with its length; cut at `LONGEST`."""
+    """Return a text with passwords, tokens and keys redacted, in linear time; cut at `LONGEST`."""
     for value in sorted(_hidden.get() | _always, key=len, reverse=True):
         text = text.replace(value, BLOT)
     long = len(text) > LONGEST
@@ -84,32 +84,32 @@ def redact(text: str) -> str:
 
 
 class AboutFilter(logging.Filter):
-    """Puts the ids of the context on each record, in the thread that logs it."""
+    """Adds the ids of the context to each record, in the thread that logs it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Always True."""
+        """Return True for every record."""
         record.about = _about.get()
         return True
 
 
 class RedactingFormatter(logging.Formatter):
-    """Formats a record, tracebacks included, with its ids at the end of its first line, and blots out secrets."""
+    """Formats a record, including its traceback, with its ids at the end of the first line, and redacts secrets."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line before a traceback."""
+        """Return the line before a traceback, with the ids."""
         ids = " ".join(f"{name}={value}" for name, value in getattr(record, "about", {}).items())
         return super().formatMessage(record) + (f" [{ids}]" if ids else "")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The finished line."""
+        """Return the formatted record with secrets redacted."""
         return redact(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: at, level, logger, message, the ids, the traceback; secrets are blotted out."""
+    """Formats a record as one line of JSON: at, level, logger, message, ids and traceback. Redacts secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The finished line."""
+        """Return the formatted record with secrets redacted."""
         said = {
             "at": dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -133,7 +133,7 @@ FORMATTERS: dict[str, dict[str, Any]] = {
 
 
 def logging_config(level: str, style: str = "line") -> dict[str, Any]:
-    """The `LOGGING` setting."""
+    """Return the value of the `LOGGING` setting."""
     return {
         "version": 1,
         "disable_existing_loggers": False,

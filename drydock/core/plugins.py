@@ -1,4 +1,4 @@
-"""Plug-ins by entry point: group, then name, then object. One broken stranger never stops the rest."""
+"""Plug-ins by entry point: group, then name, then object. A broken plug-in never affects the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PluginProblem:
-    """A plug-in left out, and why."""
+    """A plug-in that was left out, and why."""
 
     group: str
     name: str
@@ -23,7 +23,7 @@ class PluginProblem:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plugins:
-    """What was found in one group."""
+    """The plug-ins of one group."""
 
     group: str
     objects: dict[str, Any]
@@ -32,7 +32,7 @@ class Plugins:
 
 
 def load_plugins(group: str) -> Plugins:
-    """Load every entry point of a group. Of two with one name neither is taken; failures are reported, not raised."""
+    """Load every entry point of a group. Logs and reports failures; if a name occurs twice, loads neither."""
     entries = importlib.metadata.entry_points(group=group)
     distinct = {(entry.name, entry.value): entry for entry in entries}
     count = Counter(name for name, _ in distinct)

@@ -1,9 +1,9 @@
-"""Rotation of the encryption key: rewriting stored secrets under the first of DRYDOCK_ENCRYPTION_KEYS.
+"""Rotation of the encryption key: rewriting stored secrets with the first of DRYDOCK_ENCRYPTION_KEYS.
 
-Every encrypted field of every installed model is covered, found by introspection. Each row is written by a statement
-of its own, so no lock outlives one update, and only where it still holds the ciphertext that was read, so a secret
-that somebody stores meanwhile is never overwritten. Rows already under the first key are not written: a rotation that
-was interrupted goes on where it stopped when it is started again.
+Every encrypted field of every installed model is covered, found by introspection. Each row is written by its own
+statement, so no lock outlives one update, and only if it still has the ciphertext that was read, so a secret that is
+stored in the meantime is never overwritten. Rows that already use the first key are not written: an interrupted
+rotation continues where it stopped when it is started again.
 """
 
 from __future__ import annotations
@@ -21,47 +21,47 @@ from drydock.core.fields import EncryptedTextField
 
 BATCH = 200
 _ATTEMPTS = 5
-"""Tries for a row that keeps changing while it is rewritten."""
+"""Attempts at a row that keeps changing while it is rewritten."""
 _NAMED = 20
 
 
 @dataclasses.dataclass
 class Progress:
-    """How far the rotation of one model has come."""
+    """The progress of rotating one model."""
 
     model: str
     rows: int = 0
-    """Rows read that hold a secret."""
+    """Number of rows read that have a secret."""
     rotated: int = 0
-    """Rows written under the first key."""
+    """Number of rows rewritten with the first key."""
     left: int = 0
-    """Rows that are still under another key."""
+    """Number of rows that still use another key."""
     unreadable: list[str] = dataclasses.field(default_factory=list)
-    """Ids of rows that no key given can decrypt; the first 20 of them. They count as left."""
+    """Ids of the first 20 rows that none of the keys can decrypt. They are included in `left`."""
 
 
 def encrypted_models() -> dict[type[models.Model], list[str]]:
-    """Every installed model that stores secrets, with the names of its encrypted columns."""
+    """Return every installed model that stores secrets, with the names of its encrypted columns."""
     stored = [one for one in apps.get_models(include_auto_created=True) if one._meta.managed and not one._meta.proxy]
     return {model: names for model in stored if (names := encrypted_columns(model))}
 
 
 def encrypted_columns(model: type[models.Model]) -> list[str]:
-    """The names of the encrypted fields in a model's own table."""
+    """Return the names of the encrypted fields in a model's own table."""
     return [field.attname for field in model._meta.local_concrete_fields if isinstance(field, EncryptedTextField)]
 
 
 def rotate_all(*, batch: int = BATCH, dry_run: bool = False) -> Iterator[Progress]:
-    """Rotate every model in turn, yielding after each batch of rows how far its model has come.
+    """Rotate every model in turn, yielding its progress after each batch of rows.
 
-    With `dry_run` nothing is written, and `left` says how many rows a rotation would write.
+    With `dry_run`, nothing is written, and `left` is the number of rows that a rotation would write.
     """
     for model in encrypted_models():
         yield from rotate_model(model, batch=batch, dry_run=dry_run)
 
 
 def rotate_model(model: type[models.Model], *, batch: int = BATCH, dry_run: bool = False) -> Iterator[Progress]:
-    """Rotate one model, yielding after each batch; at least once. See `rotate_all`."""
+    """Rotate one model, yielding its progress after each batch, at least once. See `rotate_all`."""
     names = encrypted_columns(model)
     progress = Progress(model=model._meta.label)
     holding = models.Q(*(models.Q((f"{name}__isnull", False)) for name in names), _connector=models.Q.OR)
@@ -85,7 +85,7 @@ def _count(progress: Progress, pk: Any, outcome: str) -> None:
 
 
 def _rotate(model: type[models.Model], pk: Any, held: dict[str, Ciphertext | None], *, dry_run: bool) -> str:
-    """Rewrite a row that was read; returns "current", "rotated", "left" or "unreadable"."""
+    """Rewrite a row that was read. Return "current", "rotated", "left" or "unreadable"."""
     for _ in range(_ATTEMPTS):
         old = {name: value for name, value in held.items() if value is not None and not crypto.is_current(value)}
         if not old:
@@ -107,7 +107,7 @@ def _rotate(model: type[models.Model], pk: Any, held: dict[str, Ciphertext | Non
 
 
 def _replace(model: type[models.Model], pk: Any, old: dict[str, Any], fresh: dict[str, Ciphertext]) -> int:
-    """Write the row if it still holds what was read; the number of rows written."""
+    """Write the row if it still has the ciphertext that was read. Return the number of rows written."""
     # Encrypted fields have no lookup that compares: here the ciphertext itself is compared.
     unchanged = [
         models.expressions.RawSQL(f'"{_column(model, name)}" = %s', [str(value)], models.BooleanField())  # noqa: S611

@@ -1,4 +1,4 @@
-"""State tables: which states there are, which follow which, which are the end."""
+"""State tables: the states of a model, the transitions between them, and the terminal states."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ S = TypeVar("S", bound=StrEnum)
 
 @dataclass(frozen=True, kw_only=True)
 class StateTable(Generic[S]):
-    """The states of one model. Each may go to those named behind it; a state that goes nowhere is terminal."""
+    """The states of one model, with the states that may follow each. A state that none may follow is terminal."""
 
     name: str
     transitions: Mapping[S, frozenset[S]]
 
     @property
     def terminal(self) -> frozenset[S]:
+        """Return the states that no state may follow."""
         return frozenset(state for state, following in self.transitions.items() if not following)
 
     def allows(self, old: S, new: S) -> bool:
+        """Return whether `new` may follow `old`."""
         return new in self.transitions[old]
 
     def before(self, new: S) -> frozenset[S]:
-        """The states from which `new` can be reached in one transition."""
+        """Return the states from which `new` can be reached in one transition."""
         return frozenset(state for state, following in self.transitions.items() if new in following)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """All allowed (from, to), sorted, as the database's trigger lists them."""
+        """Return all allowed (from, to) pairs, sorted, as the database's trigger lists them."""
         return sorted((old.value, new.value) for old, after in self.transitions.items() for new in after)
 
     def diagram(self) -> str:
-        """The table as a Mermaid state diagram."""
+        """Return the table as a Mermaid state diagram."""
         lines = [f"    {old} --> {new}" for old, new in self.pairs()]
         ends = [f"    {state.value} --> [*]" for state in self.transitions if state in self.terminal]
         first = next(iter(self.transitions)).value

@@ -24,9 +24,9 @@ _LONGEST = dt.timedelta(days=3650)
 
 
 def duration(text: str | float | dt.timedelta, *, field: str = "") -> dt.timedelta:
-    """A span of time from `90`, `"90s"`, `"1h30m"` or a timedelta; a bare number is seconds.
+    """Return the duration given as `90`, `"90s"`, `"1h30m"` or a timedelta; a bare number is in seconds.
 
-    Raises InvalidRequest when it is not a valid duration, not positive, or over ten years.
+    Raises InvalidRequest if it is not a valid duration, not positive, or longer than ten years.
     """
     span = text if isinstance(text, dt.timedelta) else dt.timedelta(seconds=_seconds(text, field))
     if not dt.timedelta(0) < span <= _LONGEST:
@@ -50,16 +50,16 @@ def _seconds(text: str | float, field: str) -> float:
 
 
 def mebibytes(text: str | int, *, field: str = "") -> int:
-    """A size in MiB from `512`, `"512MiB"`, `"4G"` or `"1TiB"`; a bare number is MiB.
+    """Return the size in MiB given as `512`, `"512MiB"`, `"4G"` or `"1TiB"`; a bare number is in MiB.
 
-    Raises InvalidRequest when it is not a valid size or over 2^40 MiB.
+    Raises InvalidRequest if it is not a valid size, or exceeds 2^40 MiB.
     """
     found = re.fullmatch(r"([0-9]{1,13})\s*([A-Z]*)", str(text).strip().upper())
     if isinstance(text, bool) or not found or found[2] not in _MIB:
         raise InvalidRequest(f"{text!r} is not a valid size.", field=field, hint='Write it like "512MiB" or "4GiB".')
     size = int(found[1]) * _MIB[found[2]]
     if size > 1 << 40:
-        raise InvalidRequest(f"{text!r} is beyond any machine.", field=field)
+        raise InvalidRequest(f"{text!r} is too large.", field=field)
     return size
 
 
@@ -67,7 +67,7 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def written(span: dt.timedelta) -> str:
-    """Return a span as it may be typed again: `1d12h`, `90s`."""
+    """Return a duration in the form in which it can be entered: `1d12h`, `90s`."""
     seconds = span.total_seconds()
     if seconds != int(seconds):
         return f"{seconds:f}".rstrip("0") + "s"
@@ -80,7 +80,7 @@ def written(span: dt.timedelta) -> str:
 
 
 def in_words(span: dt.timedelta | float) -> str:
-    """A span as a person says it: `850 ms`, `12 s`, `4 min`, `2 h 5 min`, `3 d`."""
+    """Return a duration for people to read: `850 ms`, `12 s`, `4 min`, `2 h 5 min`, `3 d`."""
     seconds = span.total_seconds() if isinstance(span, dt.timedelta) else float(span)
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"

@@ -1,14 +1,14 @@
-"""Patterns in which `*` stands for any characters, matched in linear time.
+"""Patterns in which `*` matches any characters, evaluated in linear time.
 
-As a regular expression each star would be `.*`, and the engine tries every way to share the text among them: a few
-hundred stars hold the interpreter for seconds.
+In a regular expression, each star would be `.*`, and the engine would try every way of dividing the text among them: a
+few hundred stars block the interpreter for seconds.
 """
 
 from __future__ import annotations
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the whole text fits the pattern. Case matters."""
+    """Return whether the whole text matches the pattern. Case matters."""
     first, *rest = pattern.split("*")
     if not rest:
         return text == pattern

@@ -1,8 +1,9 @@
-"""The private PostgreSQL and broker, used where no DATABASE_URL or BROKER_URL is given.
+"""The private PostgreSQL and broker, used if DATABASE_URL or BROKER_URL is not set.
 
-They start at the first connection of any process and stop with the last process that uses them. Each user holds
-a connection to a small detached *keeper*, the parent of both engines; the kernel closes that connection however a
-process ends, so the keeper always knows. Nothing here imports Django, except the database backend beside.
+They start at the first connection of any process and stop with the last process that uses them. Each user keeps a
+connection open to a small detached *keeper*, the parent of both engines. The kernel closes that connection however a
+process ends, so the keeper always knows its users. Nothing here imports Django, except the database backend in
+`postgresql`.
 """
 
 from drydock.engines.client import ensure, leave, wait_until_stopped

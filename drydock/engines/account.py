@@ -1,7 +1,7 @@
-"""Under which user id an engine runs. As root: an unused one, without adding a user to the system.
+"""The user id under which an engine runs: for root an unused one, without adding a user to the system.
 
-PostgreSQL refuses to run as root. Only its `initdb` needs an entry in the password file, so the cluster is made by
-an account that every system has (`nobody`, in a folder that only our group can enter) and handed to the unused id.
+PostgreSQL refuses to run as root. Only its `initdb` needs an entry in the password file, so the cluster is created by
+an account that every system has (`nobody`, in a folder that only our group can enter) and then given to the unused id.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ FREE = range(60900, 61000)
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """A user and group id to run a program under; None: those of this process."""
+    """A user and group id under which to run a program; None for those of this process."""
 
     uid: int | None = None
     gid: int | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """Keywords for subprocess that make the child run under this account."""
+        """Return keywords for subprocess that make the child run under this account."""
         if self.uid is None:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": []}
 
     def owns(self, path: Path) -> None:
-        """Give a tree to this account."""
+        """Change the owner of a tree to this account."""
         if self.uid is None or self.gid is None:
             return
         for folder, folders, files in os.walk(path):
@@ -43,7 +43,7 @@ class Account:
 
 
 def engine_account(wanted: int, data: Path) -> Account:
-    """The account the engines of this state folder run under: kept once data exists, else wanted or free."""
+    """Return the account for the engines of a state folder: the owner of its data, else `wanted` or a free one."""
     if os.geteuid() != 0:
         return Account()
     require_passage(data)
@@ -53,7 +53,7 @@ def engine_account(wanted: int, data: Path) -> Account:
 
 
 def creator_account(account: Account) -> Account:
-    """The account that makes the cluster: one with a name, in the engine's own group."""
+    """Return the account that creates the cluster: one with a name, in the engine's own group."""
     if account.uid is None:
         _require_name(os.geteuid())
         return account
@@ -66,12 +66,12 @@ def creator_account(account: Account) -> Account:
 
 
 def closed_folder(path: Path) -> Path | None:
-    """The first folder above a path that other accounts cannot pass through."""
+    """Return the first folder above a path that other accounts cannot pass through, or None."""
     return next((part for part in reversed(path.resolve().parents) if not part.stat().st_mode & stat.S_IXOTH), None)
 
 
 def require_passage(path: Path) -> None:
-    """Raises EngineError where an unprivileged account cannot reach a path. Permissions are never changed."""
+    """Raise EngineError if an unprivileged account cannot reach a path. Never changes permissions."""
     if closed := closed_folder(path):
         raise EngineError(
             f"As root the engines run under an unprivileged account, which cannot pass through {closed}.",

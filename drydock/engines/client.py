@@ -1,4 +1,4 @@
-"""The users' side: see that an engine runs, and be known to use it until this process ends."""
+"""The users' side: make sure that an engine runs, and count as its user until this process ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _guard = threading.RLock()
 
 
 def _forget_holder() -> None:
-    """In a forked process nobody is left who could let go of it."""
+    """Replace the lock in a forked process, because the thread that held it does not exist there."""
     global _guard
     _guard = threading.RLock()
 
@@ -31,7 +31,7 @@ _memberships: dict[Path, Membership] = {}
 
 
 class Membership:
-    """One process's open connection to the keeper; the kernel closes it with the process."""
+    """A process's open connection to the keeper. The kernel closes it when the process ends."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -39,7 +39,7 @@ class Membership:
         self.ready: set[str] = set()
 
     def alive(self) -> bool:
-        """Is this process still connected, and the keeper there?"""
+        """Return whether this process is still connected and the keeper is running."""
         if self.process != os.getpid():
             return False
         self.connection.setblocking(False)
@@ -51,7 +51,7 @@ class Membership:
             return False
 
     def ask(self, engine: str, deadline: float) -> None:
-        """Ask for an engine and wait until it is ready."""
+        """Request an engine and wait until it is ready."""
         self.connection.settimeout(deadline)
         self.connection.sendall(engine.encode() + b"\n")
         answer = _line(self.connection)
@@ -61,7 +61,7 @@ class Membership:
 
 
 def ensure(config: Config, engine: str, *, again: bool = False) -> None:
-    """See that an engine runs. `again` asks the keeper even if it was ready before. Raises EngineError."""
+    """Make sure that an engine runs. `again` asks the keeper even if it was ready before. Raises EngineError."""
     with _guard:
         known = _memberships.get(config.state)
         if known and not again and engine in known.ready and known.alive():
@@ -83,7 +83,7 @@ def ensure(config: Config, engine: str, *, again: bool = False) -> None:
 
 
 def leave(state: Path) -> None:
-    """Stop using the engines of a state folder (the end of the process does the same)."""
+    """Stop using the engines of a state folder. The end of the process has the same effect."""
     with _guard:
         known = _memberships.pop(state, None)
         if known and known.process == os.getpid():
@@ -94,7 +94,7 @@ def leave(state: Path) -> None:
 
 
 def wait_until_stopped(config: Config, deadline: float = 30.0) -> bool:
-    """Wait until no keeper is left; True when the engines are down."""
+    """Wait until the keeper has ended. Return whether the engines are down."""
     lock = config.layout.engines / "keeper.lock"
     until = time.monotonic() + deadline
     while lock.exists():
@@ -132,7 +132,7 @@ def _connect(layout: Layout) -> socket.socket | None:
 
 
 def _connect_to_new(config: Config, until: float) -> socket.socket:
-    """One process starts the keeper; those that come at the same moment wait and then find it."""
+    """Start a keeper and connect to it. Other processes that try at the same time wait, and then find that keeper."""
     prepare(config)
     with _starting(config.layout, until):
         found = _connect(config.layout)
@@ -196,6 +196,6 @@ def _line(connection: socket.socket) -> dict[str, str]:
 
 def _too_late(config: Config, engine: str) -> EngineError:
     return EngineError(
-        f"{engine} was not ready after {config.deadline:g} s.{last_lines(config.layout.log(engine))}",
+        f"{engine} was not ready within {config.deadline:g} s.{last_lines(config.layout.log(engine))}",
         hint=f"The logs are in {config.layout.logs}; a slow disk may need a larger DRYDOCK_ENGINE_DEADLINE_SECONDS.",
     )

@@ -1,4 +1,4 @@
-"""The private PostgreSQL: made once, started on a socket, stopped fast."""
+"""The private PostgreSQL: created once, listening on a socket, stopped fast."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WITHOUT_DISK = {"fsync": "off", "full_page_writes": "off"}
 
 
 class Cluster:
-    """One PostgreSQL under a state folder. Only the keeper makes one."""
+    """The PostgreSQL of a state folder. Only the keeper creates one."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -40,18 +40,18 @@ class Cluster:
         self.account = engine_account(config.account, self.data)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start it, making it first if need be; returns when it takes connections."""
+        """Start PostgreSQL, creating the cluster first if need be. Return once it accepts connections."""
         make_private(self.layout.sockets, owner=self.account.uid)
         if not self.data.exists():
             self._create()
         self._check_version()
         self._clear()
         child = process.start(self._command(), self.account, self.log, signal.SIGINT)
-        process.wait_ready(child, self._ready, self.log, self.config.deadline)
+        process.wait_ready(POSTGRESQL, child, self._ready, self.log, self.config.deadline)
         return child
 
     def stop(self, child: subprocess.Popen[bytes]) -> None:
-        """Fast shutdown, then harder ones."""
+        """Request a fast shutdown, then use stronger signals."""
         process.stop(child, [(signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0)])
 
     def _command(self) -> list[str | Path]:
@@ -70,7 +70,7 @@ class Cluster:
         return len(lines) > 7 and lines[7].strip() == "ready"
 
     def _create(self) -> None:
-        """Made under another name and renamed when whole, so that a crash leaves no half cluster."""
+        """Create the cluster under another name and rename it when complete, so that a crash leaves no partial one."""
         fresh = self.data.with_name("postgresql.new")
         shutil.rmtree(fresh, ignore_errors=True)
         creator = creator_account(self.account)
@@ -100,7 +100,10 @@ class Cluster:
             )
 
     def _clear(self) -> None:
-        """After a kill or a reboot: wait out what is left, then drop its marks, which may name others' pids now."""
+        """End processes left by an earlier keeper, then remove their pid file and sockets.
+
+        After a reboot, the pid file may name another process.
+        """
         process.clear(self.data, "postgres")
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         for left in self.layout.sockets.glob(".s.PGSQL.*"):

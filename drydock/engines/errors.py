@@ -1,4 +1,4 @@
-"""What goes wrong with private engines, said for people."""
+"""Errors of the private engines, worded for people."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class EngineError(DrydockError):
 
 
 def last_lines(path: Path, count: int = 8) -> str:
-    """The end of a log, indented, to show with an error; empty when there is none."""
+    """Return the end of a log, indented, to show with an error; empty if the log does not exist."""
     try:
         lines = path.read_text(errors="replace").splitlines()[-count:]
     except OSError:

@@ -1,8 +1,8 @@
-"""The keeper: parent of the private engines for as long as anybody uses them.
+"""The keeper: parent of the private engines for as long as any process uses them.
 
-Run as `python -m drydock.engines.keeper CONFIG`. It answers on a socket; a user sends the name of an engine on one
-line, gets one line of JSON once it is ready, and stays connected. When the last connection has closed, the engines
-are stopped and the keeper ends. An engine that dies is started again while it has users.
+Run as `python -m drydock.engines.keeper CONFIG`. It listens on a socket. A user sends the name of an engine on one
+line, gets one line of JSON once the engine is ready, and stays connected. After the last connection has closed, the
+keeper stops the engines and exits. It restarts an engine that dies while it has users.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ RESTARTS, RESTART_WINDOW = 5, 60.0
 
 
 class Engine(Protocol):
-    """What the keeper asks of an engine."""
+    """The methods of an engine that the keeper calls."""
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start and wait until ready; raises EngineError."""
+        """Start the engine and wait until it is ready. Raises EngineError."""
 
     def stop(self, child: subprocess.Popen[bytes]) -> None:
-        """Stop within a bound."""
+        """Stop the engine within a limited time."""
 
 
 class Keeper:
-    """Engines, their users, and the loop between them."""
+    """The engines, their users, and the main loop."""
 
     def __init__(self, config: Config, listener: socket.socket) -> None:
         self.config = config
@@ -57,7 +57,7 @@ class Keeper:
         self.alone_since = time.monotonic() + PATIENCE_FOR_THE_FIRST
 
     def serve(self) -> None:
-        """Until the last user has gone."""
+        """Serve until the last user has gone."""
         self.selector.register(self.listener, selectors.EVENT_READ)
         self.selector.register(_signals(self._end), selectors.EVENT_READ)
         while not self._finished():
@@ -66,7 +66,7 @@ class Keeper:
             self._mend()
 
     def close(self) -> None:
-        """Turn newcomers away first, then stop the engines."""
+        """Stop accepting users, then stop the engines."""
         self.config.layout.keeper_socket.unlink(missing_ok=True)
         self.listener.close()
         for user in self.users:
@@ -139,7 +139,7 @@ class Keeper:
 
 
 def _signals(end: object) -> socket.socket:
-    """A socket that becomes readable when a child dies or somebody asks the keeper to end."""
+    """Return a socket that becomes readable when a child dies or a signal asks the keeper to end."""
     heard, wake = socket.socketpair()
     for side in (heard, wake):
         side.setblocking(False)
@@ -156,7 +156,7 @@ _kept: list[socket.socket] = []
 
 
 def hold_lock(layout: Layout, deadline: float) -> int:
-    """Be the only keeper of this state folder, waiting for an earlier one to finish stopping."""
+    """Become the only keeper of this state folder, waiting for an earlier one to finish stopping."""
     descriptor = os.open(layout.engines / "keeper.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     until = time.monotonic() + deadline
     while True:
@@ -164,12 +164,12 @@ def hold_lock(layout: Layout, deadline: float) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
         if time.monotonic() > until:
-            raise EngineError(f"Another keeper has held {layout.engines} for {deadline:g} s.")
+            raise EngineError(f"Another keeper has locked {layout.engines} for {deadline:g} s.")
         time.sleep(0.02)
 
 
 def listen(layout: Layout) -> socket.socket:
-    """The socket users come to; one left by a dead keeper is replaced."""
+    """Return the socket to which users connect, replacing one that a dead keeper left."""
     layout.keeper_socket.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     before = os.umask(0o177)
@@ -182,13 +182,13 @@ def listen(layout: Layout) -> socket.socket:
 
 
 def _answer(said: dict[str, str]) -> None:
-    """Tell the process that started us, which may have been killed meanwhile."""
+    """Report to the process that started this one, which may have been killed in the meantime."""
     with contextlib.suppress(BrokenPipeError):
         os.write(1, f"{json.dumps(said)}\n".encode())
 
 
 def main() -> None:
-    """Start, say so on standard output, let go of it, and serve."""
+    """Start the keeper, report that on standard output, detach from it, and serve."""
     config = Config.from_json(sys.argv[1])
     try:
         prepare(config)

@@ -1,4 +1,4 @@
-"""Where the private engines keep things, and under which account they run."""
+"""The paths of the private engines, and the configuration that the keeper needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USER = DATABASE = "drydock"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config:
-    """What the keeper must know; travels to it as JSON."""
+    """The keeper's configuration, which it is given as JSON."""
 
     state: Path
     account: int = 0
@@ -31,18 +31,18 @@ class Config:
     durable: bool = True
 
     def to_json(self) -> str:
-        """The text `from_json` reads."""
+        """Return the configuration as text for `from_json`."""
         return json.dumps({**dataclasses.asdict(self), "state": str(self.state)})
 
     @classmethod
     def from_json(cls, text: str) -> Config:
-        """Read what `to_json` wrote."""
+        """Return the configuration that `to_json` wrote."""
         values = json.loads(text)
         return cls(**{**values, "state": Path(values["state"])})
 
     @property
     def layout(self) -> Layout:
-        """The paths under this state folder."""
+        """The paths below this state folder."""
         return Layout(self.state)
 
 
@@ -54,22 +54,22 @@ class Layout:
 
     @property
     def engines(self) -> Path:
-        """Data and locks of the engines."""
+        """Folder of the engines' data and locks."""
         return self.state / "engines"
 
     @property
     def logs(self) -> Path:
-        """What keeper and engines have to say."""
+        """Folder of the logs of the keeper and the engines."""
         return self.state / "logs"
 
     @property
     def programs(self) -> Path:
-        """Copies of binaries that the engines' account could not reach where they are installed."""
+        """Folder of copies of binaries that the engines' account cannot reach where they are installed."""
         return self.state / "programs"
 
     @property
     def run(self) -> Path:
-        """Folder of the sockets: in the state folder, or under /tmp where that path is too long for a socket."""
+        """Folder of the sockets: in the state folder, or under /tmp if that path is too long for a socket."""
         usual = self.state / "run"
         if len(os.fsencode(usual / "e" / ".s.PGSQL.5432")) <= LONGEST_SOCKET:
             return usual
@@ -78,12 +78,12 @@ class Layout:
 
     @property
     def sockets(self) -> Path:
-        """Folder of the engines' sockets; PostgreSQL's host."""
+        """Folder of the engines' sockets, which is PostgreSQL's host."""
         return self.run / "e"
 
     @property
     def keeper_socket(self) -> Path:
-        """Where users of the engines meet the keeper."""
+        """The socket on which the keeper accepts its users."""
         return self.run / "keeper"
 
     @property
@@ -93,20 +93,20 @@ class Layout:
 
     @property
     def broker_url(self) -> str:
-        """The broker's address as Celery takes it."""
+        """The broker's URL, in the form that Celery takes."""
         return f"redis+socket://{self.broker_socket}"
 
     def data(self, engine: str) -> Path:
-        """The data folder of an engine."""
+        """Return the data folder of an engine."""
         return self.engines / engine
 
     def log(self, name: str) -> Path:
-        """The log of the keeper or an engine."""
+        """Return the log file of the keeper or an engine."""
         return self.logs / f"{name}.log"
 
 
 def make_state(state: Path) -> None:
-    """Create the state folder; as root others may pass through it, but not list it."""
+    """Create the state folder. If we are root, others may pass through it but not list it."""
     with _explained(state):
         state.parent.mkdir(parents=True, exist_ok=True)
         make_private(state, 0o711 if os.geteuid() == 0 else 0o700)
@@ -124,7 +124,7 @@ def _explained(state: Path) -> Iterator[None]:
 
 
 def make_private(path: Path, mode: int = 0o700, owner: int | None = None) -> None:
-    """Create a folder of exactly this mode and owner; refuse one that somebody else could have laid there."""
+    """Create a folder with exactly this mode and owner. Refuses an existing one that somebody else may have created."""
     try:
         path.mkdir(mode=mode)
     except FileExistsError:

@@ -1,4 +1,4 @@
-"""Starting and stopping one engine process, each with a deadline."""
+"""Starting and stopping an engine's process, both with deadlines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def start(command: Sequence[str | Path], account: Account, log: Path, end: signal.Signals) -> subprocess.Popen[bytes]:
-    """Start an engine that gets `end` when its keeper dies, however that happens."""
+    """Start an engine that is sent the signal `end` when its keeper dies, however that happens."""
     with open_log(log) as output:
         return subprocess.Popen(
             [str(part) for part in command],
@@ -39,7 +39,7 @@ def start(command: Sequence[str | Path], account: Account, log: Path, end: signa
 
 
 def end_with_parent(number: signal.Signals) -> Callable[[], None]:
-    """To run in a child before exec: the child gets this signal when its parent dies, however that happens."""
+    """Return a function to run in a child before exec, so that the child is sent this signal when its parent dies."""
     parent = os.getpid()
 
     def arrange() -> None:
@@ -52,7 +52,7 @@ def end_with_parent(number: signal.Signals) -> Callable[[], None]:
 
 
 def run(command: Sequence[str | Path], account: Account, log: Path, deadline: float, given: str = "") -> None:
-    """Run a program to its end; raises EngineError with the end of its output."""
+    """Run a program to its end. Raises EngineError with the end of its output."""
     with open_log(log) as output:
         try:
             subprocess.run(
@@ -75,30 +75,32 @@ def run(command: Sequence[str | Path], account: Account, log: Path, deadline: fl
 
 
 def _environment() -> dict[str, str]:
-    """The engines see none of our variables: keys may be among them."""
+    """Return the environment of an engine. It has none of our variables, which may contain keys."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
 
 
 def open_log(path: Path) -> BinaryIO:
-    """A log to append to; a large one is turned over once, so that two are kept at most."""
+    """Open a log for appending. A large log is renamed first, replacing the older one, so at most two are kept."""
     if path.exists() and path.stat().st_size > LARGEST_LOG:
         path.replace(path.with_suffix(".log.1"))
     return open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600))
 
 
-def wait_ready(child: subprocess.Popen[bytes], ready: Callable[[], bool], log: Path, deadline: float) -> None:
-    """Wait until the engine answers; raises EngineError when it ends first or the time runs out."""
+def wait_ready(
+    engine: str, child: subprocess.Popen[bytes], ready: Callable[[], bool], log: Path, deadline: float
+) -> None:
+    """Wait until the engine answers. Raises EngineError if it ends first or the time runs out."""
     until = time.monotonic() + deadline
     while not ready():
         if child.poll() is not None:
-            raise EngineError(f"It ended with status {child.returncode} while starting.{last_lines(log)}")
+            raise EngineError(f"{engine} ended with status {child.returncode} while starting.{last_lines(log)}")
         if time.monotonic() > until:
-            raise EngineError(f"It was not ready after {deadline:g} s.{last_lines(log)}")
+            raise EngineError(f"{engine} was not ready within {deadline:g} s.{last_lines(log)}")
         time.sleep(0.02)
 
 
 def stop(child: subprocess.Popen[bytes], escalation: Sequence[tuple[signal.Signals, float]]) -> None:
-    """Send one signal after the other, giving each its seconds, until the engine has ended."""
+    """Send one signal after another, waiting the given seconds after each, until the engine has exited."""
     for number, seconds in (*escalation, (signal.SIGKILL, 5.0)):
         if child.poll() is not None:
             return
@@ -110,7 +112,7 @@ def stop(child: subprocess.Popen[bytes], escalation: Sequence[tuple[signal.Signa
 
 
 def clear(folder: Path, name: str, patience: float = 10.0) -> None:
-    """End whatever an earlier keeper left running in a data folder; after this nobody writes there."""
+    """End the processes that an earlier keeper left running in a data folder. Raises EngineError if one stays."""
     left = occupants(folder, name)
     for process in left:
         _signal(process, signal.SIGINT)
@@ -119,11 +121,11 @@ def clear(folder: Path, name: str, patience: float = 10.0) -> None:
         _signal(process, signal.SIGKILL)
     _, alive = psutil.wait_procs(alive, timeout=5)
     if alive := occupants(folder, name):
-        raise EngineError(f"Process {alive[0].pid} holds {folder} and cannot be ended.", hint="End it by hand.")
+        raise EngineError(f"Process {alive[0].pid} uses {folder} and cannot be ended.", hint="End it by hand.")
 
 
 def occupants(folder: Path, name: str) -> list[psutil.Process]:
-    """Processes of this name that work in this folder."""
+    """Return the processes with this name whose working directory is the folder."""
     found = []
     for process in psutil.process_iter(["name", "cwd"]):
         if process.info["cwd"] == str(folder) and str(process.info["name"]).startswith(name):

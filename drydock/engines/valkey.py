@@ -1,4 +1,4 @@
-"""The private broker. It carries hints only, so it keeps nothing on disk."""
+"""The private broker. It carries only hints, so it stores nothing on disk."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = {
 
 
 class Broker:
-    """One Valkey under a state folder. Only the keeper makes one."""
+    """The Valkey of a state folder. Only the keeper creates one."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -38,17 +38,17 @@ class Broker:
         self.account = engine_account(config.account, self.data if self.data.exists() else beside)
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Start it; returns when it answers."""
+        """Start the broker, and return once it answers."""
         make_private(self.layout.sockets, owner=self.account.uid)
         make_private(self.data, owner=self.account.uid)
         process.clear(self.data, "valkey")
         self.layout.broker_socket.unlink(missing_ok=True)
         child = process.start(self._command(), self.account, self.log, signal.SIGTERM)
-        process.wait_ready(child, self._ready, self.log, self.config.deadline)
+        process.wait_ready(BROKER, child, self._ready, self.log, self.config.deadline)
         return child
 
     def stop(self, child: subprocess.Popen[bytes]) -> None:
-        """Ask, then insist."""
+        """Request a shutdown, then kill the broker."""
         process.stop(child, [(signal.SIGTERM, 5.0)])
 
     def _command(self) -> list[str | Path]:

@@ -1,4 +1,4 @@
-"""Where a server is, and whether a token may be sent there."""
+"""Addresses of servers, and whether a token may be sent to one."""
 
 from __future__ import annotations
 
@@ -15,23 +15,28 @@ INSECURE, CA = "DRYDOCK_INSECURE", "DRYDOCK_CA"
 
 
 def checked(url: str) -> str:
-    """The address of a server without a slash at its end. Raises InvalidRequest for what is none, NotAllowed where
-    a token would cross a network in the clear."""
+    """Return a server's address without a trailing slash.
+
+    Raises InvalidRequest if `url` is not a server's address, and NotAllowed if the token would be sent over a network
+    unencrypted.
+    """
     parts = urlsplit(url if "//" in url else f"https://{url}")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-        raise InvalidRequest(f"{url!r} is not an address of a server.", field="server", hint="Write https://HOST.")
+        raise InvalidRequest(f"{url!r} is not the address of a server.", field="server", hint="Write https://HOST.")
     if parts.username or parts.password:
-        raise InvalidRequest("The address must not hold a password.", field="server", hint="Use DRYDOCK_TOKEN.")
+        raise InvalidRequest(
+            "The address must not contain a user name or password.", field="server", hint="Use DRYDOCK_TOKEN."
+        )
     if parts.scheme == "http" and not loopback(parts.hostname) and os.environ.get(INSECURE) != "1":
         raise NotAllowed(
-            f"A token is not sent to {parts.hostname} over plain HTTP, where everybody on the way could read it.",
-            hint=f"Use https://. Where the way is safe all the same: drydock --insecure, or {INSECURE}=1.",
+            f"The token was not sent to {parts.hostname}, as anyone on the network could read it over plain HTTP.",
+            hint=f"Use https://. If you trust the network: drydock --insecure, or {INSECURE}=1.",
         )
     return parts.geturl().rstrip("/")
 
 
 def trusted(ca: str | None) -> str | None:
-    """The file of certificates to trust; None for the system's. Raises InvalidRequest where there is none."""
+    """Return the file of trusted certificates, or None for the system's. Raises InvalidRequest if it is not usable."""
     chosen = ca or os.environ.get(CA, "").strip()
     if not chosen:
         return None
@@ -40,13 +45,13 @@ def trusted(ca: str | None) -> str | None:
         ssl.create_default_context(cafile=str(file))
     except (OSError, ssl.SSLError):
         raise InvalidRequest(
-            f"{file} holds no certificates that can be read.", field="ca", hint="PEM is needed."
+            f"{file} contains no readable certificates.", field="ca", hint="It must be a PEM file."
         ) from None
     return str(file)
 
 
 def loopback(host: str) -> bool:
-    """Whether a host is this machine."""
+    """Return whether a host is this machine."""
     if host == "localhost":
         return True
     try:
@@ -56,7 +61,7 @@ def loopback(host: str) -> bool:
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for a server; never for this machine."""
+    """Return the proxy that the environment sets for a server, or None. This machine never gets one."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if loopback(host) or urllib.request.proxy_bypass(host):

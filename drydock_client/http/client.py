@@ -1,4 +1,4 @@
-"""`drydock_client.protocol.Client` on a server."""
+"""`drydock_client.protocol.Client` over HTTP."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from drydock_client import following
-from drydock_client.http.catalogue import HttpCatalogue
 from drydock_client.http.connection import Connection
-from drydock_client.http.costs import HttpCosts
 from drydock_client.http.files import HttpFiles
-from drydock_client.http.fleet import HttpFleet
 from drydock_client.http.jobs import HttpJobs
-from drydock_client.http.leases import HttpLeases
-from drydock_client.http.machines import HttpMachines
-from drydock_client.http.operating import HttpAccess, HttpBlueprints, HttpResources, HttpUsers
+from drydock_client.http.leases import HttpInstances, HttpLeases, HttpMachines
+from drydock_client.http.operating import HttpBlueprints, HttpCosts, HttpOffers, HttpPermissions, HttpResources
 from drydock_client.http.tokens import HttpTokens
-from drydock_client.protocol import Attendance
+from drydock_client.protocol import Attendance, Client
 from drydock_client.values import EventInfo, from_json
 from drydock_client.waiting import Waits
 
@@ -26,7 +22,7 @@ _FOLLOW_EVERY = 0.5
 
 
 class Onlooker:
-    """Whether workers of the server live; it is their operator's business."""
+    """Reports whether the server's workers are alive. Starting workers is up to the server's operator."""
 
     private = False
 
@@ -38,10 +34,10 @@ class Onlooker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was begun."""
+        """Do nothing, because nothing was started."""
 
     def look(self) -> bool:
-        """As the server sees it, asked at most every other second."""
+        """Return whether the server reports live workers. Asks the server at most every two seconds."""
         if time.monotonic() - self._looked >= _LOOK_EVERY:
             self._alive = bool(self._http.get("workers")["alive"])
             self._looked = time.monotonic()
@@ -49,25 +45,25 @@ class Onlooker:
 
 
 class HttpClient(
+    Waits,
     HttpLeases,
     HttpMachines,
     HttpJobs,
     HttpFiles,
     HttpResources,
     HttpBlueprints,
-    HttpAccess,
-    HttpUsers,
-    HttpCatalogue,
+    HttpPermissions,
+    HttpOffers,
     HttpCosts,
+    HttpInstances,
     HttpTokens,
-    HttpFleet,
-    Waits,
+    Client,
 ):
-    """A client of the server at `url`, for whom the token speaks; operators may ask for another `owner`. `ca`: a file
-    of certificates to trust instead of the system's (else DRYDOCK_CA).
+    """A client of the server at `url`, acting as the token's user; operators may act for another `owner`.
 
-    Asks the server at once who that is. Raises NotAllowed for a token it does not take, ServerUnreachable, and
-    NotAllowed where the token would be sent in the clear.
+    `ca` is a file of certificates to trust instead of the system's (default: DRYDOCK_CA). The constructor asks the
+    server which user the token belongs to. Raises NotAllowed if the server refuses the token or if the token would be
+    sent unencrypted, and ServerUnreachable.
     """
 
     def __init__(self, url: str, token: str, *, owner: str | None = None, ca: str | None = None) -> None:
@@ -103,5 +99,5 @@ class HttpClient(
         return Onlooker(self.http)
 
     def close(self) -> None:
-        """Give connections back. It opens them again when it is used again."""
+        """Close the connections. They are opened again when next used."""
         self.http.close()

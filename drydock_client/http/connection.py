@@ -1,4 +1,4 @@
-"""Requests to one server: pooled, over checked TLS, with deadlines; errors raised as ours."""
+"""Requests to one server: pooled, over verified TLS, with timeouts. Errors are raised as DrydockErrors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from drydock_client.http.failures import BadAnswer, ServerUnreachable, failure
 
 CONNECT, READ, LONGEST = 10.0, 60.0, 86_400.0
 _PATIENCE = 30
-"""How often a server that is busy is asked again, after the second or so that it says."""
+"""How many times a request to a busy server is retried, each time after the delay that the server names."""
 _LARGEST_JSON = 256 << 20
 _AGENT = "drydock-client"
 
@@ -24,26 +24,31 @@ Body = bytes | Iterator[bytes]
 
 
 class Connection:
-    """A server and the token that is shown to it. Threads may share it."""
+    """A server and the token for it. Safe to use from several threads."""
 
     def __init__(self, url: str, token: str, *, ca: str | None = None) -> None:
         self.url = addresses.checked(url)
         if not token or not token.isascii() or not token.isprintable() or " " in token:
-            raise NotAllowed("There is no token for this server, or it is none.", hint="`drydock login` keeps one.")
+            raise NotAllowed(
+                "The token is empty or contains invalid characters.",
+                hint="`drydock tokens create NAME` on the server creates one; `drydock login` stores it.",
+            )
         self._headers = {"Authorization": f"Bearer {token}", "User-Agent": _AGENT}
         proxy = addresses.proxy_for(self.url)
         pool: dict[str, Any] = {"maxsize": 4, "cert_reqs": "CERT_REQUIRED", "ca_certs": addresses.trusted(ca)}
         self._pool = urllib3.ProxyManager(proxy, **pool) if proxy else urllib3.PoolManager(**pool)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None, *, wait: float = 0.0) -> Any:
-        """The JSON at an address. Raises what the server says."""
+        """Return the JSON at a path. Raises ServerUnreachable, BadAnswer, or the error that the server reports."""
         return self.json(self.ask("GET", path, query=query, read=READ + wait))
 
     def send(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None, key: str = ""
     ) -> Any:
-        """The JSON of the answer to a change, or None. With an idempotency `key` it is sent again when the answer
-        was lost."""
+        """Send a change and return the JSON of the answer, or None if it has no content.
+
+        With an idempotency `key`, the request is sent again if its answer was lost.
+        """
         content = b"" if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", **({"Idempotency-Key": key} if key else {})}
         answer = self.ask(method, path, query=query, body=content, headers=headers, again=bool(key))
@@ -53,7 +58,10 @@ class Connection:
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Body = b"",
         headers: Mapping[str, str] | None = None, read: float = READ, again: bool | None = None,
     ) -> urllib3.BaseHTTPResponse:  # fmt: skip
-        """An answer whose content is not read yet. Raises ServerUnreachable, and what the server says."""
+        """Send a request and return the answer, its content still unread.
+
+        Raises ServerUnreachable, or the error that the server reports.
+        """
         url = f"{self.url}/api/v1/{quote(path)}" + _query(query)
         streamed = not isinstance(body, bytes)
         safe = method == "GET" if again is None else again
@@ -76,23 +84,26 @@ class Connection:
         _give_back(answer)
         if 300 <= answer.status < 400:
             leads = answer.headers.get("Location", "elsewhere")
-            raise BadAnswer(f"{self.url} leads to {leads}.", hint="Give that address; a token is not sent along.")
+            raise BadAnswer(
+                f"{self.url} redirects to {leads}.", hint="Use that address; a token is not sent with a redirect."
+            )
         raise failure(answer.status, content, self.url)
 
     def json(self, answer: urllib3.BaseHTTPResponse) -> Any:
-        """What an answer says, or None where it has no content."""
+        """Return the JSON of an answer, or None if it has no content."""
         content = self.content(answer, _LARGEST_JSON)
         if answer.status in (204, 304):
             return None
         try:
             return json.loads(content)
         except ValueError:
-            raise BadAnswer(
-                f"{self.url} does not answer as a Drydock server does.", hint="Is this its address?"
-            ) from None
+            raise BadAnswer(f"{self.url} does not answer like a Drydock server.", hint="Is this its address?") from None
 
     def content(self, answer: urllib3.BaseHTTPResponse, limit: int) -> bytes:
-        """All of an answer. Raises BadAnswer beyond `limit` bytes, ServerUnreachable when it breaks off."""
+        """Return the content of an answer.
+
+        Raises BadAnswer if it exceeds `limit` bytes, and ServerUnreachable if the connection breaks.
+        """
         found = bytearray()
         for part in self.parts(answer):
             found += part
@@ -102,7 +113,7 @@ class Connection:
         return bytes(found)
 
     def parts(self, answer: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-        """An answer part by part."""
+        """Yield the content of an answer in parts."""
         try:
             yield from answer.stream(1 << 16)
         except HTTPError as error:
@@ -111,23 +122,23 @@ class Connection:
             answer.release_conn()
 
     def close(self) -> None:
-        """Close what is open; it is opened again when it is needed."""
+        """Close the connections. They are opened again when next used."""
         self._pool.clear()
 
 
 def _give_back(answer: urllib3.BaseHTTPResponse) -> None:
-    """Give a connection back whose answer was read, or close it."""
+    """Read the rest of an answer and return its connection to the pool."""
     answer.drain_conn()
     answer.release_conn()
 
 
 def unreachable(url: str, error: HTTPError) -> ServerUnreachable:
-    """What went wrong on the way, in a sentence."""
+    """Convert a urllib3 error to a ServerUnreachable that says why the server could not be reached."""
     reason = error.reason if isinstance(error, MaxRetryError) and error.reason else error
     if isinstance(reason, SSLError):
         return ServerUnreachable(
-            f"{url} could not prove who it is: {reason}.",
-            hint=f"A private authority: drydock --ca FILE, or {addresses.CA}.",
+            f"{url} could not prove its identity: {reason}.",
+            hint=f"If its certificate authority is private: drydock --ca FILE, or {addresses.CA}.",
         )
     said = str(reason).rsplit(": ", 1)[-1] or type(reason).__name__
     return ServerUnreachable(f"{url} does not answer: {said}.", hint="Is it running, and is this its address?")

@@ -1,4 +1,4 @@
-"""What a server says is wrong, as the same errors that the engine raises."""
+"""Convert the server's errors to the exceptions that the engine raises."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class ServerUnreachable(errors.DrydockError):
 
 
 class BadAnswer(errors.DrydockError):
-    """The server said something that is not understood here."""
+    """The server sent an answer that this client does not understand."""
 
     code = "bad_answer"
 
 
 def failure(status: int, content: bytes, url: str) -> errors.DrydockError:
-    """The error that an answer is."""
+    """Return the error that an answer describes."""
     said = _said(content)
     if not said:
         known: type[errors.DrydockError] = _BY_STATUS.get(status, errors.DrydockError)
-        return known(f"{url} answered {status}, and not as a Drydock server does.", hint="Is this its address?")
+        return known(f"{url} answered {status}, but not like a Drydock server.", hint="Is this its address?")
     found: errors.DrydockError = _made(status, said)
     found.code = str(said["code"])
     return found

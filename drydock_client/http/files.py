@@ -1,4 +1,4 @@
-"""Files and the web server of a lease, over HTTP."""
+"""The files and the web server of a lease over HTTP."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from urllib3.exceptions import HTTPError
 from drydock_client import trees
 from drydock_client.errors import DrydockError
 from drydock_client.http.connection import LONGEST, Connection, unreachable
-from drydock_client.values import FileInfo, JobInfo, LogPart, ServerInfo, from_json
+from drydock_client.http.operations import HttpOperations
+from drydock_client.values import JobInfo, LogPart, ServerInfo, from_json
+from drydock_client.work import Serving, Work
 
 LARGEST_READ = 64 << 20
 _POLL = 1.0
@@ -21,10 +23,8 @@ _BYTES = {"Content-Type": "application/octet-stream"}
 _TAR = {"Content-Type": "application/x-tar"}
 
 
-class HttpFiles:
-    """The files of `drydock_client.working.Work`, and `Serving`, on a server."""
-
-    http: Connection
+class HttpFiles(HttpOperations, Work, Serving):
+    """The file operations of `drydock_client.work.Work`, and all of `Serving`, over HTTP."""
 
     def read_file(self, id: int, path: str) -> bytes:
         answer = self.http.ask("GET", f"leases/{id}/file", query={"path": path})
@@ -55,10 +55,6 @@ class HttpFiles:
         while read(1 << 16):
             pass
         return done.files, done.bytes
-
-    def list_files(self, id: int, path: str = "") -> list[FileInfo]:
-        found = self.http.get(f"leases/{id}/files", {"path": path})
-        return [from_json(FileInfo, one) for one in found["results"]]
 
     def remove_path(
         self, id: int, path: str, *, recursive: bool = False, on_job: Callable[[JobInfo], None] | None = None
@@ -114,7 +110,7 @@ class HttpFiles:
 
 
 def reader(http: Connection, answer: urllib3.BaseHTTPResponse) -> Callable[[int], bytes]:
-    """Reads an answer, so many bytes at a time."""
+    """Return a function that reads up to a given number of bytes of an answer."""
 
     def read(size: int) -> bytes:
         try:

@@ -7,18 +7,16 @@ import time
 from collections.abc import Callable, Mapping
 
 from drydock_client.errors import DrydockError, InvalidRequest, TimedOut
-from drydock_client.http.connection import Connection
+from drydock_client.http.operations import HttpOperations
 from drydock_client.values import Ended, JobInfo, JobPart, from_json
-from drydock_client.working import LONGEST_STDIN, Stream, Words
+from drydock_client.work import LONGEST_STDIN, Stream, Words, Work
 
 _PART = 1 << 20
 _QUICKEST, _SLOWEST = 0.1, 1.0
 
 
-class HttpJobs:
-    """The commands of `drydock_client.working.Work` on a server."""
-
-    http: Connection
+class HttpJobs(HttpOperations, Work):
+    """The commands and jobs of `drydock_client.work.Work` over HTTP."""
 
     def start_job(
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", ends_lease: bool = False,
@@ -26,19 +24,13 @@ class HttpJobs:
     ) -> JobInfo:  # fmt: skip
         if len(stdin) > LONGEST_STDIN:
             raise InvalidRequest(
-                f"Over HTTP a command is given at most {LONGEST_STDIN} bytes of standard input.", field="stdin",
+                f"Over HTTP a command can get at most {LONGEST_STDIN} bytes of standard input.", field="stdin",
                 hint="Copy it there with `drydock cp`, and let the command read the file.",
             )  # fmt: skip
         command = words if isinstance(words, str) else list(words)
         given = {"command": command, "env": dict(env or {}), "cwd": cwd, "ends_lease": ends_lease, "apart": apart}
         given["stdin"] = base64.b64encode(stdin).decode()
         return from_json(JobInfo, self.http.send("POST", f"leases/{id}/jobs", given))
-
-    def job(self, id: int) -> JobInfo:
-        return from_json(JobInfo, self.http.get(f"jobs/{id}"))
-
-    def jobs(self, *, lease: int | None = None) -> list[JobInfo]:
-        return [from_json(JobInfo, one) for one in self.http.get("jobs", {"lease": lease})["results"]]
 
     def job_output(
         self, id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout"
@@ -51,14 +43,11 @@ class HttpJobs:
             over=said["Drydock-Over"] == "1", truncated=said["Drydock-Truncated"] == "1",
         )  # fmt: skip
 
-    def cancel_job(self, id: int) -> JobInfo:
-        return from_json(JobInfo, self.http.send("POST", f"jobs/{id}/cancel"))
-
     def run(
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", stdin: bytes = b"",
         timeout: float | None = None, on_output: Callable[[str, bytes], None] | None = None,
     ) -> Ended:  # fmt: skip
-        """A job whose output is read as it comes; it is cancelled when this ends before it."""
+        """Run a command as a job, reading its output as it comes. Cancels the job if an exception ends this call."""
         began = time.monotonic()
         kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         job = self.start_job(id, words, env=env, cwd=cwd, stdin=stdin, apart=True)
@@ -70,7 +59,7 @@ class HttpJobs:
             raise
         job = self.job(job.id)
         if job.exit_code is None:
-            raise DrydockError(f"Job {job.id} is {job.state}: {job.message or 'it has no exit code'}")
+            raise DrydockError(f"Job {job.id} is {job.state}: {job.message or 'there is no exit code'}")
         return Ended(
             exit_code=job.exit_code, signal=max(0, job.exit_code - 128), duration=time.monotonic() - began,
             stdout=kept["stdout"].decode("utf-8", "replace"), stderr=kept["stderr"].decode("utf-8", "replace"),
@@ -79,7 +68,7 @@ class HttpJobs:
 
 
 class _Reading:
-    """Both streams of a job, from their beginnings to their ends. `truncated`: some of it was not kept."""
+    """Reads both streams of a job to their ends. `truncated` says whether some output was not kept."""
 
     def __init__(self, client: HttpJobs, job: int, put: Callable[[str, bytes], None]) -> None:
         self._client, self._job, self._put = client, job, put
@@ -87,20 +76,20 @@ class _Reading:
         self.truncated = False
 
     def to_the_end(self, timeout: float | None) -> None:
-        """Read until it is over. Raises TimedOut after so many seconds."""
+        """Read until both streams have ended. Raises TimedOut after `timeout` seconds; None waits without limit."""
         began, pause = time.monotonic(), _QUICKEST
         while True:
             came = self._some()
             if not self._offsets:
                 return
             if timeout is not None and time.monotonic() - began > timeout:
-                raise TimedOut(f"The command ran out of the {timeout:g} s it had, and was ended.")
+                raise TimedOut(f"The command exceeded its timeout of {timeout:g} s and was ended.")
             pause = _QUICKEST if came else min(pause * 1.5, _SLOWEST)
             if came < _PART:
                 time.sleep(pause)
 
     def _some(self) -> int:
-        """Read on where there is more; the bytes that came."""
+        """Pass on the new output and return its size in bytes."""
         found = 0
         for stream, offset in list(self._offsets.items()):
             part = self._client.job_output(self._job, offset=offset, limit=_PART, stream=stream)

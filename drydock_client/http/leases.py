@@ -1,39 +1,49 @@
-"""Asking for leases and holding them, over HTTP."""
+"""Request leases and instances over HTTP, with an idempotency key so that a lost answer can be requested again."""
 
 from __future__ import annotations
 
-import datetime as dt
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from drydock_client.errors import Conflict, NotFound
-from drydock_client.http.connection import Connection
-from drydock_client.leasing import Request
-from drydock_client.values import Explanation, LeaseInfo, from_json, to_json
+from drydock_client.fleet import Fleet
+from drydock_client.http.operations import HttpOperations, pages
+from drydock_client.leases import Leases, Request
+from drydock_client.machines import Machines
+from drydock_client.values import (
+    ConsoleInfo,
+    Explanation,
+    InstanceInfo,
+    LeaseInfo,
+    MachineInfo,
+    from_json,
+    to_json,
+)
 
 
-class HttpLeases:
-    """`drydock_client.leasing.Leases` on a server."""
+class HttpLeases(HttpOperations, Leases):
+    """`drydock_client.leases.Leases` over HTTP."""
 
-    http: Connection
-    owner: str | None
     name: str
 
     def request(self, request: Request) -> LeaseInfo:
+        return from_json(LeaseInfo, self._keyed("leases", request))
+
+    def _keyed(self, path: str, request: Mapping[str, Any]) -> Any:
         given = written(request)
         key = given.pop("idempotency_key", None) or uuid.uuid4().hex
-        return from_json(LeaseInfo, self.http.send("POST", "leases", given, query=self._for(), key=key))
+        return self.http.send("POST", path, given, query=self.for_owner(), key=key)
 
     def request_group(
         self, requests: Sequence[Request], *, same: str = "", different: str = "", key: str | None = None
     ) -> list[LeaseInfo]:
         given = {"leases": [written(one) for one in requests], "same": same, "different": different}
-        found = self.http.send("POST", "groups", given, query=self._for(), key=key or uuid.uuid4().hex)
+        found = self.http.send("POST", "groups", given, query=self.for_owner(), key=key or uuid.uuid4().hex)
         return [from_json(LeaseInfo, one) for one in found["results"]]
 
     def explain(self, request: Request) -> Explanation:
-        return from_json(Explanation, self.http.send("POST", "explain", written(request), query=self._for()))
+        return from_json(Explanation, self.http.send("POST", "explain", written(request), query=self.for_owner()))
 
     def lease(self, id: int) -> LeaseInfo:
         return from_json(LeaseInfo, self.http.get(f"leases/{id}"))
@@ -54,56 +64,58 @@ class HttpLeases:
     def leases(
         self, *, states: Collection[str] | None = None, type: str = "", label: str = "", name: str = "",
         resource: int | None = None, group: int | None = None, held: bool = False, limit: int = 200,
+        search: str = "",
     ) -> list[LeaseInfo]:  # fmt: skip
         query = {
             "state": sorted(states or ()), "all": states is not None and not states, "type": type, "label": label,
-            "name": name, "resource": resource, "group": group, "held": held, "limit": min(limit, 1000), **self._for(),
+            "name": name, "resource": resource, "group": group, "held": held, "limit": min(limit, 1000),
+            "search": search,
+            **self.for_owner(),
         }  # fmt: skip
         return [from_json(LeaseInfo, one) for one in pages(self.http, "leases", query, limit)]
 
-    def release(self, id: int, *, message: str = "") -> LeaseInfo:
-        return self._act(id, "release", {"message": message})
 
-    def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> LeaseInfo:
-        return self._act(id, "extend", {"ttl": ttl, "until": to_json(until)})
+class HttpMachines(HttpOperations, Machines):
+    """`drydock_client.machines.Machines` over HTTP."""
 
-    def heartbeat(self, id: int) -> None:
-        self.http.send("POST", f"leases/{id}/heartbeat")
+    def machine(self, id: int, *, resource: bool = False) -> MachineInfo:
+        return from_json(MachineInfo, self.http.get(f"{_of(resource)}/{id}/machine"))
 
-    def hold(self, id: int, *, ttl: str | None = None, reason: str = "") -> LeaseInfo:
-        return self._act(id, "hold", {"ttl": ttl, "reason": reason})
+    def change_machine(self, id: int, act: str, *, resource: bool = False, **given: Any) -> MachineInfo:
+        return from_json(MachineInfo, self.http.send("POST", f"{_of(resource)}/{id}/{act}", given))
 
-    def unhold(self, id: int) -> LeaseInfo:
-        return self._act(id, "unhold")
+    def console(self, id: int, *, resource: bool = False) -> ConsoleInfo:
+        return from_json(ConsoleInfo, self.http.send("POST", f"{_of(resource)}/{id}/console"))
 
-    def retry(self, id: int) -> LeaseInfo:
-        return self._act(id, "retry")
 
-    def private_key(self, id: int) -> str:
-        return str(self.http.send("POST", f"leases/{id}/private_key")["private_key"])
+class HttpInstances(HttpOperations, Fleet):
+    """`drydock_client.fleet.Fleet` over HTTP."""
 
-    def _act(self, id: int, act: str, body: Any = None) -> LeaseInfo:
-        return from_json(LeaseInfo, self.http.send("POST", f"leases/{id}/{act}", body))
+    def create_instance(self, wanted: Mapping[str, Any]) -> InstanceInfo:
+        given = written(wanted)
+        key = given.pop("idempotency_key", None) or uuid.uuid4().hex
+        return from_json(InstanceInfo, self.http.send("POST", "instances", given, query=self.for_owner(), key=key))
 
-    def _for(self) -> dict[str, str]:
-        return {} if self.owner is None else {"owner": self.owner}
+    def instances(
+        self, *, states: Collection[str] = (), location: str = "", instance_type: str = "", tag: str = "",
+        name: str = "", all: bool = False, limit: int = 200,
+    ) -> list[InstanceInfo]:  # fmt: skip
+        query = {
+            "state": sorted(states), "location": location, "instance_type": instance_type, "tag": tag, "name": name,
+            "all": all, "limit": min(limit, 1000), **self.for_owner(),
+        }  # fmt: skip
+        return [from_json(InstanceInfo, one) for one in pages(self.http, "instances", query, limit)]
+
+    def instance(self, id: int) -> InstanceInfo:
+        return from_json(InstanceInfo, self.http.get(f"instances/{id}"))
+
+
+def _of(resource: bool) -> str:
+    return "resources" if resource else "leases"
 
 
 def written(request: Request) -> dict[str, Any]:
-    """A request as JSON."""
+    """Return a request as a JSON object."""
     found = to_json(request)
     assert isinstance(found, dict)
     return found
-
-
-def pages(server: Connection, path: str, query: Mapping[str, Any], limit: int) -> list[Any]:
-    """At most `limit` of a list that comes in pages."""
-    found: list[Any] = []
-    cursor: str | None = None
-    while len(found) < limit:
-        page = server.get(path, {**query, "cursor": cursor})
-        found += page["results"]
-        cursor = page["next"]
-        if cursor is None:
-            break
-    return found[:limit]

@@ -1,4 +1,4 @@
-"""The frozen values that operations answer with: `to_json` writes them, `from_json` reads them again."""
+"""The frozen values that operations return. `to_json` writes them, `from_json` reads them."""
 
 from drydock_client.values.access import (
     AuthorizationInfo,

@@ -1,4 +1,4 @@
-"""Who may do what, and with which secrets."""
+"""Authorizations, quotas, users, tokens and credentials."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from drydock_client.values.offers import ReaderInfo, ReadingInfo
 
 @dataclass(frozen=True, kw_only=True)
 class AuthorizationInfo:
-    """Who may, or asks to, use a blueprint."""
+    """The authorization of a user or group to use a blueprint: requested, approved or declined."""
 
     id: int
     blueprint: str
@@ -23,12 +23,12 @@ class AuthorizationInfo:
 
 
 QuotaLimit = int | float | str | dt.timedelta | None
-"""A limit of a quota: a number, or a span such as `8h`; None: no limit."""
+"""A limit of a quota: a number, or a duration such as `8h`. None means no limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaInfo:
-    """What a user or a group may hold at the same time, and how long each lease; None: no limit."""
+    """How much a user or group may hold at the same time, and how long each lease may last. None means no limit."""
 
     user: str
     group: str
@@ -38,15 +38,18 @@ class QuotaInfo:
     max_ram_mib: int | None
     max_disk_mib: int | None
     default_ttl: dt.timedelta | None = None
-    """How long a lease lasts that names no end."""
+    """How long a lease lasts if its request does not say."""
     max_ttl: dt.timedelta | None = None
-    """The longest that a lease may last."""
+    """How long a lease may last at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserInfo:
-    """A user of the installation. `operator`: sees and changes everything; `administrator`: also administers users.
-    `password`: whether there is one to sign in with."""
+    """A user of the installation.
+
+    `operator`: may see and change everything. `administrator`: may also manage users. `password`: has a password to
+    sign in with.
+    """
 
     name: str
     active: bool
@@ -59,7 +62,7 @@ class UserInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PasswordInfo:
-    """A user whose password was set. `password`: the one that was made up, shown only now; empty when it was given."""
+    """A user whose password was set. `password` is the generated one, shown only now, or empty if it was given."""
 
     user: UserInfo
     password: str
@@ -67,7 +70,7 @@ class PasswordInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenInfo:
-    """A token as its owner sees it. `tail` is the end of the secret, `made_by` the token that it was made with."""
+    """A token as its owner sees it. `tail` is the end of the secret, `made_by` the id of the token that created it."""
 
     id: int
     user: str
@@ -84,8 +87,11 @@ class TokenInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class CredentialInfo:
-    """A credential: its secrets are named and never shown. `used_by`: the blueprints whose config names it; `readers`
-    and `readings`: the kinds that read offers and status with it, and how that goes."""
+    """A credential. `fields` names its secrets; their values are never shown.
+
+    `used_by`: the blueprints whose config names it. `readers`: the kinds that poll offers and status with it.
+    `readings`: the state of those polls.
+    """
 
     id: int
     name: str

@@ -1,4 +1,4 @@
-"""Blueprints and the kinds they select."""
+"""Blueprints, and the kinds that they use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class BlueprintInfo:
-    """A blueprint, with how many of its resources are there and what is remembered against it."""
+    """A blueprint with the number of its resources and its remembered errors."""
 
     id: int
     name: str
@@ -33,16 +33,16 @@ class BlueprintInfo:
     building: int
     errors: tuple[Mapping[str, Any], ...] = ()
     problems: tuple[Mapping[str, Any], ...] = ()
-    """What its check found; only filled by a check."""
+    """The problems that a check found; filled only in the result of a check."""
     default_ttl: dt.timedelta | None = None
-    """How long a lease lasts that names no end."""
+    """How long a lease lasts if its request does not say."""
     max_ttl: dt.timedelta | None = None
-    """The longest that a lease may last."""
+    """How long a lease may last at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlueprintChange:
-    """What is to be different about a blueprint; None leaves a value, and `clear` names columns to empty."""
+    """Changes to a blueprint. None leaves a value as it is; `clear` names the columns to empty."""
 
     kind: str | None = None
     config: Mapping[str, Any] | None = None
@@ -63,7 +63,7 @@ class BlueprintChange:
 
 @dataclass(frozen=True, kw_only=True)
 class KindInfo:
-    """An implementation that blueprints may select, with the JSON Schemas of what it understands."""
+    """An implementation that blueprints may select, with the JSON Schemas of its fields."""
 
     name: str
     type: str

@@ -1,4 +1,4 @@
-"""What leases have cost, and what they may cost. Amounts are US dollars."""
+"""Usage, its cost, and budgets. Amounts are in US dollars."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from drydock_client.values.watches import MetricsInfo
 
 @dataclass(frozen=True, kw_only=True)
 class UsageInfo:
-    """One time that a lease held a share of something with a price. `seconds` and `cost` are what falls into the span
-    that was asked for, open ones counted up to now."""
+    """One usage record: a lease's share of a priced resource over a period.
+
+    `seconds` and `cost` cover only the part within the requested span; an open record counts up to now.
+    """
 
     id: int
     lease_id: int
     lease_name: str
     owner: str
-    """Empty: the installation itself."""
+    """Empty for the installation itself."""
     group: str
     blueprint: str
     kind: str
@@ -30,36 +32,36 @@ class UsageInfo:
     place: str
     market: str
     price: float
-    """Of the whole resource, an hour."""
+    """Hourly price of the whole resource."""
     part: float
-    """Of the resource that the lease held, from 0 to 1."""
+    """The fraction of the resource that the lease held, from 0 to 1."""
     started_at: dt.datetime
     ended_at: dt.datetime | None
     ends_at: dt.datetime | None
-    """When it ends because its budget was not enough for another hour."""
+    """When the lease ends because its budget does not cover another hour; otherwise None."""
     seconds: float
     cost: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseEnd:
-    """How a lease ended, and what it has used and cost."""
+    """How a lease ended, with its usage and cost."""
 
     lease: LeaseInfo
-    """Its last state, `destroyed` or `broken`, with reason and message; its `workload` says how that ended."""
+    """The lease in its last state, `destroyed` or `broken`; its `workload` says how the workload ended."""
     exit_code: int | None
-    """Of its workload; None where it had none, or that ended otherwise (`lease.workload.outcome`)."""
+    """The workload's; None without a workload, or if it did not exit by itself (see `lease.workload.outcome`)."""
     metrics: MetricsInfo | None
-    """What it used of its host, where that was measured."""
+    """Its use of the host; None if that was not measured."""
     usage: tuple[UsageInfo, ...]
-    """What it held that has a price. An open record: a machine that is still being destroyed."""
+    """Its shares of priced resources. An open record belongs to a machine that is still being destroyed."""
     cost: float
-    """US dollars, as far as it is known."""
+    """In US dollars, as far as it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsageSum:
-    """What something has cost: `name` and, where it has one, its number."""
+    """The cost of one group: its `name` and, if it has one, its `id`."""
 
     id: int | None
     name: str
@@ -67,13 +69,15 @@ class UsageSum:
     seconds: float
     cost: float
     hourly: float
-    """What of it goes on, an hour."""
+    """Current hourly cost."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class UsageReport:
-    """What was spent from `since` to `until`, by one thing or another, the dearest first; `total` is of all, also
-    where `groups` had no room for more."""
+    """Costs from `since` to `until` by group, the most expensive first.
+
+    `total` covers everything, even if `groups` is cut short.
+    """
 
     since: dt.datetime
     until: dt.datetime
@@ -84,7 +88,7 @@ class UsageReport:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetInfo:
-    """What may be spent an hour by a user, a group's members together, or for all that a blueprint has built."""
+    """The hourly budget of a user, of the members of a group together, or of everything that a blueprint built."""
 
     user: str
     group: str
@@ -93,4 +97,4 @@ class BudgetInfo:
     used: float
     left: float
     waiting: int
-    """Number of leases that wait because of it, as far as that is known."""
+    """Number of leases that are waiting for this budget, as far as is known."""

@@ -1,4 +1,4 @@
-"""What happened, and what a person should look at."""
+"""Events and items that need attention."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class EventInfo:
-    """One thing that happened. `duration`: how long the state before had lasted."""
+    """Something that happened. `duration` is how long the previous state lasted."""
 
     id: int
     at: dt.datetime
@@ -28,7 +28,7 @@ class EventInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Something that a person should look at. `what` is a code, `subject` names `kind` and `id`."""
+    """An item that needs attention. `what` is a code; `kind` and `id` identify the item."""
 
     what: str
     kind: str
@@ -38,4 +38,4 @@ class Attention:
     since: dt.datetime | None
     message: str
     mend: str
-    """The command that looks further, or mends it."""
+    """The command that fixes it or shows more."""

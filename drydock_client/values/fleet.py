@@ -1,4 +1,4 @@
-"""The fleet as operators see it, its orphans, and instances: leases on whole cloud machines in a cloud's own words."""
+"""The fleet, its orphans, and instances: leases on whole cloud machines, in the terms of clouds."""
 
 from __future__ import annotations
 
@@ -11,55 +11,55 @@ from drydock_client.values.resources import FailureInfo
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanInfo:
-    """A thing at a provider without a row (`side` is `object`), or a row without its thing (`row`).
+    """An object at a provider without a row (`side` is `object`), or a row without its object (`row`).
 
-    `id` is what `destroy` and `adopt` take; a row has none, and is looked at as `resource`.
+    `destroy` and `adopt` take an object's `id`; a row has None there, and names its `resource`.
     """
 
     id: int | None
     side: str
     key: str
-    """Its name at the provider."""
+    """The object's name at the provider."""
     what: str
     things: tuple[str, ...]
-    """All that stands there under that name, as the provider's own tools call it."""
+    """All objects under that name, as the provider's own tools call them."""
     blueprint: str
     kind: str
     location: str
     zone: str
     type: str
     price: float | None
-    """US dollars an hour, where that is known."""
+    """US dollars per hour; None if unknown."""
     proof: str
-    """`proven`; `unnamed`: its name is only a tag; `suspect`: never touched; `row`."""
+    """`proven`, `unnamed` (its name is only a tag), `suspect` (never touched) or `row`."""
     resource: int | None
-    """The number of the resource that it was made for, or that the row is."""
+    """The id of the resource that the object was made for, or of the row itself."""
     made_at: dt.datetime | None
     first_seen_at: dt.datetime | None
     seen_at: dt.datetime | None
     sightings: int
     wanted: str
-    """What an operator has asked for: `destroy`, `adopt` or nothing."""
+    """What an operator has requested: `destroy`, `adopt`, or empty."""
     wanted_by: str
     not_before: dt.datetime | None
-    """Nothing is done to it before it is seen again after this."""
+    """Nothing is done to the object until it is seen again after this time."""
     message: str
-    """What becomes of it."""
+    """What will be done about the orphan."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BackendInfo:
-    """One blueprint as a backend of the fleet: where and what it can serve, what stands there, and what that costs.
+    """One blueprint as a backend of the fleet: where and what it can serve, its machines, and their cost.
 
-    Regions, technologies and sizes are those of the offers that it allows, as last read; of kinds without offers,
-    those of the machines that are there.
+    Regions, technologies and sizes are those of its offers, as last read; for kinds without offers, those of its
+    machines.
     """
 
     name: str
     kind: str
     type: str
     account: str
-    """The credential; empty where its kind has none."""
+    """The name of the credential; empty if its kind has none."""
     order: int
     enabled: bool
     drained: bool
@@ -71,27 +71,27 @@ class BackendInfo:
     largest_cpu_millicores: int
     largest_ram_mib: int
     cheapest: float | None
-    """US dollars an hour, of what it could build."""
+    """US dollars per hour of the cheapest offer that it could build."""
     can: tuple[str, ...]
-    """What its kind can do."""
+    """The capabilities of its kind."""
     capabilities: tuple[str, ...] | None
-    """What its cloud can do; None where that was not asked for, or it is no cloud."""
+    """The capabilities of its cloud; None if they were not requested, or it is not a cloud."""
     machines: Mapping[str, int] = field(default_factory=dict)
-    """By state, of those that are not gone."""
+    """Number of existing machines by state."""
     drift: Mapping[str, int] = field(default_factory=dict)
-    """How many are not as they should be: `missing`, `stopped`, `power`, `outdated`, `quarantined`, `failing`."""
+    """Machines by what is wrong with them: `missing`, `stopped`, `power`, `outdated`, `quarantined`, `failing`."""
     price: float = 0.0
-    """US dollars an hour, of all machines whose price is known."""
+    """US dollars per hour for all machines whose price is known."""
     unpriced: int = 0
-    """Machines whose price is not known."""
+    """Number of machines without a known price."""
     orphans: int = 0
     orphans_price: float = 0.0
     ages: Mapping[str, dt.timedelta | None] = field(default_factory=dict)
-    """How old the oldest reading of each sort is; None: one was never made."""
+    """Age of the oldest poll of each sort; None if one was never made."""
     failing: tuple[str, ...] = ()
-    """Readings that fail, and why."""
+    """The failing polls, and why they fail."""
     errors: tuple[str, ...] = ()
-    """What is remembered of builds that failed."""
+    """Remembered build errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,20 +104,20 @@ class InstanceInfo:
     """
 
     id: int
-    """The lease's."""
+    """The id of the lease."""
     name: str
     owner: str
     state: str
     message: str
     kind: str
-    """The cloud; empty until it is decided."""
+    """The cloud; empty until one has been chosen."""
     blueprint: str
     location: str
     zone: str
     instance_type: str
     market: str
     price: float | None
-    """US dollars an hour."""
+    """US dollars per hour."""
     image: str
     provider_id: str
     public_address: str
@@ -134,9 +134,11 @@ class InstanceInfo:
     resource: int | None
     replaced_by: int | None
     hourly_cost: float | None = None
-    """What it costs now, in US dollars an hour: its price until the machine is gone, also after the end of the lease;
-    0 when it is over; None where the price is not known."""
+    """Current cost in US dollars per hour; None if the price is unknown.
+
+    It is the machine's price until the machine is gone, even after the lease, and then 0.
+    """
     kept_until: dt.datetime | None = None
-    """Of a released one: when its machine is destroyed unless somebody takes it; None: nothing ends it."""
+    """When the machine of a released instance is destroyed unless another lease takes it; None if it is kept."""
     failure: FailureInfo | None = None
-    """The act on its machine that failed last: a destruction that is repeated, a stop, a start, a change."""
+    """The last failed action on its machine: a destruction that is retried, a stop, a start or a change."""

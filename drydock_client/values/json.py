@@ -9,7 +9,7 @@ from typing import Any
 
 
 def to_json(value: Any) -> Any:
-    """A value of this module (or a list of them) as JSON: times in ISO 8601, spans in seconds."""
+    """Return a value of this package, or a list of them, as JSON types: times in ISO 8601, durations in seconds."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):

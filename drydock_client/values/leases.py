@@ -1,4 +1,4 @@
-"""Leases, and what would come of asking for one."""
+"""Leases, and explanations of requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What one blueprint said: `answer` is `build`, `reclaim`, `wait` or `no`."""
+    """The verdict on one blueprint: `answer` is `build`, `reclaim`, `wait` or `no`."""
 
     blueprint: str
     answer: str
@@ -22,7 +22,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """The step at hand of whatever is carried out for a lease or a resource; `percent` where it is known."""
+    """The current step of the work on a lease or a resource; `percent` is None if unknown."""
 
     phase: str
     step: str
@@ -30,22 +30,22 @@ class Progress:
     percent: int | None = None
     waits_for: str = ""
     who: str = ""
-    """The person a held step waits for; `task` is what that person must do."""
+    """The person for whom a held step waits; `task` is what that person must do."""
     uninterruptible: bool = False
     task: str = ""
     attempt: int = 1
     attempts: int = 0
-    """The step is tried for the `attempt`-th time of at most `attempts`; 0: until it succeeds."""
+    """The step is on attempt `attempt` of at most `attempts`; 0 means that it is tried until it succeeds."""
     failure: str = ""
     """The last failure of the step, or of an earlier resource for this lease, in the provider's words."""
     since: dt.datetime | None = None
     estimate: dt.timedelta | None = None
-    """How long such a build took lately, on average."""
+    """Average duration of recent builds of this sort."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sibling:
-    """A lease of the same group; `resource` is kept for it, or held by it."""
+    """Another lease of the same group; `resource` is reserved for it, or held by it."""
 
     lease: int
     state: str
@@ -54,31 +54,31 @@ class Sibling:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingInfo:
-    """Why a lease waits, computed when it is shown."""
+    """Why a lease is waiting, computed when it is shown."""
 
     reason: str
     message: str
-    """One or two sentences."""
+    """The reason in one or two sentences."""
     help: str = ""
     """The action that would help, with its command."""
     place: int = 1
-    """Place among the requests that compete for the same blueprints; the first is 1."""
+    """Position among the requests that compete for the same blueprints; the first is 1."""
     behind: int | None = None
-    """The lease at the head of the queue, where the asker may know it."""
+    """The lease at the head of the queue, if the caller may know it."""
     holder: int | None = None
-    """The lease that ends next on what is full, where the asker may know it."""
+    """The lease that is next to end on a full resource, if the caller may know it."""
     ends_at: dt.datetime | None = None
-    """When that lease ends, or when the next attempt follows."""
+    """When that lease ends, or when the next attempt is made."""
     estimate: dt.timedelta | None = None
-    """How long builds of the blueprint took lately, on average."""
+    """Average duration of the blueprint's recent builds."""
     siblings: tuple[Sibling, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
-    """What every blueprint says now."""
+    """The current verdicts on all blueprints."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseInfo:
-    """A lease as its owner sees it. `place` is 1 for the first in the queue, None when it does not wait."""
+    """A lease as its owner sees it. `place` is 1 for the first in the queue, None if the lease is not waiting."""
 
     id: int
     type: str
@@ -110,7 +110,7 @@ class LeaseInfo:
     resource_name: str
     blueprint: str
     ending: bool
-    """Its end was asked for and has not begun yet."""
+    """Whether its release was requested and has not begun yet."""
     for_lease: int | None = None
     for_resource: int | None = None
     replaced_by: int | None = None
@@ -120,11 +120,13 @@ class LeaseInfo:
     interfaces: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     workload: WorkloadInfo | None = None
-    """What it does by itself, where it was asked for with that."""
+    """Its workload, if it was requested with one."""
     metrics: MetricsInfo | None = None
-    """What it uses of its host, where that is measured."""
+    """Its use of the host, if that is measured."""
     waiting: WaitingInfo | None = None
     """Why it waits, while it is pending."""
+    note: str = ""
+    """Its owner's note."""
 
     @property
     def over(self) -> bool:
@@ -134,13 +136,13 @@ class LeaseInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """What would come of a request now: `outcome` is `granted`, `build`, `reclaim`, `wait` or `refuse`."""
+    """What would happen to a request now: `outcome` is `granted`, `build`, `reclaim`, `wait` or `refuse`."""
 
     outcome: str
     message: str
     reason: str = ""
     resource: int | None = None
-    """Where it would be granted at once."""
+    """The id of the resource on which it would be granted at once."""
     offer: str = ""
     retry_at: dt.datetime | None = None
     waiting_before: int = 0

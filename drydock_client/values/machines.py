@@ -1,4 +1,4 @@
-"""The machine of a lease: how it is switched, what it is, what is being done to it."""
+"""The machine of a lease: its power, its type, and actions on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from drydock_client.values.resources import FailureInfo
 
 @dataclass(frozen=True, kw_only=True)
 class MachineInfo:
-    """A machine. `lease` is the one that was asked about; None when it was asked about by its own number."""
+    """A machine. `lease` is the lease by which it was looked up, or None if it was looked up by its resource."""
 
     lease: int | None
     resource: int
@@ -20,45 +20,45 @@ class MachineInfo:
     kind: str
     state: str
     power: str
-    """on or off, where that is known."""
+    """`on` or `off`, if known."""
     power_wanted: str
-    """on or off: as it is kept; empty: as it is."""
+    """The power that it is kept at, `on` or `off`; empty if it is left as it is."""
     instance_type: str = ""
     price: float | None = None
-    """Per hour, in US dollars."""
+    """US dollars per hour."""
     cpu_millicores: int = 0
     ram_mib: int = 0
     disk_gib: int = 0
-    """Of its boot disk; 0: as its image says."""
+    """Size of its boot disk; 0 if it is as its image says."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Those that were set with `set_tags`."""
+    """The tags that were set with `set_tags`."""
     capabilities: tuple[str, ...] = ()
-    """What can be done to it: stop-start, reboot, resize-volume, change-type, tags, console-output."""
+    """The actions that it supports: stop-start, reboot, resize-volume, change-type, tags, console-output."""
     progress: Progress | None = None
-    """What is being done to it now."""
+    """The action under way."""
     act: str = ""
-    """What was asked last: reboot, resize, change-type, tag; and what came of it, as far as that is known."""
+    """The last requested action: reboot, resize, change-type or tag."""
     outcome: str = ""
-    """asked, done or failed."""
+    """The state of that action: asked, done or failed."""
     message: str = ""
     at: dt.datetime | None = None
     failure: FailureInfo | None = None
-    """The act that failed last, also one that is repeated by itself."""
+    """The last failed action, including one that is being retried."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsoleInfo:
-    """What a machine wrote on its console: the newest 64 KiB, without secrets."""
+    """The last 64 KiB of a machine's console output, with secrets removed."""
 
     resource: int
     text: str
     at: dt.datetime
-    """When it was read."""
+    """When the output was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostKey:
-    """One key by which a host is known: as an OpenSSH line, and its SHA256 fingerprint."""
+    """A public key of a host, as an OpenSSH line and with its SHA256 fingerprint."""
 
     key: str
     fingerprint: str
@@ -66,7 +66,7 @@ class HostKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Bastion:
-    """The host to pass through on the way to a lease, where its own account and key are needed."""
+    """The jump host on the way to a lease, with an account and key of its own."""
 
     host: str
     port: int
@@ -76,7 +76,7 @@ class Bastion:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessInfo:
-    """How a lease is reached by SSH, as of now: the receipt that its owner works with. No secret is in it."""
+    """How to reach a lease by SSH now. Has no secrets."""
 
     lease: int
     host: str
@@ -84,15 +84,15 @@ class AccessInfo:
     user: str
     host_keys: tuple[HostKey, ...]
     valid_until: dt.datetime | None
-    """When the lease ends; None: when it is released."""
+    """When the lease ends; None if it lasts until it is released."""
     home: str = ""
     command: str = ""
-    """A line for a shell."""
+    """The command line that logs in."""
     known_hosts: str = ""
     """Lines for ~/.ssh/known_hosts."""
     ssh_config: str = ""
     """An entry for ~/.ssh/config."""
     own_keys: bool = False
-    """The owner gave public keys of their own; else `drydock key` shows the private half that was made."""
+    """Whether the owner gave public keys; otherwise `drydock key` shows the generated private key."""
     bastion: Bastion | None = None
-    """The host to pass through first."""
+    """The jump host, if there is one."""

@@ -1,4 +1,4 @@
-"""Offers of providers, where they are, and how the readings are that they rest on."""
+"""Offers of providers, their locations, and the polls behind them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class OfferInfo:
-    """An instance type in one zone and market of an account, as last read. Prices are US dollars an hour."""
+    """An instance type in one zone and market of an account, as last read. Prices are in US dollars per hour."""
 
     id: int
     kind: str
@@ -20,7 +20,7 @@ class OfferInfo:
     market: str
     price: float | None
     price_source: str
-    """`provider`, or `bundled` with the date of the table that comes with us."""
+    """`provider`, or `bundled` with the date of the bundled table."""
     vcpus: int
     ram_mib: int
     arch: str
@@ -28,13 +28,13 @@ class OfferInfo:
     gpu_model: str
     gpu_count: int
     gpu_memory_mib: int
-    """Of each."""
+    """Memory of each GPU."""
     local_disk_gib: int
     network: str
     confidential: tuple[str, ...]
     family: str
     boot_seconds: float | None
-    """Until a machine of it could be used: as seen, else as the provider says."""
+    """Time until such a machine is usable: as observed, else as the provider says."""
     available: bool
     changed_at: dt.datetime
     seen_at: dt.datetime | None
@@ -43,7 +43,7 @@ class OfferInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PriceInfo:
-    """What an instance type costs an hour in one zone (empty: in all) and market; None where that is not known."""
+    """Hourly price of an instance type in one market and zone (empty: in all zones); None if unknown."""
 
     zone: str
     market: str
@@ -80,8 +80,11 @@ class InstanceTypeInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class LocationInfo:
-    """A place that an account is read in. `name` is empty for one that tells of all its places in one reading, until
-    it has. `message`, for operators: why the last reading failed."""
+    """A location in which an account is polled.
+
+    `name` is empty before the first poll of an account whose locations are all read at once. `message`, for operators,
+    says why the last poll failed.
+    """
 
     kind: str
     account: str
@@ -95,7 +98,7 @@ class LocationInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingInfo:
-    """What is read of one place of an account: `places`, `inventory` or `status`. `age`: since it last succeeded."""
+    """A poll of one location of an account. `what`: `places`, `inventory` or `status`. `age`: since it succeeded."""
 
     kind: str
     what: str
@@ -105,13 +108,16 @@ class ReadingInfo:
     due_at: dt.datetime
     found: int
     message: str
-    """Why the last one failed; empty: it did not."""
+    """Why the last poll failed; empty if it succeeded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderInfo:
-    """A kind that reads with a credential. `capabilities`: what its cloud can do; None where that was not asked for
-    or the kind is no cloud's. `problem`: why it cannot be told."""
+    """A kind that polls with a credential.
+
+    `capabilities`: those of its cloud; None if they were not requested or the kind is not a cloud. `problem`: why they
+    cannot be determined.
+    """
 
     kind: str
     capabilities: tuple[str, ...] | None = None

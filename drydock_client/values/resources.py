@@ -12,7 +12,7 @@ from drydock_client.values.leases import Progress
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """How much of one class of capacity a resource has and has given away."""
+    """The total and used amount of one class of a resource's capacity."""
 
     total: int
     used: int
@@ -20,16 +20,16 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureInfo:
-    """An act on a machine that did not work, until one does."""
+    """A failed action on a machine, kept until one succeeds."""
 
     act: str
     """destroy, stop, start, power-cycle, reboot, resize, change-type or tag."""
     code: str
-    """The provider's own word for it."""
+    """The provider's error code."""
     message: str
-    """The provider's own sentence."""
+    """The provider's message."""
     attempts: int
-    """Failed attempts of this act since `since`, one after another."""
+    """Consecutive failed attempts since `since`."""
     since: dt.datetime
     at: dt.datetime
     """When the last attempt failed."""
@@ -37,7 +37,7 @@ class FailureInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceInfo:
-    """A resource. `capacity` is by class: slots, cpu_millicores, ram_mib, disk_mib and further ones."""
+    """A resource. `capacity` maps each class to its amounts: slots, cpu_millicores, ram_mib, disk_mib and others."""
 
     id: int
     name: str
@@ -71,10 +71,10 @@ class ResourceInfo:
     parts: tuple[Mapping[str, Any], ...] = ()
     progress: Progress | None = None
     price: float | None = None
-    """What the whole of it costs, in US dollars an hour, until it is gone."""
+    """Hourly cost of the whole resource in US dollars, until it is gone."""
     problems: tuple[str, ...] = ()
-    """Why it is drained, in quarantine or outdated, and what its last check said, in sentences."""
+    """Why it is drained, quarantined or outdated, and the result of its last check, in sentences."""
     suspect_since: dt.datetime | None = None
-    """Since when it does not answer, or fails its first check: nobody is given it until it answers."""
+    """Since when it has not answered, or has failed its first check. It serves no new lease until it answers."""
     failure: FailureInfo | None = None
-    """The act on it that failed last."""
+    """The last failed action on the resource."""

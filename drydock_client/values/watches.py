@@ -1,4 +1,4 @@
-"""What is watched of a lease: its workload, and what it uses of its host."""
+"""The workload of a lease, and its use of the host."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadInfo:
-    """What a lease does by itself. `state`: `waiting` for its beginning, `running`, or `over`.
+    """The workload of a lease. `state`: `waiting` to start, `running`, or `over`.
 
     `outcome`, once it is over: `exited` (`exit_code`), `signal`, `no_image` (it could not be pulled), `no_podman`,
-    `lost`, `cancelled`, `cut` (the lease ended first) or `never` (it had not begun by then).
+    `lost`, `cancelled`, `cut` (the lease ended first) or `never` (it had not started by then).
     """
 
     state: str
@@ -23,35 +23,38 @@ class WorkloadInfo:
     signal: int = 0
     """The signal that ended it; 0 for none."""
     job: int | None = None
-    """Its job, whose output can be read also after the end of the lease."""
+    """The id of its job, whose output can be read even after the lease is over."""
     command: Sequence[str] | str | None = None
     image: str = ""
     cwd: str = ""
     variables: Sequence[str] = ()
-    """The names in its environment; their values are shown nowhere."""
+    """The names of its environment variables; their values are never shown."""
     started_at: dt.datetime | None = None
     ended_at: dt.datetime | None = None
     output_size: int | None = None
-    """Bytes that it said, as far as its host counted them; None until they are kept."""
+    """Size of the output in bytes, as counted by the host; None until the output is kept."""
     output_kept: int | None = None
-    """Bytes that are kept: of the beginning and of the end."""
+    """Number of bytes that are kept, from the beginning and the end of the output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsInfo:
-    """What a lease uses of its host. `scope`: what is counted there: the whole `machine` that it holds alone, its own
-    control group (`cgroup`), or its `processes`. None: its host does not count it."""
+    """A lease's use of its host. A value is None if the host does not count it.
+
+    `scope` says what is counted: the whole `machine` of an exclusive lease, its own control group (`cgroup`), or its
+    `processes`.
+    """
 
     scope: str
     cpu_core_seconds: float | None
     """One processor busy for one second is 1."""
     memory_mib_seconds: float | None
-    """1 MiB held for one second is 1; between two looks the mean of both counts."""
+    """1 MiB held for one second is 1; the mean of two samples counts for the time between them."""
     network_in_bytes: int | None
     network_out_bytes: int | None
     wall_seconds: float
-    """From the first look to the last."""
+    """From the first sample to the last."""
     sampled_at: dt.datetime | None
-    """When it was looked at last."""
+    """When the last sample was taken."""
     complete: bool
-    """The last look was at its end, before it was cleaned."""
+    """Whether the last sample was taken at the end of the lease, before it was cleaned."""

@@ -1,4 +1,4 @@
-"""Values back from JSON: the opposite of `to_json`."""
+"""Read values from JSON: the inverse of `to_json`."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Value = TypeVar("Value")
 
 
 def from_json(of: type[Value], given: Any) -> Value:
-    """The value of class `of` that `to_json` wrote. What a newer server says beside it is left out.
+    """Return the value of class `of` that `to_json` wrote, ignoring unknown fields of a newer server.
 
-    Raises ValueError when something that belongs to it is missing or of another kind.
+    Raises ValueError if a field is missing or has another type.
     """
     if not isinstance(given, Mapping):
-        raise ValueError(f"this is no {of.__name__}")
+        raise ValueError(f"this is not a valid {of.__name__}")
     try:
         return of(**{name: read(given[name]) for name, read in _fields(typing.cast(Any, of)).items() if name in given})
     except (TypeError, AttributeError) as error:
-        raise ValueError(f"this is no {of.__name__}: {error}") from None
+        raise ValueError(f"this is not a valid {of.__name__}: {error}") from None
 
 
 @lru_cache(maxsize=64)
@@ -37,7 +37,7 @@ def _same(value: Any) -> Any:
 
 
 def _reader(hint: Any) -> Callable[[Any], Any]:
-    """How a value of a type is read."""
+    """Return the function that reads a value of a type."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         readers = [_reader(one) for one in inner if one is not types.NoneType]

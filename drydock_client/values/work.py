@@ -1,4 +1,4 @@
-"""What comes of working on a lease."""
+"""Results of work on a lease."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class JobInfo:
-    """A command that runs by itself on a leased host."""
+    """A command that runs on a leased host independently of this program."""
 
     id: int
     lease: int
@@ -35,12 +35,12 @@ class JobInfo:
     started_at: dt.datetime | None
     ended_at: dt.datetime | None
     apart: bool = False
-    """Its standard error is kept by itself."""
+    """Whether its standard error is kept separately."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobPart:
-    """A part of a job's output; read on at `next_offset`. `over`: it has ended and this is the rest."""
+    """A part of a job's output; continue at `next_offset`. `over`: the job has ended and this is the rest."""
 
     content: bytes
     next_offset: int
@@ -50,7 +50,7 @@ class JobPart:
 
 @dataclass(frozen=True, kw_only=True)
 class FileInfo:
-    """What stands in a folder of a lease: `kind` as in `interfaces.files.Kind`, `permissions` such as 0o644."""
+    """An entry in a folder of a lease: `kind` as in `interfaces.files.Kind`, `permissions` such as 0o644."""
 
     name: str
     kind: str
@@ -61,7 +61,7 @@ class FileInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ServerInfo:
-    """How a leased web server stands: `stopped`, `running` or `failed`; `detail` is what it said last."""
+    """The status of a leased web server: `stopped`, `running` or `failed`. If it failed, `detail` says why."""
 
     state: str
     pid: int
@@ -71,7 +71,7 @@ class ServerInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class LogPart:
-    """A part of a web server's log; read on at `next_offset`."""
+    """A part of a web server's log; continue at `next_offset`."""
 
     content: bytes
     next_offset: int

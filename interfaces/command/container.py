@@ -1,6 +1,6 @@
-"""A container as a command: the words that have podman pull its image and run it in the foreground.
+"""A container as a command: the arguments that have podman pull its image and run it in the foreground.
 
-The values of its variables are never among the words: podman takes them from its own environment by name.
+The values of its variables are never among the arguments: podman takes them by name from its own environment.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from interfaces.command.jobscripts import JOB_NAME
 
 PODMAN = "podman"
-"""The program, as it is looked for on the host."""
+"""Name of the program on the host."""
 NO_PODMAN, NO_IMAGE = "podman", "image"
-"""What the start leaves as the job's cause when it comes no further."""
+"""Values that the start script writes as the job's cause if it fails before the container runs."""
 
 _IMAGE = re.compile(
     r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
@@ -23,7 +23,7 @@ _PODMANS = re.compile(
     r"(PATH|HOME|USER|LOGNAME|SHELL|IFS|ENV|TMPDIR|NOTIFY_SOCKET|DRYDOCK_[A-Z_]*"
     r"|(XDG|LD|DBUS|CONTAINER|CONTAINERS|_CONTAINERS|PODMAN|REGISTRY|STORAGE|BUILDAH)(_.*)?)"
 )
-"""Variables by which podman itself, or the shell that starts it, would be led astray."""
+"""Variables that would misdirect podman itself, or the shell that starts it."""
 
 # $1 program, $2 name, $3 image; then the options, the image and the command for `run`.
 _START = rf"""
@@ -40,17 +40,17 @@ exec "$podman" run --name "$name" "$@"
 
 
 def is_image(name: str) -> bool:
-    """Whether it reads like the name of an image: [registry/]path[:tag][@digest]."""
+    """Return whether a name has the form of an image's name: [registry/]path[:tag][@digest]."""
     return len(name) <= 255 and _IMAGE.fullmatch(name) is not None
 
 
 def is_podmans(variable: str) -> bool:
-    """Whether podman would take a variable of this name for its own."""
+    """Return whether podman would read a variable of this name as a setting of its own."""
     return _PODMANS.fullmatch(variable) is not None
 
 
 def options(*, lease: str, variables: Iterable[str] = (), cwd: str = "") -> list[str]:
-    """Options of `podman run`. It goes with its end and keeps no log of its own; an init reaps its orphans."""
+    """Return the options of `podman run`: no log, removed when it ends, with an init that reaps orphaned processes."""
     given = [word for name in sorted(variables) for word in ("--env", name)]
     folder = ["--workdir", cwd] if cwd else []
     return [
@@ -60,10 +60,10 @@ def options(*, lease: str, variables: Iterable[str] = (), cwd: str = "") -> list
 
 def words(*, lease: str, image: str, command: Sequence[str] | str = (), variables: Iterable[str] = (),
           cwd: str = "") -> list[str]:  # fmt: skip
-    """The exact arguments that pull `image` where it is not there yet, and run it as the container `lease`.
+    """Return the arguments that pull `image` if it is missing, and run it as the container `lease`.
 
-    `command`: exact arguments after the image's entry point, or one line for /bin/sh in the container; empty: what
-    the image says. It ends with the container's exit code; 125 is podman's own failure.
+    `command` is either exact arguments for the image's entry point, or one line for /bin/sh in the container; if empty,
+    the image's own command runs. The exit code is the container's; 125 means that podman itself failed.
     """
     inner = ["/bin/sh", "-c", command] if isinstance(command, str) and command else list(command)
     asked = options(lease=lease, variables=variables, cwd=cwd)
@@ -71,6 +71,6 @@ def words(*, lease: str, image: str, command: Sequence[str] | str = (), variable
 
 
 def removal(lease: str) -> list[str]:
-    """The words that end and remove the container of a lease; well also where there is none, nor a podman."""
+    """Return the arguments that remove a lease's container. They succeed even without container or podman."""
     script = 'command -v "$1" >/dev/null 2>&1 || exit 0; exec "$1" rm --force --ignore --time 0 "$2"'
     return ["/bin/sh", "-c", script, "sh", PODMAN, lease]

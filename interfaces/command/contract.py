@@ -1,4 +1,4 @@
-"""What running commands on a leased host means, whatever the way there."""
+"""The contract for running commands on a leased host, over any transport."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from interfaces.errors import CommandFailed
 from interfaces.passing import unpassable
 
 KEPT = 1 << 20
-"""Bytes of each stream that a result keeps unless asked otherwise: the first half and the last."""
+"""Bytes of each stream that a result keeps by default: half from the beginning, half from the end."""
 
 Words = Sequence[str] | str
-"""What to run: a sequence is exact arguments that no shell reads, a string is one line for /bin/sh."""
+"""A command: a sequence is exact arguments, which no shell reads; a string is one line for /bin/sh."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """A part of a command's output as it came."""
+    """A chunk of a command's output."""
 
     stream: Literal["stdout", "stderr"]
     content: bytes
@@ -33,8 +33,8 @@ class Output:
 class Command(Interface):
     """Runs commands with the rights of the lease's account.
 
-    All methods raise LeaseEnded, Unreachable (HostKeyMismatch, AuthenticationRefused), ConnectionLost,
-    NotStarted, InvalidRequest. An exit code is never raised except by `check`.
+    All methods raise LeaseEnded, Unreachable (HostKeyMismatch, AuthenticationRefused), ConnectionLost, NotStarted,
+    InvalidRequest. Only `check` raises for an exit code.
     """
 
     name: ClassVar[str] = "command"
@@ -53,11 +53,11 @@ class Command(Interface):
         max_output: int = KEPT,
         cancel: Cancel | None = None,
     ) -> CommandResult:
-        """Run to the end, in a clean environment, in the lease's home or `cwd` (relative to it).
+        """Run a command to its end, in a clean environment, in the lease's home or `cwd` (relative to it).
 
-        After `timeout` seconds, on `cancel`, and when the lease ends, all its processes are ended
-        (TERM, then KILL) before CommandTimedOut, Cancelled or LeaseEnded is raised. What it left running
-        in the background when it ended by itself is let be.
+        After `timeout` seconds, on `cancel`, and when the lease ends, all its processes are terminated (TERM, then
+        KILL) before CommandTimedOut, Cancelled or LeaseEnded is raised. Background processes that outlive the command
+        are left running.
         """
 
     @abstractmethod
@@ -71,13 +71,15 @@ class Command(Interface):
         timeout: float | None = None,
         cancel: Cancel | None = None,
     ) -> Iterator[Output]:
-        """Like `run`, giving the output as it comes and keeping none; raises CommandFailed at the end when
-        the exit code is not 0. Closing the iterator early ends the processes."""
+        """Run a command and yield its output as it comes, without keeping it.
+
+        Raises CommandFailed at the end if the exit code is not 0. Closing the iterator early terminates the processes.
+        """
 
     @property
     @abstractmethod
     def jobs(self) -> Jobs:
-        """Commands that outlive this call, this connection and this process."""
+        """The jobs of this lease: commands that outlive this call, this connection and this process."""
 
     def check(
         self,
@@ -91,7 +93,7 @@ class Command(Interface):
         max_output: int = KEPT,
         cancel: Cancel | None = None,
     ) -> CommandResult:
-        """`run`, but any exit code other than 0 raises CommandFailed."""
+        """Run a command and return its result. Raises CommandFailed if the exit code is not 0; see `run`."""
         result = self.run(
             words, env=env, cwd=cwd, stdin=stdin, timeout=timeout,
             on_output=on_output, max_output=max_output, cancel=cancel,
@@ -102,13 +104,13 @@ class Command(Interface):
 
 
 def argv_of(words: Words) -> list[str]:
-    """Exact arguments for what was asked. Raises InvalidRequest for nothing, and for what no process can be given."""
+    """Return the exact arguments of a command. Raises InvalidRequest if it is empty or no process can take it."""
     for word in [words] if isinstance(words, str) else words:
         if said := unpassable(str(word)):
-            raise InvalidRequest(f"A command cannot hold {said}.", field="command")
+            raise InvalidRequest(f"A command cannot contain {said}.", field="command")
     if isinstance(words, str):
         if not words.strip():
-            raise InvalidRequest("A command line is empty.", field="command")
+            raise InvalidRequest("The command line must not be empty.", field="command")
         return ["/bin/sh", "-c", words]
     argv = [str(word) for word in words]
     if not argv or not argv[0]:

@@ -1,28 +1,136 @@
-"""Commands that answer from a script, for tests: deterministic, nothing is run."""
+"""Commands and jobs in memory, for tests: commands get scripted replies, jobs run until the test ends them."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from interfaces.command.contract import KEPT, Command, Output, Words, argv_of
-from interfaces.command.fakejobs import FakeJobs
+from interfaces.command.jobs import Job, JobEnd, JobOutput, Jobs, JobSpec, JobState, Stream, checked_id
 from interfaces.command.result import CommandResult
 from interfaces.contract import StillMine
 from interfaces.deadline import Cancel
-from interfaces.errors import CommandFailed
+from interfaces.errors import CommandFailed, DeadlineExceeded, JobConflict, JobMissing
 from interfaces.fake import FakeTransport
 from interfaces.transport import Transport
 
 
+@dataclass
+class _Running:
+    spec: JobSpec
+    state: JobState = JobState.RUNNING
+    exit_code: int | None = None
+    output: bytearray = field(default_factory=bytearray)
+    errors: bytearray = field(default_factory=bytearray)
+    truncated: bool = False
+    cause: str = ""
+    cpu_seconds: float | None = None
+
+
+class FakeJobs(Jobs):
+    """Jobs in memory. `say` adds output, `finish` and `lose` end a job; `started` lists the specs in order."""
+
+    def __init__(self, still_mine: StillMine) -> None:
+        self._still_mine = still_mine
+        self._jobs: dict[str, _Running] = {}
+        self.started: list[JobSpec] = []
+
+    def say(self, id: str, content: bytes, stream: Stream = "stdout") -> None:
+        """Add to a job's output. Bytes beyond the job's limit are dropped."""
+        job = self._job(id)
+        kept = job.errors if stream == "stderr" and job.spec.apart else job.output
+        room = max(0, job.spec.max_output - len(kept))
+        kept += content[:room]
+        job.truncated |= len(content) > room
+
+    def finish(self, id: str, exit_code: int = 0, *, cause: str = "", cpu_seconds: float | None = None) -> None:
+        """End a job as if it had ended by itself."""
+        self._end(id, JobState.EXITED, exit_code)
+        self._jobs[id].cause, self._jobs[id].cpu_seconds = cause, cpu_seconds
+
+    def lose(self, id: str) -> None:
+        """End a job as if its process had been killed from outside."""
+        self._end(id, JobState.LOST, None)
+
+    def start(self, spec: JobSpec) -> Job:
+        self._still_mine()
+        known = self._jobs.get(spec.id)
+        if known is not None and known.spec != spec:
+            raise JobConflict(f"Another job already has the id {spec.id!r}.")
+        if known is None:
+            self._jobs[spec.id] = _Running(spec)
+            self.started.append(spec)
+        return self.status(spec.id)
+
+    def status(self, id: str) -> Job:
+        job = self._job(id)
+        return Job(
+            id=id,
+            state=job.state,
+            exit_code=job.exit_code,
+            output_size=len(job.output),
+            truncated=job.truncated,
+        )
+
+    def output(self, id: str, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobOutput:
+        if offset < 0 or limit < 1:
+            raise JobConflict("offset must be at least 0 and limit at least 1.")
+        job = self._job(id)
+        kept = job.errors if stream == "stderr" else job.output
+        content = bytes(kept[offset : offset + limit])
+        over = job.state.over and len(content) < limit
+        next_offset = offset + len(content)
+        return JobOutput(content=content, next_offset=next_offset, over=over, truncated=job.truncated)
+
+    def remains(self, id: str, head: int, tail: int) -> JobEnd:
+        job = self._job(id)
+        first, rest = bytes(job.output[:head]), bytes(job.output[head:])
+        return JobEnd(
+            job=self.status(id), head=first, tail=rest[-tail:] if tail else b"", size=len(job.output),
+            cause=job.cause, cpu_seconds=job.cpu_seconds,
+        )  # fmt: skip
+
+    def cancel(self, id: str) -> Job:
+        if not self._job(id).state.over:
+            self._end(id, JobState.CANCELLED, 143)
+        return self.status(id)
+
+    def list(self) -> list[Job]:
+        self._still_mine()
+        return [self.status(id) for id in sorted(self._jobs)]
+
+    def remove(self, id: str) -> None:
+        self._still_mine()
+        job = self._jobs.get(checked_id(id))
+        if job is not None and not job.state.over:
+            raise JobConflict(f"Job {id!r} is still running.", hint="Cancel it first.")
+        self._jobs.pop(id, None)
+
+    def wait(self, id: str, *, timeout: float, every: float = 0.5) -> Job:
+        if not (job := self.status(id)).state.over:
+            raise DeadlineExceeded(f"The job {id!r} took longer than {timeout:g} s.")
+        return job
+
+    def _job(self, id: str) -> _Running:
+        self._still_mine()
+        try:
+            return self._jobs[checked_id(id)]
+        except KeyError:
+            raise JobMissing(f"Job {id!r} does not exist on the host.") from None
+
+    def _end(self, id: str, state: JobState, exit_code: int | None) -> None:
+        job = self._job(id)
+        job.state, job.exit_code = state, exit_code
+
+
 def _always() -> None:
-    """A lease that never ends."""
+    """Let every operation continue, as for a lease that never ends."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What a command answers; `error` is raised instead, for a host that is gone and the like."""
+    """The result of a command. If `error` is set, such as for an unreachable host, it is raised instead."""
 
     exit_code: int = 0
     stdout: bytes = b""
@@ -32,7 +140,7 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One command that was asked for."""
+    """A command that the code under test has run."""
 
     words: Words
     env: Mapping[str, str]
@@ -41,10 +149,7 @@ class Call:
 
 
 class FakeCommand(Command):
-    """`reply` says what commands of a pattern answer; all others end with 0 and no output.
-
-    `calls` is what was asked for, in order. `jobs` start running and end when the test says so.
-    """
+    """Commands in memory. `reply` sets the results of matching commands; all others exit with 0 and no output."""
 
     def __init__(self, transport: Transport | None = None, *, still_mine: StillMine = _always) -> None:
         super().__init__(transport or FakeTransport(), still_mine=still_mine)
@@ -53,8 +158,10 @@ class FakeCommand(Command):
         self._jobs = FakeJobs(still_mine)
 
     def reply(self, pattern: str, *replies: Reply) -> None:
-        """Commands whose words (joined by blanks) match the regular expression give the replies in turn,
-        the last one again and again. What was said last about a command holds."""
+        """Set the results of commands whose words, joined by spaces, match a regular expression.
+
+        The replies are given in turn, and the last one is repeated. Later calls take precedence over earlier ones.
+        """
         self._replies.insert(0, (re.compile(pattern), list(replies)))
 
     @property

@@ -9,38 +9,41 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from drydock.core.errors import InvalidRequest
-from drydock_client.working import Stream as Stream
+from drydock_client.work import Stream as Stream
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class JobState(Enum):
-    """Where a job stands."""
+    """The state of a job."""
 
     STARTING = "starting"
-    """Asked for, not yet seen running; `start` may safely be called again."""
+    """Requested, but not seen running yet; `start` may safely be called again."""
     RUNNING = "running"
     """Its process is alive."""
     EXITED = "exited"
-    """It ended by itself; the exit code is known."""
+    """It ended by itself, and its exit code is known."""
     CANCELLED = "cancelled"
     """It was ended by `cancel`."""
     LOST = "lost"
-    """Its process is gone without an exit code: killed from outside, the host was restarted, or what stands in the
-    job's folder in place of the code is none from 0 to 255."""
+    """Its process is gone without a valid exit code.
+
+    It was killed from outside, the host was restarted, or the job's folder has something other than a code from 0 to
+    255.
+    """
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether the job has ended."""
         return self in (JobState.EXITED, JobState.CANCELLED, JobState.LOST)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """A job to start. `id` names it on the host; `words` and `stdin` as for `Command.run`.
+    """A job to start. `id` names it on the host; `words` and `stdin` are as for `Command.run`.
 
-    Its streams are kept together, or with `apart` each by itself. `max_output` in bytes, of both together or of each
-    (rounded up to 512): what comes after is read and dropped, the job goes on.
+    Its two streams are kept together or, with `apart`, separately. `max_output` is the limit in bytes of the combined
+    stream or of each stream, rounded up to 512. Output beyond it is read and dropped, and the job continues.
     """
 
     id: str
@@ -54,13 +57,15 @@ class JobSpec:
     def __post_init__(self) -> None:
         checked_id(self.id)
         if self.max_output < 0:
-            raise InvalidRequest("A bound on output is negative.", field="max_output")
+            raise InvalidRequest("The limit on output must not be negative.", field="max_output")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What is known of a job. `exit_code` is None while it runs and when it was lost; `output_size` leaves out a
-    standard error that is kept apart."""
+    """The status of a job. `exit_code` is None while the job runs and if it was lost.
+
+    `output_size` does not include a standard error that is kept separately.
+    """
 
     id: str
     state: JobState
@@ -71,7 +76,7 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOutput:
-    """A part of a job's output; read on at `next_offset`. `over`: the job has ended and this is the rest."""
+    """A part of a job's output; continue at `next_offset`. `over`: the job has ended and this is the rest."""
 
     content: bytes
     next_offset: int
@@ -81,11 +86,11 @@ class JobOutput:
 
 @dataclass(frozen=True, kw_only=True)
 class JobEnd:
-    """What is left of a job, in one look: how it stands, and the beginning and the end of what it said.
+    """The status of a job with the beginning and the end of its output, read in one call.
 
-    `size`: bytes that it said, as far as the host counted them; between `head` and `tail` the others are left out.
-    `cause`: a word that the job's own start left (`interfaces.command.container`). `cpu_seconds`: processor time of
-    all processes that it waited for, None while it runs and where the host does not tell.
+    `size` is the number of bytes of output as far as the host counted them; those between `head` and `tail` are left
+    out. `cause` is a word that the job's start script wrote (see `interfaces.command.container`). `cpu_seconds` is the
+    processor time of all processes that the job waited for, or None while it runs and if the host does not report it.
     """
 
     job: Job
@@ -97,51 +102,59 @@ class JobEnd:
 
 
 class Jobs(ABC):
-    """Every method may be repeated after a lost answer. Raises what `Command.run` raises, and JobMissing."""
+    """The jobs of one account and folder on a host.
+
+    Every method may be repeated after a lost answer, and raises what `Command.run` raises, and JobMissing.
+    """
 
     @abstractmethod
     def start(self, spec: JobSpec) -> Job:
-        """Start it once: with the same id and spec again it is only looked at. Raises JobConflict when
-        another spec has the id."""
+        """Start a job once, and return its status.
+
+        Calling it again with the same id and spec only returns the status. Raises JobConflict if a job with another
+        spec has the id.
+        """
 
     @abstractmethod
     def status(self, id: str) -> Job:
-        """How it stands now."""
+        """Return the current status of a job."""
 
     @abstractmethod
     def output(self, id: str, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobOutput:
-        """At most `limit` bytes of its output from `offset`; `stderr` has some only where it is kept apart."""
+        """Return at most `limit` bytes of a job's output from `offset`. `stderr` is empty unless kept separately."""
 
     @abstractmethod
     def remains(self, id: str, head: int, tail: int) -> JobEnd:
-        """How it stands, with at most the first `head` and the last `tail` bytes of its output, in one call."""
+        """Return a job's status with the first `head` and the last `tail` bytes of its output, in one call."""
 
     @abstractmethod
     def cancel(self, id: str) -> Job:
-        """End its processes, those it left behind too. One that has ended keeps its exit code. Raises
-        JobConflict when some could not be ended."""
+        """End a job's processes, including those that it left behind, and return its status.
+
+        A job that has ended by itself keeps its exit code. Raises JobConflict if some processes could not be ended.
+        """
 
     @abstractmethod
     def list(self) -> list[Job]:
-        """All jobs of this account and folder, by id."""
+        """Return all jobs of this account and folder, sorted by id."""
 
     @abstractmethod
     def remove(self, id: str) -> None:
-        """Forget it with its output; one that is not there is no error. Raises JobConflict if it runs."""
+        """Remove a job and its output. A missing job is not an error. Raises JobConflict if it is running."""
 
     @abstractmethod
     def wait(self, id: str, *, timeout: float, every: float = 0.5) -> Job:
-        """Wait until it is over. Raises DeadlineExceeded, and then it still runs."""
+        """Wait until a job is over. Raises DeadlineExceeded if it is still running after `timeout` seconds."""
 
     def end_all(self) -> None:
-        """Cancel and remove every job: for the end of a lease."""
+        """Cancel and remove every job, as at the end of a lease."""
         for job in self.list():
             self.cancel(job.id)
             self.remove(job.id)
 
 
 def checked_id(id: str) -> str:
-    """The id, or InvalidRequest when it could not be a file's name on every host."""
+    """Return the id. Raises InvalidRequest if it is not a valid file name on every host."""
     if not _ID.fullmatch(id):
-        raise InvalidRequest("A job's id is letters, digits, '.', '_' and '-', at most 100.", field="id")
+        raise InvalidRequest("A job's id must be at most 100 letters, digits, '.', '_' and '-'.", field="id")
     return id

@@ -1,8 +1,8 @@
-"""The shell side of jobs; each script is given its arguments exactly and needs /bin/sh and the usual tools.
+"""The shell side of jobs. Each script takes exact arguments and needs only /bin/sh and the usual tools.
 
-A job is a folder. What must happen once is a symbolic link, made in one step by whoever is first and holding
-its value as its target: `spec` (digest of what was asked), `claim` (identity of the runner: number, start
-time and boot, so a later process of the same number is not taken for it), `exit` (the exit code).
+A job is a folder. What may happen only once is a symbolic link whose target is its value: the first process creates it
+in one step, and later ones fail. `spec` is the digest of the request, `claim` the identity of the runner (number, start
+time and boot, so that a later process with the same number is not taken for it), and `exit` the exit code.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from interfaces.launch import IDENTIFY, TOKEN_NAME
 
 JOB_NAME = "DRYDOCK_JOB"
 TAIL = 1 << 16
-"""Bytes that are kept of the end of an output that goes over its bound."""
+"""Bytes kept from the end of an output that exceeds its limit."""
 
 _PAUSE = "pause() { sleep 0.05 2>/dev/null || sleep 1; }\n"
 

@@ -1,19 +1,21 @@
-"""What a lease uses of its host, as counters that one short call reads there."""
+"""The usage of a lease's host: counters read there in one short call, and the differences between two samples.
+
+The differences survive restarts of the host and the end of processes.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from interfaces.command.contract import Command
-from interfaces.command.shelljobs import processor_time
+from interfaces.command.shell import processor_time
 from interfaces.errors import InterfaceError
 
 Scope = Literal["machine", "cgroup", "processes"]
-"""What is counted: the whole machine, a control group of the lease's own, or the lease's processes."""
-
+"""What is counted: the whole machine, the lease's own control group, or the lease's processes."""
 _TIMEOUT = 20.0
 _LONGEST = 1 << 20
 MIB = 1 << 20
@@ -71,7 +73,7 @@ exit 0
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One process: `parent` is its parent's number, `seconds` its processor time with that of reaped children."""
+    """Usage of a process: `parent` is its parent's number, `seconds` its processor time including reaped children."""
 
     parent: int
     seconds: float
@@ -79,26 +81,26 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Counters of one moment. `memory` in bytes; `network` in bytes (in, out), None where nobody counts them."""
+    """Counters at one moment. `memory` is in bytes; `network` is (in, out) in bytes, or None if not counted."""
 
     scope: Scope
     boot: str = ""
     seconds: float | None = None
-    """Processor seconds since the counter began; of processes their `processes` and `jobs` tell."""
+    """Processor seconds since the counter began; None for the scope `processes`, which has `processes` and `jobs`."""
     memory: int | None = None
     network: tuple[int, int] | None = None
     processes: Mapping[str, Process] = field(default_factory=dict)
-    """By number and start time."""
+    """Running processes, by number and start time."""
     jobs: Mapping[str, float] = field(default_factory=dict)
     """Processor seconds of jobs that are over, by number and start time of their first process."""
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept."""
+        """Return the sample as JSON types, for storage."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Sample:
-        """What `to_json` wrote."""
+        """Return the sample that `to_json` stored."""
         network = kept.get("network")
         processes = {name: Process(**one) for name, one in kept.get("processes", {}).items()}
         given = {**kept, "processes": processes, "network": None if network is None else (network[0], network[1])}
@@ -106,23 +108,23 @@ class Sample:
 
 
 def read(command: Command, *, lease: str, machine: bool, shared: bool, jobs: str = ".drydock/jobs") -> Sample:
-    """The counters of now, in one call. Raises what `Command.run` raises, InterfaceError for an answer that is none.
-
-    `machine`: the lease holds the whole machine alone. `shared`: its account is others' account too.
-    """
+    """Read the counters in one call. Raises what `Command.run` raises, and InterfaceError for an invalid answer."""
     words = ["/bin/sh", "-c", METER, "sh", jobs, lease, "machine" if machine else "", "shared" if shared else ""]
     said = command.check(words, timeout=_TIMEOUT, max_output=_LONGEST)
     if said.truncated:
-        raise InterfaceError("The host said more about its processes than fits.")
+        raise InterfaceError("The host's report on its processes is too long.")
     return parse(said.text)
 
 
 def parse(said: str) -> Sample:
-    """What the script said. Lines that are none of its own are passed over. Raises InterfaceError without its first."""
+    """Parse the output of the script.
+
+    Skips lines that the script did not write. Raises InterfaceError if its first line is missing.
+    """
     lines = [line.split() for line in said.splitlines() if line.strip()]
     host = next((line for line in lines if line[0] == "host" and len(line) == 4), None)
     if host is None:
-        raise InterfaceError("The host did not say what the lease uses.")
+        raise InterfaceError("The host did not report what the lease uses.")
     ticks, page = _number(host[2]) or 100, _number(host[3]) or 4096
     ended = [line for line in lines if line[0] == "job" and len(line) > 2]
     jobs = {".".join(line[1].split(".")[:2]): processor_time(" ".join(line[2:])) or 0.0 for line in ended}
@@ -147,7 +149,7 @@ def _number(word: str) -> int | None:
 
 
 def _busy(stat: list[str], ticks: int) -> float:
-    """Processor seconds that the machine worked: user, nice, system, interrupts; neither idle, waiting nor stolen."""
+    """Return the processor seconds of user, nice, system and interrupts; idle, waiting and stolen time are left out."""
     found = [_number(word) or 0 for word in stat[2:]]
     return sum(found[place] for place in (0, 1, 2, 5, 6) if place < len(found)) / ticks
 
@@ -158,7 +160,109 @@ def _in_use(named: Mapping[str, list[str]]) -> int | None:
 
 
 def _network(lines: list[list[str]]) -> tuple[int, int] | None:
-    """Bytes in and out of all interfaces; a colon may stand right before the first number."""
+    """Return the bytes in and out over all interfaces. A colon may directly precede the first number."""
     found = [" ".join(line[1:]).replace(":", " ").split() for line in lines if line[0] == "net"]
     counted = [(_number(one[1]) or 0, _number(one[9]) or 0) for one in found if len(one) >= 10]
     return (sum(a for a, _ in counted), sum(b for _, b in counted)) if counted else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Used:
+    """The usage of a lease so far. A value is None if its host does not count it."""
+
+    cpu_seconds: float | None = None
+    """Core-seconds: one processor busy for one second is 1."""
+    memory_mib_seconds: float | None = None
+    """1 MiB held for one second is 1; the mean of two samples counts for the time between them."""
+    network_in: int | None = None
+    """Bytes received."""
+    network_out: int | None = None
+    """Bytes sent."""
+    wall_seconds: float = 0.0
+    """From the first sample to the last."""
+
+
+def advanced(used: Used, before: Sample | None, now: Sample, seconds: float) -> Used:
+    """Return `used` plus the usage between the samples `before` and `now`, which are `seconds` apart.
+
+    If `before` is None, `now` is the first sample. A machine was used by others until then, so its counters start here;
+    an account or a control group was made for the lease, so its counters count in full.
+    """
+    span = max(0.0, seconds)
+    same = before if before is not None and before.scope == now.scope else None
+    if same is None and now.scope == "machine":
+        counted = replace(
+            used, cpu_seconds=used.cpu_seconds or 0.0, memory_mib_seconds=used.memory_mib_seconds or 0.0
+        )  # fmt: skip
+        return _moved(counted, (0, 0) if now.network else None)
+    counted = replace(
+        used, cpu_seconds=_sum(used.cpu_seconds, _processor(same, now)),
+        memory_mib_seconds=_sum(used.memory_mib_seconds, _held(same, now, span)),
+        wall_seconds=used.wall_seconds + (span if before is not None else 0.0),
+    )  # fmt: skip
+    return _moved(counted, _network_of(same, now))
+
+
+def _sum(so_far: float | None, more: float | None) -> float | None:
+    return so_far if more is None else (so_far or 0.0) + more
+
+
+def _moved(used: Used, more: tuple[int, int] | None) -> Used:
+    if more is None:
+        return used
+    return replace(used, network_in=(used.network_in or 0) + more[0], network_out=(used.network_out or 0) + more[1])
+
+
+def _since(before: float | None, now: float, *, again: bool) -> float:
+    """Return how much a counter grew. If it fell, or its host was restarted, it is counted from zero."""
+    return now if before is None or again or now < before else now - before
+
+
+def _processor(before: Sample | None, now: Sample) -> float | None:
+    again = before is not None and before.boot != now.boot
+    if now.seconds is not None:
+        return _since(None if before is None else before.seconds, now.seconds, again=again)
+    there = sum(one.seconds for one in now.processes.values()) + sum(now.jobs.values())
+    if before is None:
+        return there
+    known = sum(seconds for root, seconds in before.jobs.items() if root in now.jobs)
+    return max(0.0, there - known - (0.0 if again else _accounted(before, now)))
+
+
+def _accounted(before: Sample, now: Sample) -> float:
+    """Return how much of the processes' earlier usage is included in the present counters.
+
+    Included is the usage of processes that still exist, of those whose ancestors exist and have waited for them, and of
+    those of jobs whose end reports it. The usage of all other processes is no longer counted anywhere.
+    """
+    return sum(
+        one.seconds for name, one in before.processes.items()
+        if name in now.processes or (root := _root(before.processes, name)) in now.processes or root in now.jobs
+    )  # fmt: skip
+
+
+def _root(processes: Mapping[str, Process], name: str) -> str:
+    """Return the topmost ancestor of a process among the given processes."""
+    by_number = {one.partition(".")[0]: one for one in processes}
+    for _ in processes:
+        above = by_number.get(str(processes[name].parent))
+        if above is None:
+            break
+        name = above
+    return name
+
+
+def _held(before: Sample | None, now: Sample, span: float) -> float | None:
+    if now.memory is None:
+        return None
+    mean = now.memory if before is None or before.memory is None else (before.memory + now.memory) / 2
+    return mean / MIB * (span if before is not None else 0.0)
+
+
+def _network_of(before: Sample | None, now: Sample) -> tuple[int, int] | None:
+    if now.network is None:
+        return None
+    again = before is not None and before.boot != now.boot
+    old = (None, None) if before is None or before.network is None else before.network
+    into, out = (_since(a, b, again=again) for a, b in zip(old, now.network, strict=True))
+    return int(into), int(out)

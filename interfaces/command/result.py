@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class CommandResult:
     """How a command ended.
 
-    `exit_code` is 128 + `signal` where a signal ended it (over SSH that is read off the code, as shells do).
-    `truncated`: bytes were left out of the middle of `stdout` or `stderr`, which carry a mark there.
-    `duration` is in seconds.
+    `exit_code` is 128 + `signal` if a signal ended it; over SSH, the signal is derived from the code, as shells do.
+    `truncated` says that bytes were left out of the middle of `stdout` or `stderr`, which have a mark there. `duration`
+    is in seconds.
     """
 
     exit_code: int
@@ -28,10 +28,10 @@ class CommandResult:
 
     @property
     def text(self) -> str:
-        """`stdout` as text; bytes that are no UTF-8 are replaced."""
+        """`stdout` as text. Bytes that are not UTF-8 are replaced."""
         return self.stdout.decode("utf-8", "replace")
 
     @property
     def error_text(self) -> str:
-        """`stderr` as text; bytes that are no UTF-8 are replaced."""
+        """`stderr` as text. Bytes that are not UTF-8 are replaced."""
         return self.stderr.decode("utf-8", "replace")

@@ -1,32 +1,266 @@
-"""The `command` interface over any transport to a POSIX host."""
+"""The `command` interface and its jobs, over any transport to a POSIX host."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import re
 import secrets
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from drydock.core import clock
-from interfaces.command.capture import Capture
+from interfaces.command import jobscripts as scripts
 from interfaces.command.contract import KEPT, Command, Output, Words, argv_of
-from interfaces.command.ending import end
-from interfaces.command.jobs import Jobs
+from interfaces.command.jobs import Job, JobEnd, JobOutput, Jobs, JobSpec, JobState, Stream, checked_id
 from interfaces.command.result import CommandResult
-from interfaces.command.shelljobs import ShellJobs
+from interfaces.command.termination import end
 from interfaces.contract import StillMine, Watch
-from interfaces.deadline import Cancel
-from interfaces.errors import CommandFailed, CommandTimedOut, ConnectionLost, DeadlineExceeded
-from interfaces.launch import TOKEN_NAME
+from interfaces.deadline import Cancel, Deadline
+from interfaces.errors import (
+    CommandFailed,
+    CommandTimedOut,
+    ConnectionLost,
+    DeadlineExceeded,
+    InterfaceError,
+    JobConflict,
+    JobMissing,
+)
+from interfaces.launch import TOKEN_NAME, exports, quoted
 from interfaces.transport import Exit, Launch, Process, Transport
 
+
+class Capture:
+    """The beginning and the end of a stream, in bounded memory.
+
+    Keeps at most about `limit` bytes: the first half of them from the beginning, the other half from the end.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._head_room = (limit + 1) // 2
+        self._tail_room = limit // 2
+        self._head = bytearray()
+        self._tail: deque[bytes] = deque()
+        self._tail_size = 0
+        self.left_out = 0
+
+    def add(self, part: bytes) -> None:
+        """Add the next bytes of the stream."""
+        taken = part[: self._head_room - len(self._head)]
+        self._head += taken
+        rest = part[len(taken) :]
+        if rest:
+            self._tail.append(rest)
+            self._tail_size += len(rest)
+        while self._tail and self._tail_size - len(self._tail[0]) >= self._tail_room:
+            dropped = len(self._tail.popleft())
+            self._tail_size -= dropped
+            self.left_out += dropped
+
+    @property
+    def truncated(self) -> bool:
+        """Return whether bytes were left out."""
+        return self.left_out + max(0, self._tail_size - self._tail_room) > 0
+
+    @property
+    def content(self) -> bytes:
+        """Return the bytes that were kept, with a mark where bytes are missing."""
+        tail = b"".join(self._tail)
+        over = max(0, len(tail) - self._tail_room)
+        missing = self.left_out + over
+        if not missing:
+            return bytes(self._head) + tail
+        return bytes(self._head) + f"\n[... {missing} bytes left out ...]\n".encode() + tail[over:]
+
+
+_TIMEOUT = 60.0
+_LONGEST_LIST = 4 << 20
+_LARGEST_CODE = 255
+_EXIT_CODE = re.compile(r"[0-9]{1,3}")
+_LINE = re.compile(
+    rf"(?P<id>[^ ]+) (?P<state>{'|'.join(each.value for each in JobState)}) "
+    r"(?P<code>[^ ]+) (?P<size>[0-9]{1,18}) (?P<cut>[01])"
+)
+_COUNTED = re.compile(r"(?P<size>[0-9]{1,18}) (?P<rest>[0-9]{1,18}) (?P<cause>[a-z-]{1,30})")
+_TIME = re.compile(r"([0-9]{1,9})m([0-9]{1,2}[.,][0-9]{1,6})s")
+_FILES: dict[Stream, str] = {"stdout": "output", "stderr": "errors"}
+
+
+class Shell(Protocol):
+    """The part of the command interface that jobs need. `grace`: seconds between TERM and KILL."""
+
+    transport: Transport
+    grace: ClassVar[float]
+
+    def check(
+        self, words: Words, *, stdin: bytes = ..., timeout: float | None = ..., max_output: int = ...
+    ) -> CommandResult:
+        """Run a command to its end. Raises CommandFailed in addition to what `Command.run` raises."""
+
+
+class ShellJobs(Jobs):
+    """Jobs in one folder of the account, either absolute or relative to the lease's home."""
+
+    def __init__(self, command: Shell, folder: str) -> None:
+        self._command = command
+        self._folder = folder if folder.startswith("/") else f"./{folder}"
+
+    def start(self, spec: JobSpec) -> Job:
+        command = _command_of(spec).encode("utf-8", "surrogateescape")
+        blocks = (spec.max_output + 511) // 512
+        digest, how = _digest(spec, blocks, command), ("apart" if spec.apart else "", "input" if spec.stdin else "")
+        said = self._ask(
+            scripts.START, spec.id, digest, str(blocks), scripts.RUNNER, str(len(command)), *how,
+            stdin=command + spec.stdin,
+        )  # fmt: skip
+        if said.strip() == b"conflict":
+            raise JobConflict(f"Another job already has the id {spec.id!r}.")
+        return self.status(spec.id)
+
+    def status(self, id: str) -> Job:
+        return _job(self._ask(scripts.STATUS, checked_id(id)), id)
+
+    def output(self, id: str, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobOutput:
+        if offset < 0 or limit < 1:
+            raise JobConflict("offset must be at least 0 and limit at least 1.")
+        asked = (checked_id(id), str(offset), str(limit), _FILES[stream])
+        said = self._ask(scripts.OUTPUT, *asked, max_output=2 * limit + _LONGEST_LIST)
+        line, _, content = said.partition(b"\n")
+        job = _job(line, id)
+        return JobOutput(
+            content=content,
+            next_offset=offset + len(content),
+            over=job.state.over and len(content) < limit,
+            truncated=job.truncated,
+        )
+
+    def remains(self, id: str, head: int, tail: int) -> JobEnd:
+        asked = (checked_id(id), str(head), str(tail))
+        said = self._ask(scripts.REMAINS, *asked, max_output=2 * (head + tail) + _LONGEST_LIST)
+        line, _, rest = said.partition(b"\n")
+        job = _job(line, id)
+        counted, _, rest = rest.partition(b"\n")
+        times, _, content = rest.partition(b"\n")
+        return _remains(job, counted.decode("utf-8", "replace"), times.decode("utf-8", "replace"), content, head)
+
+    def cancel(self, id: str) -> Job:
+        said = self._ask(scripts.CANCEL, checked_id(id)).decode("utf-8", "surrogateescape")
+        if said.strip() == "missing":
+            raise JobMissing(f"Job {id!r} does not exist on the host.")
+        claim, _, folder = said.partition("\n")
+        leader = "" if claim == "0.0.cancelled" else claim
+        token = f"{scripts.JOB_NAME}={folder.removesuffix(chr(10))}/."
+        left = end(self._command.transport, leader=leader, token=token, grace=self._command.grace)
+        if left is None:
+            raise ConnectionLost("The host could not be asked to end the job.")
+        if left:
+            raise JobConflict(f"{left} processes of the job could not be ended.")
+        self._ask(scripts.CANCELLED, id)
+        return self.status(id)
+
+    def list(self) -> list[Job]:
+        lines = self._ask(scripts.LIST, max_output=_LONGEST_LIST).splitlines()
+        if lines[-1:] == [b"missing"]:
+            return []
+        # A folder that the lease made beside those of its jobs is none of them.
+        shown = [line for line in lines[:-1] if _LINE.fullmatch(line.decode("utf-8", "replace"))]
+        return sorted((_job(line) for line in shown), key=lambda job: job.id)
+
+    def remove(self, id: str) -> None:
+        try:
+            job = self.status(id)
+        except JobMissing:
+            return
+        if not job.state.over and job.state is not JobState.STARTING:
+            raise JobConflict(f"Job {id!r} is still running.", hint="Cancel it first.")
+        self._ask(scripts.REMOVE, id)
+
+    def wait(self, id: str, *, timeout: float, every: float = 0.5) -> Job:
+        deadline = Deadline(timeout)
+        while not (job := self.status(id)).state.over:
+            deadline.check(f"The job {id!r}")
+            clock.sleep(min(every, deadline.remaining))
+        return job
+
+    def _ask(self, script: str, *arguments: str, stdin: bytes = b"", max_output: int = 1 << 16) -> bytes:
+        words = ["/bin/sh", "-c", script, "sh", self._folder, *arguments]
+        result = self._command.check(words, stdin=stdin, timeout=_TIMEOUT, max_output=max_output)
+        if result.truncated:
+            raise InterfaceError("The host's report on its jobs is too long.")
+        return result.stdout
+
+
+def _remains(job: Job, counted: str, times: str, content: bytes, head: int) -> JobEnd:
+    """Return the end of a job from the host's answer.
+
+    The job's folder belongs to the lease, so values there that are not valid numbers or words count as missing.
+    """
+    found = _COUNTED.fullmatch(counted)
+    size, rest, cause = (int(found["size"]), int(found["rest"]), found["cause"]) if found else (len(content), 0, "")
+    first = content[: min(size, head)]
+    return JobEnd(
+        job=job, head=first, tail=content[len(first) :], size=size + rest, cause=cause.strip("-"),
+        cpu_seconds=processor_time(times),
+    )  # fmt: skip
+
+
+def processor_time(times: str) -> float | None:
+    """Return the sum of all times in the output of the shell's `times`, in seconds; None if it has none."""
+    found = _TIME.findall(times)
+    return sum(int(minutes) * 60 + float(seconds.replace(",", ".")) for minutes, seconds in found) if found else None
+
+
+def _digest(spec: JobSpec, blocks: int, command: bytes) -> str:
+    """Return the digest of a request. That of plain jobs is as in older versions, so that their jobs are found."""
+    more = b"\0apart" * spec.apart + (b"\0input" + spec.stdin if spec.stdin else b"")
+    return hashlib.sha256(b"%d\n%b%b" % (blocks, command, more)).hexdigest()
+
+
+def _command_of(spec: JobSpec) -> str:
+    from interfaces.command.contract import argv_of
+
+    words = " ".join(quoted(word) for word in argv_of(spec.words))
+    go = (
+        f"cd -- {quoted(spec.cwd)}" if spec.cwd.startswith("/") else f'cd -- "$HOME" && cd -- {quoted("./" + spec.cwd)}'
+    )
+    # What was asked may hold secrets: the file goes as soon as it is being read.
+    return f"rm -f -- command\n{exports(list(spec.env.items()))}{go} || exit 126\nexec {words}\n"
+
+
+def _job(line: bytes, id: str = "") -> Job:
+    """Return a job from one line of the host's answer.
+
+    The job's folder belongs to the lease: if its exit code is not valid, the runner did not write it, and the job
+    counts as lost. Raises JobMissing only if the answer says so, and ConnectionLost for an incomplete answer.
+    """
+    said = line.decode("utf-8", "replace").strip()
+    if said == "missing":
+        raise JobMissing(f"Job {id!r} does not exist on the host.")
+    found = _LINE.fullmatch(said)
+    if found is None:
+        raise ConnectionLost(f"Of job {id!r} the host only said {said[:200]!r}.")
+    state, code = JobState(found["state"]), found["code"]
+    exit_code = int(code) if _EXIT_CODE.fullmatch(code) and int(code) <= _LARGEST_CODE else None
+    if exit_code is None and state in (JobState.EXITED, JobState.CANCELLED):
+        state = JobState.LOST
+    return Job(
+        id=found["id"],
+        state=state,
+        exit_code=exit_code,
+        output_size=int(found["size"]),
+        truncated=found["cut"] == "1",
+    )
+
+
 _TICK = 0.1
+
 # A background child may hold the output open for ever after the command itself has ended.
 _LINGER = 0.5
 
 
 class ShellCommand(Command):
-    """Needs only /bin/sh on the host. `grace` is the time in seconds between TERM and KILL."""
+    """The `command` interface on a host that has /bin/sh. `grace`: seconds between TERM and KILL."""
 
     grace: ClassVar[float] = 3.0
 
@@ -99,7 +333,7 @@ def _streamed(running: _Running) -> Iterator[Output]:
 
 
 class _Running:
-    """One command from its start to its end."""
+    """One command, from its start to its end."""
 
     def __init__(
         self,
@@ -118,7 +352,7 @@ class _Running:
         self.exit = Exit(code=0)
 
     def output(self) -> Generator[Output, None, None]:
-        """The output as it comes; afterwards `exit` is set. Any way out but the end ends the processes."""
+        """Yield the output as it comes, and set `exit` at the end. Leaving the generator early ends the processes."""
         process = self._transport.start(self._launch, self._watch.deadline)
         over = False
         try:

@@ -1,4 +1,4 @@
-"""What working with the files of a lease means, whatever the way there."""
+"""The contract for working with the files of a lease, over any transport."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from interfaces.deadline import Cancel
 from interfaces.files import Entry
 
 LARGEST_READ = 64 << 20
-"""Bytes that `read_bytes` reads at most unless asked otherwise; `read_parts` has no bound."""
+"""Default limit of `read_bytes` in bytes; `read_parts` has no limit."""
 
 UsageCheck = Callable[[int], None]
-"""Called with the number of bytes about to be written; raises QuotaExceeded when they do not fit."""
+"""Called with the number of bytes about to be written; raises QuotaExceeded if they do not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far the copying of a tree is: the file just finished or in work, files and bytes so far."""
+    """Progress of copying a tree: the file that is being copied or was just copied, and the totals so far."""
 
     path: str
     files: int
@@ -30,8 +30,10 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """What the copying of a tree did. `skipped`: links that lead out of the tree, pipes, sockets, devices; the first
-    1,000 of them."""
+    """The result of copying a tree.
+
+    `skipped` has the first 1,000 links out of the tree, pipes, sockets and devices, which are not copied.
+    """
 
     files: int
     bytes: int
@@ -39,11 +41,11 @@ class Transfer:
 
 
 class Filesystem(Interface):
-    """Paths are relative to the root of the lease; ".." and links must not lead out of it.
+    """Files below the root of the lease. Paths are relative to it; ".." and links must not lead out of it.
 
     All methods raise LeaseEnded, PathEscape, PathMissing, WrongKind, PermissionRefused, InvalidRequest,
-    DeadlineExceeded, Unreachable, ConnectionLost; those that write also QuotaExceeded, PathExists.
-    `timeout` is in seconds and is looked at between the parts of an operation.
+    DeadlineExceeded, Unreachable, ConnectionLost; those that write also QuotaExceeded, PathExists. `timeout` is in
+    seconds and is checked between the parts of an operation.
     """
 
     name: ClassVar[str] = "filesystem"
@@ -52,59 +54,63 @@ class Filesystem(Interface):
     @property
     @abstractmethod
     def root(self) -> str:
-        """The root as a path on the host, for commands that are to work in it."""
+        """The root as a path on the host, for commands that work in it."""
 
     @abstractmethod
     def read_bytes(self, path: str, *, limit: int = LARGEST_READ, timeout: float | None = None) -> bytes:
-        """All of a file. Raises TooLarge when it has more than `limit` bytes."""
+        """Return the content of a file. Raises TooLarge if it has more than `limit` bytes."""
 
     @abstractmethod
     def read_parts(self, path: str, *, timeout: float | None = None) -> Iterator[bytes]:
-        """A file of any size, part by part."""
+        """Yield the content of a file of any size in parts."""
 
     @abstractmethod
     def write_parts(
         self, path: str, parts: Iterable[bytes], *, permissions: int = 0o644, timeout: float | None = None
     ) -> None:
-        """Write a file in one step for readers: they see what was there before, or all of the new.
+        """Write a file atomically: readers see the old content or all of the new.
 
-        It is written beside, brought to disk and moved over; a failure leaves what was there.
+        Writes to a temporary file, syncs it to disk and renames it; a failure leaves the old content.
         """
 
     @abstractmethod
     def append(self, path: str, content: bytes, *, timeout: float | None = None) -> None:
-        """Add to the end of a file, making it when it is missing."""
+        """Append to a file, creating it if it is missing."""
 
     @abstractmethod
     def list(self, path: str = "", *, timeout: float | None = None) -> list[Entry]:
-        """What is in a folder, by name; links are described themselves. Raises TooLarge for more than
-        `interfaces.files.MOST_LISTED` entries."""
+        """Return the entries of a folder, sorted by name. Links are not followed.
+
+        Raises TooLarge for more than `interfaces.files.MOST_LISTED` entries.
+        """
 
     @abstractmethod
     def stat(self, path: str, *, follow: bool = True, timeout: float | None = None) -> Entry:
-        """What stands at the path; with `follow=False` a last link is described itself."""
+        """Return the entry at a path. With `follow=False`, a final link is described itself."""
 
     @abstractmethod
     def exists(self, path: str, *, timeout: float | None = None) -> bool:
-        """Whether something stands at the path; a link that leads nowhere does not."""
+        """Return whether something exists at a path; False for a dangling link."""
 
     @abstractmethod
     def mkdir(self, path: str, *, parents: bool = True, timeout: float | None = None) -> None:
-        """Make a folder, and those above it; one that is there is no error when `parents`."""
+        """Create a folder. With `parents`, also create the folders above it, and accept an existing folder."""
 
     @abstractmethod
     def move(self, source: str, target: str, *, timeout: float | None = None) -> None:
-        """Move within the root, replacing a file that is at `target`."""
+        """Move within the root, replacing a file at `target`."""
 
     @abstractmethod
     def remove(self, path: str, *, recursive: bool = False, timeout: float | None = None) -> None:
-        """Remove a file, a link (never what it leads to), or an empty folder; with `recursive` a full one.
-        What is not there is no error. The root itself is emptied, not removed. When the time runs out, what was
-        removed until then is gone."""
+        """Remove a file, a link (never its target), or an empty folder; with `recursive`, a folder with its contents.
+
+        A missing path is not an error. The root itself is emptied, not removed. If the timeout expires, what was
+        removed until then stays removed.
+        """
 
     @abstractmethod
     def chmod(self, path: str, permissions: int, *, timeout: float | None = None) -> None:
-        """Change the permissions of a file or folder; a link is refused."""
+        """Change the permissions of a file or folder. Refuses links."""
 
     @abstractmethod
     def upload(
@@ -116,7 +122,7 @@ class Filesystem(Interface):
         timeout: float | None = None,
         cancel: Cancel | None = None,
     ) -> Transfer:
-        """Copy a file or a tree from this program's machine, with its rights, to `path` in the lease."""
+        """Copy a local file or tree to `path` in the lease, with its permissions."""
 
     @abstractmethod
     def download(
@@ -129,18 +135,20 @@ class Filesystem(Interface):
         timeout: float | None = None,
         cancel: Cancel | None = None,
     ) -> Transfer:
-        """Copy a file or a tree from the lease to `local`. Whatever names and links the lease holds,
-        nothing is written outside `local`. Raises TooLarge for more than `limit` bytes, before anything is copied
-        where the sizes of the files say so."""
+        """Copy a file or a tree from the lease to `local`.
+
+        Writes nothing outside `local`, whatever names and links the lease has. Raises TooLarge for more than `limit`
+        bytes; if the sizes of the files already exceed it, before copying anything.
+        """
 
     def read_text(self, path: str, *, limit: int = LARGEST_READ, timeout: float | None = None) -> str:
-        """All of a UTF-8 file. Raises TooLarge, UnicodeDecodeError."""
+        """Return the content of a UTF-8 file. Raises TooLarge, UnicodeDecodeError."""
         return self.read_bytes(path, limit=limit, timeout=timeout).decode("utf-8")
 
     def write_bytes(self, path: str, content: bytes, *, permissions: int = 0o644, timeout: float | None = None) -> None:
-        """`write_parts` of one part."""
+        """Write a file atomically; see `write_parts`."""
         self.write_parts(path, [content], permissions=permissions, timeout=timeout)
 
     def write_text(self, path: str, content: str, *, permissions: int = 0o644, timeout: float | None = None) -> None:
-        """`write_bytes` of UTF-8."""
+        """Write a UTF-8 file atomically; see `write_parts`."""
         self.write_bytes(path, content.encode("utf-8"), permissions=permissions, timeout=timeout)

@@ -10,11 +10,11 @@ from interfaces.transport import Transport
 
 
 def _always() -> None:
-    """A lease that never ends."""
+    """Let every operation continue, as for a lease that never ends."""
 
 
 class FakeFilesystem(RootedFilesystem):
-    """Confined, checked and counted like the real one. `FakeFilesystem()` is ready to use."""
+    """Files in memory, confined, checked and counted like the real ones. `FakeFilesystem()` is ready to use."""
 
     def __init__(
         self,

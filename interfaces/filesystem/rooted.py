@@ -20,14 +20,14 @@ from interfaces.local.files import LocalFiles
 from interfaces.transport import Transport
 
 _REMOVE_FOR = 0.5
-"""Seconds that a transport removes a tree before it is asked again whether it may go on."""
+"""Seconds for which a transport removes files before the deadline and the lease are checked again."""
 
 
 class RootedFilesystem(Filesystem):
-    """Files below `root` (absolute on the host, or relative to the home).
+    """Files below `root`, which is absolute on the host or relative to the home.
 
-    `usage_check` is asked before every part is written, and may raise QuotaExceeded; whoever writes there by another
-    way asks it too.
+    `usage_check` is called before every part is written and may raise QuotaExceeded. Other writers in the same folder
+    must call it as well.
     """
 
     def __init__(
@@ -160,7 +160,7 @@ class RootedFilesystem(Filesystem):
 
 
 class _Writer:
-    """Writes a file beside its place and moves it there."""
+    """Writes a file under a temporary name beside its target, and renames it."""
 
     def __init__(self, files: Files, usage_check: UsageCheck | None) -> None:
         self._files, self._usage_check = files, usage_check
@@ -168,7 +168,7 @@ class _Writer:
     def __call__(self, path: str, parts: Iterable[bytes], permissions: int, watch: Watch) -> None:
         with contextlib.suppress(PathMissing):
             if self._files.stat(path).kind == "directory":
-                raise WrongKind(f"It is a folder: {path!r}.")
+                raise WrongKind(f"{path!r} is a folder.")
         beside = str(PurePosixPath(path).parent / f".drydock-{secrets.token_hex(8)}").removeprefix("./")
         opened = self._files.open(beside, "create", permissions=permissions)
         try:
@@ -199,5 +199,5 @@ def _own_files(folder: Path) -> LocalFiles:
 def _file(path: str) -> str:
     found = normal(path)
     if not found:
-        raise InvalidRequest("A file's name is missing.", field="path")
+        raise InvalidRequest("Give the name of a file.", field="path")
     return found

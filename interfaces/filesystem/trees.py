@@ -1,4 +1,4 @@
-"""Whole trees: walking, copying from one set of files to another, removing."""
+"""Whole trees of files: walk them, and copy them from one set of files to another."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ Write = Callable[[str, Iterable[bytes], int, Watch], None]
 
 
 class Tree:
-    """A set of files with what trees need; `write` puts a whole file in place."""
+    """A set of files and the operations on trees. `write` puts a complete file in place."""
 
     def __init__(self, files: Files, watch: Watch | None, write: Write | None = None) -> None:
         self.files, self.watch, self._write = files, watch, write
 
     def make_folders(self, path: str) -> None:
-        """Make the folder and those above it; WrongKind when something else is in the way."""
+        """Create a folder and those above it. Raises WrongKind if something else is in the way."""
         at = ""
         for step in path.split("/") if path else []:
             at = posixpath.join(at, step)
             try:
                 if self.files.stat(at).kind != "directory":
-                    raise WrongKind(f"It is not a folder: {at!r}.")
+                    raise WrongKind(f"{at!r} is not a folder.")
             except PathMissing:
                 self._make(at)
 
     def add_folder(self, path: str) -> None:
-        """Make one folder where the one above it is made; WrongKind when something else, a link too, is in the way."""
+        """Create a folder in an existing one. Raises WrongKind if something else, such as a link, is in the way."""
         try:
             if self.files.stat(path, follow=False).kind != "directory":
-                raise WrongKind(f"It is not a folder: {path!r}.")
+                raise WrongKind(f"{path!r} is not a folder.")
         except PathMissing:
             self._make(path)
 
@@ -51,7 +51,7 @@ class Tree:
                 raise
 
     def walk(self, path: str) -> Iterator[tuple[str, Entry]]:
-        """Yield everything below the folder, each folder before what is in it; links are not followed."""
+        """Yield every entry below a folder, each folder before its contents. Links are not followed."""
         open_folders = [self._listed(path)]
         while open_folders:
             found = next(open_folders[-1], None)
@@ -67,7 +67,7 @@ class Tree:
         return ((posixpath.join(path, entry.name), entry) for entry in self.files.list(path, most=MOST_ENTRIES))
 
     def measure(self, path: str, limit: int) -> None:
-        """Raise TooLarge when the files below the folder, by their stated sizes, have more than `limit` bytes."""
+        """Raise TooLarge if the reported sizes of the files below a folder add up to more than `limit` bytes."""
         size = 0
         for number, (below, entry) in enumerate(self.walk(path)):
             _bound(number, _moved(below, path, ""))
@@ -75,13 +75,13 @@ class Tree:
             require_within(size, limit)
 
     def parts(self, path: str) -> Generator[bytes, None, None]:
-        """The content of a file."""
+        """Yield the content of a file in parts."""
         with closing(self.files.open(path, "read")) as opened:
             while part := opened.read(PART):
                 yield part
 
     def write(self, path: str, parts: Generator[bytes, None, None], permissions: int) -> None:
-        """Put a file in place."""
+        """Write a complete file."""
         assert self._write is not None
         assert self.watch is not None
         with closing(parts):
@@ -122,7 +122,7 @@ class _Count:
 
 
 def require_within(size: int, limit: int | None) -> None:
-    """Raise TooLarge when there is a limit and `size` is over it."""
+    """Raise TooLarge if there is a limit and `size` exceeds it."""
     if limit is not None and size > limit:
         raise TooLarge(f"The tree has more than {limit} bytes.")
 
@@ -131,15 +131,15 @@ def copy_tree(
     source: Tree, start: str, target: Tree, end: str, progress: Callable[[Progress], None] | None,
     limit: int | None = None,
 ) -> Transfer:  # fmt: skip
-    """Copy the file or folder at `start` to `end`. A link is made again when it stays inside the tree.
+    """Copy the file or folder at `start` to `end`. A link is recreated if it stays inside the tree.
 
-    With `limit`, a tree of more bytes is refused by the sizes of its files before anything is copied. Raises
-    TooLarge, and WrongKind when `start` is a pipe, a socket or a device.
+    With `limit`, a tree whose files report more bytes is refused before anything is copied. Raises TooLarge, and
+    WrongKind if `start` is a pipe, a socket or a device.
     """
     count = _Count(progress, limit)
     first = source.files.stat(start)
     if first.kind not in ("directory", "file"):
-        raise WrongKind(f"It is neither a file nor a folder: {start!r}.")
+        raise WrongKind(f"{start!r} is neither a file nor a folder.")
     if first.kind == "file":
         require_within(first.size, limit)
     elif limit is not None:
@@ -160,12 +160,13 @@ def copy_tree(
 def _bound(number: int, below: str) -> None:
     if number >= MOST_ENTRIES:
         raise TooLarge(
-            f"A tree of more than {MOST_ENTRIES} files and folders is not copied.", hint="Pack it there first."
+            f"A tree with more than {MOST_ENTRIES} files and folders cannot be copied.",
+            hint="Pack it into an archive first.",
         )
     if below.count("/") >= MOST_DEEP:
-        raise TooLarge(f"A tree of more than {MOST_DEEP} folders in one another is not copied: {below[:80]!r}.")
+        raise TooLarge(f"A tree nested more than {MOST_DEEP} folders deep cannot be copied: {below[:80]!r}.")
     if len(os.fsencode(below)) > LONGEST_PATH:
-        raise TooLarge(f"A tree with a path of more than {LONGEST_PATH} bytes is not copied: {below[:80]!r}.")
+        raise TooLarge(f"A tree with a path of more than {LONGEST_PATH} bytes cannot be copied: {below[:80]!r}.")
 
 
 def _copy(source: Tree, path: str, entry: Entry, target: Tree, to: str, start: str, count: _Count) -> None:
@@ -188,7 +189,7 @@ def _copy(source: Tree, path: str, entry: Entry, target: Tree, to: str, start: s
 def _link(target: Tree, leads_to: str, path: str) -> None:
     try:
         if target.files.stat(path, follow=False).kind == "directory":
-            raise WrongKind(f"It is a folder: {path!r}.")
+            raise WrongKind(f"{path!r} is a folder.")
         target.files.unlink(path)
     except PathMissing:
         pass

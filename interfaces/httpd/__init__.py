@@ -1,4 +1,4 @@
-"""A web server of a lease's own: pages in, an address out."""
+"""A lease's own web server: publish pages and get their addresses."""
 
 from interfaces.httpd.contract import Httpd, HttpdState, HttpdStatus, LogPart
 from interfaces.httpd.nginx import NginxHttpd

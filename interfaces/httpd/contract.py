@@ -1,4 +1,4 @@
-"""What a leased web server does, whatever the program behind it."""
+"""The contract for a leased web server, whatever program runs it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from interfaces.httpd.site import Site
 
 
 class HttpdState(Enum):
-    """Where the server stands."""
+    """The state of the server."""
 
     STOPPED = "stopped"
-    """It does not run, and nobody asked that it should."""
+    """It is not running, and is not meant to."""
     RUNNING = "running"
     """Its process is alive."""
     FAILED = "failed"
-    """It was started and is gone without having been stopped."""
+    """It was started and has died without having been stopped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HttpdStatus:
-    """The state, the number of its process (0 when there is none), and what it said last when it failed."""
+    """The state of the server, its process id (0 if it is not running), and its last error if it failed."""
 
     state: HttpdState
     pid: int = 0
@@ -35,63 +35,70 @@ class HttpdStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class LogPart:
-    """A part of a log; read on at `next_offset`."""
+    """A part of a log; continue reading at `next_offset`."""
 
     content: bytes
     next_offset: int
 
 
 class Httpd(Interface):
-    """All methods may be repeated, and raise what `command` and `filesystem` raise."""
+    """A leased web server.
+
+    All methods are idempotent, and raise what `command` and `filesystem` raise.
+    """
 
     name: ClassVar[str] = "httpd"
 
     @abstractmethod
     def publish(self, path: str, content: bytes | str) -> str:
-        """Put a page in place in one step; returns its address. `path` is relative, without a leading "/"."""
+        """Publish a page atomically and return its address. `path` is relative, without a leading "/"."""
 
     @abstractmethod
     def publish_tree(self, local: Path, path: str = "") -> Transfer:
-        """Put a folder of this program's machine in place, file by file."""
+        """Publish a local folder, file by file, and return how much was copied."""
 
     @abstractmethod
     def unpublish(self, path: str) -> None:
-        """Take a page or folder away; one that is not there is no error."""
+        """Remove a page or folder. A missing one is not an error."""
 
     @abstractmethod
     def uri(self, path: str = "") -> str:
-        """The address of a page."""
+        """Return the address of a page."""
 
     @abstractmethod
     def start(self) -> HttpdStatus:
-        """Start it; one that runs is left alone. Raises ConfigRefused, PortTaken."""
+        """Start the server unless it is running. Raises ConfigRefused, PortTaken."""
 
     @abstractmethod
     def stop(self) -> HttpdStatus:
-        """Stop it; one that does not run is no error."""
+        """Stop the server. A stopped one is not an error."""
 
     @abstractmethod
     def restart(self) -> HttpdStatus:
-        """Test the configuration, stop, start. Raises ConfigRefused (it then still runs), PortTaken."""
+        """Test the configuration, then stop and start. Raises ConfigRefused (the server keeps running), PortTaken."""
 
     @abstractmethod
     def reload(self) -> HttpdStatus:
-        """Take up the configuration without dropping a request. Raises ConfigRefused, and then what ran
-        before still serves; NotRunning."""
+        """Reload the configuration without dropping a request.
+
+        Raises ConfigRefused, in which case the old configuration stays in use, and NotRunning.
+        """
 
     @abstractmethod
     def status(self) -> HttpdStatus:
-        """How it stands, looked at now."""
+        """Return the current status."""
 
     @abstractmethod
     def configure(self, site: Site) -> HttpdStatus:
-        """Test another configuration, keep it, and take it up if the server runs. Raises ConfigRefused and
-        then the one before stays."""
+        """Test and store a new configuration, and reload it if the server is running.
+
+        Raises ConfigRefused, in which case the old configuration stays.
+        """
 
     @abstractmethod
     def test_config(self) -> None:
-        """Raise ConfigRefused, with the server's own words, when the kept configuration is bad."""
+        """Test the stored configuration. Raises ConfigRefused with the server's own message if it is invalid."""
 
     @abstractmethod
     def logs(self, kind: Literal["access", "error"], offset: int = 0, limit: int = 1 << 20) -> LogPart:
-        """At most `limit` bytes of a log from `offset`."""
+        """Return at most `limit` bytes of a log from `offset`."""

@@ -1,4 +1,4 @@
-"""A web server in memory, for tests: pages can be put and fetched, the configuration can be made bad."""
+"""A web server in memory, for tests: pages can be published and fetched, and errors can be provoked."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from interfaces.transport import Transport
 
 
 def _always() -> None:
-    """A lease that never ends."""
+    """Let every operation continue, as for a lease that never ends."""
 
 
 class FakeHttpd(Httpd):
-    """Set `config_error` to have configurations refused, `port_taken` to have a start refused."""
+    """A web server in memory. Set `config_error` to refuse configurations, or `port_taken` to refuse a start."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class FakeHttpd(Httpd):
         self._logs = {"access": bytearray(), "error": bytearray()}
 
     def fetch(self, path: str) -> bytes:
-        """What a browser would get. Raises NotRunning, PathMissing."""
+        """Return what a browser would get. Raises NotRunning, PathMissing."""
         if self._state is not HttpdState.RUNNING:
             raise NotRunning
         self._logs["access"] += f"GET /{path}\n".encode()
@@ -48,7 +48,7 @@ class FakeHttpd(Httpd):
             return self.files.read_bytes(f"www/{path}/{self.site.index[0]}".replace("//", "/"))
 
     def fail(self) -> None:
-        """The server dies."""
+        """Make the server die."""
         self._state = HttpdState.FAILED
 
     def publish(self, path: str, content: bytes | str) -> str:

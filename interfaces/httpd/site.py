@@ -1,4 +1,4 @@
-"""What a site is told to serve, each value checked before it can reach a configuration file."""
+"""The settings of a site, each checked before it can reach a configuration file."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _TEXT = re.compile(r"[A-Za-z0-9 .,:;=/*+()_'@?&%-]{0,500}")
 class Site:
     """Where a site listens (one address, one port) and how it serves.
 
-    `public_host` is named in addresses instead of `address`; `headers` are (name, value) pairs added to
-    every answer; `fallback` is the page given for what is not there ("" for a plain 404); `listing` shows
-    folders without an index page. Raises InvalidRequest for anything that could mean more than it says.
+    `public_host` replaces `address` in URIs. `headers` are (name, value) pairs added to every answer. `fallback` is the
+    page served for missing ones; "" means a plain 404. `listing` shows folders without an index page. Raises
+    InvalidRequest for values that a configuration file could misinterpret.
     """
 
     address: str
@@ -40,7 +40,7 @@ class Site:
         try:
             ipaddress.ip_address(self.address)
         except ValueError as error:
-            raise InvalidRequest("A site listens on one IP address.", field="address") from error
+            raise InvalidRequest("A site must listen on exactly one IP address.", field="address") from error
         if type(self.port) is not int or not 0 < self.port < 65536:
             raise InvalidRequest("Not a port.", field="port")
         object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
@@ -59,24 +59,24 @@ class Site:
 
     @property
     def listen(self) -> str:
-        """Address and port as one word."""
+        """The address and port, as `address:port`."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{host}:{self.port}"
 
     def uri(self, path: str = "") -> str:
-        """The address of a page of the site. Raises InvalidRequest for what no path holds."""
+        """Return the address of a page of the site. Raises InvalidRequest for characters that no path can contain."""
         if said := unpassable(path):
-            raise InvalidRequest(f"A path cannot hold {said}.", field="path")
+            raise InvalidRequest(f"A path cannot contain {said}.", field="path")
         where = f"{self.public_host}:{self.port}" if self.public_host else self.listen
         return f"http://{where}/{quote(path.lstrip('/'), errors='surrogateescape')}"
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of JSON types."""
+        """Return the site as a dict of JSON types."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote. Raises InvalidRequest."""
+        """Return the site that `to_json` wrote. Raises InvalidRequest."""
         try:
             return cls(**value)
         except TypeError as error:

@@ -1,1 +1,1 @@
-"""This machine as a transport: processes and file operations with the uid of the lease."""
+"""This machine as a transport: processes and file operations under the lease's uid."""

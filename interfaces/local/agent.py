@@ -1,7 +1,7 @@
-"""A small process that does file operations with the uid of a lease, asked over its input.
+"""A small process that performs file operations under a lease's uid, taking requests on stdin.
 
-Started as root it gives up every privilege before it reads anything. Frames both ways: two lengths (four
-bytes each), a JSON head, a body. It ends when its input ends. Only the standard library is used.
+If started as root, it drops all privileges before reading anything. Frames in both directions consist of two four-byte
+lengths, a JSON head and a body. It exits when stdin closes. Uses only the standard library.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import struct
 import sys
 from typing import Any, BinaryIO
 
-from interfaces.local.beneath import Beneath
+from interfaces.local.confined_fs import ConfinedFolder
 
 LENGTHS = struct.Struct(">II")
 
 
 def frame(head: dict[str, Any], body: bytes = b"") -> bytes:
-    """One frame."""
+    """Return one frame."""
     text = json.dumps(head).encode()
     return LENGTHS.pack(len(text), len(body)) + text + body
 
@@ -30,17 +30,17 @@ def send(stream: BinaryIO, head: dict[str, Any], body: bytes = b"") -> None:
 
 
 def drop(uid: int, gid: int) -> None:
-    """Become the account for good, with no other group. Ends the process when that fails."""
+    """Switch to the account permanently, with no other groups. Exits if that fails."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     if {*os.getresuid()} != {uid} or {*os.getresgid()} != {gid} or set(os.getgroups()) - {gid}:
-        sys.exit("The account could not be taken.")
+        sys.exit("The process could not switch to the account.")
     os.umask(0o022)
 
 
-def _answer(operations: Beneath, head: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+def _answer(operations: ConfinedFolder, head: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
     arguments = head["arguments"]
     if head["operation"] == "write":
         arguments["body"] = body
@@ -52,10 +52,10 @@ def _answer(operations: Beneath, head: dict[str, Any], body: bytes) -> tuple[dic
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Answer requests until stdin closes."""
     drop(int(sys.argv[1]), int(sys.argv[2]))
     asked, answered = sys.stdin.buffer, sys.stdout.buffer
-    operations = Beneath()
+    operations = ConfinedFolder()
     while lengths := asked.read(LENGTHS.size):
         head_size, body_size = LENGTHS.unpack(lengths)
         head = json.loads(asked.read(head_size))

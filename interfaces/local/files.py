@@ -1,4 +1,4 @@
-"""Files on this machine: done here when the account is our own, else by an agent with the account's uid."""
+"""Files on this machine, accessed directly if the account is our own, and otherwise through an agent with its uid."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ from interfaces.endpoints import LocalEndpoint
 from interfaces.errors import ConnectionLost, DeadlineExceeded, NotStarted
 from interfaces.files import MOST_LISTED, PART, Entry, Files, Mode, OpenFile, file_error
 from interfaces.local.agent import LENGTHS, frame
-from interfaces.local.beneath import Beneath
-from interfaces.local.bounds import join
-from interfaces.local.privileges import unprivileged
+from interfaces.local.confined_fs import ConfinedFolder
+from interfaces.local.restrictions import join, unprivileged
 
 _Call = Callable[[str, dict[str, Any], bytes], Any]
 _ANSWER_WITHIN, _END_WITHIN = 60.0, 1.0
 _LONGEST_HEAD = 32 << 20
-"""Bytes: a listing of `MOST_LISTED` names, every one of them as long and as oddly written as it can be, has less."""
+"""Maximum size of an answer's head in bytes. The longest possible listing of `MOST_LISTED` names is smaller."""
 _LONGEST_BODY = 4 * PART
 
 
 class _Agent:
-    """The asking side of `agent.py`; started at the first call, and again after a fork or its death."""
+    """The client of `agent.py`, which is started by the first call, and again after a fork or if it dies."""
 
     def __init__(self, endpoint: LocalEndpoint) -> None:
         self._endpoint = endpoint
@@ -56,7 +55,7 @@ class _Agent:
         return content if operation == "read" else head["value"]
 
     def _answer(self, deadline: Deadline) -> tuple[dict[str, Any], bytes]:
-        """One frame. Raises ConnectionLost for one that cannot be an answer, before memory is taken for it."""
+        """Read one frame. Raises ConnectionLost for one that cannot be an answer, before allocating memory for it."""
         head_size, body_size = LENGTHS.unpack(self._read(LENGTHS.size, deadline))
         if head_size > _LONGEST_HEAD or body_size > _LONGEST_BODY:
             raise ConnectionLost
@@ -141,7 +140,7 @@ def _await(descriptor: int, event: int, deadline: Deadline) -> None:
 
 class _Direct:
     def __init__(self) -> None:
-        self._operations = Beneath()
+        self._operations = ConfinedFolder()
 
     def __call__(self, operation: str, arguments: dict[str, Any], body: bytes) -> Any:
         if operation == "write":
@@ -176,7 +175,7 @@ class _LocalFile(OpenFile):
 
 
 class LocalFiles(Files):
-    """No operation can leave the root, even while its owner swaps links."""
+    """Files on this machine. No operation can leave the root, even while the root's owner swaps links."""
 
     def __init__(self, root: str, endpoint: LocalEndpoint) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""A process on this machine, in a session of its own, with the uid of its endpoint."""
+"""A process on this machine, in its own session, with the uid of its endpoint."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from typing import IO
 from interfaces import launch as launching
 from interfaces.endpoints import LocalEndpoint
 from interfaces.errors import NotStarted
-from interfaces.local.bounds import join, limiting
-from interfaces.local.privileges import unprivileged
+from interfaces.local.restrictions import join, limiting, unprivileged
 from interfaces.transport import Exit, Launch, Process
 
 _PART = 1 << 16
@@ -21,8 +20,10 @@ _END_WITHIN = 1.0
 
 
 class LocalProcess(Process):
-    """Three pipes read without blocking. As root all privileges go before the first instruction, and for another
-    account none comes back."""
+    """A process with three pipes that are read without blocking.
+
+    If we are root, it drops all privileges before its first instruction; for another account, it can never regain any.
+    """
 
     def __init__(self, launch: Launch, endpoint: LocalEndpoint) -> None:
         mark = launching.new_mark()
@@ -93,7 +94,7 @@ class LocalProcess(Process):
         self._popen.poll()
 
     def _send_script(self) -> bool:
-        """Whether some of the script is still to be sent."""
+        """Send as much of the script as possible. Return whether some of it is left."""
         if self._script:
             self._script = self._script[self._write(self._script) :]
         if self._closing and not self._script:

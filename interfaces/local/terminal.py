@@ -1,6 +1,6 @@
-"""A shell on this machine as the account of an endpoint, with a terminal of its own.
+"""A shell on this machine, as the account of an endpoint and with its own terminal.
 
-The account never gets our terminal, into which it could type: it has another one, and this process copies.
+The account never gets our terminal, into which it could type. It has another one, and this process copies between them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from types import FrameType
 
 from interfaces import launch as launching
 from interfaces.endpoints import LocalEndpoint
-from interfaces.local.bounds import join, limiting
-from interfaces.local.privileges import unprivileged
+from interfaces.local.restrictions import join, limiting, unprivileged
 
 _PART = 1 << 16
 _LAST_PARTS = 64
-"""Parts of output that are read after the end of the process, where a program it left behind goes on writing."""
+"""Parts of output that are read after the process has ended, if a program that it left behind keeps writing."""
 _SHELL = "if [ -x /bin/bash ]; then exec /bin/bash -i; else exec /bin/sh -i; fi\n"
 
 
 def attach(endpoint: LocalEndpoint, line: str = "", *, stdin: int = 0, stdout: int = 1) -> int:
-    """Run `line`, or a shell, between a new terminal and ours until it ends; the exit code. Raises NotStarted.
+    """Run `line`, or a shell, between a new terminal and ours, and return its exit code. Raises NotStarted.
 
-    It ends with the session's processes when this function is left by an exception.
+    If an exception ends this function, the session's processes are ended.
     """
     ours, theirs = pty.openpty()
     try:
@@ -56,8 +55,10 @@ def attach(endpoint: LocalEndpoint, line: str = "", *, stdin: int = 0, stdout: i
 
 
 def _started(endpoint: LocalEndpoint, terminal: str, line: str) -> subprocess.Popen[bytes]:
-    """The process reads its script once it is in its control group; a session's leader that opens a terminal has it
-    as its controlling one."""
+    """Start the process on the terminal. It reads its script only once it is in its control group.
+
+    As the leader of a session, it gets the terminal that it opens as its controlling terminal.
+    """
     own = endpoint.uid == os.geteuid()
     process = _popen(endpoint) if own else unprivileged(lambda: _popen(endpoint))
     variables = launching.exports([*endpoint.environment, ("TERM", os.environ.get("TERM") or "dumb")])
@@ -87,7 +88,7 @@ def _popen(endpoint: LocalEndpoint) -> subprocess.Popen[bytes]:
 
 
 def _copy(process: subprocess.Popen[bytes], ours: int, stdin: int, stdout: int) -> None:
-    """Copy until the process has ended and its output is read; programs that it left behind are not waited for."""
+    """Copy until the process has ended and its output was read. Does not wait for programs that it left behind."""
     sources, left = [ours, stdin], _LAST_PARTS
     while left:
         ended = process.poll() is not None
@@ -109,7 +110,7 @@ def _copy(process: subprocess.Popen[bytes], ours: int, stdin: int, stdout: int) 
 
 
 def _opening(process: subprocess.Popen[bytes]) -> bool:
-    """Wait a little for a process that has not opened the terminal yet, or has just left it."""
+    """Wait briefly for a process that is opening or leaving the terminal. Return whether it is still running."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(0.02)
     return process.returncode is None
@@ -129,7 +130,7 @@ def _write(target: int, part: bytes) -> None:
 
 @contextlib.contextmanager
 def _raw(stdin: int) -> Iterator[None]:
-    """Pass every key on, Ctrl-C too, while in here."""
+    """Pass on every key, including Ctrl-C, within this block."""
     if not os.isatty(stdin):
         yield
         return
@@ -143,7 +144,7 @@ def _raw(stdin: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _resized(stdin: int, ours: int) -> Iterator[None]:
-    """Give the new terminal the size of ours whenever that changes."""
+    """Resize the new terminal whenever the size of ours changes."""
 
     def changed(number: int, frame: FrameType | None) -> None:
         _resize(stdin, ours)

@@ -15,16 +15,16 @@ from interfaces.transport import Launch, Process, Transport
 
 
 class LocalTransport(Transport):
-    """Raises InvalidRequest when the endpoint's account is not ours and we are not root."""
+    """The transport to an account of this machine. Raises InvalidRequest unless we are root or that account."""
 
     def __init__(self, endpoint: LocalEndpoint) -> None:
         if os.geteuid() not in (0, endpoint.uid):
-            raise InvalidRequest("Only root can work as another account.", field="uid")
+            raise InvalidRequest("Only root can run commands as another account.", field="uid")
         self.endpoint = endpoint
         self._files: list[LocalFiles] = []
 
     def unbounded(self) -> LocalTransport:
-        """The same account without bounds: for those who end what runs there, when it has reached them."""
+        """Return a transport to the account without its limits, to end its processes when it has reached them."""
         return LocalTransport(replace(self.endpoint, processes=0, open_files=0, cgroup=""))
 
     def start(self, launch: Launch, deadline: Deadline) -> Process:

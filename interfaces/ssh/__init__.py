@@ -1,4 +1,4 @@
-"""SSH as a transport: pinned host keys, one key, deadlines on every step, connections reused."""
+"""SSH as a transport: pinned host keys, one key to log in with, deadlines on every step, and reused connections."""
 
 import logging
 

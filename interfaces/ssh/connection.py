@@ -1,8 +1,10 @@
-"""One SSH connection and its channels, each step under a deadline."""
+"""One SSH connection and its channels, for given host keys and a private key, with a deadline for each step."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import io
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 import fabric  # type: ignore[import-untyped]
 import paramiko
 
+from drydock.core.errors import InvalidRequest
 from interfaces.deadline import Deadline
 from interfaces.endpoints import SshEndpoint
 from interfaces.errors import (
@@ -20,19 +23,50 @@ from interfaces.errors import (
     Unreachable,
     failed_connection,
 )
-from interfaces.ssh.hostkeys import client_for, private_key_of
+from interfaces.keys import PublicKey
+
+_PRIVATE = (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey)
+
+
+class PinnedOnly(paramiko.MissingHostKeyPolicy):
+    """Refuses hosts whose key is not pinned. No host key is ever added at connection time."""
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        raise HostKeyMismatch(f"No key is pinned for {hostname}; it presented {key.get_name()}.")
+
+
+def client_for(endpoint: SshEndpoint) -> paramiko.SSHClient:
+    """Return a client that knows only the endpoint's pinned keys."""
+    client = paramiko.SSHClient()
+    for line in endpoint.host_keys:
+        pinned = PublicKey.parse(line)
+        key = paramiko.PKey.from_type_string(pinned.kind, base64.b64decode(pinned.body))
+        client.get_host_keys().add(endpoint.known_as, pinned.kind, key)
+    client.set_missing_host_key_policy(PinnedOnly())
+    return client
+
+
+def private_key_of(text: str) -> paramiko.PKey:
+    """Return the key in an OpenSSH private key text. Raises InvalidRequest, whose message never contains the text."""
+    for kind in _PRIVATE:
+        try:
+            return kind.from_private_key(io.StringIO(text))
+        except (paramiko.SSHException, ValueError, IndexError, TypeError):
+            continue
+    raise InvalidRequest("This is not a private key, or it has a passphrase.", field="private_key")
+
 
 KEEPALIVE = 15
 """Seconds between keepalives on a silent connection."""
 UNANSWERED = 45
 """Seconds after which a host that acknowledges nothing counts as gone."""
 STEP = 15.0
-"""Seconds within which a host must open a channel or start what is asked on it."""
+"""Seconds within which a host must open a channel, or start what was requested on it."""
 _NO_CONFIG = fabric.Config(lazy=True, overrides={"load_ssh_configs": False})
 
 
 class SshConnection:
-    """An open connection. `sessions` is counted by the pool."""
+    """An open connection. The pool keeps count of its `sessions`."""
 
     def __init__(
         self,
@@ -57,24 +91,26 @@ class SshConnection:
 
     @property
     def alive(self) -> bool:
-        """Whether the connection still stands, as far as known here."""
+        """Return whether the connection is still open, as far as is known here."""
         return bool(self._transport.is_active())
 
     def session(self, deadline: Deadline) -> paramiko.Channel:
-        """A channel on which nothing runs yet. Raises ConnectionLost, DeadlineExceeded."""
+        """Open a channel on which nothing is running yet. Raises ConnectionLost, DeadlineExceeded."""
         with self._sure_that_nothing_ran(deadline):
             return self._transport.open_session(timeout=_step(deadline))
 
     def tunnel(self, target: SshEndpoint, deadline: Deadline) -> paramiko.Channel:
-        """A channel that the host connects on to `target`."""
+        """Open a channel that the host forwards to `target`. Raises ConnectionLost, DeadlineExceeded."""
         with self._sure_that_nothing_ran(deadline):
             return self._transport.open_channel(
                 "direct-tcpip", (target.host, target.port), ("", 0), timeout=_step(deadline)
             )
 
     def request(self, channel: paramiko.Channel, command: str, deadline: Deadline) -> None:
-        """Have the channel run `command`. paramiko waits for the answer without end, so the deadline closes
-        the connection. Raises ConnectionLost (may have run), DeadlineExceeded."""
+        """Run `command` on a channel. Raises ConnectionLost (it may have run), DeadlineExceeded.
+
+        paramiko waits for the answer without limit, so the connection is closed at the deadline.
+        """
         with _closing_at(Deadline(_step(deadline)), self._fabric.client):
             try:
                 channel.exec_command(command)
@@ -84,7 +120,7 @@ class SshConnection:
                 raise ConnectionLost from error
 
     def subsystem(self, channel: paramiko.Channel, name: str, deadline: Deadline) -> None:
-        """Have the channel be a subsystem."""
+        """Start a subsystem on the channel."""
         with _closing_at(Deadline(_step(deadline)), self._fabric.client):
             try:
                 channel.invoke_subsystem(name)
@@ -94,12 +130,12 @@ class SshConnection:
                 raise ConnectionLost(f"The host does not offer {name}.", may_have_run=False) from error
 
     def close(self) -> None:
-        """Close it with all its channels."""
+        """Close the connection and all its channels."""
         with contextlib.suppress(Exception):
             self._fabric.client.close()
 
     def forget(self) -> None:
-        """After a fork: let go of the socket without a word on it, for the parent still speaks there."""
+        """Drop the socket after a fork without writing to it, because the parent still uses it."""
         with contextlib.suppress(Exception):
             self._transport.sock.close()
 
@@ -108,7 +144,7 @@ class SshConnection:
         try:
             yield
         except paramiko.ChannelException as error:
-            raise ConnectionLost(f"The host opens no channel: {error}.", may_have_run=False) from error
+            raise ConnectionLost(f"The host did not open a channel: {error}.", may_have_run=False) from error
         except (paramiko.SSHException, OSError, EOFError) as error:
             # A host that no longer opens channels is of no use to the next caller either.
             self.close()
@@ -155,11 +191,11 @@ def _told_apart(endpoint: SshEndpoint, deadline: Deadline) -> Iterator[None]:
     try:
         yield
     except paramiko.BadHostKeyException as error:
-        raise HostKeyMismatch(f"{where} shows a key that is not the pinned one.") from error
+        raise HostKeyMismatch(f"{where} presented a key that is not the pinned one.") from error
     except paramiko.AuthenticationException as error:
         raise AuthenticationRefused(f"{where} refused the key for {endpoint.user}.") from error
     except ConnectionLost as error:
-        raise Unreachable(f"The bastion does not reach {where}: {error.message}") from error
+        raise Unreachable(f"The bastion cannot reach {where}: {error.message}") from error
     except (paramiko.SSHException, OSError, EOFError, AttributeError) as error:
         # AttributeError: paramiko's client when it is closed (by the deadline) while it connects.
         if deadline.expired:

@@ -1,8 +1,8 @@
 """Files on a host over SFTP, confined to one folder.
 
-SFTP knows only paths, so confinement is a check before the act: the folder of the last step is resolved by
-the host and must lie in the root. Whoever swaps a link between check and act can still lead it astray; the
-server works with the rights of the lease's own account, so that reaches nothing its `command` does not.
+SFTP knows only paths, so confinement is a check before the operation: the server resolves the folder of the last step,
+which must be inside the root. A link that is swapped between the check and the operation can still lead outside. The
+server has only the rights of the lease's own account, so that gives access to nothing that its `command` has not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MODES = {"read": "r", "write": "w", "create": "wx", "append": "a"}
 
 
 class SftpFiles(Files):
-    """A relative root is below the endpoint's home, or the account's when that is not set."""
+    """Files over SFTP. A relative root is below the endpoint's home, or the account's if that is not set."""
 
     def __init__(self, sessions: Sessions, root: str, *, home: str = "") -> None:
         self.root = posixpath.join(home, root) if home else root
@@ -104,7 +104,7 @@ class SftpFiles(Files):
             client.chmod(full, permissions)
 
     def sync(self, path: str) -> None:
-        """SFTP cannot ask for it."""
+        """Do nothing, because SFTP has no such request."""
 
     def close(self) -> None:
         self._session.close()
@@ -145,7 +145,7 @@ def _lstat(client: paramiko.SFTPClient, full: str) -> paramiko.SFTPAttributes | 
 
 def _entry(name: str, found: paramiko.SFTPAttributes) -> Entry:
     if "/" in name or name in (".", "..") or "\0" in name:
-        raise FileError(f"The host names a file {name!r}, which is not a name.")
+        raise FileError(f"The host listed a file {name!r}, which is not a valid name.")
     kinds: dict[int, Kind] = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
     mode = found.st_mode or 0
     return Entry(

@@ -1,6 +1,6 @@
-"""An SSH agent that offers one key, for the system's `ssh`.
+"""An SSH agent that offers one key to the system's `ssh`.
 
-The key stays in the memory of this process: it is never in a file, and gone with the process however that ends.
+The key stays in the memory of this process: it is never written to a file, and is gone however the process ends.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Self
 
 import paramiko
 
-from interfaces.ssh.hostkeys import private_key_of
+from interfaces.ssh.connection import private_key_of
 
 _FAILURE, _LIST, _LISTED, _SIGN, _SIGNED = 5, 11, 12, 13, 14
 _LONGEST = 1 << 18
 _RSA = {2: "rsa-sha2-256", 4: "rsa-sha2-512"}
-"""Algorithms of an RSA key by the flags of a request; without flags it would be SHA-1, which is refused."""
+"""Signature algorithms of an RSA key by request flag. A request without flags means SHA-1, which is refused."""
 
 
 class KeyAgent:
-    """Listens on a socket at `path`, whose folder only this user may enter, between `__enter__` and `__exit__`.
+    """Listens on a socket at `path` between `__enter__` and `__exit__`. Only this user may enter the socket's folder.
 
-    A socket that another process left there is replaced. Raises InvalidRequest for a text that is not a private key.
+    Replaces a socket that another process left there. Raises InvalidRequest if `private_key` is not a private key.
     """
 
     def __init__(self, private_key: str, path: Path) -> None:
@@ -38,11 +38,15 @@ class KeyAgent:
 
     def __enter__(self) -> Self:
         beside = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        self._socket.bind(str(beside))
-        beside.chmod(0o600)
-        self._inode = beside.stat().st_ino
-        self._socket.listen()
-        beside.replace(self.path)
+        try:
+            self._socket.bind(str(beside))
+            beside.chmod(0o600)
+            self._inode = beside.stat().st_ino
+            self._socket.listen()
+            beside.replace(self.path)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
         threading.Thread(target=self._accept, name="ssh-agent", daemon=True).start()
         return self
 
@@ -81,7 +85,7 @@ class KeyAgent:
         return bytes([_FAILURE])
 
     def _signed(self, request: paramiko.Message, blob: bytes) -> bytes:
-        """Return the signature, or nothing for another key and for an algorithm that is refused."""
+        """Return the signature; empty for another key or for an algorithm that is refused."""
         key, data, flags = request.get_binary(), request.get_binary(), request.get_int()
         if key != blob:
             return b""

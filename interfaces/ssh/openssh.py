@@ -1,6 +1,6 @@
-"""Configuration for the system's `ssh`: one host by its pinned keys, its bastion, and the key to log in with.
+"""Configuration for the system's `ssh`: a host with its pinned keys, its bastion, and the key to log in with.
 
-Every value is checked or escaped, so that none becomes an option, a further line, or a token that `ssh` expands.
+Every value is checked or escaped, so that none becomes an option, another line, or a token that `ssh` expands.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _FIXED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """What to log in with: an agent that has the only key, else files, else what `ssh` tries by itself."""
+    """What to log in with: an agent that has the only key, else key files, else whatever `ssh` tries by default."""
 
     agent: Path | None = None
     files: tuple[Path, ...] = ()
 
     @property
     def lines(self) -> list[tuple[str, str]]:
-        """Options and their values."""
+        """The options and their values."""
         if self.agent is not None:
             return [("IdentityAgent", path(self.agent)), ("IdentityFile", "none")]
         only = [("IdentitiesOnly", "yes")] if self.files else []
@@ -45,9 +45,9 @@ def entry(
     names: Sequence[str], there: SshEndpoint, *, known_hosts: Path, identity: Identity, jump: str = "",
     proxy_command: str = "",
 ) -> str:  # fmt: skip
-    """An entry of a configuration file. The first name is also the one under which `known_hosts_of` lists the keys.
+    """Return an entry of a configuration file. `known_hosts_of` must be given the first of the names.
 
-    `jump` names the entry of the bastion; `proxy_command` is a line for the shell that connects instead.
+    `jump` names the bastion's entry. `proxy_command` is a shell line that connects instead.
     """
     lines = [
         ("HostName", there.host.replace("%", "%%")), ("Port", str(there.port)), ("User", there.user),
@@ -61,20 +61,20 @@ def entry(
 
 
 def known_hosts_of(name: str, there: SshEndpoint) -> str:
-    """Lines of a known_hosts file: the pinned keys of a host under this name."""
+    """Return known_hosts lines with a host's pinned keys under a name."""
     return "".join(f"{name} {key}\n" for key in there.host_keys)
 
 
 def path(file: Path) -> str:
-    """A path as a value of a configuration file. Raises InvalidRequest for one that cannot be written there."""
+    """Return a path as a value for a configuration file. Raises InvalidRequest if it cannot be written there."""
     text = one_line(str(file))
     if '"' in text or "${" in text:
-        raise InvalidRequest(f"The path {text} cannot be used in a configuration of ssh.", field="path")
+        raise InvalidRequest(f"The path {text} cannot be used in an SSH configuration.", field="path")
     return f'"{text.replace("%", "%%")}"'
 
 
 def one_line(text: str) -> str:
-    """The text as it is. Raises InvalidRequest when it has control characters."""
+    """Return the text unchanged. Raises InvalidRequest if it has control characters."""
     if not text.isprintable():
-        raise InvalidRequest(f"{text!r} cannot be used in a configuration of ssh.", field="path")
+        raise InvalidRequest(f"{text!r} cannot be used in an SSH configuration.", field="path")
     return text

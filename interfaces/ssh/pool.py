@@ -1,4 +1,4 @@
-"""Connections of this process, reused by whoever needs the same account with the same key."""
+"""The connections of this process, reused by all callers that need the same account with the same key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IDLE = 60.0
 
 
 class Pool:
-    """Thread-safe. After a fork the child starts with an empty one and the parent's connections go on."""
+    """A thread-safe pool of connections. After a fork, the child has an empty pool, and the parent keeps its own."""
 
     def __init__(self, idle: float = IDLE) -> None:
         self._idle = idle
@@ -42,7 +42,7 @@ class Pool:
         *,
         fresh: bool = False,
     ) -> SshConnection:
-        """A connection with room for one more session, given back by `give_back`; a new one if `fresh`."""
+        """Return a connection with room for one more session, or a new one if `fresh`. Return it with `give_back`."""
         name = _name(endpoint, private_key)
         if not fresh and (found := self._with_room(name)):
             return found
@@ -76,13 +76,13 @@ class Pool:
         return opened
 
     def give_back(self, connection: SshConnection) -> None:
-        """End one session's use of it."""
+        """End one session's use of a connection."""
         with self._lock:
             connection.sessions -= 1
             connection.idle_since = clock.monotonic()
 
     def close_idle(self, older_than: float | None = None) -> None:
-        """Close what is dead or was unused for `older_than` seconds (None: the pool's own bound)."""
+        """Close connections that are dead or have been unused for `older_than` seconds (None: the pool's own limit)."""
         bound = self._idle if older_than is None else older_than
         now = clock.monotonic()
 
@@ -95,7 +95,7 @@ class Pool:
                 self.give_back(connection.bastion)
 
     def close_to(self, endpoint: SshEndpoint) -> None:
-        """Close the connections to the endpoint that nobody uses at the moment."""
+        """Close the connections to an endpoint that are not in use."""
         for connection in self._take(lambda each: each.endpoint == endpoint and not each.sessions):
             connection.close()
             if connection.bastion is not None:
@@ -135,7 +135,7 @@ class Pool:
                     return
 
     def forget(self) -> None:
-        """After a fork, in the child: drop all without closing what the parent uses."""
+        """Drop all connections in the child after a fork, without closing those that the parent uses."""
         inherited = [each for some in self._connections.values() for each in some]
         # Kept for ever: their finalizers would speak on the parent's connections.
         _OF_THE_PARENT.extend(inherited)

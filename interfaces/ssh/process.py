@@ -18,7 +18,7 @@ _LEAST_WAIT = 0.02
 
 
 class SshProcess(Process):
-    """Reads the channel itself: a library's own buffering grows with the output, this does not."""
+    """A remote process. Reads the channel itself, because paramiko's buffering grows with the output."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class SshProcess(Process):
         return Exit(code=code, signal=code - 128 if 128 < code <= 192 else 0)
 
     def kill(self) -> None:
-        """There is no way but the host's own; to close the channel is all that can be done."""
+        """Do nothing: only the host can kill the process, and `close` closes the channel."""
 
     def close(self) -> None:
         with contextlib.suppress(Exception):

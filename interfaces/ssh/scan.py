@@ -1,4 +1,4 @@
-"""The host keys that an SSH server shows to anybody, for a person to compare before they are pinned."""
+"""The host keys that an SSH server presents to anyone, for a person to compare before they are pinned."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _QUIET.addHandler(logging.NullHandler())
 # That a server has no key of some sort is no error, and paramiko logs a traceback of it.
 _QUIET.propagate = False
 _ALGORITHMS = (("ssh-ed25519",), ("ecdsa-sha2-nistp256",), ("rsa-sha2-512", "rsa-sha2-256"))
-"""One key of each sort is asked for; a server has at most one of each."""
+"""One key of each sort is requested. A server has at most one of each."""
 
 
 def shown_keys(
     host: str, port: int, deadline: Deadline, *, bastion: SshEndpoint | None = None, bastion_key: str = ""
 ) -> tuple[PublicKey, ...]:
-    """Ask the server for its host keys, without signing in. Raises Unreachable when it shows none in time."""
+    """Return a server's host keys, without signing in. Raises Unreachable if it presents none before the deadline."""
     found: list[PublicKey] = []
     problem: Exception | None = None
     for algorithms in _ALGORITHMS:
@@ -40,7 +40,7 @@ def shown_keys(
             break
     if not found:
         said = getattr(problem, "strerror", "") or str(problem or "") or "it has no host key of a known sort"
-        raise Unreachable(f"{host} port {port} showed no host key: {said}.")
+        raise Unreachable(f"{host} port {port} presented no host key: {said}.")
     return tuple(found)
 
 

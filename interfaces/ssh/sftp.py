@@ -1,8 +1,14 @@
-"""An SFTP session that opens again after it was lost, and a file in it."""
+"""SFTP: a client that checks each answer, a session that is reopened after it was lost, and open files.
+
+paramiko trusts the lengths and counts that a server sends: a count of two million in an answer of nine bytes becomes
+two million entries in memory, and an answer may be 16 MiB long. The server is software on a tenant's machine, so its
+answers are untrusted input. Layout of the answers: draft-ietf-secsh-filexfer-02, sections 3, 5, 6.1 and 7.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import struct
 import threading
 from collections.abc import Iterator
 from typing import Any, Protocol
@@ -14,20 +20,156 @@ from interfaces.deadline import Deadline
 from interfaces.errors import ConnectionLost, DeadlineExceeded, FileError, QuotaExceeded
 from interfaces.files import PART, OpenFile, file_error
 from interfaces.ssh.connection import SshConnection
-from interfaces.ssh.sftpclient import LONGEST_NAME, STEP, SftpClient, name_of, raw_name
+
+STEP = 30.0
+"""Seconds within which the host must answer one request."""
+LONGEST_ANSWER = 256 << 10
+"""Maximum size of an answer in bytes, as in OpenSSH's server and client (SFTP_MAX_MSG_LENGTH)."""
+LONGEST_NAME = 1024
+"""Maximum length of a file name in bytes. Linux allows 255."""
+_MOST_STRAYS = 64
+"""Maximum number of consecutive answers to requests that are no longer awaited. A failed read leaves fewer."""
+_SIZE, _OWNER, _MODE, _TIMES, _EXTENDED = 1, 2, 4, 8, 0x8000_0000
+
+
+def name_of(raw: bytes) -> str:
+    """Return a name or path as text; bytes that are not UTF-8 become surrogates, as in `os.fsdecode`."""
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def raw_name(name: str | bytes) -> bytes:
+    """Return the bytes of a name or path."""
+    return name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+
+
+class SftpClient(paramiko.SFTPClient):
+    """paramiko's client with checked answers.
+
+    Raises paramiko.SFTPError for an inconsistent answer, and TimeoutError if none comes.
+    """
+
+    def __init__(self, channel: paramiko.Channel) -> None:
+        self._strays = 0
+        super().__init__(channel)
+
+    def normalize(self, path: str | bytes) -> str:
+        """Return the path as the server resolves it."""
+        return self._name(sftp.CMD_REALPATH, path)
+
+    def readlink(self, path: str | bytes) -> str:
+        """Return the target of a link."""
+        return self._name(sftp.CMD_READLINK, path)
+
+    def symlink(self, source: str | bytes, dest: str | bytes) -> None:
+        """Create a link at `dest` that points to `source`."""
+        super().symlink(raw_name(source), dest)
+
+    def _name(self, request: int, path: str | bytes) -> str:
+        kind, said = self._request(request, self._adjust_cwd(path))  # type: ignore[attr-defined]
+        if kind != sftp.CMD_NAME or said.get_int() != 1:
+            raise paramiko.SFTPError("an answer that is not one name")
+        return name_of(said.get_string())
+
+    def _adjust_cwd(self, path: str | bytes) -> bytes:
+        return raw_name(path)
+
+    def _send_packet(self, kind: bytes, packet: Any) -> None:
+        if channel := self.get_channel():
+            channel.settimeout(Deadline(STEP).remaining)
+        super()._send_packet(kind, packet)  # type: ignore[misc]
+
+    def _read_packet(self) -> tuple[int, bytes]:
+        until = Deadline(STEP)
+        size = struct.unpack(">I", self._exactly(4, until))[0]
+        if not 1 <= size <= LONGEST_ANSWER:
+            raise paramiko.SFTPError(f"an answer of {size} bytes; 1 to {LONGEST_ANSWER} are allowed")
+        packet = self._exactly(size, until)
+        kind, content = packet[0], packet[1:]
+        check_answer(kind, content)
+        if kind != sftp.CMD_VERSION:
+            self._count_strays(int.from_bytes(content[:4], "big"))
+        return kind, content
+
+    def _exactly(self, size: int, until: Deadline) -> bytes:
+        found, channel = bytearray(), self.get_channel()
+        while len(found) < size:
+            if channel is not None:
+                channel.settimeout(until.remaining)
+            part = channel.recv(size - len(found)) if channel is not None else b""
+            if not part:
+                raise EOFError
+            found += part
+        return bytes(found)
+
+    def _count_strays(self, number: int) -> None:
+        expected: Any = self._expecting  # type: ignore[attr-defined]
+        self._strays = 0 if number in expected else self._strays + 1
+        if self._strays > _MOST_STRAYS:
+            raise paramiko.SFTPError("answers to questions that were not asked")
+
+
+def check_answer(kind: int, content: bytes) -> None:
+    """Check that an answer contains as much as its lengths and counts say. Raises paramiko.SFTPError."""
+    answer = _Answer(content)
+    answer.skip(4)  # the request's number, or the server's version
+    if kind == sftp.CMD_STATUS:
+        answer.skip(4)
+        while answer.left:  # message and language, which old servers leave out
+            answer.text()
+    elif kind in (sftp.CMD_HANDLE, sftp.CMD_DATA):
+        answer.text()
+    elif kind == sftp.CMD_NAME:
+        for _ in range(answer.number()):
+            answer.text()
+            answer.text()
+            answer.attributes()
+    elif kind == sftp.CMD_ATTRS:
+        answer.attributes()
+
+
+class _Answer:
+    """Walks over an answer. Each step consumes some of its bytes, so a wrong count cannot make a loop endless."""
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self._at = content, 0
+
+    @property
+    def left(self) -> int:
+        return len(self._content) - self._at
+
+    def skip(self, size: int) -> None:
+        if size > self.left:
+            raise paramiko.SFTPError(f"an answer that promises {size} more bytes where {self.left} are left")
+        self._at += size
+
+    def number(self) -> int:
+        self.skip(4)
+        return int.from_bytes(self._content[self._at - 4 : self._at], "big")
+
+    def text(self) -> None:
+        self.skip(self.number())
+
+    def attributes(self) -> None:
+        flags = self.number()
+        self.skip(sum(size for flag, size in ((_SIZE, 8), (_OWNER, 8), (_MODE, 4), (_TIMES, 8)) if flags & flag))
+        if flags & _EXTENDED:
+            for _ in range(self.number()):
+                self.text()
+                self.text()
+
 
 _BLOCK = 1 << 15
 _AHEAD = 16
 
 
 class Sessions(Protocol):
-    """Where SFTP gets its channels from."""
+    """A source of channels for SFTP."""
 
     def session(self, deadline: Deadline) -> tuple[SshConnection, paramiko.Channel]:
         """Return a free channel and its connection. Raises Unreachable, ConnectionLost, DeadlineExceeded."""
 
     def give_back(self, connection: SshConnection) -> None:
-        """Return what `session` gave."""
+        """Give back the channel's connection, which `session` returned."""
 
 
 class SftpSession:
@@ -41,7 +183,7 @@ class SftpSession:
 
     @contextlib.contextmanager
     def client(self, path: str = "") -> Iterator[paramiko.SFTPClient]:
-        """The client, with its errors told apart."""
+        """Yield the client, and convert its errors to ours."""
         try:
             yield self._open()
         except (TimeoutError, EOFError, paramiko.SSHException) as error:
@@ -53,7 +195,7 @@ class SftpSession:
         except paramiko.SFTPError as error:
             # What comes next on this session cannot be told either.
             self.close()
-            raise ConnectionLost(f"The host's SFTP server sent nonsense: {str(error)[:200]}.") from error
+            raise ConnectionLost(f"The host's SFTP server sent an invalid answer: {str(error)[:200]}.") from error
         except OSError as error:
             if self.broken:
                 self.close()
@@ -81,7 +223,7 @@ class SftpSession:
 
     @property
     def broken(self) -> bool:
-        """Whether the session was lost."""
+        """Return whether the session was lost."""
         client, connection = self._client, self._connection
         if client is None or connection is None:
             return False
@@ -102,9 +244,12 @@ class SftpSession:
 
 
 class SftpFile(OpenFile):
-    """paramiko's own reading ahead fetches a whole file into memory, and goes on after it was closed, and
-    its writing without waiting swallows refusals: so blocks are asked for a few at a time, and what was
-    kept is counted."""
+    """A file opened over SFTP.
+
+    paramiko's prefetch reads the whole file into memory and keeps going after close, and its pipelined writes swallow
+    errors. So `read` requests only a few blocks at a time, and `sync` compares the size on the host with the number of
+    bytes written.
+    """
 
     def __init__(self, session: SftpSession, file: paramiko.SFTPFile, path: str, size: int) -> None:
         self._session, self._file, self._path = session, file, path
@@ -141,8 +286,11 @@ class SftpFile(OpenFile):
 
 
 def listed(client: paramiko.SFTPClient, folder: str, most: int) -> list[paramiko.SFTPAttributes]:
-    """What is in the folder, or somewhat more than `most` of it. paramiko's own listing reads on for as long as the
-    host has something to say, and its iterating one loses answers to others that use the client."""
+    """Return the entries of a folder, or slightly more than `most` of them.
+
+    paramiko's own listing reads on for as long as the host sends entries, and its iterator takes answers that belong to
+    other users of the client.
+    """
     ask: Any = client._request  # type: ignore[attr-defined]
     handle = ask(sftp.CMD_OPENDIR, raw_name(folder))[1].get_binary()
     found: list[paramiko.SFTPAttributes] = []

@@ -10,23 +10,25 @@ from interfaces.deadline import Deadline
 from interfaces.endpoints import SshEndpoint
 from interfaces.errors import ConnectionLost
 from interfaces.files import Files
-from interfaces.ssh.connection import SshConnection
+from interfaces.ssh.connection import SshConnection, private_key_of
 from interfaces.ssh.files import SftpFiles
-from interfaces.ssh.hostkeys import private_key_of
 from interfaces.ssh.pool import POOL
 from interfaces.ssh.process import SshProcess
 from interfaces.transport import Launch, Process, Transport
 
 
 class SshTransport(Transport):
-    """Connections are shared by all transports of this process with the same endpoint and key."""
+    """The transport to an account over SSH.
+
+    All transports of this process with the same endpoint and key share their connections.
+    """
 
     def __init__(self, endpoint: SshEndpoint, *, private_key: str, bastion_key: str) -> None:
         private_key_of(private_key)
         if endpoint.bastion is not None:
             private_key_of(bastion_key)
         if endpoint.home and not endpoint.home.startswith("/"):
-            raise InvalidRequest("The home must be an absolute path.", field="home")
+            raise InvalidRequest("The home folder must be an absolute path.", field="home")
         self.endpoint = endpoint
         self._private_key, self._bastion_key = private_key, bastion_key
         self._files: list[SftpFiles] = []
@@ -49,7 +51,7 @@ class SshTransport(Transport):
         )
 
     def session(self, deadline: Deadline) -> tuple[SshConnection, paramiko.Channel]:
-        """A free channel; a connection found dead on the way is replaced once. Undone by `give_back`."""
+        """Return a connection and a new channel on it, replacing a dead connection once. Undo it with `give_back`."""
         for fresh in (False, True):
             connection = POOL.borrow(self.endpoint, self._private_key, self._bastion_key, deadline, fresh=fresh)
             try:
@@ -64,7 +66,7 @@ class SshTransport(Transport):
         raise ConnectionLost(may_have_run=False)
 
     def give_back(self, connection: SshConnection) -> None:
-        """Return what `session` gave."""
+        """Give back the connection that `session` returned."""
         POOL.give_back(connection)
 
     def files(self, root: str) -> Files:

@@ -1,36 +1,33 @@
-"""The stock admin for every row: to look at what the engine writes, to edit what people decide, and safe actions.
+"""The console: Django's admin for every model, with actions that go through `leases.operations`.
 
-Blueprints' rows are registered here too, because what is done with them goes through `leases.operations`.
+Importing this package registers all admins, including those of blueprints. `leases.admin.toolkit` contains the parts
+that pages share.
 """
 
 from leases.admin import (
-    access,
-    blueprint,
-    catalogue,
+    blueprints,
     costs,
-    credential,
-    holdings,
+    credentials,
+    fleet,
     installation,
-    lease,
-    outside,
+    jobs,
+    leases,
+    offers,
+    permissions,
     records,
-    remembered,
-    resource,
-    watches,
+    resources,
 )
 
 __all__ = [
-    "access",
-    "blueprint",
-    "catalogue",
+    "blueprints",
     "costs",
-    "credential",
-    "holdings",
+    "credentials",
+    "fleet",
     "installation",
-    "lease",
-    "outside",
+    "jobs",
+    "leases",
+    "offers",
+    "permissions",
     "records",
-    "remembered",
-    "resource",
-    "watches",
+    "resources",
 ]

@@ -1,22 +1,29 @@
-"""The form of a blueprint: its kind from the registry, its config checked by the kind."""
+"""The form of a blueprint, and its "check" button, which shows what the blueprint would build without storing it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django import forms
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.safestring import SafeString
 from pydantic import ValidationError
 
 from blueprints import registry
 from blueprints.models import Blueprint
+from blueprints.specs import Draft
 from drydock.core.errors import DrydockError
-from leases.admin.config_widget import ConfigWidget
-from leases.admin.fields import SpanOfColumn
-from leases.client.values import BlueprintChange
-from leases.mistakes import plain_message
+from drydock_client.values import BlueprintChange
+from leases.admin.toolkit import html, live_regions
+from leases.admin.toolkit.form_fields import ConfigWidget, DurationColumnField
+from leases.admin.toolkit.panels import Panel
 from leases.models import Resource
-from leases.operations.blueprints import EMPTIABLE, SPANS
+from leases.operations.blueprints import EMPTIABLE, SPANS, trial
+from leases.operations.callers import caller
+from leases.validation.errors import plain_message
 
 CHANGEABLE = (
     "kind", "config", "order", "audience", "max_resources", "min_ready", "max_builds", "max_outdated", *SPANS, "note"
@@ -24,19 +31,19 @@ CHANGEABLE = (
 
 
 class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
-    """What may be said of a blueprint."""
+    """The form that adds or edits a blueprint."""
 
     kind = forms.ChoiceField(help_text="The implementation it selects. The page of the blueprint says what it can do.")
-    idle_timeout = SpanOfColumn(
+    idle_timeout = DurationColumnField(
         required=False,
         help_text='Idle longer: removed. Such as "30m"; empty: never, for a new one of a cloud 15 minutes.',
     )
-    max_lifetime = SpanOfColumn(required=False, help_text='Older: no new lease, then removed. Such as "7d".')
-    check_interval = SpanOfColumn(required=False, help_text='Between health checks. Such as "5m".')
-    default_ttl = SpanOfColumn(
+    max_lifetime = DurationColumnField(required=False, help_text='Older: no new lease, then removed. Such as "7d".')
+    check_interval = DurationColumnField(required=False, help_text='Between health checks. Such as "5m".')
+    default_ttl = DurationColumnField(
         label="Default lease", required=False, help_text='A lease that names no end lasts this long. Such as "8h".'
     )
-    max_ttl = SpanOfColumn(
+    max_ttl = DurationColumnField(
         label="Longest lease", required=False,
         help_text='No lease lasts longer, unless an operator lets it. Such as "30d"; empty: no limit.',
     )  # fmt: skip
@@ -64,14 +71,14 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields[name].show_hidden_initial = bool(self.instance.pk)
 
     def clean_name(self) -> str:
-        """A name that no other has; those of removed ones are free."""
+        """Require a name that no other blueprint uses; names of removed blueprints may be reused."""
         name = str(self.cleaned_data["name"])
         if Blueprint.objects.filter(name=name).exclude(pk=self.instance.pk).exists():
-            raise forms.ValidationError(f"There is a blueprint called {name} already.")
+            raise forms.ValidationError(f"A blueprint named {name} already exists.")
         return name
 
     def clean(self) -> dict[str, Any]:
-        """The config as the kind reads it; everything that the kind finds is told on the field."""
+        """Validate the config against the schema of the kind, and report every problem at its field."""
         given = super().clean() or {}
         name, config = given.get("kind"), given.get("config")
         if not name or "config" in self.errors:
@@ -94,12 +101,12 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
         return given
 
     def _kind_now(self) -> str:
-        """The kind whose inputs are shown: posted, stored, or the first that can be chosen."""
+        """Return the kind whose inputs are shown: the posted one, the stored one, or the first available."""
         known = registry.names()
         return str(self.data.get("kind") or self.instance.kind or self.initial.get("kind") or (known or [""])[0])
 
     def _say_where(self, error: ValidationError) -> None:
-        """Each mistake beside its input too."""
+        """Also show each validation error next to its input."""
         where: dict[str, list[str]] = {}
         for found in error.errors():
             if found["loc"]:
@@ -109,10 +116,10 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
     def _same_type(self, resource_type: str) -> None:
         before = self.instance.resource_type
         if self.instance.pk and before != resource_type and Resource.objects.filter(blueprint=self.instance).exists():
-            self.add_error("kind", f"Its resources are of type {before!r}, and this kind gives {resource_type!r}.")
+            self.add_error("kind", f"Its resources are of type {before!r}, but this kind provides {resource_type!r}.")
 
     def change(self) -> BlueprintChange:
-        """What was changed, as operations want it."""
+        """Return the changed fields in the form that operations accept."""
         given = {name: self.cleaned_data.get(name) for name in CHANGEABLE if name in self.changed_data}
         empty = [name for name, value in given.items() if name in EMPTIABLE and value in (None, "")]
         return BlueprintChange(**{n: v for n, v in given.items() if n not in empty}, clear=empty)
@@ -122,3 +129,64 @@ def _sentence(found: dict[str, Any]) -> str:
     where = ".".join(str(piece) for piece in found["loc"])
     said = plain_message(found)
     return f"{where}: {said}." if where else f"{said}."
+
+
+def inputs_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
+    """Render empty inputs for the config of `?kind=` when another kind is chosen in the form."""
+    if not (model_admin.has_add_permission(request) or model_admin.has_change_permission(request)):
+        raise PermissionDenied
+    widget = ConfigWidget()
+    widget.kind = request.GET.get("kind", "")
+    return live_regions.answer(request, SafeString(widget.render("config", "{}", {"id": "id_config"})))
+
+
+def check_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
+    """Check the submitted form and show what it would build, without storing anything."""
+    pk = request.POST.get("dd-id", "")
+    row = model_admin.get_object(request, pk) if pk.isdecimal() else None
+    if row is None:
+        allowed = model_admin.has_add_permission(request)
+    else:
+        allowed = model_admin.has_change_permission(request, row)
+    if request.method != "POST" or not allowed:
+        raise PermissionDenied
+    form = model_admin.form(request.POST, instance=row)
+    form.is_valid()
+    panels = _panels(request, form, row)
+    return live_regions.answer(
+        request, SafeString(render_to_string("admin/drydock/panels.html", {"panels": panels}, request))
+    )
+
+
+def _panels(request: HttpRequest, form: Any, row: Any) -> list[Panel]:
+    wrong = [(name, problem) for name in ("kind", "config") for problem in form.errors.get(name, ())]
+    if wrong:
+        return [Panel(title="To mend first", columns=("Field", "What is wrong"), rows=wrong)]
+    given = form.cleaned_data
+    try:
+        found = trial(
+            caller(request.user), name=given.get("name") or (row.name if row else "new"), kind=given["kind"],
+            config=given["config"], id=row.pk if row else 0,
+        )  # fmt: skip
+    except DrydockError as error:
+        return [Panel(title="Check", rows=[(html.badge("broken"), str(error))])]
+    problems = [(html.badge("no" if p.fatal else "wait"), p.field or "-", p.message) for p in found.problems]
+    return [
+        Panel(title="Check", rows=problems or [(html.badge("ok"), "No problem found. Nothing was stored.")]),
+        Panel(
+            title="What it would build", always=True, empty=found.says,
+            columns=("", "Offer", "Zone", "An hour", "Capacity", "Attributes"),
+            rows=[_draft(number, draft) for number, draft in enumerate(found.drafts, 1)],
+        ),
+    ]  # fmt: skip
+
+
+def _draft(number: int, draft: Draft) -> tuple[Any, ...]:
+    own = draft.capacity
+    sizes = {
+        "slots": own.slots, "cpu_millicores": own.cpu_millicores, "ram_mib": own.ram_mib, "disk_mib": own.disk_mib
+    } | dict(own.extra)  # fmt: skip
+    return (
+        f"{number}.", draft.offer or "-", draft.zone or "-", "-" if draft.price is None else f"{draft.price:g}",
+        html.amounts({name: value for name, value in sizes.items() if value}), html.pairs(dict(draft.attributes)),
+    )  # fmt: skip

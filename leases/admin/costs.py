@@ -1,4 +1,4 @@
-"""What leases have cost, and budgets, in the admin."""
+"""Usage records and budgets in the console."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from django.db.models import Q
 from django.http import HttpRequest
 
 from drydock.core import clock
-from leases.admin import columns, finding
-from leases.admin.base import OperatedAdmin, RecordAdmin
-from leases.client.values import BudgetInfo
+from drydock_client.values import BudgetInfo
+from leases.admin.toolkit import columns, search
+from leases.admin.toolkit.base import OperatedAdmin, RecordAdmin
 from leases.engine.placement.budget_check import dollars
 from leases.models import Budget, Usage
-from leases.operations import budgets
+from leases.operations import costs
 from leases.operations.callers import caller
 
 _NAME = get_user_model().USERNAME_FIELD
@@ -32,7 +32,7 @@ def _cost(row: Usage) -> str:
 
 @admin.register(Usage)
 class UsageAdmin(RecordAdmin):
-    """Each time that a lease held a share of something with a price."""
+    """Usage records: one for each period in which a lease held a share of something with a price."""
 
     list_display = (
         "number", "owner", "group", "lease_name", "blueprint", "kind", "resource", "instance_type", "place", "market",
@@ -50,30 +50,30 @@ class UsageAdmin(RecordAdmin):
     number = columns.column("lease", lambda row: f"lease {row.lease_id}", "id")
     hourly = columns.column("$ an hour", lambda row: dollars(row.price), "price")
     part_ = columns.column("part", lambda row: f"{row.part:.0%}", "part")
-    started = columns.moment("from", "started_at")
-    ended = columns.moment("to", "ended_at")
-    ends = columns.moment("ends for want of budget", "ends_at")
+    started = columns.time("from", "started_at")
+    ended = columns.time("to", "ended_at")
+    ends = columns.time("ends for want of budget", "ends_at")
     cost = columns.column("$ up to now", _cost)
 
     def found(self, words: str) -> Q | None:
-        """By the number of a lease or resource; else by words."""
-        if (pk := finding.number(words)) is not None:
+        """Find by the number of a lease or resource, or otherwise by words."""
+        if (pk := search.number(words)) is not None:
             return Q(lease_id=pk) | Q(resource_id=pk)
         return None
 
 
 class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Names a user, a group or a blueprint, and an amount as operations accept it."""
+    """The form of a budget: a user, a group or a blueprint, and an amount."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "max_hourly" in self.fields:
             self.fields["max_hourly"] = forms.FloatField(
-                min_value=0, max_value=budgets.MOST, label="US dollars an hour"
+                min_value=0, max_value=costs.HIGHEST_BUDGET, label="US dollars an hour"
             )
 
     def clean(self) -> dict[str, Any]:
-        """One of them, not more."""
+        """Require exactly one of user, group and blueprint."""
         given = super().clean() or {}
         holders = {"user", "group", "blueprint"}
         if holders <= set(self.fields) and sum(bool(given.get(name)) for name in holders) != 1:
@@ -89,16 +89,16 @@ def _holder(row: Budget) -> dict[str, Any]:
 
 
 def _now(row: Any) -> BudgetInfo:
-    """What is spent of it, read once for a page."""
+    """Return the current spending of a budget, read once per page."""
     if not hasattr(row, "now"):
-        row.now = budgets.info(row)
+        row.now = costs.budget_info(row)
     found: BudgetInfo = row.now
     return found
 
 
 @admin.register(Budget)
 class BudgetAdmin(OperatedAdmin):
-    """What users, groups and blueprints may cost an hour."""
+    """Budgets: limits of cost per hour for users, groups and blueprints."""
 
     form = BudgetForm
     related = ("user", "group", "blueprint")
@@ -116,19 +116,19 @@ class BudgetAdmin(OperatedAdmin):
     waiting = columns.column("leases that wait for more", lambda row: _now(row).waiting)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Whose it is stays so."""
+        """Make the holder of an existing budget read-only."""
         shown = ("spent", "left", "waiting")
         return self.readonly_fields if obj is None else ("user", "group", "blueprint", *shown, *self.readonly_fields)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """With what is spent, once it is there."""
+        """Add the current spending for an existing budget."""
         return self.fields if obj is None else (*self.fields, "spent", "left", "waiting")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Set by operations; leases that it held back are tried again."""
-        budgets.set_(caller(request.user), **_holder(obj), max_hourly=obj.max_hourly)
+        """Set the budget through operations, which retry the leases that waited for it."""
+        costs.set_budget(caller(request.user), **_holder(obj), max_hourly=obj.max_hourly)
         obj.pk = Budget.objects.get(user=obj.user, group=obj.group, blueprint=obj.blueprint).pk
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Removed by operations, so that those who wait for it are served."""
-        budgets.remove(caller(request.user), **_holder(obj))
+        """Remove the budget through operations, which retry the leases that waited for it."""
+        costs.remove_budget(caller(request.user), **_holder(obj))

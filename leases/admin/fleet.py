@@ -1,33 +1,40 @@
-"""The fleet on one page: what each backend can serve and has, what it costs now, what its kind can do, and orphans."""
+"""The fleet page, with the capacity, cost and capabilities of backends, and the lists of orphans."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db.models import Count, Q, Sum
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from leases.admin import cells, elsewhere
-from leases.admin.panels import Panel
-from leases.client.values import BackendInfo, OrphanInfo
-from leases.operations import callers, fleet, orphans
+from drydock_client.values import BackendInfo, OrphanInfo
+from leases.admin.toolkit import columns, equivalent_commands, html
+from leases.admin.toolkit.actions import Action, FormData
+from leases.admin.toolkit.base import RecordAdmin
+from leases.admin.toolkit.panels import Panel
+from leases.engine.sync import orphan_actions
+from leases.models import Search, Stray
+from leases.operations import callers, fleet
+from leases.operations.callers import Caller
 
 _MAY = ("blueprints.view_blueprint", "leases.view_resource", "leases.view_stray")
 
 
 def page(site: Any, request: HttpRequest) -> HttpResponse:
-    """The page. Raises PermissionDenied for who may not see what it sums up."""
+    """Render the fleet page. Raises PermissionDenied if the user may not view the models that the page summarizes."""
     if not request.user.has_perms(_MAY):
         raise PermissionDenied
     who = callers.caller(request.user)
-    found, strays = fleet.backends(who, able=True), orphans.list_(who)
+    found, strays = fleet.backends(who, able=True), fleet.list_orphans(who)
     context = {
         **site.each_context(request), "title": "Fleet",
         "panels": [_backends(found), _readings(found), _capabilities(found), _orphans(strays)],
-        "elsewhere": [elsewhere.same(request, key, {}) for key in ("fleet", "orphans")],
+        "elsewhere": [equivalent_commands.line_for(request, key, {}) for key in ("fleet", "orphans")],
     }  # fmt: skip
     return TemplateResponse(request, "admin/drydock/fleet.html", context)
 
@@ -44,9 +51,9 @@ def _backends(found: Sequence[BackendInfo]) -> Panel:
         ),
         rows=[
             (
-                one.order, one.name if one.enabled else f"{one.name} (disabled)", one.kind, one.account or cells.DASH,
-                cells.short(", ".join(one.regions)), ", ".join(one.confidential) or cells.DASH, _largest(one),
-                cells.DASH if one.cheapest is None else f"{one.cheapest:.4f}", _counts(one.machines),
+                one.order, one.name if one.enabled else f"{one.name} (disabled)", one.kind, one.account or html.DASH,
+                html.short(", ".join(one.regions)), ", ".join(one.confidential) or html.DASH, _largest(one),
+                html.DASH if one.cheapest is None else f"{one.cheapest:.4f}", _counts(one.machines),
                 _counts(one.drift), f"{one.price:.4f}",
             )
             for one in found
@@ -56,22 +63,22 @@ def _backends(found: Sequence[BackendInfo]) -> Panel:
 
 def _largest(one: BackendInfo) -> Any:
     if not one.largest_cpu_millicores:
-        return cells.DASH
+        return html.DASH
     return f"{one.largest_cpu_millicores / 1000:g} CPUs, {one.largest_ram_mib / 1024:g} GiB"
 
 
 def _counts(counts: Mapping[str, int]) -> Any:
-    return ", ".join(f"{number} {name}" for name, number in sorted(counts.items())) or cells.DASH
+    return ", ".join(f"{number} {name}" for name, number in sorted(counts.items())) or html.DASH
 
 
 def _readings(found: Sequence[BackendInfo]) -> Panel:
-    """How old what is known of each account is, and what fails."""
+    """Show how old the data of each account is, and which polls fail."""
     return Panel(
         title="Data freshness", empty="Nothing is read.", columns=("Backend", "Account", "What", "Oldest", "Problems"),
         rows=[
             (
-                one.name, one.account, what, "not yet" if age is None else cells.span(age),
-                cells.short("; ".join((*(said for said in one.failing if said.startswith(what)), *one.errors)), 200),
+                one.name, one.account, what, "not yet" if age is None else html.duration(age),
+                html.short("; ".join((*(said for said in one.failing if said.startswith(what)), *one.errors)), 200),
             )
             for one in found
             for what, age in sorted(one.ages.items())
@@ -84,7 +91,7 @@ def _capabilities(found: Sequence[BackendInfo]) -> Panel:
     names = sorted(set().union(*kinds.values())) if kinds else []
     return Panel(
         title="What kinds can do", columns=("", *kinds), empty="No kinds are in use.",
-        rows=[(name, *("yes" if name in can else cells.DASH for can in kinds.values())) for name in names],
+        rows=[(name, *("yes" if name in can else html.DASH for can in kinds.values())) for name in names],
     )  # fmt: skip
 
 
@@ -96,11 +103,90 @@ def _orphans(found: Sequence[OrphanInfo]) -> Panel:
         columns=("Name", "What", "Backend", "Where", "$/hour", "Proof", "First seen", "What becomes of it"),
         rows=[
             (
-                one.key, one.what, one.blueprint, one.zone or one.location or cells.DASH,
-                cells.DASH if one.price is None else f"{one.price:.4f}", cells.badge(one.proof),
-                cells.moment(one.first_seen_at), cells.short(one.message, 300),
+                one.key, one.what, one.blueprint, one.zone or one.location or html.DASH,
+                html.DASH if one.price is None else f"{one.price:.4f}", html.badge(one.proof),
+                html.time(one.first_seen_at), html.short(one.message, 300),
             )
             for one in found
         ],
         more=("Decide about them", reverse("admin:leases_stray_changelist")),
     )  # fmt: skip
+
+
+def _settle(act: str) -> Any:
+    def does(who: Caller, row: Stray, given: FormData) -> str:
+        return fleet.settle_orphan(who, row.pk, act).message
+
+    return does
+
+
+def _is_ours(row: Stray) -> bool:
+    return row.proof != Stray.Proof.SUSPECT
+
+
+DESTROY_ORPHAN = Action(
+    name="destroy", label="Destroy", does=_settle("destroy"), applies=_is_ours, dangerous=True,
+    sentence="The object with that name is destroyed once it is seen again long enough after the first time.",
+)  # fmt: skip
+
+ADOPT_ORPHAN = Action(
+    name="adopt", label="Adopt", does=_settle("adopt"),
+    applies=lambda row: _is_ours(row) and orphan_actions.adoptable(row.what),
+    sentence="The machine has a row again: quarantined, without room for anybody, with its cost; to be retired after "
+    "somebody has looked at it.",
+)  # fmt: skip
+
+_MAX_SUMMED = 1000
+
+
+@admin.register(Stray)
+class StrayAdmin(RecordAdmin):
+    """Orphans: their type and cost, when each was first and last seen, and what happens to it next."""
+
+    acts = (DESTROY_ORPHAN, ADOPT_ORPHAN)
+    list_display = ("key", "what_", "blueprint_", "where", "price_", "proof_", "first_seen", "seen", "says")
+    search_fields = ("key", "what", "blueprint__name", "message")
+    list_filter = ("proof", "blueprint")
+    related = ("blueprint",)
+    ordering = ("-first_seen_at",)
+    fields = (
+        "key", "what_", "things", "blueprint_", "where", "price_", "proof_", "resource_number", "epoch", "made",
+        "first_seen", "seen", "sightings", "wanted", "wanted_by", "message",
+    )  # fmt: skip
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the cost of the newest thousand orphans in the title."""
+        newest = Stray.objects.order_by("-pk")[:_MAX_SUMMED]
+        found = newest.aggregate(cost=Sum("price"), unknown=Count("pk", filter=Q(price=None)))
+        unknown = f", and {found['unknown']} whose price is not known" if found["unknown"] else ""
+        title = f"Orphans: ${found['cost'] or 0:.4f} an hour{unknown}"
+        return super().changelist_view(request, {"title": title, **(extra_context or {})})
+
+    what_ = columns.column("what", lambda row: row.what or row.blueprint.resource_type, "what")
+    where = columns.column("where", lambda row: row.facts.get("zone") or row.facts.get("location") or html.DASH)
+    things = columns.column("it consists of", lambda row: ", ".join(row.facts.get("things") or ()) or html.DASH)
+    price_ = columns.column(
+        "US dollars an hour", lambda row: html.DASH if row.price is None else f"${row.price:.4f}", "price"
+    )
+    proof_ = columns.column("proof", lambda row: html.badge(row.proof), "proof")
+    made = columns.time("made", "made_at")
+    blueprint_ = columns.column("blueprint", lambda row: row.blueprint.name, "blueprint__name")
+    first_seen = columns.time("first seen", "first_seen_at")
+    seen = columns.time("seen", "seen_at")
+    says = columns.text("what becomes of it", "message")
+
+
+@admin.register(Search)
+class SearchAdmin(RecordAdmin):
+    """Searches for orphans: when each ran, and what could not be listed."""
+
+    list_display = ("blueprint_", "found", "seen", "due", "says")
+    search_fields = ("blueprint__name", "message")
+    related = ("blueprint",)
+    ordering = ("blueprint__name",)
+    fields = ("blueprint_", "found", "seen", "due", "message")
+
+    blueprint_ = columns.column("blueprint", lambda row: row.blueprint.name, "blueprint__name")
+    seen = columns.time("last succeeded", "seen_at")
+    due = columns.time("due", "due_at")
+    says = columns.text("it says", "message")

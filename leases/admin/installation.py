@@ -1,4 +1,4 @@
-"""This installation: whether it may touch anything outside, and confirming that it may."""
+"""This installation and its workers, and the confirmation that it may change anything outside."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from typing import Any
 
 from django.contrib import admin
 
-from leases.admin import columns
-from leases.admin.acts import Act, Given, Said
-from leases.admin.base import RecordAdmin
+from leases.admin.toolkit import columns
+from leases.admin.toolkit.actions import Action, FormData, MessageForm
+from leases.admin.toolkit.base import RecordAdmin
 from leases.engine.core import installation as engine
-from leases.models import Installation
+from leases.models import Installation, Worker
 from leases.operations import installation
 from leases.operations.callers import Caller
 
 
-def _confirm(who: Caller, row: Any, given: Given) -> str:
+def _confirm(who: Caller, row: Any, given: FormData) -> str:
     return f"Confirmed; epoch {installation.confirm(who).epoch} begins."
 
 
-def _suspend(who: Caller, row: Any, given: Given) -> str:
+def _suspend(who: Caller, row: Any, given: FormData) -> str:
     installation.suspend(who, given["message"])
     return "Suspended."
 
@@ -30,24 +30,37 @@ def _suspended(row: Any) -> bool:
 
 @admin.register(Installation)
 class InstallationAdmin(RecordAdmin):
-    """The one row, and how it stands."""
+    """The row of this installation and its status."""
 
     list_display = ("uuid", "epoch", "stands", "made")
     fields = ("uuid", "epoch", "stands", "confirmed", "confirmed_by", "swept", "made")
     acts = (
-        Act(
+        Action(
             name="confirm", label="Confirm", does=_confirm, applies=_suspended, dangerous=True, typed=True,
             sentence="This database alone speaks for the installation from now on: what it waits for is done outside, "
             "destroying included. Confirm only when no other copy of it is in use; `drydock installation` lists "
             "what will be done.",
         ),
-        Act(
-            name="suspend", label="Suspend", does=_suspend, applies=lambda row: not _suspended(row), form=Said,
-            sentence="Nothing outside is built, cleaned, checked or destroyed until an operator confirms.",
+        Action(
+            name="suspend", label="Suspend", does=_suspend, applies=lambda row: not _suspended(row), form=MessageForm,
+            sentence="Nothing outside the database is built, cleaned, checked or destroyed until an operator confirms.",
         ),
     )  # fmt: skip
 
     stands = columns.column("stands", lambda row: engine.current().problem or "at work")
-    confirmed = columns.moment("confirmed", "confirmed_at")
-    swept = columns.moment("last sweep", "swept_at")
-    made = columns.moment("made", "created_at")
+    confirmed = columns.time("confirmed", "confirmed_at")
+    swept = columns.time("last sweep", "swept_at")
+    made = columns.time("made", "created_at")
+
+
+@admin.register(Worker)
+class WorkerAdmin(RecordAdmin):
+    """Workers with the time when each was last seen."""
+
+    list_display = ("name", "queues", "seen", "started")
+    search_fields = ("name",)
+    ordering = ("-seen_at",)
+    fields = ("name", "queues", "seen", "started")
+
+    seen = columns.time("seen", "seen_at")
+    started = columns.time("started", "started_at")

@@ -1,31 +1,209 @@
-"""The first page: what needs attention, leases by state, blueprints by state and room, workers, the last events.
+"""The first page: problems, leases by state, blueprints with their capacity, workers, and the latest events.
 
-Every number leads to the rows it counts. Counts stop at MOST, and no statement reads ended leases beyond that.
+Every number links to the rows that it counts. Counts stop at MOST, and no query reads more ended leases than that.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from django.conf import settings
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html_join
+from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 
-from leases.admin import cells, elsewhere, live, needs, panels, pools
-from leases.admin.figures import MOST, Figure, listed
-from leases.admin.pools import LIVE, Pool
+from blueprints.amounts import CLASSES
+from blueprints.models import Reading, RememberedError
+from drydock.core import clock
+from leases.admin.toolkit import equivalent_commands, html, live_regions, panels
+from leases.engine.core import installation
 from leases.engine.core.database import rows
-from leases.models import Event, Worker
-from leases.states import LeaseState
+from leases.models import Authorization, Event, Failure, Lease, Resource, Run, Stray, Worker
+from leases.operations import attention
+from leases.reports import condition
+from leases.states import LeaseState, ResourceState
+
+MOST = 10_000
+
+"""The maximum count. Counting further takes time and tells a person nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A number that links to the rows it counts."""
+
+    of: Any
+    number: int = 0
+    address: str = ""
+    said: Any = ""
+
+    @property
+    def shown(self) -> str:
+        """The number as text."""
+        return f"{MOST:,}+" if self.number > MOST else f"{self.number:,}"
+
+
+def list_address(model: str, **chosen: Any) -> str:
+    """Return the address of a list of `leases` with filters."""
+    return f"{reverse(f'admin:leases_{model}_changelist')}?{urlencode(chosen)}"
+
+
+def count_up_to_most(found: Sequence[QuerySet[Any]]) -> list[int]:
+    """Count the rows of each query up to MOST, in one statement."""
+    parts: list[str] = []
+    params: list[Any] = []
+    for one in found:
+        sql, given = one.order_by().values("pk")[: MOST + 1].query.sql_with_params()
+        parts.append(f"(SELECT count(*) FROM ({sql}) AS bounded)")  # noqa: S608 - made by the ORM
+        params += given
+    return list(rows(f"SELECT {', '.join(parts)}", params)[0])
+
+
+LIVE = (ResourceState.PENDING, ResourceState.ACTIVE, ResourceState.RELEASED, ResourceState.BROKEN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """A blueprint with the number of its resources by state and their free capacity."""
+
+    blueprint: Figure
+    states: list[Figure]
+    room: list[SafeString] = field(default_factory=list)
+
+
+_SUMS = ", ".join(f"sum(used_{name}) AS u{i}, sum(total_{name}) AS t{i}" for i, name in enumerate(CLASSES))
+
+_SUMMED = ", ".join(f"r.u{i}, r.t{i}" for i in range(len(CLASSES)))
+
+_POOLS = f"""
+    SELECT b.id, b.name, b.enabled, b.drained, r.state, r.n, r.quarantined, r.sick, {_SUMMED}
+    FROM blueprints_blueprint b LEFT JOIN (
+        SELECT blueprint_id, state, count(*) AS n, count(*) FILTER (WHERE quarantined) AS quarantined,
+            count(*) FILTER (WHERE check_failures > 0) AS sick, {_SUMS}
+        FROM leases_resource WHERE gone_at IS NULL GROUP BY 1, 2) r ON r.blueprint_id = b.id
+    WHERE r.n > 0 OR (b.enabled AND b.removed_at IS NULL) ORDER BY b."order", b.name, b.id LIMIT 2000"""  # noqa: S608 - made of our own classes
+
+
+def _pool_rows() -> list[tuple[Any, ...]]:
+    """Read one row for each blueprint and state of its existing resources."""
+    return rows(_POOLS)
+
+
+def _pools(there: list[tuple[Any, ...]]) -> list[Pool]:
+    """Group the rows by blueprint, with the used and total capacity."""
+    table: dict[int, list[tuple[Any, ...]]] = {}
+    for row in there:
+        table.setdefault(row[0], []).append(row)
+    return [_pool(pk, found) for pk, found in table.items()]
+
+
+def _pool(pk: int, found: list[tuple[Any, ...]]) -> Pool:
+    _, name, enabled, drained = found[0][:4]
+    flags = [*([] if enabled else ["disabled"]), *(["drained"] if drained else [])]
+    by = {state: n for *_, state, n in (row[:6] for row in found) if state}
+    serving = [row[8:] for row in found if row[4] in (ResourceState.PENDING, ResourceState.ACTIVE)]
+    sums = [sum(int(row[at]) for row in serving) for at in range(2 * len(CLASSES))]
+    at = reverse("admin:blueprints_blueprint_change", args=(pk,))
+    return Pool(
+        blueprint=Figure(
+            of=name, number=sum(by.values()), address=at, said=html.badges(*flags) if flags else ""
+        ),
+        states=[
+            Figure(
+                of=state, number=by.get(state, 0),
+                address=list_address("resource", blueprint__id__exact=pk, state__exact=state, gone_at__isempty=1),
+            )
+            for state in LIVE
+        ],
+        room=[
+            html.room(name, sums[2 * i], sums[2 * i + 1]) for i, name in enumerate(CLASSES) if sums[2 * i + 1]
+        ],
+    )  # fmt: skip
+
+
+_NEEDS: tuple[tuple[tuple[str, str], Callable[[], QuerySet[Any]], Callable[[], str]], ...] = (
+    (("step needs a person", "steps need a person"), lambda: Run.objects.filter(attention.HELD_STEP),
+     lambda: list_address("run", waits_for__exact="operator")),
+    (("machine cannot be destroyed and still costs", "machines cannot be destroyed and still cost"),
+     lambda: Failure.objects.filter(attention.UNDESTROYED),
+     lambda: list_address("failure", act__exact="destroy")),
+    (("resource keeps files of ended leases", "resources keep files of ended leases"),
+     lambda: Resource.objects.filter(attention.PUT_ASIDE), lambda: list_address("resource", attention="put aside")),
+    (("act on a machine failed", "acts on machines failed"), lambda: Failure.objects.filter(attention.FAILED_ACT),
+     lambda: list_address("failure")),
+    (("lease is past its end", "leases are past their end"), lambda: Lease.objects.filter(attention.OVERDUE),
+     lambda: list_address("lease", attention="overdue")),
+    (("lease has waited long", "leases have waited long"), lambda: Lease.objects.filter(attention.stuck()),
+     lambda: list_address("lease", attention="waits long")),
+    (("lease is held for debugging", "leases are held for debugging"), lambda: Lease.objects.filter(attention.HELD),
+     lambda: list_address("lease", attention="held")),
+    (("resource does not answer", "resources do not answer"), lambda: Resource.objects.filter(attention.UNREACHABLE),
+     lambda: list_address("resource", attention="unreachable")),
+    (("request for authorization", "requests for authorization"), lambda: Authorization.objects.filter(attention.ASKED),
+     lambda: list_address("authorization", state__exact="requested")),
+    (("account poll fails", "account polls fail"), lambda: Reading.objects.filter(attention.FAILING),
+     lambda: f"{reverse('admin:blueprints_reading_changelist')}?{urlencode({'attention': 'failing'})}"),
+    (("orphan needs a decision", "orphans need a decision"), lambda: Stray.objects.filter(attention.undecided()),
+     lambda: list_address("stray")),
+    (("remembered error", "remembered errors"), lambda: RememberedError.objects.filter(attention.REMEMBERED),
+     lambda: f"{reverse('admin:blueprints_rememberederror_changelist')}?{urlencode({'standing': 'still remembered'})}"),
+)  # fmt: skip
+
+
+def _needs_attention(there: list[tuple[Any, ...]]) -> list[Figure]:
+    """List what needs attention, the installation itself first."""
+    broken = sum(row[5] for row in there if row[4] == ResourceState.BROKEN)
+    quarantined, sick = (sum(row[at] or 0 for row in there) for at in (6, 7))
+    others = count_up_to_most([rows_of() for _, rows_of, _ in _NEEDS])
+    found = [
+        Figure(of=_words(broken, "broken resource still exists", "broken resources still exist"), number=broken,
+               address=list_address("resource", attention="broken and not gone")),
+        Figure(of=_words(quarantined, "quarantined resource", "quarantined resources"), number=quarantined,
+               address=list_address("resource", attention="quarantined")),
+        Figure(of=_words(sick, "resource fails its checks", "resources fail their checks"), number=sick,
+               address=list_address("resource", attention="failing checks")),
+        *(Figure(of=_words(number, *words), number=number, address=at())
+          for (words, _, at), number in zip(_NEEDS, others, strict=True)),
+    ]  # fmt: skip
+    own = [
+        Figure(of=one.message, address=_ADDRESSES[one.what](), said="" if one.since is None else html.time(one.since))
+        for one in condition.troubles(installation.problem())
+    ]
+    return [*own, *(one for one in found if one.number)]
+
+
+def _words(number: int, one: str, many: str) -> str:
+    return one if number == 1 else many
+
+
+_ADDRESSES: dict[str, Callable[[], str]] = {
+    "suspended": lambda: list_address("installation"),
+    "no_worker": lambda: reverse("admin:leases_worker_changelist"),
+    "sweep_late": lambda: list_address("installation"),
+    "broker_away": lambda: reverse("admin:leases_worker_changelist"),
+    "disk_full": lambda: list_address("installation"),
+    "disk_nearly_full": lambda: list_address("installation"),
+}
+
+"""The pages of the console that explain problems of the installation itself."""
+
+
+def is_alive(worker: Worker) -> bool:
+    """Return whether a worker was seen recently."""
+    return (clock.now() - worker.seen_at).total_seconds() <= float(settings.DRYDOCK.lost_worker_seconds)
+
 
 LAST = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """What the first page shows."""
+    """The content of the first page."""
 
     leases: list[Figure]
     states: list[SafeString]
@@ -35,24 +213,24 @@ class Overview:
     events: panels.Panel | None
 
 
-def of(request: HttpRequest) -> dict[str, Any] | HttpResponse:
-    """What the first page's template is given; or, for htmx, only the region that renews itself."""
+def context_for(request: HttpRequest) -> dict[str, Any] | HttpResponse:
+    """Return the template context of the first page; for htmx, only the region that refreshes itself."""
     if not request.user.has_perms(("leases.view_lease", "leases.view_resource")):
         return {"overview": None}
     found = overview(events=request.user.has_perm("leases.view_event"))
-    shown = live.region(request, "dd-overview", "admin/drydock/overview_live.html", {"overview": found})
-    if live.wanted(request) == "dd-overview":
-        return live.answer(request, shown)
-    others = [elsewhere.same(request, key, {}) for key in ("attention", "leases", "resources", "doctor")]
+    shown = live_regions.region(request, "dd-overview", "admin/drydock/overview_live.html", {"overview": found})
+    if live_regions.wanted(request) == "dd-overview":
+        return live_regions.answer(request, shown)
+    others = [equivalent_commands.line_for(request, key, {}) for key in ("attention", "leases", "resources", "doctor")]
     return {"overview": found, "live": shown, "elsewhere": others}
 
 
 def overview(*, events: bool) -> Overview:
-    """The figures as they are now."""
-    there, workers = pools.there(), list(Worker.objects.order_by("-seen_at")[:10])
+    """Return the current figures, with the latest events if `events` is true."""
+    there, workers = _pool_rows(), list(Worker.objects.order_by("-seen_at")[:10])
     return Overview(
-        leases=_leases(), states=[cells.badge(s) for s in LIVE], resources=pools.of(there),
-        attention=needs.of(there), pulse=[_beat(one) for one in workers],
+        leases=_leases(), states=[html.badge(s) for s in LIVE], resources=_pools(there),
+        attention=_needs_attention(there), pulse=[_worker(one) for one in workers],
         events=_events() if events else None,
     )  # fmt: skip
 
@@ -65,19 +243,19 @@ _BY_STATE = " UNION ALL ".join(
 
 
 def _leases() -> list[Figure]:
-    """Every state, also those without a lease; the oldest wait beside `pending`."""
+    """Count leases by state, including states without leases; `pending` shows the longest wait."""
     return [
         Figure(
-            of=cells.badge(state), number=number, address=listed("lease", state__exact=state),
-            said=cells.moment(oldest) if number and state == LeaseState.PENDING else "",
+            of=html.badge(state), number=number, address=list_address("lease", state__exact=state),
+            said=html.time(oldest) if number and state == LeaseState.PENDING else "",
         )
         for state, number, oldest in rows(_BY_STATE)
     ]  # fmt: skip
 
 
-def _beat(worker: Worker) -> tuple[Any, ...]:
-    """A worker, and whether it lives."""
-    return cells.badge("alive" if needs.lives(worker) else "lost"), worker.name, cells.moment(worker.seen_at)
+def _worker(worker: Worker) -> tuple[Any, ...]:
+    """Show a worker and whether it is alive."""
+    return html.badge("alive" if is_alive(worker) else "lost"), worker.name, html.time(worker.seen_at)
 
 
 def _events() -> panels.Panel:
@@ -85,13 +263,13 @@ def _events() -> panels.Panel:
     return panels.Panel(
         title="Last events", columns=("When", "What", "Of", "Message", "By"), empty="Nothing has happened yet.",
         rows=[
-            (cells.moment(e.at), panels.happened(e), _of(e), cells.short(e.message or e.reason, 200), e.actor)
+            (html.time(e.at), panels.transition(e), _subject(e), html.short(e.message or e.reason, 200), e.actor)
             for e in found.defer("lease__secrets", "resource__secrets")
         ],
         more=("All events", reverse("admin:leases_event_changelist")),
     )  # fmt: skip
 
 
-def _of(event: Event) -> SafeString:
+def _subject(event: Event) -> SafeString:
     near = [one for one in (event.lease, event.resource, event.blueprint) if one is not None]
-    return format_html_join(" · ", "{}", ((cells.numbered(one),) for one in near)) if near else cells.DASH
+    return format_html_join(" · ", "{}", ((html.link_with_number(one),) for one in near)) if near else html.DASH

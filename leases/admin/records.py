@@ -1,4 +1,4 @@
-"""What happens, in the admin: events, runs and jobs."""
+"""Read-only records of the engine: events, runs, shares, locks, failures, remembered errors and the like."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from operator import or_
 from typing import Any
 
 from django.contrib import admin
-from django.db import transaction
 from django.db.models import Q
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from django.http import HttpRequest
 
-from leases.admin import cells, columns, finding, job_output, panels
-from leases.admin.acts import Act, Given, Said
-from leases.admin.base import RecordAdmin
-from leases.admin.lease_panels import program
-from leases.models import Event, Job, Run
-from leases.operations import upkeep
+from blueprints.models import RememberedError
+from leases.admin.toolkit import columns, html, panels, search
+from leases.admin.toolkit.actions import Action, FormData, MessageForm
+from leases.admin.toolkit.base import RecordAdmin
+from leases.admin.toolkit.filters import StillRemembered
+from leases.admin.toolkit.panels import Panel
+from leases.models import Capacity, Debt, Event, Failure, Lease, LeaseGroup, Part, Run, Share, SlotLock, Sync
+from leases.operations import installation
 from leases.operations.callers import Caller
 
 RECENT = 20_000
-"""So many of the last events are searched for words."""
+
+"""The number of latest events that are searched for words."""
 
 
 @admin.register(Event)
 class EventAdmin(RecordAdmin):
-    """What happened, to what, why and by whom."""
+    """Events: what happened, to which object, why, and by whom."""
 
     related = ("lease", "resource", "blueprint")
     list_display = ("when", "what", "kind", "lease_", "resource_", "blueprint_", "lasted", "reason", "says", "actor")
@@ -38,41 +39,41 @@ class EventAdmin(RecordAdmin):
         "when", "what", "kind", "lease_", "resource_", "blueprint_", "reason", "message", "actor", "lasted", "more"
     )  # fmt: skip
 
-    when = columns.moment("when", "at")
-    what = columns.column("what", panels.happened)
+    when = columns.time("when", "at")
+    what = columns.column("what", panels.transition)
     lease_ = columns.link("lease", "lease")
     resource_ = columns.link("resource", "resource")
     blueprint_ = columns.link("blueprint", "blueprint")
-    lasted = columns.span("after", "duration")
+    lasted = columns.duration("after", "duration")
     says = columns.text("message", "message")
     more = columns.values("details", "details")
 
     def found(self, words: str) -> Q:
-        """All events of a lease or resource by its number; words only in the last ones, which cost the same always."""
-        if (pk := finding.number(words)) is not None:
+        """Find all events of a lease or resource by number. Words are searched only in the last RECENT events."""
+        if (pk := search.number(words)) is not None:
             return Q(lease=pk) | Q(resource=pk)
         last = Event.objects.order_by("-id").values_list("id", flat=True).first() or 0
         said = [Q(**{f"{name}__icontains": words}) for name in ("kind", "reason", "message", "actor")]
         return Q(pk__gt=last - RECENT) & reduce(or_, said)
 
 
-def _resolve(who: Caller, row: Any, given: Given) -> str:
+def _resolve(who: Caller, row: Any, given: FormData) -> str:
     if row.lease_id is not None:
-        upkeep.resolve(who, lease_id=row.lease_id, message=given["message"])
+        installation.resolve(who, lease_id=row.lease_id, message=given["message"])
     else:
-        upkeep.resolve(who, resource_id=row.resource_id, message=given["message"])
-    return "The step goes on."
+        installation.resolve(who, resource_id=row.resource_id, message=given["message"])
+    return "The step continues."
 
 
 @admin.register(Run)
 class RunAdmin(RecordAdmin):
-    """Plans being carried out. Memos are a kind's own and not shown."""
+    """Plans that are running. Their memos are private to the kind and are not shown."""
 
     acts = (
-        Act(
-            name="resolve", label="Resolve the hold", does=_resolve, form=Said,
+        Action(
+            name="resolve", label="Resolve the hold", does=_resolve, form=MessageForm,
             applies=lambda run: run.waits_for == "operator",
-            sentence="You say that a person has done what the step waits for, and the step goes on.",
+            sentence="You confirm that a person has done what the step waits for, and the step continues.",
         ),
     )  # fmt: skip
     related = ("lease", "resource")
@@ -88,49 +89,172 @@ class RunAdmin(RecordAdmin):
     number = columns.column("run", lambda run: f"{run.phase} (#{run.pk})", "id")
     resource_ = columns.link("resource", "resource")
     lease_ = columns.link("lease", "lease")
-    done = columns.column("progress", lambda run: cells.progress(run.percent), "percent")
+    done = columns.column("progress", lambda run: html.progress(run.percent), "percent")
     says = columns.text("it says", "sentence")
-    waits_ = columns.column("waits for", panels.waits)
-    due = columns.moment("next call", "due_at")
-    since = columns.moment("since", "started_at")
-    of_step = columns.moment("in this step since", "step_since")
+    waits_ = columns.column("waits for", panels.waits_for)
+    due = columns.time("next call", "due_at")
+    since = columns.time("since", "started_at")
+    of_step = columns.time("in this step since", "step_since")
 
 
-@admin.register(Job)
-class JobAdmin(RecordAdmin):
-    """Detached commands. Arguments and environments may be secret and are not shown."""
+@admin.register(Share)
+class ShareAdmin(RecordAdmin):
+    """Shares: the amounts of a resource that a lease holds."""
 
-    related = ("lease",)
-    list_display = ("number", "status", "lease_", "runs", "exit_code", "says", "asked", "started", "ended")
-    list_filter = ("state", "ends_lease")
-    search_fields = ("=id", "=lease__id", "lease__name")
-    search_help_text = "Its number, or what finds its lease"
-    ordering = ("-id",)
-    fields = (
-        "status", "lease_", "runs", "exit_code", "message", "cancel_wanted", "ends_lease", "asked", "started", "ended",
-        "written",
-    )  # fmt: skip
+    related = ("lease", "resource")
+    list_display = ("lease", "resource_", "amounts", "since")
+    search_fields = ("=lease__id", "lease__name", "resource__name")
+    search_help_text = "What finds its lease or its resource"
+    ordering = ("-lease_id",)
+    fields = ("lease", "resource_", "amounts", "since")
 
-    number = columns.column("job", lambda job: f"job {job.pk}", "id")
-    status = columns.state()
-    lease_ = columns.link("lease", "lease")
-    runs = columns.column("runs", lambda job: program(job.command))
-    says = columns.text("it says", "message")
-    asked = columns.moment("asked", "created_at")
-    started = columns.moment("started", "started_at")
-    ended = columns.moment("ended", "ended_at")
-    written = columns.column("output", lambda job: job_output.button(job))
+    resource_ = columns.link("resource", "resource")
+    amounts = columns.column("amounts", lambda row: html.amounts(columns.amounts(row)))
+    since = columns.time("since", "created_at")
 
     def found(self, words: str) -> Q:
-        """By its number or through its lease."""
-        return Q(pk=finding.number(words)) | Q(lease__in=finding.lease_ids(words))
+        """Find by lease or resource."""
+        return Q(lease__in=search.lease_ids(words)) | Q(resource__in=search.resource_ids(words))
 
-    def get_urls(self) -> list[Any]:
-        """With what a job has written."""
-        at = path("<int:pk>/output/", self.admin_site.admin_view(self.output_view), name="leases_job_output")
-        return [at, *super().get_urls()]
 
-    @transaction.non_atomic_requests
-    def output_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """What a job has written, read on its host."""
-        return job_output.view(self, request, pk)
+@admin.register(SlotLock)
+class SlotLockAdmin(RecordAdmin):
+    """Slot locks: named exclusive claims."""
+
+    related = ("lease", "resource")
+    list_display = ("key", "name", "value", "holder", "since")
+    search_fields = ("key", "name", "value", "lease__name", "resource__name")
+    ordering = ("key",)
+    fields = ("key", "name", "value", "holder", "since")
+
+    holder = columns.column("held by", lambda row: html.link_with_number(row.lease or row.resource))
+    since = columns.time("since", "created_at")
+
+
+@admin.register(Failure)
+class FailureAdmin(RecordAdmin):
+    """Failed operations on resources: destroy, stop, start or change."""
+
+    related = ("lease", "resource")
+    list_display = ("resource_", "act", "code", "attempts", "failing", "tried", "says")
+    list_filter = ("act",)
+    search_fields = ("resource__name", "code", "message")
+    ordering = ("-id",)
+    fields = ("resource_", "lease", "act", "code", "attempts", "failing", "tried", "message")
+
+    resource_ = columns.link("resource", "resource")
+    says = columns.text("the provider says", "message")
+    failing = columns.time("since", "since")
+    tried = columns.time("last attempt", "at")
+
+
+@admin.register(Debt)
+class DebtAdmin(RecordAdmin):
+    """Deferred cleanup of lost leases, done before the resource is leased again."""
+
+    related = ("lease", "resource")
+    list_display = ("lease", "resource_", "tries", "due", "says")
+    search_fields = ("=lease__id", "lease__name", "resource__name", "message")
+    ordering = ("-id",)
+    fields = ("lease", "resource_", "tries", "due", "message", "since")
+
+    resource_ = columns.link("resource", "resource")
+    due = columns.time("due", "due_at")
+    says = columns.text("it says", "message")
+    since = columns.time("since", "created_at")
+
+
+@admin.register(LeaseGroup)
+class LeaseGroupAdmin(RecordAdmin):
+    """Groups of leases that are granted together."""
+
+    related = ("owner",)
+    list_display = ("number", "owner", "same", "different", "asked")
+    search_fields = ("=id", "=leases__id")
+    ordering = ("-id",)
+    fields = ("owner", "same", "different", "asked")
+
+    number = columns.number()
+    asked = columns.time("asked", "created_at")
+
+    def panels(self, row: LeaseGroup, request: HttpRequest) -> list[Panel]:
+        """List the members of the group."""
+        found = Lease.objects.filter(group=row).select_related("owner", "resource")
+        return [panels.leases("Members", found.defer("secrets", "resource__secrets").order_by("id"))]
+
+
+@admin.register(Capacity)
+class CapacityAdmin(RecordAdmin):
+    """Additional classes of capacity."""
+
+    related = ("resource",)
+    list_display = ("name", "resource_", "bar")
+    search_fields = ("name", "resource__name")
+    ordering = ("-id",)
+    fields = ("name", "resource_", "bar")
+
+    resource_ = columns.link("resource", "resource")
+    bar = columns.column("used", lambda row: html.bar(row.name, row.used, row.total), "used")
+
+
+@admin.register(Part)
+class PartAdmin(RecordAdmin):
+    """Named parts of resources."""
+
+    related = ("resource",)
+    list_display = ("identity", "part_class", "status", "resource_")
+    list_filter = ("state",)
+    search_fields = ("identity", "part_class", "resource__name")
+    ordering = ("-id",)
+    fields = ("identity", "part_class", "status", "resource_", "what")
+
+    status = columns.state()
+    resource_ = columns.link("resource", "resource")
+    what = columns.values("attributes", "attributes")
+
+
+@admin.register(Sync)
+class SyncAdmin(RecordAdmin):
+    """Discoveries: when each blueprint was last read, and why that failed, if it did."""
+
+    related = ("blueprint",)
+    list_display = ("blueprint_", "found", "seen", "due", "says")
+    search_fields = ("blueprint__name", "message")
+    ordering = ("blueprint__name",)
+    fields = ("blueprint_", "found", "seen", "due", "message")
+
+    blueprint_ = columns.column("blueprint", lambda row: row.blueprint.name, "blueprint__name")
+    seen = columns.time("last succeeded", "seen_at")
+    due = columns.time("due", "due_at")
+    says = columns.text("it says", "message")
+
+
+def _clear(who: Caller, row: Any, given: FormData) -> str:
+    installation.clear_errors(who, error_id=row.pk)
+    return "Forgotten."
+
+
+@admin.register(RememberedError)
+class RememberedErrorAdmin(RecordAdmin):
+    """Remembered errors of offers, zones and blueprints."""
+
+    acts = (
+        Action(
+            name="clear", label="Clear", does=_clear,
+            sentence="The error is forgotten, so that the offer, zone or blueprint is tried again at once.",
+        ),
+    )  # fmt: skip
+    related = ("blueprint",)
+    list_display = ("scope", "blueprint_", "key", "code", "says", "until_", "since")
+    list_filter = (StillRemembered, "scope", "blueprint")
+    search_fields = ("key", "code", "message", "blueprint__name")
+    date_hierarchy = "created_at"
+    ordering = ("-id",)
+    fields = ("scope", "blueprint_", "key", "code", "message", "until_", "since")
+
+    blueprint_ = columns.link("blueprint", "blueprint")
+    says = columns.text("message", "message")
+    since = columns.time("since", "created_at")
+    until_ = columns.column(
+        "until", lambda row: html.time(row.until) if row.until else "an operator clears it", "until"
+    )

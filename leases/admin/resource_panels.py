@@ -1,4 +1,4 @@
-"""What stands on a resource's page: leases over time, runs, parents and children, parts, events, errors."""
+"""Panels of a resource: leases over time, runs, parents and children, parts, events, remembered errors."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from django.http import HttpRequest
 
 from blueprints.models import RememberedError
 from drydock.core import clock
-from leases.admin import cells, columns, panels, strips
-from leases.admin.panels import Head, Panel
+from leases.admin.toolkit import columns, html, panels, timeline
+from leases.admin.toolkit.panels import Head, Panel
 from leases.models import Event, Failure, Lease, Part, Resource, Run, SlotLock
-from leases.operations import reading
+from leases.operations import infos
 
 
 def of(row: Resource, request: HttpRequest) -> list[Panel]:
-    """All panels of a resource, in the order in which they are asked for."""
+    """Return all panels of a resource, the most important first."""
     on, held = _leases(row)
     return [
         *failure(row), over_time(on), panels.runs(Run.objects.filter(resource=row)), family(row),
@@ -27,25 +27,25 @@ def of(row: Resource, request: HttpRequest) -> list[Panel]:
 
 
 def head(row: Resource) -> Head:
-    """Its state in one line, with how full and how well it is."""
+    """Return the state in one line, with use and health."""
     facts: list[tuple[str, Any]] = [
-        ("type", row.type), ("blueprint", cells.link(row.blueprint)), ("for", cells.span(clock.now() - row.since)),
-        ("used", cells.bar("slots", row.used_slots, row.total_slots)),
+        ("type", row.type), ("blueprint", html.link(row.blueprint)), ("for", html.duration(clock.now() - row.since)),
+        ("used", html.bar("slots", row.used_slots, row.total_slots)),
     ]  # fmt: skip
     if row.observed:
         facts.append(("observed", row.observed))
     if row.idle_since and row.gone_at is None:
-        facts.append(("idle", cells.span(clock.now() - row.idle_since)))
+        facts.append(("idle", html.duration(clock.now() - row.idle_since)))
     if row.price and row.gone_at is None:
         facts.append(("costs", f"${row.price:.4f} an hour"))
     if row.dies_at and row.gone_at is None:
-        facts.append(("dies", cells.moment(row.dies_at)))
-    said = " ".join(part for part in (columns.sentence(row), *(reading.problems(row) or (row.note,))) if part)
-    return Head(badges=cells.badges(row.state, *flags(row)), sentence=said, facts=facts)
+        facts.append(("dies", html.time(row.dies_at)))
+    said = " ".join(part for part in (columns.sentence(row), *(infos.problems(row) or (row.note,))) if part)
+    return Head(badges=html.badges(row.state, *flags(row)), sentence=said, facts=facts)
 
 
 def flags(row: Resource) -> list[str]:
-    """What is special about it now, as words for badges."""
+    """Return the badges of special conditions: suspect, drained, quarantined, maintenance, outdated."""
     found = {
         "suspect": row.gone_at is None and row.suspect_since is not None, "drained": row.drained,
         "quarantined": row.quarantined, "maintenance": row.in_maintenance,
@@ -55,28 +55,28 @@ def flags(row: Resource) -> list[str]:
 
 
 def failure(row: Resource) -> list[Panel]:
-    """The act on it that failed last, in the provider's words; no panel where none did."""
+    """Show the last failed operation in the provider's words, or nothing if there was none."""
     one: Failure | None = getattr(row, "failure", None)
     if one is None:
         return []
-    said = cells.short(one.message, 500)
+    said = html.short(one.message, 500)
     return [
         Panel(
             title="What failed last", name="failure",
             columns=("Act", "Code", "The provider says", "Attempts", "Since", "Last attempt"),
-            rows=[(one.act, one.code or "-", said, one.attempts, cells.moment(one.since), cells.moment(one.at))],
+            rows=[(one.act, one.code or "-", said, one.attempts, html.time(one.since), html.time(one.at))],
         )
     ]  # fmt: skip
 
 
 def over_time(rows: list[Lease]) -> Panel:
-    """Who has held it: drawn over time, and as a table."""
+    """Show the leases on the resource over time, both as a chart and as a table."""
     now = clock.now()
     table = panels.leases("Leases over time", rows, empty="Nobody has held it.")
     pieces = [
-        strips.Piece(
-            start=one.acquired_at or one.created_at, end=one.ended_at, tone=cells.tone(one.state),
-            words=f"{one} (#{one.pk}), {one.state}, {one.owner or 'Drydock itself'}", address=cells.address(one),
+        timeline.Bar(
+            start=one.acquired_at or one.created_at, end=one.ended_at, tone=html.tone(one.state),
+            words=f"{one} (#{one.pk}), {one.state}, {one.owner or 'Drydock itself'}", address=html.address(one),
         )
         for one in rows
     ]  # fmt: skip
@@ -84,12 +84,12 @@ def over_time(rows: list[Lease]) -> Panel:
     return Panel(
         title=table.title, columns=table.columns, rows=table.rows, empty=table.empty, name="gantt",
         always=True, note=note,
-        lead=strips.chart(pieces, now),
+        lead=timeline.chart(pieces, now),
     )  # fmt: skip
 
 
 def _leases(row: Resource) -> tuple[list[Any], list[Any]]:
-    """The last leases on it, and those that it holds on others: one statement."""
+    """Read the latest leases on the resource, and those that it holds on others, in one query."""
     halves = [
         Lease.objects.filter(**{side: row}).annotate(side=Value(side)).select_related("owner", "resource")
         .defer("secrets", "resource__secrets").order_by("-id")[: panels.LATEST]
@@ -101,36 +101,36 @@ def _leases(row: Resource) -> tuple[list[Any], list[Any]]:
 
 
 def family(row: Resource) -> Panel:
-    """What it is part of, and what is part of it."""
+    """Show the parent and the children of the resource."""
     found = Resource.objects.filter(part_of=row).defer("secrets").order_by("id")[: panels.LATEST]
     near = [("whole", row.part_of)] if row.part_of is not None else []
     return Panel(
         title="Parents and children", columns=("Which", "Resource", "State", "Type"), empty="It stands alone.",
         rows=[
-            (word, cells.numbered(one), cells.badge(one.state), one.type)
+            (word, html.link_with_number(one), html.badge(one.state), one.type)
             for word, one in [*near, *(("part", child) for child in found)]
         ],
     )  # fmt: skip
 
 
 def parts(row: Resource) -> Panel:
-    """Its named parts."""
+    """List the named parts of the resource."""
     found = Part.objects.filter(resource=row).order_by("part_class", "identity")[: panels.EVENTS]
     return Panel(
         title="Named parts", columns=("Class", "Identity", "State", "Attributes"), empty="It has no named parts.",
-        rows=[(p.part_class, p.identity, cells.badge(p.state), cells.values(p.attributes)) for p in found],
+        rows=[(p.part_class, p.identity, html.badge(p.state), html.values(p.attributes)) for p in found],
     )  # fmt: skip
 
 
 def locks(row: Resource) -> Panel:
-    """Slot locks that it, or a lease on it, holds."""
+    """List the slot locks held by the resource or by leases on it."""
     found = SlotLock.objects.filter(Q(resource=row) | Q(lease__share__resource=row)).select_related("lease")
     return Panel(
         title="Slot locks", columns=("Key", "Asked for as", "Chosen", "Held by", "Since"), empty="None is held.",
         rows=[
             (
-                one.key, one.name or "-", one.value or "-", cells.link(one.lease) if one.lease else "this resource",
-                cells.moment(one.created_at),
+                one.key, one.name or "-", one.value or "-", html.link(one.lease) if one.lease else "this resource",
+                html.time(one.created_at),
             )
             for one in found.defer("lease__secrets").order_by("key")[: panels.EVENTS]
         ],
@@ -138,14 +138,14 @@ def locks(row: Resource) -> Panel:
 
 
 def errors(found: QuerySet[RememberedError]) -> Panel:
-    """What is remembered against a blueprint."""
+    """List the remembered errors of a blueprint."""
     return Panel(
         title="Remembered errors of its blueprint", columns=("Scope", "Of", "Message", "Until", "Since"),
         empty="None is remembered.",
         rows=[
             (
-                cells.link(one, one.scope), one.key or "-", cells.short(one.message, 300),
-                cells.moment(one.until) if one.until else "an operator clears it", cells.moment(one.created_at),
+                html.link(one, one.scope), one.key or "-", html.short(one.message, 300),
+                html.time(one.until) if one.until else "an operator clears it", html.time(one.created_at),
             )
             for one in found.order_by("-created_at")[: panels.LATEST]
         ],

@@ -1,1 +1,4 @@
-"""The engine: claim, decide, build, carry out, end. Everything here works on rows and sends hints."""
+"""The engine: claims resources, decides what to build, runs phases step by step, and releases leases.
+
+It works on database rows and sends hints to workers.
+"""

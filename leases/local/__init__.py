@@ -1,4 +1,4 @@
-"""A client of the engine in this very process. Django must be set up."""
+"""A client of the engine in this process. Django must be set up."""
 
 from __future__ import annotations
 
@@ -9,35 +9,32 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from drydock_client import values
+from drydock_client.protocol import Attendance, Client
 from drydock_client.waiting import Waits
-from leases.client import values
-from leases.client.protocol import Attendance
 from leases.engine.core.database import patient, refuse_inside_transaction
-from leases.local.catalogue import LocalCatalogue
-from leases.local.costs import LocalCosts
-from leases.local.fleet import LocalFleet
-from leases.local.leases import LocalLeases
-from leases.local.machines import LocalMachines
-from leases.local.operating import LocalAccess, LocalBlueprints, LocalResources, LocalUsers
+from leases.local.leases import LocalInstances, LocalLeases, LocalMachines
+from leases.local.operating import LocalBlueprints, LocalCosts, LocalOffers, LocalPermissions, LocalResources
 from leases.local.work import LocalJobs, LocalServing, LocalWork
-from leases.operations import events, workers
+from leases.operations import events, installation
 from leases.operations.callers import Caller, on_behalf
 
 
 class Onlooker(contextlib.AbstractContextManager["Onlooker"]):
-    """Looks whether workers live, and starts none."""
+    """Reports whether workers are alive, and starts none itself."""
 
     private = False
 
     def __exit__(self, *_: object) -> None:
-        """Nothing was begun."""
+        """Do nothing, because nothing was started."""
 
     def look(self) -> bool:
-        """Whether some worker was seen lately."""
-        return patient(workers.alive)
+        """Return whether a worker was seen recently."""
+        return patient(installation.worker_alive)
 
 
 class LocalClient(
+    Waits,
     LocalLeases,
     LocalMachines,
     LocalWork,
@@ -45,14 +42,16 @@ class LocalClient(
     LocalJobs,
     LocalResources,
     LocalBlueprints,
-    LocalAccess,
-    LocalUsers,
-    LocalCatalogue,
+    LocalPermissions,
+    LocalOffers,
     LocalCosts,
-    LocalFleet,
-    Waits,
+    LocalInstances,
+    Client,
 ):
-    """`leases.client.Client` over `leases.operations`. `attend` makes what keeps workers alive while one waits."""
+    """Implements every operation of `drydock_client.protocol.Client` with `leases.operations`.
+
+    `attend` returns the object that keeps workers alive while a program waits.
+    """
 
     def __init__(self, who: Caller, *, owner: Any = None, attend: Callable[[], Attendance] = Onlooker) -> None:
         self.who = who

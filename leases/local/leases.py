@@ -1,75 +1,100 @@
-"""Asking for leases, and what one does with them."""
+"""Leases and their machines in the in-process client: the operations that call more than one function."""
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from leases.client import values
-from leases.client.protocol import Request
+from drydock_client import values
+from drydock_client.fleet import Fleet
+from drydock_client.leases import Leases, Request
+from drydock_client.machines import Machines
+from drydock_client.operations import Operation, Operations
+from interfaces.endpoints import LocalEndpoint
 from leases.engine.core.database import patient
-from leases.operations import asking, holding
+from leases.local.functions import carry_out
+from leases.operations import instances, interfaces, leases, machines
 from leases.operations.callers import Caller
 from leases.states import UNFINISHED
 
 
-class LocalLeases:
-    """The part of the client that is about leases."""
+class LocalOperations(Operations):
+    """Carries out declared operations by calling their functions."""
 
     who: Caller
     owner: str | None
 
+    def carry_out(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
+        """Call the function of an operation as this client's caller."""
+        return carry_out(self.who, operation, arguments)
+
+
+class LocalLeases(LocalOperations, Leases):
+    """The lease operations of the in-process client."""
+
     def request(self, request: Request) -> values.LeaseInfo:
-        return self.lease(asking.request_patiently(self.who, request, owner=self.owner))
+        return self.lease(leases.request_patiently(self.who, request, owner=self.owner))
 
     def request_group(
         self, requests: Sequence[Request], *, same: str = "", different: str = "", key: str | None = None
     ) -> list[values.LeaseInfo]:
-        ids = asking.request_group_patiently(
+        ids = leases.request_group_patiently(
             self.who, requests, owner=self.owner, same=same, different=different, idempotency_key=key
         )
         return [self.lease(pk) for pk in ids]
 
     def explain(self, request: Request) -> values.Explanation:
-        return asking.explain(self.who, request, owner=self.owner)
+        return leases.explain(self.who, request, owner=self.owner)
 
     def lease(self, id: int) -> values.LeaseInfo:
-        return patient(holding.get, self.who, id)
+        return patient(leases.get, self.who, id)
 
     def named(self, name: str) -> int:
-        return holding.named(self.who, name)
+        return leases.named(self.who, name)
 
     def leases(
         self, *, states: Collection[str] | None = None, type: str = "", label: str = "", name: str = "",
         resource: int | None = None, group: int | None = None, held: bool = False, limit: int = 200,
+        search: str = "",
     ) -> list[values.LeaseInfo]:  # fmt: skip
-        return holding.list_(
+        return leases.list_(
             self.who, owner=self.owner, states=UNFINISHED if states is None else states, type_=type, label=label,
-            name=name, resource=resource, group=group, held=held, limit=limit,
+            name=name, resource=resource, group=group, held=held, limit=limit, search=search,
         )  # fmt: skip
 
-    def release(self, id: int, *, message: str = "") -> values.LeaseInfo:
-        patient(holding.release, self.who, id, message=message)
-        return self.lease(id)
+    def local_account(self, id: int) -> LocalEndpoint | None:
+        """Return the account of a lease if it is on this machine, or else None."""
+        return interfaces.local_account(self.who, id)
 
-    def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> values.LeaseInfo:
-        patient(holding.extend, self.who, id, ttl=ttl, until=until)
-        return self.lease(id)
 
-    def heartbeat(self, id: int) -> None:
-        patient(holding.heartbeat, self.who, id)
+class LocalMachines(LocalOperations, Machines):
+    """The machine operations of the in-process client."""
 
-    def hold(self, id: int, *, ttl: str | None = None, reason: str = "") -> values.LeaseInfo:
-        holding.hold(self.who, id, ttl=ttl, reason=reason)
-        return self.lease(id)
+    def machine(self, id: int, *, resource: bool = False) -> values.MachineInfo:
+        return machines.get_resource(self.who, id) if resource else machines.get(self.who, id)
 
-    def unhold(self, id: int) -> values.LeaseInfo:
-        holding.unhold(self.who, id)
-        return self.lease(id)
+    def change_machine(self, id: int, act: str, *, resource: bool = False, **given: Any) -> values.MachineInfo:
+        do = machines.act_on_resource if resource else machines.act_on_lease
+        return do(self.who, id, act, **given)
 
-    def retry(self, id: int) -> values.LeaseInfo:
-        holding.retry(self.who, id)
-        return self.lease(id)
+    def console(self, id: int, *, resource: bool = False) -> values.ConsoleInfo:
+        return machines.console_of_resource(self.who, id) if resource else machines.console(self.who, id)
 
-    def private_key(self, id: int) -> str:
-        return holding.private_key(self.who, id)
+
+class LocalInstances(LocalOperations, Fleet):
+    """The operations of the in-process client on cloud machines as instances."""
+
+    def create_instance(self, wanted: Mapping[str, Any]) -> values.InstanceInfo:
+        return instances.create(self.who, wanted, owner=self.owner)
+
+    def instances(
+        self, *, states: Collection[str] = (), location: str = "", instance_type: str = "", tag: str = "",
+        name: str = "", all: bool = False, limit: int = 200,
+    ) -> list[values.InstanceInfo]:  # fmt: skip
+        return instances.list_(
+            self.who, owner=self.owner, states=states, location=location, instance_type=instance_type, tag=tag,
+            name=name, all_=all, limit=limit,
+        )  # fmt: skip
+
+    def instance(self, id: int) -> values.InstanceInfo:
+        return instances.get(self.who, id)

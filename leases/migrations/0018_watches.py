@@ -25,7 +25,7 @@ class Migration(migrations.Migration):
                 (
                     "workload",
                     models.JSONField(
-                        help_text="As `leases.workload.Workload` without values of variables; empty: only measured.",
+                        help_text="As `leases.workloads.workload.Workload` without values of variables; empty: only measured.",
                         null=True,
                     ),
                 ),

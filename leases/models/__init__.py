@@ -1,4 +1,4 @@
-"""The rows: who holds what."""
+"""The database models of leases, resources, and what belongs to them."""
 
 from leases.models.access import Authorization, Quota
 from leases.models.budget import Budget

@@ -1,4 +1,4 @@
-"""Who may use which blueprint, and how much."""
+"""Authorizations to use blueprints, and quotas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blueprints.models import Blueprint
 
 
 class Authorization(models.Model):
-    """A user or group that may, or asks to, use a blueprint."""
+    """The authorization of a user or group to use a blueprint: requested, authorized or declined."""
 
     class State(models.TextChoices):
         REQUESTED = "requested"
@@ -43,7 +43,10 @@ class Authorization(models.Model):
 
 
 class Quota(models.Model):
-    """What a user, or a group's members together, may hold at the same time, and for how long. Empty: no limit."""
+    """How much a user, or the members of a group together, may hold at the same time, and for how long.
+
+    An empty field means no limit.
+    """
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)
     group = models.OneToOneField(Group, null=True, blank=True, on_delete=models.CASCADE)

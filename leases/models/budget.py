@@ -1,4 +1,4 @@
-"""Budgets: what may be spent in an hour."""
+"""Budgets: limits on spending per hour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HOLDERS = ("user", "group", "blueprint")
 
 
 def _names_one() -> Q:
-    """Exactly one of the holders is named."""
+    """Return the condition that exactly one of the holders is set."""
     named = Q()
     for holder in _HOLDERS:
         named |= Q(**{f"{other}__isnull": other != holder for other in _HOLDERS})
@@ -21,8 +21,11 @@ def _names_one() -> Q:
 
 
 class Budget(models.Model):
-    """The most that the leases of a user, or those charged to a group, may cost in an hour; or that everything
-    which a blueprint has built may."""
+    """A limit on spending per hour.
+
+    A user's budget limits the user's leases, a group's the leases charged to it, and a blueprint's everything that it
+    built.
+    """
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)
     group = models.OneToOneField(Group, null=True, blank=True, on_delete=models.CASCADE)

@@ -1,4 +1,4 @@
-"""Debts: what lost leases may have left on a resource that goes on."""
+"""Deferred cleanup: what lost leases may have left on a resource that continues to exist."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from leases.models.resource import Resource
 
 
 class Debt(models.Model):
-    """A lease lost its share of this resource before it was undone there; the resource serves nobody new until it is.
+    """A cleanup that a resource still needs, because a lease lost its share before it was undone there.
 
-    The lease may be over, or be served elsewhere by now: what its undoing needs is kept here as it was.
+    The resource serves no new lease until the cleanup is done. The lease may be over or served elsewhere by now, so
+    what the cleanup needs is stored here.
     """
 
     resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="debts")
@@ -24,7 +25,7 @@ class Debt(models.Model):
     secrets = EncryptedJSONField(default=dict, null=True)
     locks: models.JSONField[Any, Any] = models.JSONField(default=dict)
     holds: models.JSONField[Any, Any] = models.JSONField(default=dict)
-    """The leases that the lease's activation had asked for: name -> id."""
+    """The leases that the lease's activation had requested, as a mapping from name to id."""
     tries = models.PositiveIntegerField(default=0, db_default=0)
     due_at = models.DateTimeField(db_default=Now())
     message = models.TextField(blank=True, default="", db_default="", help_text="Why the last try failed.")

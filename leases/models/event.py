@@ -1,4 +1,4 @@
-"""Events: what happened, to what, why, by whom, and how long the state before had lasted."""
+"""Events: what happened, to which object, why, caused by whom, and how long the previous state lasted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from django.db.models.functions import Now
 
 
 class Event(models.Model):
-    """One thing that happened. Transitions are written by the database's triggers, so none can be missing.
+    """Something that happened. Database triggers write the transitions, so none can be missing.
 
-    The references have no constraint: an event outlives what it tells of.
+    The references have no constraint, because an event outlives the objects that it is about.
     """
 
     at = models.DateTimeField(db_default=Now())

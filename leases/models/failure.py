@@ -1,4 +1,4 @@
-"""Failures: acts on a resource that did not work, in the provider's words, until they do."""
+"""Failures: the last failed action on a resource, in the provider's words, kept until an action succeeds."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from leases.models.resource import Resource
 
 
 class Failure(models.Model):
-    """The act on a resource that failed last: a destruction that is repeated, a stop, a start, a larger disk.
+    """The last failed action on a resource: a destruction that is retried, a stop, a start, a larger disk.
 
-    Deleted when an act succeeds or the resource is gone.
+    Deleted when an action succeeds or the resource is gone.
     """
 
     resource = models.OneToOneField(Resource, on_delete=models.CASCADE, related_name="failure")
     lease = models.ForeignKey(
         Lease, null=True, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
     )
-    """The lease that held the whole of it then."""
+    """The lease that held the whole resource at that time."""
     act = models.CharField(max_length=16)
     """destroy, stop, start, power-cycle, reboot, resize, change-type or tag."""
     code = models.CharField(max_length=128, blank=True, default="", db_default="")
-    """The provider's own word."""
+    """The provider's error code."""
     message = models.TextField()
     attempts = models.PositiveIntegerField(default=1, db_default=1)
-    """How many attempts of this act failed since `since`, one after another."""
+    """Consecutive failed attempts at this action since `since`."""
     since = models.DateTimeField(db_default=Now())
     at = models.DateTimeField(db_default=Now())
     """When the last attempt failed."""

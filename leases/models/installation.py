@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 
 class Installation(models.Model):
-    """This installation: one row. Its id and epoch are in the name and tag of everything created outside."""
+    """This installation, in one row. Its id and epoch are in the name and tags of every object created outside."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     uuid = models.UUIDField(default=uuid.uuid4, editable=False)
@@ -19,19 +19,19 @@ class Installation(models.Model):
     created_at = models.DateTimeField(db_default=Now())
 
     fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="")
-    """Of the database and the ownership key for which somebody confirmed it; with another one nothing is destroyed."""
+    """Fingerprint of the confirmed database and ownership key. With any other, nothing is destroyed."""
     problem = models.TextField(blank=True, default="", db_default="")
-    """Why it is suspended, whatever the fingerprint says; empty: it is not."""
+    """Why it is suspended, regardless of the fingerprint; empty if it is not."""
     confirmed_at = models.DateTimeField(null=True, blank=True)
     confirmed_by = models.CharField(max_length=150, blank=True, default="", db_default="")
     epochs: models.JSONField[Any, Any] = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
-    """Later epochs: each with the first ids of resources (`r`) and leases (`l`) that are its own."""
+    """Later epochs, each with the first resource id (`r`) and lease id (`l`) that belongs to it."""
     swept_at = models.DateTimeField(null=True, blank=True)
-    """When a sweep last looked over everything."""
+    """When the last sweep was completed."""
     dropped_messages = models.BigIntegerField(default=0, db_default=0)
-    """How many messages of the broker workers could not read, and dropped."""
+    """Number of broker messages that workers could not read and dropped."""
     dropped_message = models.TextField(blank=True, default="", db_default="")
-    """Why the last of them could not be read."""
+    """Why the last of these messages could not be read."""
     dropped_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:

@@ -1,4 +1,4 @@
-"""Jobs: detached commands on leased hosts; what is watched of a lease, and what is kept of its workload's output."""
+"""Jobs, which are detached commands on leased hosts; watched workloads, and the output kept from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leases.models.lease import Lease
 
 
 class Job(models.Model):
-    """A command that runs on the lease's host by itself; its output is read by offset, there."""
+    """A command that runs on a lease's host independently of us. Its output stays there and is read by offset."""
 
     class State(models.TextChoices):
         PENDING = "pending"
@@ -54,30 +54,31 @@ class Job(models.Model):
 
 
 class Watch(models.Model):
-    """What is watched of a lease that asked for it: its workload, and what it uses of its host."""
+    """The workload and measurements of a lease that was requested with one of them."""
 
     lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="watch")
     workload: models.JSONField[Any, Any] = models.JSONField(
-        null=True, help_text="As `leases.workload.Workload` without values of variables; empty: only measured."
+        null=True,
+        help_text="As `leases.workloads.workload.Workload` without values of variables; empty: only measured.",
     )
     env: models.Field[Any, Any] = EncryptedJSONField(
         null=True, editable=False, help_text="The workload's environment, until its job was written."
     )
     job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="watch")
-    """The workload's job, once it was begun: there is never a second one."""
+    """The workload's job, once it was started. There is never a second one."""
     due_at = models.DateTimeField(db_default=Now(), editable=False, help_text="When a worker looks at it next.")
     began_at = models.DateTimeField(null=True)
-    """The first look at the active lease."""
+    """When the active lease was first looked at."""
     over_at = models.DateTimeField(null=True)
-    """Nothing more will be found out."""
+    """When the workload and its measurements were complete."""
     outcome = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """How the workload ended, as a word (`leases.outcomes`)."""
+    """How the workload ended, as a code (`leases.workloads.outcomes`)."""
     message = models.TextField(blank=True, default="", db_default="", help_text="The same as a sentence.")
     sample: models.JSONField[Any, Any] = models.JSONField(null=True, help_text="The counters of the last look.")
     sampled_at = models.DateTimeField(null=True)
     samples = models.PositiveIntegerField(default=0, db_default=0)
     complete = models.BooleanField(default=False, db_default=False)
-    """The last look was made at the end of the lease, before it was cleaned."""
+    """Whether the last sample was taken at the end of the lease, before it was cleaned."""
     cpu_seconds = models.FloatField(null=True, help_text="Core-seconds.")
     memory_mib_seconds = models.FloatField(null=True)
     network_in = models.BigIntegerField(null=True, help_text="Bytes.")
@@ -93,7 +94,7 @@ class Watch(models.Model):
 
 
 class KeptOutput(models.Model):
-    """The beginning and the end of what a workload said, for when its host is gone."""
+    """The beginning and the end of a workload's output, kept after its host is gone."""
 
     lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="kept_output")
     job = models.OneToOneField(Job, on_delete=models.PROTECT, related_name="kept_output")

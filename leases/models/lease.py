@@ -7,6 +7,8 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVector
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -16,12 +18,12 @@ from leases.states import LeaseState
 
 
 class LeaseGroup(models.Model):
-    """Leases that are granted all together or not at all, and wait as one entry of the queue."""
+    """Leases that are granted all together or not at all, and that wait as one entry in the queue."""
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     same = models.CharField(max_length=16, blank=True, default="", db_default="")
     different = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """`resource` or `parent`: what the members must share, or must not."""
+    """`resource` or `parent`: what the members must have in common (`same`), or must not (`different`)."""
     idempotency_key = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - NULL is not unique
     fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="")
     created_at = models.DateTimeField(db_default=Now())
@@ -36,7 +38,7 @@ class LeaseGroup(models.Model):
 
 
 class Lease(models.Model):
-    """A right to a share of one resource, until released or expired."""
+    """A right to a share of one resource, until it is released or expires."""
 
     type = models.CharField(max_length=63)
     name = models.CharField(max_length=255, blank=True, default="", db_default="")
@@ -44,7 +46,7 @@ class Lease(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="leases", db_index=False
     )
-    """None: the installation itself, for what a warm resource holds."""
+    """None for a lease that the installation itself holds because an idle resource needs it."""
     charged_group = models.ForeignKey(
         Group, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
     )
@@ -73,22 +75,25 @@ class Lease(models.Model):
     allowed_blueprints = ArrayField(models.BigIntegerField(), null=True, blank=True)
     excluded_blueprints = ArrayField(models.BigIntegerField(), default=list, db_default=[])
     avoided_resources = ArrayField(models.BigIntegerField(), default=list, db_default=[])
-    """Resources that failed this lease; it is served there again only when there is no other."""
+    """Resources that failed this lease; it returns to them only if there is no other."""
     only_resources = ArrayField(models.BigIntegerField(), null=True, blank=True)
-    """It must be on one of these."""
+    """Ids of resources, on one of which the lease must be; None means any."""
     public_keys = ArrayField(models.TextField(), default=list, db_default=[])
 
     shape = models.CharField(max_length=32)
-    """Hash of everything that decides what could serve it; waiters of one shape are served in order."""
+    """The request class: a hash of everything that decides which resources could serve the lease.
+
+    Leases of one class are served in order.
+    """
     priority = models.SmallIntegerField(default=0, db_default=0)
     rank = models.FloatField(default=0)
-    """Place in the queue, lower first: time of the root's request less the head start of its priority."""
+    """Position in the queue, lower first: the time of the root's request minus the head start of its priority."""
     root = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False)
 
     resource = models.ForeignKey(
         "leases.Resource", null=True, blank=True, on_delete=models.PROTECT, related_name="leases"
     )
-    """Where its share is, or was; empty while it waits."""
+    """The resource on which its share is, or was; empty while it waits."""
     for_resource = models.ForeignKey(
         "leases.Resource", null=True, blank=True, on_delete=models.PROTECT, related_name="holds", db_index=False
     )
@@ -97,43 +102,46 @@ class Lease(models.Model):
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="holds", db_index=False
     )
     need = models.CharField(max_length=63, blank=True, default="", db_default="")
-    """The name under which `for_resource` or `for_lease` asked for it."""
+    """The name under which `for_resource` or `for_lease` requested it."""
     need_phase = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """The phase with which it ends; empty: for life."""
+    """The phase with which it ends; empty if it lasts as long as its holder."""
 
     ttl = models.DurationField(null=True, blank=True, help_text="Counts from active.")
     until = models.DateTimeField(null=True, blank=True)
     ttl_defaulted = models.BooleanField(default=False, db_default=False)
-    """The request named no end: `ttl` is a default, which a shorter one of the blueprint replaces."""
+    """The request set no end, so `ttl` is a default, which a shorter default of the blueprint replaces."""
     limited = models.BooleanField(default=False, db_default=False)
-    """The limits on how long a lease may last apply: neither an operator nor another lease or resource asked for it."""
+    """Whether the limits on a lease's length apply: not if an operator, another lease or a resource requested it."""
     give_up_at = models.DateTimeField(null=True, blank=True)
     heartbeat_limit = models.DurationField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     held = models.BooleanField(default=False, db_default=False)
-    """Held for debugging: its end, however it comes, keeps the resource as it is until the hold ends."""
+    """Held for debugging: however the lease ends, the resource is kept as it is until the hold ends."""
     hold_until = models.DateTimeField(null=True, blank=True)
     release_wanted = models.CharField(max_length=32, blank=True, default="", db_default="")
-    """The reason for which it shall end; acted on after commit or by the sweep."""
+    """The reason for a requested release, which is carried out after commit or by the sweep."""
     release_actor = models.CharField(max_length=150, blank=True, default="", db_default="")
     due_at = models.DateTimeField(null=True, blank=True)
-    """When a waiting lease is looked at again even if nobody wakes it."""
+    """When a pending lease is tried again even if nothing wakes it."""
     parked = models.BooleanField(default=False, db_default=False)
-    """Out of the queue until `due_at` or a wake-up, because of something of its owner's (a quota)."""
+    """Not in the queue until `due_at` or a wake-up, because of something of its owner's, such as a quota."""
     bounces = models.PositiveSmallIntegerField(default=0, db_default=0)
     verdicts: models.JSONField[Any, Any] = models.JSONField(
         default=list, db_default=models.Value([], models.JSONField())
     )
-    """What every candidate said the last time it was decided."""
+    """The verdicts on all candidates from the last decision."""
     serve_again = models.BooleanField(default=False, db_default=False)
-    """Ask again for the same when what it holds is lost; `replaced_by` is the new lease."""
+    """Whether to request the same again if what it holds is lost. `replaced_by` is then the new lease."""
     choose = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """Which of the blueprints that could build is taken; empty: as the installation says."""
+    """How to choose between blueprints that could build; empty for the installation's default."""
     watched = models.BooleanField(default=False, db_default=False)
-    """It has a `Watch`: a workload, or a wish that what it uses is measured."""
+    """Whether it has a `Watch`: a workload, or measurements."""
     replaced_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="replaces", db_index=False
     )
+
+    note = models.TextField(blank=True, default="", db_default="")
+    """The owner's note."""
 
     idempotency_key = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - NULL is not unique
     fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="")
@@ -201,6 +209,7 @@ class Lease(models.Model):
             models.Index(fields=["root"], condition=~Q(root=None), name="lease_of_root"),
             models.Index(fields=["replaced_by"], condition=~Q(replaced_by=None), name="lease_replaced_by"),
             models.Index(fields=["charged_group"], condition=~Q(charged_group=None), name="lease_charged"),
+            GinIndex(SearchVector("note", config="simple"), condition=~Q(note=""), name="lease_note_words"),
         ]
 
     def __str__(self) -> str:

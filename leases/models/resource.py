@@ -1,4 +1,4 @@
-"""Resources: actual things with capacity."""
+"""Resources: things with capacity that leases share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLAIMABLE = (
 class Resource(models.Model):
     """A thing with capacity: built, registered, discovered or adopted.
 
-    `used_*` changes only by inserting or deleting shares (a trigger), and never grows beyond `total_*` (a trigger).
+    Triggers change `used_*` when shares are inserted or deleted, and keep it from exceeding `total_*`.
     """
 
     class Origin(models.TextChoices):
@@ -67,7 +67,7 @@ class Resource(models.Model):
     used_disk_mib = models.PositiveBigIntegerField(default=0, db_default=0)
 
     held_alone = models.BooleanField(default=False, db_default=False)
-    """A lease has the whole of it, whatever it grows to; changes only with that lease's share (a trigger)."""
+    """An exclusive lease holds all of it, even if it grows. A trigger changes this only with that lease's share."""
     drained = models.BooleanField(default=False, db_default=False)
     quarantined = models.BooleanField(default=False, db_default=False)
     in_maintenance = models.BooleanField(default=False, db_default=False)
@@ -80,30 +80,30 @@ class Resource(models.Model):
     reserved_for = models.ForeignKey(
         "leases.Lease", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False
     )
-    """The waiting head of a queue for which this resource fills; nobody else may claim it."""
+    """The head of a queue for which this resource is reserved; no other lease may claim it."""
 
     observed = models.CharField(max_length=32, blank=True, default="", db_default="")
     observed_at = models.DateTimeField(null=True, blank=True)
     power = models.CharField(max_length=16, blank=True, default="", db_default="")
     power_wanted = models.CharField(max_length=16, blank=True, default="", db_default="")
     power_at = models.DateTimeField(null=True, blank=True)
-    """When power that differs from what is wanted is acted on again; empty: at once."""
+    """When power that differs from the wanted state is switched again; empty for at once."""
     check_failures = models.PositiveIntegerField(default=0, db_default=0)
     check_at = models.DateTimeField(null=True, blank=True)
     registration: models.JSONField[Any, Any] = models.JSONField(
         default=dict, blank=True, db_default=models.Value({}, models.JSONField())
     )
-    """What was given when it was registered, so that it can be corrected; empty for what was not."""
+    """The fields of its registration, so that they can be corrected; empty if it was not registered."""
     suspect_since = models.DateTimeField(null=True, blank=True)
-    """Since when it does not answer, or fails its first check: nobody is given it until it answers."""
+    """Since when it has not answered or has failed its first check. It serves no new lease until it answers."""
     missed = models.PositiveIntegerField(default=0, db_default=0)
-    """How many discoveries in a row did not see it."""
+    """Consecutive discoveries that did not find it."""
 
     idle_since = models.DateTimeField(null=True, blank=True, db_default=Now())
     dies_at = models.DateTimeField(null=True, blank=True)
-    """When the provider, or its longest life, ends it; no lease may reach beyond."""
+    """When the provider, or its maximum lifetime, ends it. No lease may last longer."""
     gone_at = models.DateTimeField(null=True, blank=True)
-    """When its absence was confirmed. Until then it counts against limits."""
+    """When its absence was confirmed. Until then, it counts against limits."""
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -152,7 +152,7 @@ class Resource(models.Model):
 
 
 class Capacity(models.Model):
-    """A further class of capacity of one resource: GPU memory, licences, bandwidth."""
+    """A further class of a resource's capacity: GPU memory, licences, bandwidth."""
 
     resource = models.ForeignKey(Resource, on_delete=models.CASCADE, related_name="capacities")
     name = models.CharField(max_length=63)

@@ -1,4 +1,4 @@
-"""Runs: a kind's plan being carried out for one resource or one lease."""
+"""Runs: the execution of a kind's plan for a resource or a lease."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from leases.models.resource import Resource
 
 
 class Run(models.Model):
-    """One plan under way. The row is deleted when the plan has ended; events tell what happened.
+    """A plan that is being carried out. The row is deleted when the plan has ended; events record what happened.
 
-    A worker takes it under `token` until `token_until`; a result is applied only while the token still matches.
+    A worker holds it with `token` until `token_until`; a result is applied only while the token still matches.
     """
 
     class Phase(models.TextChoices):
@@ -30,6 +30,7 @@ class Run(models.Model):
         RETYPE = "retype"
         TAG = "tag"
         UPDATE = "update"
+        HAND_OVER = "hand_over"
         DESTROY = "destroy"
 
     resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="runs")
@@ -40,14 +41,14 @@ class Run(models.Model):
     memo: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
     wanted: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
     asked: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True)
-    """What the lease that caused a build asked for."""
+    """The request of the lease that caused a build; None for other runs."""
 
     due_at = models.DateTimeField(null=True, blank=True, db_default=Now())
-    """When to call next; NULL while it waits for leases, maintenance or a person."""
+    """When to call the step next; NULL while the run waits for leases, maintenance or a person."""
     token = models.UUIDField(null=True, blank=True)
     token_until = models.DateTimeField(null=True, blank=True)
     in_call = models.BooleanField(default=False, db_default=False)
-    """A call was begun and its answer was not applied: it may have happened."""
+    """A call was begun and its answer has not been applied, so it may have taken effect."""
     tries = models.PositiveIntegerField(default=0, db_default=0)
     step_since = models.DateTimeField(null=True, blank=True)
     uninterruptible = models.BooleanField(default=False, db_default=False)
@@ -56,9 +57,9 @@ class Run(models.Model):
     percent = models.PositiveSmallIntegerField(null=True, blank=True)
     sentence = models.TextField(blank=True, default="", db_default="")
     waits_for = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """`leases`, `maintenance` or `operator`; empty while it runs by itself."""
+    """`leases`, `maintenance` or `operator`; empty while it is not waiting for any of them."""
     maintenance: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True)
-    """The maintenance of another resource that it asked for: `resource`, `relation`, `action`, `holders`, `granted`."""
+    """The maintenance of another resource that it requested: `resource`, `relation`, `action`, `holders`, `granted`."""
     hold_who = models.CharField(max_length=150, blank=True, default="", db_default="")
     started_at = models.DateTimeField(db_default=Now())
 
@@ -74,6 +75,6 @@ class Run(models.Model):
 
     @property
     def debt_id(self) -> int | None:
-        """The debt that a run of the resource itself pays, by deactivating and cleaning for a lease that is gone."""
+        """The id of the deferred cleanup that this run carries out on the resource for a former lease, or None."""
         found: int | None = (self.wanted or {}).get("debt")
         return found

@@ -1,4 +1,4 @@
-"""Shares and slot locks: what a lease holds of a resource."""
+"""Shares and slot locks: how much, and what in particular, a lease holds of a resource."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from leases.models.resource import Resource
 
 
 class Share(models.Model):
-    """How much of which resource a lease holds. Inserting and deleting it moves the resource's `used_*`."""
+    """How much a lease holds of a resource. Inserting or deleting a share changes the resource's `used_*`."""
 
     lease = models.OneToOneField(Lease, primary_key=True, on_delete=models.PROTECT, related_name="share")
     resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="shares")
     exclusive = models.BooleanField(default=False, db_default=False)
-    """The whole resource, also what it grows by while it is held."""
+    """The lease holds the whole resource, including any later growth."""
     slots = models.PositiveIntegerField()
     cpu_millicores = models.PositiveBigIntegerField(default=0, db_default=0)
     ram_mib = models.PositiveBigIntegerField(default=0, db_default=0)
@@ -30,12 +30,12 @@ class Share(models.Model):
 
 
 class SlotLock(models.Model):
-    """A named exclusive claim (a port, one GPU's UUID); the primary key is the lock."""
+    """An exclusive claim by name (a port, one GPU's UUID). The primary key is the lock."""
 
     key = models.CharField(max_length=255, primary_key=True)
     name = models.CharField(max_length=63, blank=True, default="", db_default="")
     value = models.CharField(max_length=255, blank=True, default="", db_default="")
-    """The name under which its holder asked for it, and what was chosen of the candidates."""
+    """The name under which its holder requested it (`name`), and the candidate that was chosen (`value`)."""
     lease = models.ForeignKey(Lease, null=True, on_delete=models.CASCADE, related_name="slot_locks")
     resource = models.ForeignKey(Resource, null=True, on_delete=models.CASCADE, related_name="slot_locks")
     created_at = models.DateTimeField(db_default=Now())

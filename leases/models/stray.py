@@ -1,4 +1,4 @@
-"""Orphans: what stands at a provider under our name without a row of its own."""
+"""Orphans: objects at a provider that have our name but no row of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blueprints.models import Blueprint
 
 
 class Search(models.Model):
-    """Looking for orphans through one blueprint: one at a time over all workers, under a token like a step's."""
+    """The search for orphans through one blueprint. One worker at a time searches, holding a token as for a step."""
 
     blueprint = models.OneToOneField(Blueprint, primary_key=True, on_delete=models.CASCADE, related_name="search")
     due_at = models.DateTimeField(db_default=Now())
@@ -29,15 +29,18 @@ class Search(models.Model):
 
 
 class Stray(models.Model):
-    """A thing at a provider that bears our tag and has no row, or one that is gone. What is provably ours is destroyed,
-    or adopted, when it was seen twice, some time apart; `position` and `memo` say how far its destruction is."""
+    """An orphan: an object at a provider with our tag and without a row, or one whose resource is gone.
+
+    If it is provably ours and was seen twice, some time apart, it is destroyed or adopted. `position` and `memo` say
+    how far its destruction has come.
+    """
 
     class Proof(models.TextChoices):
         PROVEN = "proven"
         UNNAMED = "unnamed"
-        """Its proof is right, but its name is a tag, which a copy would bear too."""
+        """Its proof is valid, but its name is only a tag, which a copy of it would also have."""
         SUSPECT = "suspect"
-        """It bears our tag with a wrong proof, or under another's name; it is never touched."""
+        """It has our tag with an invalid proof or under another name. It is never touched."""
 
     class Wanted(models.TextChoices):
         DESTROY = "destroy"
@@ -47,18 +50,18 @@ class Stray(models.Model):
     key = models.CharField(max_length=255)
     epoch = models.PositiveIntegerField()
     resource_number = models.PositiveBigIntegerField()
-    """The id that its resource had; there may be no such row."""
+    """The id of its resource, of which there may be no row."""
     proof = models.CharField(max_length=16, choices=Proof.choices, default="proven", db_default="proven")
     what = models.CharField(max_length=255, blank=True, default="", db_default="")
     facts: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
-    """Where it is, its type, and the things that it consists of, as its provider tells."""
+    """Its location, type and components, as its provider reports them."""
     price = models.FloatField(null=True, blank=True, help_text="Per hour, in US dollars, where it is known.")
     made_at = models.DateTimeField(null=True, blank=True)
     first_seen_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now())
     sightings = models.PositiveIntegerField(default=1, db_default=1)
     wanted = models.CharField(max_length=16, choices=Wanted.choices, blank=True, default="", db_default="")
-    """What an operator has asked for."""
+    """What an operator has requested."""
     wanted_by = models.CharField(max_length=150, blank=True, default="", db_default="")
     message = models.TextField(blank=True, default="", db_default="")
     position = models.PositiveSmallIntegerField(default=0, db_default=0)

@@ -1,4 +1,4 @@
-"""Looking at what is there: one row per blueprint whose kind discovers."""
+"""Discovery: one row per blueprint whose kind supports it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from blueprints.models import Blueprint
 
 
 class Sync(models.Model):
-    """The discovery of one blueprint: one at a time over all workers, under a token like a step's."""
+    """The discovery of one blueprint. One worker at a time discovers, holding a token as for a step."""
 
     blueprint = models.OneToOneField(Blueprint, primary_key=True, on_delete=models.CASCADE, related_name="sync")
     due_at = models.DateTimeField(db_default=Now())

@@ -1,4 +1,4 @@
-"""What leases have cost: one row for each time that a lease held a share of something with a price."""
+"""The cost of leases: one row for each period in which a lease held a share of a priced resource."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from django.db.models import Q
 
 
 class Usage(models.Model):
-    """A lease's part of a resource with a price, for as long as it was held at that price.
+    """A lease's share of a priced resource, for as long as it was held at that price.
 
-    Written by triggers with the share itself, so it is exact whatever dies; where the machine is destroyed after the
-    lease, a further row until it is gone. It names everything and refers to
-    nothing: leases and resources are pruned, users and blueprints removed, and it stays.
+    Triggers write it together with the share, so it is exact even after crashes. If the machine is destroyed after the
+    lease, a further row lasts until it is gone. A row names everything and refers to no other row, so it stays when
+    leases and resources are pruned and users and blueprints are removed.
     """
 
     lease_id = models.BigIntegerField()
     lease_name = models.CharField(max_length=255, blank=True, default="", db_default="")
     owner_id = models.BigIntegerField(null=True, blank=True)
     owner = models.CharField(max_length=255, blank=True, default="", db_default="")
-    """Empty: the installation itself, for what a resource holds."""
+    """Empty for the installation itself, which holds what an idle resource needs."""
     group_id = models.BigIntegerField(null=True, blank=True)
     group = models.CharField(max_length=255, blank=True, default="", db_default="")
-    """The group that it was charged to."""
+    """The group that the lease was charged to."""
     blueprint_id = models.BigIntegerField()
     blueprint = models.CharField(max_length=255)
     kind = models.CharField(max_length=63)
@@ -33,15 +33,15 @@ class Usage(models.Model):
     place = models.CharField(max_length=255, blank=True, default="", db_default="")
     market = models.CharField(max_length=63, blank=True, default="", db_default="")
     price = models.FloatField()
-    """Of the whole resource, in US dollars an hour, as it was when the share was granted."""
+    """US dollars per hour for the whole resource, as of the grant."""
     part = models.FloatField()
-    """Of the resource, from 0 to 1: its slots of all slots."""
+    """The fraction of the resource: its slots divided by all slots."""
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
     reserved_until = models.DateTimeField(null=True, blank=True)
-    """Of a lease without an end under a budget: for how long its price is reserved; empty: for the first hour."""
+    """Until when its price is reserved, for a lease without an end under a budget; empty during the first hour."""
     ends_at = models.DateTimeField(null=True, blank=True)
-    """When the lease ends because its budget was not enough for another hour."""
+    """When the lease ends because its budget does not cover another hour."""
 
     class Meta:
         verbose_name_plural = "usage"

@@ -1,6 +1,6 @@
-"""Everything one can ask of the engine, for a caller who sees and touches only what is theirs.
+"""Everything that callers can do, each limited to what is theirs.
 
-Python, shell, admin and REST are faces of these functions. Each is given a `Caller`, answers with the frozen
-values of `leases.client.values`, and raises DrydockErrors with field and hint. What is no transition leaves an
+The Python API, the shell, the admin and REST call these functions. Each takes a `Caller`, returns frozen values from
+`drydock_client.values`, and raises DrydockErrors with a field and a hint. A change that is not a transition records an
 event with the caller's name.
 """

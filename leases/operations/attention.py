@@ -1,4 +1,4 @@
-"""What a person should look at: broken, quarantined, held, stuck, sick; and nothing else."""
+"""Items that need attention: broken, quarantined, held, stuck or failing."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from django.db.models import F, Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from blueprints.models import Blueprint, Reading, RememberedError
-from leases.client.values import Attention
+from drydock_client.values import Attention
 from leases.engine.placement.budget_check import dollars
 from leases.engine.resources import failures
 from leases.lifecycle import LAST_ON_MACHINE
 from leases.models import Authorization, Event, Failure, Installation, Lease, Resource, Run, Stray
-from leases.operations import budgets, reading
+from leases.operations import costs, infos
 from leases.operations.callers import Caller, own_leases
 from leases.reasons import Reason
 from leases.reports import condition
 from leases.states import STOPPED, SUSPECTED, UNFINISHED, VANISHED
 
 AT_MOST = 100
-"""Of one sort; more of it is more of the same."""
+"""The maximum number of items of one sort; further ones would add nothing new."""
 
 OVERDUE = Q(state__in=("acquired", "active"), until__lt=Now())
 HELD = Q(held=True, state__in=UNFINISHED)
@@ -48,20 +48,20 @@ FAILED_ACT = ~Q(act=failures.DESTROY) & Q(resource__state="active") & (Q(lease=N
 
 
 def stuck() -> Q:
-    """Leases that wait for longer than is usual, to be served or to be cleaned."""
+    """Return the condition for leases that have waited for room or cleaning longer than usual."""
     since = Now() - dt.timedelta(seconds=settings.DRYDOCK.attention_wait_seconds)
     waits = Q(state="pending", created_at__lt=since)
     return waits | Q(state__in=("acquired", "released"), held=False, since__lt=since)
 
 
 def undecided() -> Q:
-    """Orphans of which somebody must say what becomes of them."""
+    """Return the condition for orphans that an operator must decide on."""
     waits = ~Q(proof=Stray.Proof.PROVEN) & Q(wanted="")
     return waits | Q(wanted="") if settings.DRYDOCK.orphan_dry_run else waits
 
 
 def needed(who: Caller) -> list[Attention]:
-    """Everything that needs attention, the most pressing sort first. Owners are told of their own leases."""
+    """Return everything that needs attention, the most pressing sort first. Owners see only what concerns them."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
         _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _leases, _readings,
         _orphans, _remembered, _switched_off, _asked, _budgets,
@@ -70,11 +70,11 @@ def needed(who: Caller) -> list[Attention]:
 
 
 _FOR_ALL = ("suspended", "no_worker", "sweep_late")
-"""Trouble of the installation that owners are told of: their leases stand still."""
+"""Problems of the installation that owners also see, because their leases make no progress."""
 
 
 def _installation(who: Caller) -> Iterator[Attention]:
-    """What is wrong with the installation itself."""
+    """Yield the problems of the installation itself."""
     for one in condition.troubles():
         if one.what not in _FOR_ALL and not who.operator:
             continue
@@ -84,7 +84,7 @@ def _installation(who: Caller) -> Iterator[Attention]:
 
 
 def _dropped(who: Caller) -> Iterator[Attention]:
-    """Somebody else writes to the broker. Owners cannot mend it and lose nothing by it: the sweep finds what is due."""
+    """Yield an item if another program writes to the broker."""
     if not who.operator:
         return
     lately = Installation.objects.filter(dropped_at__gt=Now() - dt.timedelta(days=1))
@@ -98,7 +98,10 @@ def _dropped(who: Caller) -> Iterator[Attention]:
 
 
 def _undestroyed(who: Caller) -> Iterator[Attention]:
-    """Resources whose destruction keeps failing; they go on costing. Owners are told of those they held last."""
+    """Yield resources whose destruction keeps failing, so that they keep costing.
+
+    Owners see those that they held last.
+    """
     found = Failure.objects.filter(UNDESTROYED).select_related("resource").order_by("since")
     if not who.operator:
         yield from _undestroyed_of(who, found)
@@ -120,7 +123,7 @@ def _undestroyed_of(who: Caller, found: QuerySet[Failure]) -> Iterator[Attention
 
 
 def _failed_acts(who: Caller) -> Iterator[Attention]:
-    """Acts on machines that did not work: stop, start, reboot, a larger disk, another type, tags."""
+    """Yield machines whose last action failed: stop, start, reboot, a larger disk, another type, tags."""
     found = Failure.objects.filter(FAILED_ACT).select_related("resource").order_by("since")
     if not who.operator:
         found = found.filter(lease__owner_id=who.id)
@@ -161,11 +164,11 @@ _OF_RESOURCES: tuple[tuple[str, Q, str, str], ...] = (
         "first_check", UNCHECKED, "Its first check fails.",
         "drydock resources change {id} FIELD=VALUE, or drydock resources remove {id}",
     ),
-    ("broken", BROKEN, "Broken, and not gone yet.", "drydock resources show {id}"),
+    ("broken", BROKEN, "Broken, but it still exists.", "drydock resources show {id}"),
     ("quarantined", QUARANTINED, "In quarantine.", "drydock resources unquarantine {id}"),
     ("sick", SICK, "Its checks fail.", "drydock resources show {id}"),
     (
-        "put_aside", PUT_ASIDE, "What leases left on it could not be removed.",
+        "put_aside", PUT_ASIDE, "The leftovers of leases on it could not be removed.",
         "Find out what writes there; then: drydock resources check {id}",
     ),
 )  # fmt: skip
@@ -186,7 +189,7 @@ _BEGAN = {
     "quarantined": "resource.quarantined", "sick": "resource.check_failed", "suspected": "resource.suspected",
     "vanished": "resource.vanished",
 }  # fmt: skip
-"""The event with which a problem begins: the state of the resource is mostly older."""
+"""The event with which each problem begins, since the resource has usually been in its state for longer."""
 
 
 def _resources(who: Caller) -> Iterator[Attention]:
@@ -211,18 +214,18 @@ def _leases(who: Caller) -> Iterator[Attention]:
     for what, matching, otherwise, mend in (
         ("held", HELD, "Held for debugging.", "drydock unhold {id}"),
         ("stuck", stuck(), "It waits.", "drydock show {id}"),
-        ("overdue", OVERDUE, "Past its end, and not ended.", "drydock sweep"),
+        ("overdue", OVERDUE, "Past its end but not ended.", "drydock sweep"),
     ):
         rows = list(own_leases(who).filter(matching).annotate(held_at=Subquery(held)).order_by("since", "id")[:AT_MOST])
-        reading.with_waits(rows, who)
+        infos.with_waits(rows, who)
         for row in rows:
             began = {"held": row.held_at, "overdue": row.until}.get(what) or row.since
-            said = otherwise if what == "overdue" else reading.said(row).message or otherwise
+            said = otherwise if what == "overdue" else infos.said(row).message or otherwise
             yield _about(what, "lease", row, began, said, mend.format(id=row.pk))
 
 
 def _readings(who: Caller) -> Iterator[Attention]:
-    """One of each account and sort of reading: all places of an account mostly fail for one reason."""
+    """Yield one item for each account and sort of poll, since all places of an account usually fail for one reason."""
     if not who.operator:
         return
     found = Reading.objects.filter(FAILING).select_related("credential").defer("credential__secrets")
@@ -235,7 +238,7 @@ def _readings(who: Caller) -> Iterator[Attention]:
 
 
 def _orphans(who: Caller) -> Iterator[Attention]:
-    """Those with which nothing happens by itself."""
+    """Yield orphans that wait for an operator's decision."""
     if not who.operator:
         return
     for row in Stray.objects.filter(undecided()).select_related("blueprint").order_by("first_seen_at")[:AT_MOST]:
@@ -259,7 +262,7 @@ def _remembered(who: Caller) -> Iterator[Attention]:
 
 
 def _switched_off(who: Caller) -> Iterator[Attention]:
-    """Blueprints that leases wait for, and that are disabled or drained."""
+    """Yield disabled or drained blueprints that leases wait for."""
     if not who.operator:
         return
     for row in Blueprint.objects.filter(Q(enabled=False) | Q(drained=True)).order_by("name"):
@@ -278,8 +281,8 @@ def _switched_off(who: Caller) -> Iterator[Attention]:
 
 
 def _budgets(who: Caller) -> Iterator[Attention]:
-    """Those of which nothing is left, or for more of which somebody waits."""
-    for one, since in budgets.short(who):
+    """Yield budgets that are exhausted, or that leases wait for."""
+    for one, since in costs.short_budgets(who):
         whose, name = next((what, value) for what in ("user", "group", "blueprint") if (value := getattr(one, what)))
         said = f"{dollars(one.used)}/h is in use of its budget of {dollars(one.max_hourly)}/h."
         yield Attention(

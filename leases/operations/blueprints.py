@@ -1,50 +1,53 @@
-"""What operators do with blueprints."""
+"""Blueprints, for operators (try, add, check, change, drain, remove), and the kinds that they select."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from django.core.exceptions import ValidationError as ModelError
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 from pydantic import ValidationError
 
 from blueprints import registry
+from blueprints.contract import CatalogueStale, Registers, capabilities
 from blueprints.models import Blueprint
-from drydock.core.errors import Conflict, NotFound
-from leases import given, hints
-from leases.client.values import BlueprintChange, BlueprintInfo
+from blueprints.specs import Draft, Problem
+from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound
+from drydock.core.units import duration, written
+from drydock_client.values import BlueprintChange, BlueprintInfo, KindInfo
+from leases.engine.catalogue import drafts as machine_drafts
 from leases.engine.core import specs
 from leases.engine.core.database import refuse_inside_transaction
 from leases.engine.core.transitions import record_event
 from leases.engine.resources import maintenance
+from leases.messaging import hints
 from leases.models import Authorization, Lease, Resource, Search, Sync
-from leases.operations import cycles, reading
-from leases.operations.blueprint_columns import EMPTIABLE as EMPTIABLE
-from leases.operations.blueprint_columns import SPANS as SPANS
-from leases.operations.blueprint_columns import clean, idleness, limit, take_defaults, write
+from leases.operations import infos
 from leases.operations.callers import Caller, operator_only
-from leases.operations.kinds import kinds as kinds
-from leases.operations.kinds import schema as schema
-from leases.requests import invalid
 from leases.states import HOLDING, LeaseState
+from leases.validation import input_checks
+from leases.validation.input_checks import checked
+from leases.validation.requests import invalid
 
 
-@given.checked
+@input_checks.checked
 def list_(who: Caller, *, type_: str = "") -> list[BlueprintInfo]:
-    """All blueprints in the order in which they are tried. Only operators see configs and errors."""
+    """Return all blueprints in the order in which they are tried. Only operators see their configs and errors."""
     found = Blueprint.objects.filter(resource_type=type_) if type_ else Blueprint.objects.all()
-    return [_shown(who, info) for info in reading.blueprints(found)]
+    return [_shown(who, info) for info in infos.blueprints(found)]
 
 
-@given.checked
+@input_checks.checked
 def get(who: Caller, name: str) -> BlueprintInfo:
-    """One blueprint. Raises NotFound."""
-    found = reading.blueprints(Blueprint.objects.filter(name=name))
+    """Return one blueprint. Raises NotFound."""
+    found = infos.blueprints(Blueprint.objects.filter(name=name))
     if not found:
-        raise NotFound(f"No blueprint {name!r}.", field="blueprint")
+        raise NotFound(f"Blueprint {name!r} does not exist.", field="blueprint")
     return _shown(who, found[0])
 
 
@@ -52,76 +55,80 @@ def _shown(who: Caller, info: BlueprintInfo) -> BlueprintInfo:
     return info if who.operator else replace(info, config={}, errors=(), note="")
 
 
-@given.checked
+@input_checks.checked
 def row(who: Caller, name: str, what: str) -> Blueprint:
-    """The row of a blueprint that an operator works on. Raises NotAllowed, NotFound."""
+    """Return a blueprint's row for an operator to work on. Raises NotAllowed, NotFound."""
     operator_only(who, what)
     found = Blueprint.objects.filter(name=name).first()
     if found is None:
-        raise NotFound(f"No blueprint {name!r}.", field="blueprint")
+        raise NotFound(f"Blueprint {name!r} does not exist.", field="blueprint")
     return found
 
 
-@given.checked
+@input_checks.checked
 def add(
     who: Caller, name: str, kind: str, config: Mapping[str, Any] | None = None, *,
     change: BlueprintChange | None = None, enabled: bool = True,
 ) -> BlueprintInfo:  # fmt: skip
-    """Add a blueprint. It is checked first, and stays disabled while its check finds something fatal. Whoever adds
-    it may use it.
+    """Add a blueprint. It is checked first, and stays disabled if the check finds a fatal problem.
 
-    Raises InvalidRequest with the field (`config.…` for the kind's own), Conflict when the name is taken.
+    The operator who adds it may use it. Raises NotAllowed, InvalidRequest with the field (`config.…` for the kind's
+    own), and Conflict if the name is taken.
     """
     operator_only(who, "add blueprints")
     refuse_inside_transaction("Adding a blueprint")
     made = Blueprint(name=name, kind=kind, config=checked_config(kind, config or {}), enabled=False)
     made.resource_type = registry.kind(kind).resource_type
-    write(made, change or BlueprintChange())
+    write_columns(made, change or BlueprintChange())
     take_defaults(made, change or BlueprintChange())
-    limit(made)
-    clean(made)
+    check_limit(made)
+    clean_columns(made)
     try:
         with transaction.atomic():
             made.save(force_insert=True)
             record_event("blueprint.added", f"Of kind {kind}.", actor=who.actor, blueprint_id=made.pk)
             _authorize(who, made)
     except IntegrityError:
-        raise Conflict(f"There is a blueprint {name!r} already.", field="name") from None
+        raise Conflict(f"A blueprint named {name!r} already exists.", field="name") from None
     return enable(who, name) if enabled else get(who, name)
 
 
 def _authorize(who: Caller, made: Blueprint) -> None:
-    """Whoever adds a blueprint may use it; others as its audience says."""
+    """Authorize the operator who adds a blueprint. Its audience determines who else may use it."""
     if made.audience == Blueprint.Audience.AUTHORIZED:
         allowed = {"state": Authorization.State.AUTHORIZED, "decided_by_id": who.id, "decided_at": Now()}
         Authorization.objects.create(blueprint=made, user_id=who.id, **allowed)
 
 
-@given.checked
+@input_checks.checked
 def checked_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The config as the kind reads it. Raises InvalidRequest naming `config.<field>`, KindNotFound."""
+    """Return the config as the kind parses it. Raises KindNotFound, and InvalidRequest that names `config.<field>`."""
     try:
         return registry.kind(kind).Config.model_validate(dict(config)).model_dump(mode="json", exclude_unset=True)
     except ValidationError as error:
         raise invalid(error, "config") from None
 
 
-@given.checked
+@input_checks.checked
 def change(who: Caller, name: str, changed: BlueprintChange) -> BlueprintInfo:
-    """Change a blueprint. Another kind or config raises its generation; whoever waits is decided for again."""
+    """Change a blueprint.
+
+    Changing its kind or config raises its generation, and pending leases are decided again. Raises NotAllowed,
+    NotFound, InvalidRequest.
+    """
     operator_only(who, "change blueprints")
     with transaction.atomic():
         found = Blueprint.objects.select_for_update(no_key=True).filter(name=name).first()
         if found is None:
-            raise NotFound(f"No blueprint {name!r}.", field="blueprint")
+            raise NotFound(f"Blueprint {name!r} does not exist.", field="blueprint")
         before = (found.kind, found.config)
-        write(found, changed)
+        write_columns(found, changed)
         found.config = checked_config(found.kind, found.config)
         if (found.kind, found.config) != before:
             _another(found)
             _refuse_cycle(found)
-        limit(found)
-        clean(found)
+        check_limit(found)
+        clean_columns(found)
         found.save()
         maintenance.close_outdated(found.pk, found.kind)
         names = [f.name for f in fields(changed) if f.name != "clear" and getattr(changed, f.name) is not None]
@@ -133,7 +140,7 @@ def change(who: Caller, name: str, changed: BlueprintChange) -> BlueprintInfo:
 
 
 def _refuse_cycle(found: Blueprint) -> None:
-    for problem in cycles.problems(found) if found.enabled else ():
+    for problem in cycle_problems(found) if found.enabled else ():
         raise Conflict(problem.message, field="config", hint="Disable one of them first.")
 
 
@@ -141,47 +148,48 @@ def _another(found: Blueprint) -> None:
     new_type = registry.kind(found.kind).resource_type
     if new_type != found.resource_type and Resource.objects.filter(blueprint=found).exists():
         raise Conflict(
-            f"Its resources are of type {found.resource_type!r}, and {found.kind!r} gives {new_type!r}.", field="kind"
+            f"Its resources are of type {found.resource_type!r}, but {found.kind!r} provides {new_type!r}.",
+            field="kind",
         )
     found.resource_type = new_type
     found.generation += 1
 
 
-@given.checked
+@input_checks.checked
 def check(who: Caller, name: str) -> BlueprintInfo:
-    """Look, without creating anything, whether the blueprint could work; the answer has `problems`."""
+    """Check whether the blueprint could work, without creating anything. The result includes `problems`."""
     found = row(who, name, "check blueprints")
     refuse_inside_transaction("Checking a blueprint")
     checked_config(found.kind, found.config)
     view = specs.blueprint_view(found, secrets=True)
     problems = [
         {"field": p.field, "message": p.message, "fatal": p.fatal}
-        for p in (*registry.kind(found.kind).check_blueprint(view), *cycles.problems(found), *idleness(found))
+        for p in (*registry.kind(found.kind).check_blueprint(view), *cycle_problems(found), *idleness(found))
     ]
     said = "; ".join(str(p["message"]) for p in problems) or "No problem found."
     record_event("blueprint.checked", said[:2000], actor=who.actor, blueprint_id=found.pk)
-    return reading.blueprints(Blueprint.objects.filter(pk=found.pk), problems)[0]
+    return infos.blueprints(Blueprint.objects.filter(pk=found.pk), problems)[0]
 
 
-@given.checked
+@input_checks.checked
 def enable(who: Caller, name: str) -> BlueprintInfo:
-    """Let it serve, unless its check finds something fatal: then it stays disabled and `problems` says why."""
+    """Enable a blueprint, unless its check finds a fatal problem. It then stays disabled, and `problems` says why."""
     checked = check(who, name)
     if any(problem["fatal"] for problem in checked.problems):
         return checked
     _switch(who, name, "enabled", True, "enabled")
-    return reading.blueprints(Blueprint.objects.filter(name=name), checked.problems)[0]
+    return infos.blueprints(Blueprint.objects.filter(name=name), checked.problems)[0]
 
 
-@given.checked
+@input_checks.checked
 def disable(who: Caller, name: str) -> BlueprintInfo:
-    """Let it serve nobody; what is leased stays leased."""
+    """Disable a blueprint, so that it serves no new leases. Present leases stay."""
     return _switch(who, name, "enabled", False, "disabled")
 
 
-@given.checked
+@input_checks.checked
 def drain(who: Caller, name: str, *, drained: bool = True) -> BlueprintInfo:
-    """Build nothing new and remove idle resources; or (`drained=False`) serve again."""
+    """Drain a blueprint: build nothing new and remove idle resources. With `drained=False`, undrain it."""
     return _switch(who, name, "drained", drained, "drained" if drained else "undrained")
 
 
@@ -195,11 +203,11 @@ def _switch(who: Caller, name: str, column: str, value: bool, word: str) -> Blue
     return get(who, name)
 
 
-@given.checked
+@input_checks.checked
 def remove(who: Caller, name: str) -> None:
-    """Remove a blueprint. The history of its resources stays; its name is free again.
+    """Remove a blueprint. The history of its resources is kept, and its name can be used again.
 
-    Raises Conflict, saying which, while a resource or a lease needs it; NotFound, NotAllowed.
+    Raises Conflict, which names them, while resources or leases need the blueprint; NotFound; NotAllowed.
     """
     found = row(who, name, "remove blueprints")
     with transaction.atomic():
@@ -217,11 +225,15 @@ _UNTIL_GONE = (
     "Disable and drain it (`drydock blueprints drain {name}`), release the leases, and wait until the resources are "
     "gone; `drydock resources destroy RESOURCE --force` closes what cannot be destroyed."
 )
+
 _SHOWN = 5
 
 
 def _needed_by(found: Blueprint) -> list[str]:
-    """The first few resources and leases that need a blueprint: what is not gone, and who waits for it alone."""
+    """Return descriptions of what needs the blueprint: existing resources, and leases that can use no other.
+
+    Lists only the first few of each, and how many more there are.
+    """
     resources = Resource.objects.filter(blueprint=found, gone_at=None).order_by("id")
     leases = Lease.objects.filter(
         Q(resource__in=resources.values("pk"), state__in=HOLDING)
@@ -239,3 +251,165 @@ def _retire(found: Blueprint) -> None:
     Sync.objects.filter(blueprint=found).delete()
     Search.objects.filter(blueprint=found).delete()
     Blueprint.objects.filter(pk=found.pk).update(enabled=False, min_ready=0, removed_at=Now())
+
+
+SPANS = ("idle_timeout", "max_lifetime", "check_interval", "default_ttl", "max_ttl")
+
+EMPTIABLE = (*SPANS, "max_resources", "note")
+
+
+def write_columns(found: Blueprint, changed: BlueprintChange) -> None:
+    """Set the changed columns of the row, without saving it. Raises InvalidRequest."""
+    for field in fields(changed):
+        value = getattr(changed, field.name)
+        if field.name == "clear" or value is None:
+            continue
+        input_checks.check(field.name, value)
+        if field.name in SPANS:
+            value = duration(value, field=field.name)
+        setattr(found, field.name, dict(value) if field.name == "config" else value)
+    for column in changed.clear:
+        if column not in EMPTIABLE:
+            raise InvalidRequest(
+                f"{column!r} cannot be empty.", field="clear", hint=f"These can: {', '.join(EMPTIABLE)}."
+            )
+        setattr(found, column, "" if column == "note" else None)
+
+
+def check_limit(found: Blueprint) -> None:
+    """Apply the kind's highest limit if no limit is set. Raises InvalidRequest if the limit is higher than that."""
+    most = registry.kind(found.kind).most_resources
+    if most is None:
+        return
+    if found.max_resources is not None and found.max_resources > most:
+        raise InvalidRequest(
+            f"A blueprint of kind {found.kind!r} can have at most {most} resource{'s' * (most != 1)},"
+            f" not {found.max_resources}.", field="max_resources", hint="Leave it out, or give a smaller number.",
+        )  # fmt: skip
+    if found.max_resources is None:
+        found.max_resources = most
+
+
+def refuse_longer_default(usual: dt.timedelta | None, longest: dt.timedelta | None) -> None:
+    """Raise InvalidRequest if the default duration of leases exceeds the longest."""
+    if usual is not None and longest is not None and usual > longest:
+        raise InvalidRequest(
+            f"The default lease of {written(usual)} is longer than the longest lease of {written(longest)}.",
+            field="default_ttl",
+        )
+
+
+def take_defaults(found: Blueprint, changed: BlueprintChange) -> None:
+    """Apply the kind's idle timeout and check interval to a new blueprint that does not set its own."""
+    for column in ("idle_timeout", "check_interval"):
+        if getattr(found, column) is None and column not in changed.clear:
+            setattr(found, column, getattr(registry.kind(found.kind), column))
+
+
+def idleness(found: Blueprint) -> list[Problem]:
+    """Return a warning if idle resources cost money and no idle timeout removes them, or else nothing."""
+    if found.idle_timeout is not None or registry.kind(found.kind).idle_timeout is None:
+        return []
+    said = "Without an idle timeout, idle machines are kept, and cost money, until somebody ends them."
+    cure = f"drydock blueprints change {found.name} --idle-timeout 15m"
+    return [Problem(message=f"{said} Set one: {cure}.", field="idle_timeout", fatal=False)]
+
+
+def clean_columns(found: Blueprint) -> None:
+    """Raise InvalidRequest for the first column that is invalid."""
+    refuse_longer_default(found.default_ttl, found.max_ttl)
+    try:
+        found.clean_fields()
+    except ModelError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        raise InvalidRequest(messages[0], field=field) from None
+
+
+def cycle_problems(found: Blueprint) -> list[Problem]:
+    """Return a fatal problem if this and the enabled blueprints need one another in a cycle, or else nothing."""
+    there = [found, *Blueprint.objects.filter(enabled=True).exclude(pk=found.pk)]
+    needs = {one.name: _needed_types(one) for one in there}
+    gives = {one.name: one.resource_type for one in there}
+    circle = cycle(found.name, needs, gives)
+    if not circle:
+        return []
+    if len(circle) == 2:
+        return [Problem(message=f"{found.name} needs a {found.resource_type!r}, which it provides itself.")]
+    return [Problem(message=f"Blueprints that need one another cannot serve together: {' -> '.join(circle)}.")]
+
+
+def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, str]) -> list[str]:
+    """Return the names of the blueprints on the shortest cycle of needs through `start`, or nothing.
+
+    `needs` maps each name to the resource types that it needs, `gives` to the type that it provides.
+    """
+    ways, seen = [[start]], set[str]()
+    while ways:
+        way = ways.pop(0)
+        for name in sorted(name for name, given in gives.items() if given in needs[way[-1]]):
+            if name == start:
+                return [*way, start]
+            if name not in seen:
+                seen.add(name)
+                ways.append([*way, name])
+    return []
+
+
+def _needed_types(blueprint: Blueprint) -> frozenset[str]:
+    """Return the types that a blueprint may lease, or none if its kind or config cannot be read."""
+    try:
+        return registry.kind(blueprint.kind).needed_types(specs.config(blueprint.kind, blueprint.config))
+    except DrydockError:
+        return frozenset()
+
+
+@input_checks.checked
+def kinds(*, type_: str = "") -> list[KindInfo]:
+    """Return the kinds that blueprints may select: all kinds, or those of one type."""
+    return [schema(name) for name in registry.names() if not type_ or name in registry.kinds_of_type(type_)]
+
+
+@input_checks.checked
+def schema(kind: str) -> KindInfo:
+    """Return a kind's description, capabilities and the JSON Schemas of its fields. Raises KindNotFound."""
+    found = registry.kind(kind)
+    said = (type(found).__doc__ or "").strip().split("\n\n")[0]
+    return KindInfo(
+        name=kind, type=found.resource_type, description=" ".join(said.split()),
+        capabilities=tuple(sorted(capabilities(found))), interfaces=tuple(sorted(found.interfaces())),
+        config=found.Config.model_json_schema(), requirements=found.Requirements.model_json_schema(),
+        attributes=found.Attributes.model_json_schema(),
+        registration=found.Registration.model_json_schema() if isinstance(found, Registers) else None,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """The result of a trial. `drafts` has what the blueprint would build first for a lease without requirements."""
+
+    problems: Sequence[Problem] = ()
+    drafts: Sequence[Draft] = ()
+    says: str = ""
+    """Why nothing is drafted, if that needs an explanation; else empty."""
+
+
+@checked
+def trial(who: Caller, *, name: str, kind: str, config: Mapping[str, Any], id: int = 0, most: int = 10) -> Trial:
+    """Try a blueprint without storing or creating anything. May call a provider.
+
+    Raises KindNotFound, NotAllowed, and pydantic's ValidationError for a config that the kind does not accept.
+    """
+    operator_only(who, "try blueprints")
+    refuse_inside_transaction("Trying a blueprint")
+    found = registry.kind(kind)
+    view = specs.blueprint_view(Blueprint(pk=id, name=name, kind=kind, config=dict(config)), secrets=True)
+    problems = tuple(found.check_blueprint(view))
+    if not machine_drafts.builds(found):
+        return Trial(problems=problems, says="It builds nothing: its resources are registered or discovered.")
+    try:
+        drafts = tuple(machine_drafts.drafts(Blueprint(kind=kind), found, view.config, None))[:most]
+    except (CatalogueStale, DrydockError) as error:
+        return Trial(problems=problems, says=str(error))
+    return Trial(
+        problems=problems, drafts=drafts, says="" if drafts else "It would build nothing until a lease is requested."
+    )

@@ -1,4 +1,4 @@
-"""Who asks, and what they may see."""
+"""Callers, and what they may see."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from django.db.models import Q, QuerySet
 
 from drydock.core.errors import NotAllowed, NotFound
 from leases import owners
-from leases.given import checked
 from leases.models import Lease
+from leases.validation.input_checks import checked
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caller:
-    """A user who asks. Operators see and change everything."""
+    """A user who calls an operation. Operators see and change everything."""
 
     id: int
     name: str
     operator: bool = False
     maker: str = ""
-    """Who made the token with which it is asked, where that is somebody else."""
+    """The user who created the token of the call, if that is not the caller; else empty."""
 
     @property
     def actor(self) -> str:
-        """Under whose name it is recorded."""
+        """The name under which the call is recorded."""
         return f"{self.maker} for {self.name}" if self.maker else self.name
 
 
 @checked
 def caller(user: Any) -> Caller:
-    """The caller that a user, or a user name, is. Raises InvalidRequest when there is no such active user."""
+    """Return the caller for a user or user name. Raises InvalidRequest if there is no such active user."""
     found = owners.find_owner(user)
     return Caller(id=found.pk, name=found.get_username(), operator=found.is_staff or found.is_superuser)
 
 
 def operator_only(who: Caller, what: str) -> None:
-    """Raises NotAllowed unless the caller is an operator."""
+    """Raise NotAllowed, which says what only operators may do, unless the caller is an operator."""
     if not who.operator:
-        raise NotAllowed(f"Only an operator may {what}.", hint="Ask one of them.")
+        raise NotAllowed(f"Only an operator may {what}.", hint="Ask an operator.")
 
 
 @checked
 def on_behalf(who: Caller, owner: Any = None) -> Caller:
-    """Whose lease it will be: the caller's own, or `owner`'s where an operator says so. Raises NotAllowed."""
+    """Return the caller who will own the lease: `who` or, if an operator asks for it, `owner`. Raises NotAllowed."""
     if owner is None or owner == who.name:
         return who
     operator_only(who, "ask for somebody else")
@@ -52,13 +52,13 @@ def on_behalf(who: Caller, owner: Any = None) -> Caller:
 
 
 def own_leases(who: Caller) -> QuerySet[Lease]:
-    """The leases that the caller may see."""
+    """Return the leases that the caller may see."""
     return Lease.objects.all() if who.operator else Lease.objects.filter(owner_id=who.id)
 
 
 @checked
 def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
-    """A lease that the caller may touch. Raises NotFound, also when it is somebody else's."""
+    """Return a lease that the caller may change. Raises NotFound, also if it belongs to another owner."""
     found = own_leases(who).filter(pk=lease_id)
     if related:
         found = found.select_related("owner", "resource__blueprint")
@@ -69,10 +69,10 @@ def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
 
 
 def not_theirs(lease_id: int) -> NotFound:
-    """The error for a lease that is not there or that the caller may not see; which of the two, it does not tell."""
-    return NotFound(f"No lease {lease_id}, or it is not yours.", field="lease")
+    """Return the error for a lease that does not exist or that the caller may not see, without saying which."""
+    return NotFound(f"Lease {lease_id} does not exist or is not yours.", field="lease")
 
 
 def theirs(who: Caller) -> Q:
-    """The condition under which an event concerns the caller."""
+    """Return the condition for events that concern the caller."""
     return Q() if who.operator else Q(lease__owner_id=who.id)

@@ -1,68 +1,80 @@
-"""Secrets that blueprints name in their config: they go in and never come out."""
+"""Credentials that blueprints name in their configs, and the polls of their accounts. Secrets are never returned."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError as ModelError
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Now
 
-from blueprints.models import Blueprint, Credential
+from blueprints import registry
+from blueprints.cloud.client import capabilities
+from blueprints.cloud.faults import SdkNotInstalled
+from blueprints.cloud.kind import CloudHost
+from blueprints.models import Blueprint, Credential, Reading
+from drydock.core import clock
 from drydock.core.crypto import Undecryptable
 from drydock.core.errors import Conflict, InvalidRequest, NotFound
-from leases import given, hints
-from leases.client.values import CredentialInfo, ReadingInfo
+from drydock_client.values import CredentialInfo, ReaderInfo, ReadingInfo
+from leases.engine.catalogue.poll_schedule import reads
 from leases.engine.core.transitions import record_event
-from leases.operations import readings
+from leases.messaging import hints
 from leases.operations.callers import Caller, operator_only
+from leases.validation import input_checks
 
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
+
 _LARGEST = 64 << 10
-"""Bytes of all secrets of a credential together, as JSON."""
+"""The maximum size of all secrets of a credential as JSON, in bytes."""
 
 
 def list_(who: Caller, *, capabilities: bool = False) -> list[CredentialInfo]:
-    """All credentials by name, without their secrets, and how the readings with them go. `capabilities`: also what
-    their clouds can do. Raises NotAllowed."""
+    """Return all credentials by name, without their secrets, with the state of their polls. Raises NotAllowed.
+
+    With `capabilities`, the result also lists the capabilities of their clouds.
+    """
     operator_only(who, "see credentials")
     return _infos(list(Credential.objects.order_by("name")), able=capabilities)
 
 
-@given.checked
+@input_checks.checked
 def get(who: Caller, name: str) -> CredentialInfo:
-    """One credential, without its secrets, with what its clouds can do. Raises NotFound, NotAllowed."""
+    """Return one credential without its secrets, with the capabilities of its clouds. Raises NotFound, NotAllowed."""
     operator_only(who, "see credentials")
     return _infos([row_of(name)], able=True)[0]
 
 
-@given.checked
+@input_checks.checked
 def read(who: Caller, name: str) -> CredentialInfo:
-    """Have everything that is read with it read at once, by a worker. Raises Conflict where nothing is, NotFound,
-    NotAllowed."""
+    """Have workers make all polls of a credential at once.
+
+    Raises Conflict if there are no polls to make, NotFound, NotAllowed.
+    """
     operator_only(who, "have an account read")
     found = row_of(name)
-    readings.make_due(who, found, [row.kind for row in users_of(name)])
+    make_polls_due(who, found, [row.kind for row in users_of(name)])
     return get(who, name)
 
 
 def row_of(name: str) -> Credential:
-    """Its row, for operations of operators. Raises NotFound."""
+    """Return the row of a credential, for operators' operations. Raises NotFound."""
     found = Credential.objects.filter(name=name).first()
     if found is None:
-        raise NotFound(f"No credential {name!r}.", field="name", hint="`drydock credentials` lists them.")
+        raise NotFound(f"Credential {name!r} does not exist.", field="name", hint="`drydock credentials` lists them.")
     return found
 
 
 def users_of(name: str) -> list[Blueprint]:
-    """The blueprints whose config names a credential, by name."""
+    """Return the blueprints whose config names the credential."""
     return [row for row in Blueprint.objects.order_by("name") if name in _named(row)]
 
 
 def _users() -> dict[str, list[Blueprint]]:
-    """Credential -> the blueprints whose config names it."""
+    """Return the blueprints that name each credential, by the credential's name."""
     found: dict[str, list[Blueprint]] = {}
     for row in Blueprint.objects.order_by("name").only("name", "config", "kind"):
         for name in _named(row):
@@ -76,7 +88,7 @@ def _named(row: Blueprint) -> set[str]:
 
 
 def _infos(found: Sequence[Credential], *, able: bool) -> list[CredentialInfo]:
-    users, read_with = _users(), readings.of(found)
+    users, read_with = _users(), polls_of(found)
     return [_info(row, users.get(row.name, ()), read_with.get(row.pk, ()), able) for row in found]
 
 
@@ -86,12 +98,12 @@ def _info(
     kinds = [*(one.kind for one in users), *(one.kind for one in read_with)]
     return CredentialInfo(
         id=row.pk, name=row.name, fields=_fields(row), note=row.note, created_at=row.created_at,
-        used_by=tuple(one.name for one in users), readers=readings.readers(kinds, able=able), readings=read_with,
+        used_by=tuple(one.name for one in users), readers=pollers(kinds, able=able), readings=read_with,
     )  # fmt: skip
 
 
 def _fields(row: Credential) -> tuple[str, ...]:
-    """The names of its secrets; none where the key it was written under is not at hand."""
+    """Return the names of its secrets, or none if the key that encrypted them is not available."""
     try:
         return tuple(sorted(row.secrets or {}))
     except Undecryptable:
@@ -99,25 +111,31 @@ def _fields(row: Credential) -> tuple[str, ...]:
 
 
 def checked(secrets: Mapping[str, Any]) -> dict[str, Any]:
-    """The secrets as they may be stored. Raises InvalidRequest, which never quotes one."""
+    """Return the secrets in the form in which they are stored. Raises InvalidRequest, which never quotes a secret."""
     if not isinstance(secrets, Mapping) or not secrets:
-        raise InvalidRequest("Give at least one secret.", field="secrets", hint="Kinds say which they need.")
+        raise InvalidRequest(
+            "Give at least one secret.",
+            field="secrets",
+            hint="Each kind's page in docs/kinds lists the secrets it needs.",
+        )
     for name, value in secrets.items():
         if not isinstance(name, str) or not _FIELD.fullmatch(name):
-            raise InvalidRequest("The name of a secret is letters, digits, '_', '.' and '-'.", field="secrets")
+            raise InvalidRequest(
+                "The name of a secret may contain only letters, digits, '_', '.' and '-'.", field="secrets"
+            )
         if value in ("", None):
             raise InvalidRequest(f"The secret {name!r} is empty.", field=f"secrets.{name}")
-    given.document(secrets, "secrets")
+    input_checks.document(secrets, "secrets")
     if len(json.dumps(dict(secrets), default=str)) > _LARGEST:
-        raise InvalidRequest(f"Secrets are at most {_LARGEST >> 10} KiB together.", field="secrets")
+        raise InvalidRequest(f"The secrets must be at most {_LARGEST >> 10} KiB in total.", field="secrets")
     return dict(secrets)
 
 
-@given.checked
+@input_checks.checked
 def add(who: Caller, name: str, secrets: Mapping[str, Any], *, remark: str = "") -> CredentialInfo:
-    """Store secrets under a name; blueprints that name it already are tried again.
+    """Store secrets under a name. Blueprints that already name it are tried again.
 
-    Raises InvalidRequest with the field, Conflict when the name is taken, NotAllowed.
+    Raises InvalidRequest with the field, Conflict if the name is taken, NotAllowed.
     """
     operator_only(who, "add credentials")
     made = Credential(name=name, note=remark)
@@ -133,15 +151,15 @@ def add(who: Caller, name: str, secrets: Mapping[str, Any], *, remark: str = "")
             _tell(who, made, "added")
     except IntegrityError:
         hint = f"`drydock credentials replace {name}` stores other secrets."
-        raise Conflict(f"There is a credential {name!r} already.", field="name", hint=hint) from None
+        raise Conflict(f"A credential named {name!r} already exists.", field="name", hint=hint) from None
     return get(who, name)
 
 
-@given.checked
+@input_checks.checked
 def change(
     who: Caller, name: str, *, secrets: Mapping[str, Any] | None = None, remark: str | None = None
 ) -> CredentialInfo:
-    """Other secrets in place of all that are stored, or another note; the next step already uses them.
+    """Replace all secrets, the note or both. The next step uses the new secrets.
 
     Raises InvalidRequest, NotFound, NotAllowed.
     """
@@ -165,7 +183,7 @@ def _tell(who: Caller, row: Credential, word: str, columns: list[str] | None = N
         hints.after_commit("serve", resource_type)
 
 
-@given.checked
+@input_checks.checked
 def remove(who: Caller, name: str) -> None:
     """Remove a credential. Raises Conflict while a blueprint names it, NotFound, NotAllowed."""
     operator_only(who, "remove credentials")
@@ -173,6 +191,69 @@ def remove(who: Caller, name: str) -> None:
         found = Credential.objects.select_for_update().filter(name=name).first() or row_of(name)
         if users := users_of(name):
             names = ", ".join(row.name for row in users)
-            raise Conflict(f"It is named by blueprint {names}.", hint="Let them name another first.")
+            raise Conflict(
+                f"The credential is used by blueprint {names}.",
+                hint="Change these blueprints to another credential first.",
+            )
         record_event("credential.removed", f"Credential {name}.", actor=who.actor)
         found.delete()
+
+
+def polls_of(accounts: Sequence[Credential]) -> dict[int, tuple[ReadingInfo, ...]]:
+    """Return the polls of each credential, by its id, ordered by kind, place and sort of poll."""
+    found: dict[int, list[ReadingInfo]] = {}
+    for row in Reading.objects.filter(credential__in=accounts).order_by("kind", "place", "what"):
+        found.setdefault(row.credential_id, []).append(_poll_info(row))
+    return {pk: tuple(those) for pk, those in found.items()}
+
+
+def _poll_info(row: Reading) -> ReadingInfo:
+    return ReadingInfo(
+        kind=row.kind, what=row.what, place=row.place, seen_at=row.seen_at,
+        age=None if row.seen_at is None else clock.now() - row.seen_at, due_at=row.due_at, found=row.found,
+        message=row.message,
+    )  # fmt: skip
+
+
+def pollers(kinds: Iterable[str], *, able: bool) -> tuple[ReaderInfo, ...]:
+    """Return those of the kinds that read offers.
+
+    With `able`, also their clouds' capabilities, which loads the clouds' clients.
+    """
+    return tuple(_poller(name, able) for name in sorted(set(kinds)) if reads(name))
+
+
+def _poller(name: str, able: bool) -> ReaderInfo:
+    kind = registry.kind(name)
+    if not able or not isinstance(kind, CloudHost):
+        return ReaderInfo(kind=name)
+    try:
+        return ReaderInfo(kind=name, capabilities=tuple(sorted(capabilities(kind.client_class()))))
+    except SdkNotInstalled as error:
+        return ReaderInfo(kind=name, problem=error.message)
+
+
+def make_polls_due(who: Caller, account: Credential, kinds: Iterable[str]) -> int:
+    """Make all polls of an account due now, and tell a worker. Return the number of polls.
+
+    Raises Conflict if there are no polls to make, NotAllowed.
+    """
+    operator_only(who, "have an account read")
+    reading = [kind for kind in sorted(set(kinds)) if reads(kind)]
+    if not reading:
+        raise Conflict(
+            f"Nothing is read with {account.name!r}: no blueprint of a kind that reads offers uses it.",
+            hint="`drydock credentials` shows which blueprints name it.",
+        )
+    with transaction.atomic():
+        for kind in reading:
+            Reading.objects.get_or_create(credential=account, kind=kind, what=Reading.What.PLACES, place="")
+        found = Reading.objects.filter(credential=account, kind__in=reading)
+        # Lock by id: the poll of the locations, which may delete other polls, has the lowest id.
+        locked = list(found.select_for_update(no_key=True).order_by("id").values_list("id", flat=True))
+        Reading.objects.filter(pk__in=locked).update(due_at=Now())
+        ids = list(found.order_by("what", "id").values_list("id", flat=True))
+        record_event("credential.read", f"Credential {account.name}: {len(ids)} readings are due.", actor=who.actor)
+        for pk in ids:
+            hints.after_commit("read", pk)
+    return len(ids)

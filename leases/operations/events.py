@@ -1,4 +1,4 @@
-"""What happened, for callers who may know it."""
+"""Events, for callers who may see them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from django.db.models import Q
 
 from drydock_client import following
-from leases.client.values import EventInfo
-from leases.given import checked
+from drydock_client.values import EventInfo
 from leases.models import Event
-from leases.operations import reading
+from leases.operations import infos
 from leases.operations.callers import Caller, theirs
+from leases.validation.input_checks import checked
 
 
 @checked
@@ -19,7 +19,7 @@ def list_(
     who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, blueprint: str = "", kind: str = "",
     after: int = 0, limit: int = 200, newest: bool = False,
 ) -> list[EventInfo]:  # fmt: skip
-    """Events by id, from the one after `after`; `newest`: the last `limit` of them. `kind` is a prefix."""
+    """Return events by id, starting after `after`; with `newest`, the last `limit` of them. `kind` is a prefix."""
     found = Event.objects.filter(theirs(who), id__gt=after)
     chosen = {
         "lease_id": lease_id, "resource_id": resource_id, "blueprint__name": blueprint or None,
@@ -28,8 +28,8 @@ def list_(
     found = found.filter(**{column: value for column, value in chosen.items() if value is not None})
     limit = max(1, min(limit, 1000))
     if newest:
-        return [reading.event(row) for row in found.order_by("-id")[:limit]][::-1]
-    return [reading.event(row) for row in found.order_by("id")[:limit]]
+        return [infos.event(row) for row in found.order_by("-id")[:limit]][::-1]
+    return [infos.event(row) for row in found.order_by("id")[:limit]]
 
 
 @checked
@@ -37,9 +37,10 @@ def follow(
     who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, blueprint: str = "", kind: str = "",
     after: int | None = None, every: float = 0.25, stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[EventInfo]:  # fmt: skip
-    """Events as they come, each once, until `stop` says so. `after`: None begins with what comes next.
+    """Yield each event once as it is recorded, until `stop` returns True.
 
-    Ids are given before transactions commit, so the last seconds are looked at again for latecomers.
+    Begins after the event `after`, or with the next event if it is None. Ids are assigned before transactions
+    commit, so the last seconds are read again for late commits.
     """
     about = {"lease_id": lease_id, "resource_id": resource_id, "blueprint": blueprint, "kind": kind}
     return following.follow(

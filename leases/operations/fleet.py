@@ -1,38 +1,50 @@
-"""The fleet: every backend with what it can serve, what stands there, what is wrong, and what it costs now."""
+"""The fleet: every backend with its capacity and cost; and orphans, which have no row."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any
+
+from django.conf import settings
+from django.db.models import Q
 
 from blueprints import registry
 from blueprints.contract import Offers, capabilities
 from blueprints.models import Blueprint
 from blueprints.offers import Sought
-from drydock.core.errors import DrydockError
-from leases.client.values import BackendInfo
+from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound
+from drydock_client.values import BackendInfo, OrphanInfo
 from leases.engine.core import specs
-from leases.operations import readings
+from leases.engine.core.installation import current
+from leases.engine.core.transitions import record_event
+from leases.engine.sync import orphan_actions, orphans
+from leases.models import Resource, Stray
+from leases.operations import credentials
 from leases.operations.callers import Caller, operator_only
+from leases.reasons import Reason
 from leases.reports import fleet
 from leases.reports.fleet import Offered, There
+from leases.validation.input_checks import checked
 
 
 def backends(who: Caller, *, able: bool = False) -> list[BackendInfo]:
-    """Every backend in the order in which they are tried. `able`: also what their clouds can do, for which the
-    clouds' clients are loaded. Raises NotAllowed."""
+    """Return every backend in the order in which they are tried. Raises NotAllowed.
+
+    With `able`, also their clouds' capabilities, which loads the clouds' clients.
+    """
     operator_only(who, "look at the fleet")
     rows = list(fleet.backends())
     sought = {row.pk: found for row in rows if (found := _sought(row)) is not None}
     offered = fleet.offered([(row.pk, row.kind, sought[row.pk]) for row in rows if row.pk in sought])
-    there, orphans, errors, read = fleet.there(), fleet.orphans(), fleet.errors(), fleet.readings()
+    there, strays, errors, read = fleet.there(), fleet.orphans(), fleet.errors(), fleet.readings()
     clouds = _clouds(rows) if able else {}
     return [
         BackendInfo(
             **_about(row), **_holds(there.get(row.pk, There())),
             **_serves(offered.get(row.pk), there.get(row.pk, There())), **_read(row, sought.get(row.pk), read),
-            capabilities=clouds.get(row.kind), orphans=orphans.get(row.pk, (0, 0.0))[0],
-            orphans_price=round(orphans.get(row.pk, (0, 0.0))[1], 6), errors=errors.get(row.pk, ()),
+            capabilities=clouds.get(row.kind), orphans=strays.get(row.pk, (0, 0.0))[0],
+            orphans_price=round(strays.get(row.pk, (0, 0.0))[1], 6), errors=errors.get(row.pk, ()),
         )
         for row in rows
     ]  # fmt: skip
@@ -53,12 +65,12 @@ def _can(kind: str) -> tuple[str, ...]:
 
 
 def _clouds(rows: list[Blueprint]) -> dict[str, tuple[str, ...] | None]:
-    found = readings.readers({row.kind for row in rows}, able=True)
+    found = credentials.pollers({row.kind for row in rows}, able=True)
     return {one.kind: one.capabilities for one in found}
 
 
 def _sought(row: Blueprint) -> Sought | None:
-    """What the blueprint looks for among offers; None where its kind has none, or its config cannot be read."""
+    """Return the blueprint's query for offers, or None if its kind has none or its config cannot be read."""
     try:
         kind = registry.kind(row.kind)
         return kind.sought(specs.config(row.kind, row.config), None) if isinstance(kind, Offers) else None
@@ -73,7 +85,7 @@ def _holds(there: There) -> dict[str, Any]:
 
 
 def _serves(offered: Offered | None, there: There) -> dict[str, Any]:
-    """By its offers; a kind without offers serves with what is there."""
+    """Return what a backend can serve, according to its offers or, for a kind without offers, its existing machines."""
     card = there.known if offered is None else offered
     return {
         "regions": card.regions, "confidential": card.confidential, "gpus": card.gpus, "offers": card.number,
@@ -88,3 +100,111 @@ def _read(row: Blueprint, sought: Sought | None, read: Mapping[tuple[str, str], 
         "account": account, "ages": {what: age for what, age, _ in found},
         "failing": tuple(said for *_, failing in found for said in failing),
     }  # fmt: skip
+
+
+MOST_ORPHANS = 1000
+
+SUSPECT = Stray.Proof.SUSPECT
+
+MISSING = Q(gone_at=None) & (Q(state="active", observed="missing") | Q(state="broken", reason=Reason.LOST))
+"""Rows whose object was not found by the last search."""
+
+_ROW = "{said} It counts as lost once two listings in a row miss it; its leftovers are destroyed then."
+
+_DONE = {"destroy": "destroyed", "adopt": "adopted"}
+
+
+def list_orphans(who: Caller) -> list[OrphanInfo]:
+    """Return objects without a row, including suspects, followed by rows without an object. Raises NotAllowed."""
+    operator_only(who, "look at orphans")
+    strays = Stray.objects.select_related("blueprint").order_by("proof", "id")[:MOST_ORPHANS]
+    missing = (
+        Resource.objects.filter(MISSING).select_related("blueprint").defer("secrets").order_by("id")[:MOST_ORPHANS]
+    )
+    return [*(orphan_info(one) for one in strays), *(_orphan_row(one) for one in missing)]
+
+
+@checked
+def settle_orphan(who: Caller, stray_id: int, act: str, *, dry_run: bool = False) -> OrphanInfo:
+    """Request that an orphan be destroyed (`destroy`) or given a row again (`adopt`).
+
+    The next search that finds it, long enough after the first, carries this out. With `dry_run` nothing is written,
+    and `message` says what would be done. Raises NotFound, NotAllowed, InvalidRequest, and Conflict for a suspect
+    (which is never touched), in a suspended installation, and for adopting anything other than a machine.
+    """
+    operator_only(who, f"{act} orphans")
+    if act not in _DONE:
+        raise InvalidRequest(
+            f"{act!r} is not an action on an orphan.", field="act", hint="Choose one of: destroy, adopt."
+        )
+    stray = Stray.objects.select_related("blueprint").filter(pk=stray_id).first()
+    if stray is None:
+        raise NotFound(f"Orphan {stray_id} does not exist; it may be gone by now.", field="orphan")
+    _may(stray, act)
+    message = _promise(stray, act)
+    if dry_run:
+        stray.message = f"Dry run: {message}"
+        return orphan_info(stray)
+    Stray.objects.filter(pk=stray_id).update(wanted=act, wanted_by=who.actor[:150], message=message)
+    record_event(
+        "orphan.wanted", f"{stray.key} is to be {_DONE[act]}.", actor=who.actor, blueprint_id=stray.blueprint_id
+    )
+    orphans.soon(stray.blueprint_id)
+    stray.refresh_from_db()
+    return orphan_info(stray)
+
+
+def _may(stray: Stray, act: str) -> None:
+    if stray.proof == SUSPECT:
+        raise Conflict(
+            f"{stray.key} is not provably ours, so nothing is ever done to it. {stray.message}",
+            hint="Look at it with the provider's own tools.",
+        )
+    if problem := current().problem:
+        raise Conflict(f"The installation is suspended: {problem}", hint="drydock confirm-installation")
+    if act == "adopt" and not orphan_actions.adoptable(stray.what):
+        raise Conflict(
+            f"{stray.key} is not a machine but a leftover of one ({stray.what}), and only machines can be adopted.",
+            hint="Destroy it instead.",
+        )
+    if act == "adopt" and (stray.position or stray.memo):
+        raise Conflict(f"{stray.key} is already being destroyed.")
+
+
+def _promise(stray: Stray, act: str) -> str:
+    things = stray.facts.get("things") or [f"{stray.what or 'resource'} {stray.key}"]
+    done = "destroyed" if act == "destroy" else "adopted: a quarantined resource that serves nobody and counts its cost"
+    return f"{', '.join(map(str, things))} is {done}, when it is seen again after {_not_before(stray):%Y-%m-%d %H:%M}."
+
+
+def _not_before(stray: Stray) -> dt.datetime:
+    return stray.first_seen_at + dt.timedelta(seconds=settings.DRYDOCK.orphan_apart_seconds)
+
+
+def orphan_info(stray: Stray) -> OrphanInfo:
+    """Return an orphan's row as a value. Its blueprint must be loaded."""
+    facts, suspect = stray.facts, stray.proof == SUSPECT
+    return OrphanInfo(
+        id=stray.pk, side="object", key=stray.key, what=stray.what or stray.blueprint.resource_type,
+        things=tuple(map(str, facts.get("things") or filter(None, [facts.get("instance_id")]))),
+        **_where(stray.blueprint, facts), price=stray.price, proof=stray.proof,
+        resource=None if suspect else stray.resource_number, made_at=stray.made_at,
+        first_seen_at=stray.first_seen_at, seen_at=stray.seen_at, sightings=stray.sightings, wanted=stray.wanted,
+        wanted_by=stray.wanted_by, not_before=None if suspect else _not_before(stray), message=stray.message,
+    )  # fmt: skip
+
+
+def _where(blueprint: Blueprint, facts: dict[str, object]) -> dict[str, str]:
+    found = {name: str(facts.get(name) or "") for name in ("location", "zone", "type")}
+    return {"blueprint": blueprint.name, "kind": blueprint.kind, **found}
+
+
+def _orphan_row(row: Resource) -> OrphanInfo:
+    said = row.attributes
+    facts = {"location": said.get("region"), "zone": said.get("zone") or row.zone, "type": said.get("instance_type")}
+    return OrphanInfo(
+        id=None, side="row", key=row.name, what=row.type, things=(), **_where(row.blueprint, facts), price=row.price,
+        proof="row", resource=row.pk, made_at=row.created_at, first_seen_at=None, seen_at=row.observed_at,
+        sightings=0, wanted="", wanted_by="", not_before=None,
+        message=_ROW.format(said=f"Missed {row.missed} times." if row.state == "active" else row.message).strip(),
+    )  # fmt: skip

@@ -1,34 +1,46 @@
-"""Whether this installation may touch anything outside, what it would do, and confirming it."""
+"""The installation: its workers, whether it is suspended, and what operators can do when something is stuck."""
 
 from __future__ import annotations
 
 import datetime as dt
+import os
+import socket
 from dataclasses import dataclass, field
 
-from drydock.core.errors import Conflict
-from leases.engine.core import installation
+from django.conf import settings
+from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Now
+
+from blueprints import registry
+from blueprints.models import Blueprint, RememberedError
+from drydock.core.errors import Busy, Conflict, InvalidRequest, NotFound
+from leases.engine.core import installation, specs
 from leases.engine.core.database import rows
+from leases.engine.core.transitions import record_event
+from leases.engine.resources import retirement
 from leases.engine.upkeep import pools
-from leases.given import checked
-from leases.models import Installation, Stray
+from leases.messaging import handlers, hints, inline
+from leases.models import Installation, Lease, Resource, Run, Stray, Worker
 from leases.operations.callers import Caller, operator_only
+from leases.reasons import Reason
+from leases.validation.input_checks import checked
 
 _AT_MOST = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """One thing that is not done while the installation is suspended."""
+    """An action that is held back while the installation is suspended."""
 
     what: str
-    """`destroy`, `build`, `activate`, ... for a plan; `retire`, `expire`, `orphan` for what a sweep would begin."""
+    """`destroy`, `build`, `activate` and so on for a plan; `retire`, `expire` or `orphan` for a sweep's action."""
     name: str
     message: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstallationInfo:
-    """The installation. `problem` says why it is suspended; `held` lists what is not done for that reason."""
+    """The installation. `problem` says why it is suspended; `held` lists what is held back for that reason."""
 
     uuid: str
     epoch: int
@@ -40,7 +52,7 @@ class InstallationInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class StrayInfo:
-    """An orphan: what it is called, through which blueprint it was seen, and what becomes of it."""
+    """An orphan: its name, the blueprint through which it was found, and what will happen to it."""
 
     key: str
     blueprint: str
@@ -51,7 +63,7 @@ class StrayInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerInfo:
-    """A worker, and how long ago (seconds) it was last seen."""
+    """A worker, and how many seconds ago it was last seen."""
 
     name: str
     queues: list[str]
@@ -60,7 +72,7 @@ class WorkerInfo:
 
 
 def standing(who: Caller) -> InstallationInfo:
-    """How it stands. While it is suspended, everything that it would do is listed and none of it is done."""
+    """Return the status of the installation. While it is suspended, this includes everything that is held back."""
     operator_only(who, "look at the installation")
     here = installation.current()
     row = Installation.objects.get(pk=1)
@@ -73,7 +85,7 @@ def standing(who: Caller) -> InstallationInfo:
 _LISTED = (
     "SELECT n.phase, r.name, coalesce('for lease ' || n.lease_id || ': ', '') || n.sentence FROM leases_run n"
     " JOIN leases_resource r ON r.id = n.resource_id ORDER BY n.id",
-    "SELECT 'expire', 'lease ' || id, 'Its time is over.' FROM leases_lease"
+    "SELECT 'expire', 'lease ' || id, 'The lease expired.' FROM leases_lease"
     " WHERE state IN ('pending', 'acquired', 'active') AND until <= statement_timestamp() ORDER BY id",
     "SELECT 'expire', 'lease ' || id, 'No heartbeat came in time.' FROM leases_lease"
     " WHERE state IN ('acquired', 'active') AND heartbeat_at + heartbeat_limit < statement_timestamp() ORDER BY id",
@@ -90,25 +102,27 @@ def _held() -> list[Held]:
 
 
 def confirm(who: Caller) -> InstallationInfo:
-    """Go on from this database, which alone speaks for the installation from now on. Raises Conflict when nothing is
-    to be confirmed."""
+    """Confirm that this database alone speaks for the installation. Raises Conflict if it is not suspended."""
     operator_only(who, "confirm the installation")
     if not installation.confirm(actor=who.actor):
-        raise Conflict("The installation is not suspended.", hint="Nothing is to be confirmed.")
+        raise Conflict("The installation is not suspended.", hint="There is nothing to confirm.")
     return standing(who)
 
 
 @checked
 def suspend(who: Caller, message: str) -> InstallationInfo:
-    """Touch nothing outside until somebody confirms. Raises Conflict when it is suspended already."""
+    """Suspend the installation, so that nothing outside is changed until an operator confirms it.
+
+    Raises Conflict if it is already suspended.
+    """
     operator_only(who, "suspend the installation")
     if not installation.suspend(message or f"Suspended by {who.name}.", actor=who.actor):
-        raise Conflict("The installation is suspended already.")
+        raise Conflict("The installation is already suspended.")
     return standing(who)
 
 
 def strays(who: Caller) -> list[StrayInfo]:
-    """What stands at providers under our name without a row."""
+    """Return the objects that exist at providers under our name and have no row."""
     operator_only(who, "look at orphans")
     return [
         StrayInfo(key=s.key, blueprint=s.blueprint.name, first_seen_at=s.first_seen_at, seen_at=s.seen_at,
@@ -118,10 +132,160 @@ def strays(who: Caller) -> list[StrayInfo]:
 
 
 def workers(who: Caller, lost_after: float) -> list[WorkerInfo]:
-    """Every worker that has not said good-bye; those not seen for `lost_after` seconds count as lost."""
+    """Return every worker that has not shut down. Those not seen for `lost_after` seconds count as lost."""
     operator_only(who, "look at workers")
     found = rows(
         "SELECT name, queues, greatest(0, extract(epoch FROM statement_timestamp() - seen_at))::float8"
         " FROM leases_worker ORDER BY name"
     )
     return [WorkerInfo(name=n, queues=list(q), age=round(age, 1), lost=age > lost_after) for n, q, age in found]
+
+
+def worker_alive() -> bool:
+    """Return whether another process's worker was seen recently.
+
+    With private engines, also checks that the process of a worker on this machine still runs.
+    """
+    return any(_there(name) for name in workers_seen())
+
+
+def workers_seen() -> list[str]:
+    """Return the names (host:process) of the workers that were seen recently."""
+    found = rows(
+        "SELECT name FROM leases_worker WHERE seen_at > clock_timestamp() - %s * interval '1 s'",
+        (settings.DRYDOCK.lost_worker_seconds,),
+    )
+    return [name for (name,) in found]
+
+
+def unattended() -> Q:
+    """Return the condition for leases whose next step no process takes.
+
+    That is so if for some seconds no worker was seen and no sweep was made. While the broker is unavailable, beat
+    sweeps by itself.
+    """
+    lately = Now() - dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
+    nobody = ~Exists(Worker.objects.filter(seen_at__gt=lately)) & ~Exists(
+        Installation.objects.filter(swept_at__gt=lately)
+    )
+    waits = {"state__in": ("pending", "acquired", "released"), "held": False, "since__lt": Now() - _AT_ONCE}
+    return Q(nobody, **waits)
+
+
+_AT_ONCE = dt.timedelta(seconds=5)
+"""The time during which a missing worker is not reported, since a waiting command brings its own worker."""
+
+
+def _there(name: str) -> bool:
+    """Return whether the process with this name (host:process) still runs. Only private engines can tell; else True."""
+    host, _, process = name.rpartition(":")
+    if not settings.DRYDOCK.private_database or host != socket.gethostname() or not process.isdigit():
+        return True
+    return int(process) != os.getpid() and _lives(int(process))
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def failing_blueprints() -> dict[str, str]:
+    """Return why enabled blueprints cannot work according to their kinds, by blueprint name.
+
+    Calls providers, and creates nothing.
+    """
+    found = {}
+    for blueprint in Blueprint.objects.filter(enabled=True).order_by("name"):
+        if said := _fatal(blueprint):
+            found[blueprint.name] = said
+    return found
+
+
+def _fatal(blueprint: Blueprint) -> str:
+    try:
+        problems = registry.kind(blueprint.kind).check_blueprint(specs.blueprint_view(blueprint, secrets=True))
+    except Exception as error:  # any exception concerns only this blueprint
+        return f"{type(error).__name__}: {error}"
+    return "; ".join(problem.message for problem in problems if problem.fatal)
+
+
+def failing_resources() -> list[str]:
+    """Return the names of the resources that failed their last check."""
+    return list(
+        Resource.objects.filter(check_failures__gt=0, gone_at=None).order_by("name").values_list("name", flat=True)
+    )
+
+
+@checked
+def reclaim(who: Caller, *, type_: str = "", blueprint: str = "", limit: int = 100) -> list[int]:
+    """Remove idle resources, first those that hold leases on others. Return the ids of those removed."""
+    operator_only(who, "reclaim resources")
+    held = Lease.objects.filter(for_resource=OuterRef("pk"), state__in=("pending", "acquired", "active"))
+    found = Resource.objects.filter(
+        state="active", used_slots=0, origin=Resource.Origin.BUILT, quarantined=False, in_maintenance=False,
+        reserved_for=None,
+    )  # fmt: skip
+    chosen = {"type": type_, "blueprint__name": blueprint}
+    found = found.filter(**{column: value for column, value in chosen.items() if value})
+    ids = (
+        found.annotate(holds_others=Exists(held))
+        .order_by("-holds_others", "idle_since")
+        .values_list("id", flat=True)[:limit]
+    )
+    return [pk for pk in ids if _give_up(pk, who.actor)]
+
+
+def _give_up(resource_id: int, actor: str) -> bool:
+    return retirement.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Reclaimed.", actor=actor)
+
+
+def sweep_now(who: Caller, *, here: bool | None = None) -> int:
+    """Run every periodic check once. Return the number of items that were due or handled.
+
+    With `here`, this process also does the resulting work. That is the default if no worker is alive.
+    """
+    operator_only(who, "sweep")
+    if here or (here is None and not worker_alive()):
+        return inline.settle(tolerated=(Conflict, Busy))
+    return handlers.sweep()
+
+
+@checked
+def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = None) -> int:
+    """Forget remembered errors, so that their offers are tried again at once. Return the number forgotten."""
+    operator_only(who, "clear remembered errors")
+    found = RememberedError.objects.select_related("blueprint")
+    chosen = {"blueprint__name": blueprint or None, "pk": error_id}
+    gone = list(found.filter(**{column: value for column, value in chosen.items() if value is not None}))
+    RememberedError.objects.filter(pk__in=[row.pk for row in gone]).delete()
+    for row in gone:
+        record_event("blueprint.error_cleared", row.message, actor=who.actor, blueprint_id=row.blueprint_id)
+    for resource_type in sorted({row.blueprint.resource_type for row in gone}):
+        hints.after_commit("serve", resource_type)
+    return len(gone)
+
+
+@checked
+def resolve(who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, message: str = "") -> None:
+    """Record that somebody has done what a held step waits for, so that it continues.
+
+    Raises InvalidRequest, NotFound, Conflict.
+    """
+    operator_only(who, "resolve holds")
+    if (lease_id is None) == (resource_id is None):
+        raise InvalidRequest("Give either a lease or a resource.", field="lease")
+    column, pk = ("lease_id", lease_id) if lease_id is not None else ("resource_id", resource_id)
+    waits = Run.objects.filter(**{column: pk}, **({} if lease_id is not None else {"lease": None}))
+    found = list(waits.filter(waits_for="operator").values_list("id", "sentence"))
+    due = {"waits_for": "", "hold_who": "", "due_at": Now(), "step_since": None}
+    if not found or not waits.filter(waits_for="operator").update(**due):
+        error = Conflict if waits.exists() else NotFound
+        raise error(f"Nothing waits for a person at {column.removesuffix('_id')} {pk}.")
+    run_id, sentence = found[0]
+    record_event("step.resolved", f"{message or 'Done'}: {sentence}", actor=who.actor, **{column: pk})
+    hints.after_commit("step", run_id)

@@ -1,25 +1,107 @@
-"""Instances: leases on whole cloud machines, asked for and told of in a cloud's own words. There is one engine: an
-instance's id is its lease's, and all else that can be done with a lease can be done with it."""
+"""Instances: leases on whole cloud machines, requested and shown in the cloud's own terms."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from django.db.models import Q, QuerySet
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
 
 from drydock.core.errors import InvalidRequest, NotFound
+from drydock_client.values import InstanceInfo
 from leases import lifecycle
-from leases.client.values import InstanceInfo
-from leases.given import checked
 from leases.models import Failure, Lease, Resource
-from leases.operations import asking, holding, instance_request, machines, reading
+from leases.operations import infos, leases, machines
 from leases.operations.callers import Caller, on_behalf, own_leases
-from leases.operations.instance_request import InstanceRequest
+from leases.validation.fields import Key, Mib, Moment, PublicKey, Span, Text, Word
+from leases.validation.input_checks import checked
+from leases.validation.requests import invalid
+
+Words = Annotated[tuple[Word, ...], Field(max_length=100)]
+
+_MARKETS = {"on_demand": ["on_demand"], "spot": ["spot"], "any": ["on_demand", "spot"]}
+
+
+class InstanceRequest(BaseModel):
+    """A request for one whole cloud machine. Among the offers that meet it, the cheapest comes first."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    instance_type: Annotated[Words, Field(description="One of these types, as the cloud calls them.")] = ()
+    location: Annotated[Words, Field(description="In one of these regions.")] = ()
+    zone: Annotated[Words, Field(description="In one of these zones.")] = ()
+    continent: Annotated[Words, Field(description="On one of: AF, AS, EU, NA, OC, SA.")] = ()
+    market: Annotated[
+        Literal["on_demand", "spot", "any"], Field(description="Spot is cheaper, and taken back when it is needed.")
+    ] = "on_demand"
+    max_price: Annotated[float | None, Field(gt=0, lt=1e9, description="US dollars an hour at most.")] = None
+    image: Annotated[Text, Field(description="This image, by the cloud's id; empty: as the blueprint says.")] = ""
+    arch: Annotated[Text, Field(description="x86_64 or arm64.")] = ""
+    vcpus: Annotated[int, Strict(), Field(ge=0, le=100_000, description="Minimum number of vCPUs.")] = 0
+    ram_mib: Annotated[Mib, Field(description='Minimum memory in MiB, or such as "64GiB".')] = 0
+    disk_gib: Annotated[int, Strict(), Field(ge=0, le=1 << 20, description="Size of the boot disk.")] = 0
+    gpu: Annotated[Text, Field(description="With GPUs of this model, such as a100.")] = ""
+    gpus: Annotated[int, Strict(), Field(ge=0, le=1 << 20, description="Minimum number of GPUs.")] = 0
+    confidential: Annotated[Words, Field(description="With these technologies: tdx, sev_snp, sev.")] = ()
+    user_data: Annotated[
+        dict[str, Any] | Annotated[str, Field(max_length=16_384)],
+        Field(description="A cloud-config, as YAML text or JSON; no place for secrets."),
+    ] = ""
+    ports: Annotated[
+        tuple[Annotated[int, Strict(), Field(ge=1, le=65535)], ...],
+        Field(max_length=20, description="TCP ports that are open from outside."),
+    ] = ()
+    public_keys: Annotated[tuple[PublicKey, ...], Field(max_length=100)] = ()
+    blueprints: Annotated[Words, Field(description="Only these backends, by name.")] = ()
+    choose: Annotated[Literal["", "order", "price", "fastest"], Field(description="Which backend comes first.")] = ""
+    name: Text = ""
+    tags: Annotated[dict[Word, Text], Field(max_length=100, description="Kept as labels of the lease.")] = {}
+    ttl: Annotated[Span, Field(description="It ends this long after it started running.")] = None
+    until: Annotated[Moment, Field(description="It ends at this time at the latest.")] = None
+    wait_limit: Annotated[Span, Field(description="Give up if not granted within this time.")] = None
+    idempotency_key: Key | None = None
+
+    def lease(self) -> dict[str, Any]:
+        """Convert this to a lease request. It is exclusive and names a market, so only cloud machines can match."""
+        wanted: dict[str, Any] = {
+            "market": _MARKETS[self.market], "instance_type": self.instance_type, "region": self.location,
+            "zone": self.zone, "continent": self.continent, "max_price": self.max_price, "image": self.image,
+            "arch": self.arch, "min_vcpus": self.vcpus, "min_ram_mib": self.ram_mib, "gpu": self.gpu,
+            "min_gpus": self.gpus, "ports": self.ports, "user_data": self.user_data,
+        }  # fmt: skip
+        given: dict[str, Any] = {
+            "disk_mib": self.disk_gib * 1024, "traits": self.confidential, "public_keys": self.public_keys,
+            "allowed_blueprints": self.blueprints, "choose": self.choose, "name": self.name, "labels": self.tags,
+            "ttl": self.ttl, "until": self.until, "wait_limit": self.wait_limit,
+            "idempotency_key": self.idempotency_key,
+        }  # fmt: skip
+        return {
+            "type": "host", "exclusive": True, "requirements": _said(wanted), **_said(given),
+        }  # fmt: skip
+
+
+def _said(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the given fields without the empty ones."""
+    return {name: list(one) if isinstance(one, tuple) else one for name, one in given.items() if one}
+
+
+def read_request(given: Mapping[str, Any] | InstanceRequest) -> InstanceRequest:
+    """Return the checked request. Raises InvalidRequest with the field."""
+    if isinstance(given, InstanceRequest):
+        return given
+    if not isinstance(given, Mapping):
+        raise InvalidRequest("The request must be a mapping of names to values.")
+    try:
+        return InstanceRequest.model_validate(dict(given))
+    except ValidationError as error:
+        raise invalid(error) from None
+
 
 INSTANCE = Q(type="host", exclusive=True, for_resource=None, for_lease=None, requirements__has_key="market")
-"""Leases that are instances: on the whole of a machine of some market, which only clouds' have."""
+"""Leases that are instances: they hold a whole machine and name a market, which only cloud machines have."""
+
 _ACTS: dict[str, Callable[[Caller, int], Any]] = {
     "stop": lambda who, pk: machines.stop(who, pk),
     "start": lambda who, pk: machines.start(who, pk),
@@ -29,17 +111,19 @@ _ACTS: dict[str, Callable[[Caller, int], Any]] = {
 
 @checked
 def create(who: Caller, given: Mapping[str, Any] | InstanceRequest, *, owner: Any = None) -> InstanceInfo:
-    """Ask for one; it is pending unless one that fits stands there idle. Raises InvalidRequest with the field, Conflict
-    when the idempotency key stands for another request, NotAllowed."""
-    asked = instance_request.read(given)
-    return get(who, asking.request(who, asked.lease(), owner=owner, endless=True))
+    """Request an instance. It is pending unless an idle machine fits.
+
+    Raises InvalidRequest with the field, Conflict if the idempotency key was used for another request, NotAllowed.
+    """
+    asked = read_request(given)
+    return get(who, leases.request(who, asked.lease(), owner=owner, endless=True))
 
 
 @checked
 def get(who: Caller, lease_id: int) -> InstanceInfo:
-    """One instance. Raises NotFound, also for a lease that is none."""
+    """Return one instance. Raises NotFound, also for a lease that is not an instance."""
     found = _one(who, lease_id)
-    reading.with_waits([found], who)
+    infos.with_waits([found], who)
     return info(found)
 
 
@@ -48,8 +132,10 @@ def list_(
     who: Caller, *, owner: Any = None, states: Collection[str] = (), location: str = "", instance_type: str = "",
     tag: str = "", name: str = "", all_: bool = False, limit: int = 200, before: int | None = None,
 ) -> list[InstanceInfo]:  # fmt: skip
-    """Instances, newest first; those that are over only with `all_` or by their state. `tag` is `key` or `key=value`;
-    `before`: only ids below it, to page on."""
+    """Return instances, newest first. Those that are over are included only with `all_` or if `states` names them.
+
+    `tag` is `key` or `key=value`. `before` returns only ids below it, for paging.
+    """
     found = _instances(who)
     if owner is not None:
         found = found.filter(owner_id=on_behalf(who, owner).id)
@@ -61,7 +147,7 @@ def list_(
     }  # fmt: skip
     found = _of(found, states, all_).filter(tagged, **{at: one for at, one in chosen.items() if one is not None})
     rows = list(found.order_by("-id")[: max(1, min(limit, 1000))])
-    reading.with_waits(rows, who)
+    infos.with_waits(rows, who)
     return [info(row) for row in rows]
 
 
@@ -69,7 +155,7 @@ def _of(found: QuerySet[Any], states: Collection[str], all_: bool) -> QuerySet[A
     for word in states:
         if word not in lifecycle.STATES:
             raise InvalidRequest(
-                f"There is no state {word!r}.", field="state", hint=f"There are: {', '.join(lifecycle.STATES)}."
+                f"There is no state {word!r}.", field="state", hint=f"Choose one of: {', '.join(lifecycle.STATES)}."
             )
     if not states and all_:
         return found
@@ -80,19 +166,26 @@ def _of(found: QuerySet[Any], states: Collection[str], all_: bool) -> QuerySet[A
 
 @checked
 def end(who: Caller, lease_id: int) -> InstanceInfo:
-    """End it: its machine is kept for the next lease where its blueprint allows (`released`), else destroyed. One that
-    has ended is fine. Raises NotFound."""
+    """Release an instance. Idempotent. Raises NotFound.
+
+    Its machine is kept for the next lease (`released`) if its blueprint allows that, and is otherwise destroyed.
+    """
     _one(who, lease_id)
-    holding.release(who, lease_id)
+    leases.release(who, lease_id)
     return get(who, lease_id)
 
 
 @checked
 def change(who: Caller, lease_id: int, act: str) -> InstanceInfo:
-    """`stop`, `start` or `reboot` it. Raises NotFound, InvalidRequest, NotSupported with the capability, and Conflict
-    while it does not run or is busy with something else."""
+    """Stop, start or reboot an instance (`stop`, `start`, `reboot`).
+
+    Raises NotFound, InvalidRequest, NotSupported with the capability, and Conflict while the instance is not
+    running or is busy.
+    """
     if act not in _ACTS:
-        raise InvalidRequest(f"{act!r} cannot be done to an instance.", field="act", hint=f"{', '.join(_ACTS)}.")
+        raise InvalidRequest(
+            f"{act!r} is not an action on an instance.", field="act", hint=f"Choose one of: {', '.join(_ACTS)}."
+        )
     _one(who, lease_id)
     _ACTS[act](who, lease_id)
     return get(who, lease_id)
@@ -106,12 +199,12 @@ def _instances(who: Caller) -> QuerySet[Any]:
 def _one(who: Caller, lease_id: int) -> Any:
     found = _instances(who).filter(pk=lease_id).first()
     if found is None:
-        raise NotFound(f"No instance {lease_id}, or it is not yours.", field="instance")
+        raise NotFound(f"Instance {lease_id} does not exist or is not yours.", field="instance")
     return found
 
 
 def info(row: Any) -> InstanceInfo:
-    """A lease of `_instances` as an instance."""
+    """Return a row of `_instances` as an instance."""
     there = row.resource or Resource()
     said, facts = there.attributes, there.facts
     seen = facts.get("seen") or {}
@@ -126,33 +219,33 @@ def info(row: Any) -> InstanceInfo:
         **_access(row, facts), tags=row.labels, created_at=row.created_at, active_at=row.active_at,
         ended_at=row.ended_at, until=row.until, resource=row.resource_id, replaced_by=row.replaced_by_id,
         hourly_cost=0.0 if state in lifecycle.OVER or row.resource is None else there.price,
-        kept_until=_kept_until(there) if state == lifecycle.RELEASED else None, failure=reading.failure(failure),
+        kept_until=_kept_until(there) if state == lifecycle.RELEASED else None, failure=infos.failure(failure),
     )  # fmt: skip
 
 
 def _failure(row: Any) -> Failure | None:
-    """The act on its machine that failed last, unless it was another lease's."""
+    """Return the last failed action on the lease's machine, or None if there is none or it was for another lease."""
     found: Failure | None = getattr(row.resource, "failure", None)
     theirs = found is not None and row.instance_state not in lifecycle.OVER and found.lease_id in (None, row.pk)
     return found if theirs else None
 
 
 def _kept_until(there: Resource) -> dt.datetime | None:
-    """When an idle machine is destroyed; None: its blueprint says nothing of it."""
+    """Return when an idle machine will be destroyed, or None if its blueprint sets no time."""
     timeout = there.blueprint.idle_timeout
     ends = [there.dies_at, there.idle_since + timeout if there.idle_since and timeout is not None else None]
     return min((one for one in ends if one is not None), default=None)
 
 
 def _message(row: Any, failure: Failure | None) -> str:
-    """Its state in a sentence, with the provider's words where something fails."""
-    there, said = row.resource, reading.said(row).message
+    """Return the instance's state as a sentence, with the provider's words if an action failed."""
+    there, said = row.resource, infos.said(row).message
     if row.instance_state == lifecycle.RELEASED:
         until = _kept_until(there)
         said = f"Released; its machine is kept {f'until {until:%Y-%m-%d %H:%M} UTC' if until else 'with no end'}."
     elif row.instance_state == lifecycle.REASSIGNED:
         said = "Its machine serves another lease."
-    elif row.instance_state == lifecycle.TERMINATING and row.state in holding.OVER:
+    elif row.instance_state == lifecycle.TERMINATING and row.state in leases.OVER:
         said = f"Its machine is being destroyed. {said or there.message}".strip()
     if failure is None:
         return said
@@ -161,7 +254,7 @@ def _message(row: Any, failure: Failure | None) -> str:
 
 
 def of_lease(row: Lease) -> InstanceInfo | None:
-    """The instance that a lease is; None for any other lease."""
+    """Return a lease as an instance, or None if it is not one."""
     host = row.type == "host" and row.exclusive and "market" in row.requirements
     if not host or row.for_resource_id is not None or row.for_lease_id is not None:
         return None
@@ -174,7 +267,7 @@ def _text(facts: Mapping[str, Any], name: str) -> str:
 
 
 def _access(row: Lease, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """How its account is reached, while there is one."""
+    """Return how to reach the lease's account; the values are empty unless the lease is active."""
     active = row.state == "active"
     return {
         "ssh_user": _text(row.facts, "user") or _text(facts, "user") if active else "",

@@ -1,72 +1,86 @@
-"""Jobs on a caller's leases."""
+"""Jobs on a caller's leases, including those that remove large folders."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from django.db import transaction
+
 from drydock.core.errors import InvalidRequest, NotFound, NotSupported
-from drydock_client.working import LONGEST_STDIN
+from drydock_client.values import JobInfo, JobPart
+from drydock_client.work import LONGEST_STDIN
 from interfaces.command.contract import argv_of
 from interfaces.command.jobs import Stream
-from interfaces.errors import InterfaceError, JobMissing, LeaseEnded
-from interfaces.launch import exports
-from leases import given, jobs
-from leases.client.values import JobInfo, JobPart
+from interfaces.errors import DeadlineExceeded, InterfaceError, JobMissing, LeaseEnded, NameTooLong, TooLarge
+from interfaces.files import normal
+from interfaces.launch import exports, one_line
 from leases.engine.core.database import refuse_inside_transaction
 from leases.engine.core.transitions import record_event
 from leases.models import Job
-from leases.operations import reading, using, watches
-from leases.operations.callers import Caller, own_leases
+from leases.operations import infos, interfaces
+from leases.operations.callers import Caller, not_theirs, own_leases
+from leases.validation import input_checks
+from leases.validation.input_checks import checked, printable
+from leases.workloads import jobs
 
 
-@given.checked
+@input_checks.checked
 def start(
     who: Caller, lease_id: int, words: Sequence[str] | str, *, env: Mapping[str, str] | None = None, cwd: str = "",
     ends_lease: bool = False, stdin: bytes = b"", apart: bool = False,
 ) -> JobInfo:  # fmt: skip
-    """Start a command that outlives this call and reads `stdin`. `ends_lease`: the lease is released when the job is
-    over. `apart`: standard error is kept by itself.
+    """Start a command that outlives this call and reads `stdin`.
 
-    The row is written before the host is called; when this process dies in between, a worker starts it. Raises
+    With `ends_lease`, the lease is released when the job ends; with `apart`, standard error is kept separately. The
+    row is written before the host is called; if this process dies in between, a worker starts the job. Raises
     NotFound, LeaseEnded, NotSupported, InvalidRequest, InsideTransaction.
     """
     argv_of(words)
     exports(list((env or {}).items()))
-    given.text(cwd, "cwd")
-    given.document({"command": words if isinstance(words, str) else list(words), "env": dict(env or {})}, "command")
+    input_checks.text(cwd, "cwd")
+    input_checks.document(
+        {"command": words if isinstance(words, str) else list(words), "env": dict(env or {})}, "command"
+    )
     if len(stdin) > LONGEST_STDIN:
         raise InvalidRequest(
-            f"A job reads at most {LONGEST_STDIN} bytes that are given with it.", field="stdin",
-            hint="Copy it there as a file, and let the command read that.",
+            f"A job can get at most {LONGEST_STDIN} bytes of standard input.", field="stdin",
+            hint="Copy it to the lease as a file, and let the command read that.",
         )  # fmt: skip
-    using.command(who, lease_id)
-    job = jobs.write(lease_id, words, env=env or {}, cwd=cwd, ends_lease=ends_lease, stdin=stdin, apart=apart)
+    interfaces.command(who, lease_id)
+    with transaction.atomic():
+        # A lease that is transferred at this moment must not run a job of its former owner.
+        if not own_leases(who).filter(pk=lease_id).select_for_update(no_key=True).values_list("pk").first():
+            raise not_theirs(lease_id)
+        job = jobs.write(lease_id, words, env=env or {}, cwd=cwd, ends_lease=ends_lease, stdin=stdin, apart=apart)
     record_event("lease.job", f"Job {job.pk} asked for.", actor=who.actor, lease_id=lease_id, details={"job": job.pk})
-    return reading.job(jobs.advance(job.pk))
+    return infos.job(jobs.advance(job.pk))
 
 
-@given.checked
+@input_checks.checked
 def get(who: Caller, job_id: int) -> JobInfo:
-    """A job as it is now, looked at on its host. Raises NotFound, and what reaching the host raises."""
+    """Return a job after reading its state from its host. Raises NotFound, and what reaching the host raises."""
     refuse_inside_transaction("A look at a job")
-    return reading.job(jobs.advance(_job(who, job_id).pk))
+    return infos.job(jobs.advance(_job(who, job_id).pk))
 
 
-@given.checked
+@input_checks.checked
 def list_(who: Caller, *, lease_id: int | None = None) -> list[JobInfo]:
-    """The jobs of the caller's leases (or of one of them), newest first, as they were last seen."""
+    """Return the jobs of the caller's leases, or of one of them, newest first, as they were last seen."""
     found = Job.objects.filter(lease__in=own_leases(who))
     found = found if lease_id is None else found.filter(lease_id=lease_id)
-    return [reading.job(job) for job in found.order_by("-id")[:200]]
+    return [infos.job(job) for job in found.order_by("-id")[:200]]
 
 
-@given.checked
+@input_checks.checked
 def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobPart:
-    """At most `limit` bytes of its output from `offset`. Of a workload its beginning and its end are kept when the
-    lease is over. Raises NotFound; LeaseEnded: all other output goes with the lease; NotSupported where standard error
-    is asked for that is not kept apart."""
+    """Return at most `limit` bytes of a job's output from `offset`.
+
+    The beginning and end of a workload's output are kept after its lease; any other output is deleted with the
+    lease. Raises NotFound, LeaseEnded, InvalidRequest for an unknown stream, and NotSupported if standard error is
+    requested but not kept separately.
+    """
     if stream not in ("stdout", "stderr"):
-        raise InvalidRequest(f"There is no stream {stream!r}.", field="stream", hint="There are: stdout, stderr.")
+        raise InvalidRequest(f"There is no stream {stream!r}.", field="stream", hint="Choose one of: stdout, stderr.")
     job = _job(who, job_id)
     if stream == "stderr" and not job.apart:
         raise NotSupported(f"Job {job_id} keeps both streams together.", field="stream", hint="Start it with `apart`.")
@@ -76,7 +90,7 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
     try:
         part = jobs.host(job.lease_id).jobs.output(jobs.host_id(job), offset, limit, stream)
     except InterfaceError as error:
-        if (kept := watches.kept_output(job_id, offset, limit)) is not None:
+        if (kept := infos.kept_output(job_id, offset, limit)) is not None:
             return kept
         if isinstance(error, JobMissing):
             raise NotFound(f"There is no output of job {job_id}.", field="job") from None
@@ -88,9 +102,9 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
     return JobPart(content=part.content, next_offset=part.next_offset, over=part.over, truncated=part.truncated)
 
 
-@given.checked
+@input_checks.checked
 def cancel(who: Caller, job_id: int) -> JobInfo:
-    """End its processes. The wish is kept, so that a worker goes on where the host cannot be reached now.
+    """Terminate a job's processes. If the host cannot be reached now, a worker keeps trying.
 
     Raises NotFound, and what reaching the host raises.
     """
@@ -100,11 +114,56 @@ def cancel(who: Caller, job_id: int) -> JobInfo:
         record_event(
             "lease.job", f"Job {job_id} is to end.", actor=who.actor, lease_id=job.lease_id, details={"job": job_id}
         )
-    return reading.job(jobs.advance(job_id))
+    return infos.job(jobs.advance(job_id))
 
 
 def _job(who: Caller, job_id: int) -> Job:
     found = Job.objects.filter(pk=job_id, lease__in=own_leases(who)).first()
     if found is None:
-        raise NotFound(f"No job {job_id}, or it is not yours.", field="job")
+        raise NotFound(f"Job {job_id} does not exist or is not yours.", field="job")
     return found
+
+
+# $1 is the lease's root and $2 the path in it (if empty, all of the root). Both are escaped for `printf %b`, because a
+# name may contain any byte, but the row of a job only text. Keeps the folder of the lease's jobs, including this one.
+_SCRIPT = r"""
+root=$(printf %b. "$1"); root=${root%.}
+cd -- "${root:-.}" || exit 1
+if [ -z "$2" ]; then exec find . -mindepth 1 -maxdepth 1 ! -name .drydock -exec rm -rf -- {} +; fi
+path=$(printf %b. "$2"); exec rm -rf -- "./${path%.}"
+"""
+
+
+@checked
+def remove_path(who: Caller, lease_id: int, path: str, *, recursive: bool = False) -> None:
+    """Remove a file or folder, and record an event. Raises what `Filesystem.remove` raises."""
+    interfaces.filesystem(who, lease_id).remove(path, recursive=recursive, timeout=interfaces.LONGEST)
+    _record_removal(who, lease_id, path)
+
+
+@checked
+def begin_removal(who: Caller, lease_id: int, path: str, *, recursive: bool, seconds: float) -> JobInfo | None:
+    """Remove a file or folder for at most `seconds`. Return the job that continues, or None if it is done.
+
+    Records an event. Raises what `Filesystem.remove` raises, and DeadlineExceeded if the lease cannot run commands,
+    in which case repeating the call continues the removal.
+    """
+    files, job = interfaces.filesystem(who, lease_id), None
+    try:
+        files.remove(path, recursive=recursive, timeout=seconds)
+    except (DeadlineExceeded, TooLarge, NameTooLong) as error:
+        try:
+            job = start(who, lease_id, _removal_command(files.root, normal(path)))
+        except NotSupported:
+            error.hint = error.hint or "A part of the output is gone. Read again to continue."
+            raise error from None
+    _record_removal(who, lease_id, path)
+    return job
+
+
+def _removal_command(root: str, path: str) -> list[str]:
+    return ["/bin/sh", "-c", _SCRIPT, "sh", *(one_line(text).decode().rstrip("\n") for text in (root, path))]
+
+
+def _record_removal(who: Caller, lease_id: int, path: str) -> None:
+    record_event("lease.file", f"Removed {printable(path) or '.'}.", actor=who.actor, lease_id=lease_id)

@@ -1,8 +1,7 @@
-"""What is done to the machine of a lease that holds all of it: stop, start, reboot, a larger disk, another type, tags,
-and its console. Operators do the same to any.
+"""Actions on the machine of an exclusive lease: stop, start, reboot, resize, change of type, tags, console.
 
-Everything but the console is only asked for here and carried out by workers: `MachineInfo.progress` says how far it
-is, and its `outcome` how it ended.
+Operators can do the same to any machine. Except for the console, these functions only request an action, which workers
+carry out: `MachineInfo.progress` shows the progress, and `outcome` the result.
 """
 
 from __future__ import annotations
@@ -14,20 +13,20 @@ from blueprints import registry
 from blueprints.contract import Consoles, Kind, Powers, Reboots, Resizes, Retypes, Tags
 from drydock.core.errors import DrydockError, InvalidRequest, NotAllowed, NotFound, NotSupported
 from drydock.core.logging import hidden, redact
+from drydock_client.values import ConsoleInfo, MachineInfo
 from interfaces.errors import Unreachable
-from leases.client.values import ConsoleInfo, MachineInfo
 from leases.engine.catalogue import drafts
 from leases.engine.core import specs
 from leases.engine.core.database import refuse_inside_transaction, rows
 from leases.engine.core.transitions import record_event
 from leases.engine.lifecycle import machine_phases
 from leases.engine.lifecycle.machine_phases import Wish
-from leases.given import checked
 from leases.models import Event, Lease, Resource, Run
-from leases.operations import reading
+from leases.operations import infos
 from leases.operations.callers import Caller, lease_of, operator_only
-from leases.operations.using import still_mine
+from leases.operations.interfaces import still_mine
 from leases.reports import progress
+from leases.validation.input_checks import checked
 
 CAPABILITIES: Mapping[type, tuple[str, str]] = {
     Powers: ("stop-start", "Stopping and starting"),
@@ -37,16 +36,16 @@ CAPABILITIES: Mapping[type, tuple[str, str]] = {
     Tags: ("tags", "Setting tags"),
     Consoles: ("console-output", "Reading the console"),
 }
-"""Class of the contract -> the name of the capability on every face, and in words."""
+"""For each class of the contract, the name of the capability in all interfaces and its name in words."""
 CONSOLE_BYTES = 64 << 10
 LARGEST_DISK_GIB = 65_536
 _MOST_TAGS, _NAME, _VALUE = 20, 63, 255
 OURS = "drydock"
-"""How the names of tags begin that are ours to set."""
+"""The prefix of the tags that only Drydock sets."""
 
 
 class Held(NamedTuple):
-    """A machine, and the lease for which something is done to it."""
+    """A machine, and the lease on whose behalf an action is requested, if any."""
 
     who: Caller
     resource: Resource
@@ -54,96 +53,105 @@ class Held(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """What it is made by."""
+        """The kind of the machine."""
         return registry.kind(self.resource.blueprint.kind)
 
     @property
     def config(self) -> Any:
-        """Its blueprint's config as the kind reads it."""
+        """The config of the machine's blueprint, as the kind parses it."""
         return specs.config(self.resource.blueprint.kind, self.resource.blueprint.config)
 
     def wish(self, phase: str, wanted: dict[str, Any], message: str) -> Wish:
-        """What is asked of it, in the name of who asks."""
+        """Return a requested action on the machine, in the caller's name."""
         return Wish(self.resource.pk, phase, wanted, message, self.who.actor, self.lease_id)
 
 
 @checked
 def get(who: Caller, lease_id: int) -> MachineInfo:
-    """The machine of a lease: its power, type and tags, what can be done to it and what is being done. Raises
-    NotFound."""
+    """Return the machine of a lease: power, type, tags, capabilities and current action. Raises NotFound."""
     lease = lease_of(who, lease_id, related=True)
     return _info(Held(who, _resource_of(lease), lease_id))
 
 
 @checked
 def get_resource(who: Caller, resource_id: int) -> MachineInfo:
-    """The same of any resource, for operators. Raises NotFound, NotAllowed."""
+    """Return the machine of any resource, for operators. Raises NotFound, NotAllowed."""
     return _info(of_resource(who, resource_id))
 
 
 @checked
 def stop(who: Caller, lease_id: int) -> MachineInfo:
-    """Switch it off, and keep it off; stopped already is fine. What is on its disk stays.
+    """Switch a machine off, and keep it off. Idempotent. The content of its disk is kept.
 
-    Raises NotFound, NotAllowed where the lease does not hold the whole machine, LeaseEnded, NotSupported with the
-    capability, and Conflict while the machine is busy with something else. So do all others here.
+    Raises NotFound, NotAllowed if the lease does not hold the whole machine, LeaseEnded, NotSupported with the
+    capability, and Conflict while the machine is busy. The other actions raise the same errors.
     """
     return _switch(of_lease(who, lease_id), "off")
 
 
 @checked
 def start(who: Caller, lease_id: int) -> MachineInfo:
-    """Switch it on again, and keep it on. Its address may be another one."""
+    """Switch a machine on again, and keep it on. Its address may change. Raises what `stop` raises."""
     return _switch(of_lease(who, lease_id), "on")
 
 
 @checked
 def reboot(who: Caller, lease_id: int) -> MachineInfo:
-    """Reboot it. Raises Conflict while it is off, too."""
+    """Reboot a machine. Raises what `stop` raises, and Conflict if the machine is off."""
     return _reboot(of_lease(who, lease_id))
 
 
 @checked
 def resize_volume(who: Caller, lease_id: int, disk_gib: int) -> MachineInfo:
-    """Let its boot disk have so many GiB; it never shrinks. Raises InvalidRequest, too."""
+    """Grow the boot disk to `disk_gib` GiB; it cannot be shrunk.
+
+    Raises InvalidRequest in addition to what `stop` raises.
+    """
     return _resize(of_lease(who, lease_id), disk_gib)
 
 
 @checked
 def change_type(who: Caller, lease_id: int, type_name: str) -> MachineInfo:
-    """Make it another instance type of its zone, which its blueprint allows: it is stopped for that, and started
-    again if it was on. What the lease has of a machine that it holds alone follows. Where it cannot be started as the
-    new type it becomes the old one again.
+    """Change the machine to another instance type that its zone offers and its blueprint allows.
 
-    Raises InvalidRequest, too, for a type that is not offered there, of another architecture, or too small.
+    The machine is stopped for this, and started again if it was on. An exclusive lease gets the new size. If the
+    machine cannot be started as the new type, it is changed back. Raises what `stop` raises, and InvalidRequest for
+    a type that is not offered there, has another architecture or is too small.
     """
     return _change_type(of_lease(who, lease_id), type_name)
 
 
 @checked
 def set_tags(who: Caller, lease_id: int, tags: Mapping[str, str]) -> MachineInfo:
-    """Set these tags at its provider; others stay. Raises InvalidRequest, too, for names that are ours or the
-    blueprint's, and for what the provider does not take."""
+    """Set these tags at the provider; other tags stay.
+
+    Raises what `stop` raises, and InvalidRequest for names reserved for Drydock or set by the blueprint, and for
+    tags that the provider does not accept.
+    """
     return _set_tags(of_lease(who, lease_id), tags)
 
 
 @checked
 def console(who: Caller, lease_id: int) -> ConsoleInfo:
-    """The newest 64 KiB that it wrote on its console, without secrets. Recorded. Raises Unreachable, too, where the
-    provider does not tell."""
+    """Return the newest 64 KiB of the console output, with secrets removed. Records an event.
+
+    Raises what `stop` raises, and Unreachable if the provider does not return the output.
+    """
     return _console(of_lease(who, lease_id))
 
 
 def of_lease(who: Caller, lease_id: int) -> Held:
-    """The machine that an active lease holds all of; of any active lease for an operator. Raises NotFound, LeaseEnded,
-    NotAllowed, Conflict while the installation is suspended, InsideTransaction."""
+    """Return the machine that an active lease holds exclusively or, for an operator, the machine of any active lease.
+
+    Raises NotFound, LeaseEnded, NotAllowed, InsideTransaction, and Conflict while the installation is suspended.
+    """
     lease = lease_of(who, lease_id, related=True)
     still_mine(lease_id, lease.owner_id)
     resource = _resource_of(lease)
     if not who.operator and not _is_whole(lease_id):
         raise NotAllowed(
             f"Lease {lease_id} holds a part of {resource.name}, and others may hold the rest.",
-            hint="Ask for a machine of your own (--exclusive), or ask an operator.",
+            hint="Request a machine of your own (--exclusive), or ask an operator.",
         )
     return Held(who, resource, lease_id)
 
@@ -159,22 +167,22 @@ def _is_whole(lease_id: int) -> bool:
 
 def _resource_of(lease: Lease) -> Resource:
     if lease.resource is None:
-        raise NotFound(f"Lease {lease.pk} has no machine (yet).", field="lease")
+        raise NotFound(f"Lease {lease.pk} has no machine yet.", field="lease")
     return lease.resource
 
 
 def of_resource(who: Caller, resource_id: int) -> Held:
-    """Any resource, for operators. Raises NotFound, NotAllowed."""
+    """Return any resource as a machine, for operators. Raises NotFound, NotAllowed."""
     operator_only(who, "do this to a machine that is not leased to them")
     refuse_inside_transaction("This")
     found = Resource.objects.select_related("blueprint").filter(pk=resource_id).first()
     if found is None:
-        raise NotFound(f"No resource {resource_id}.", field="resource")
+        raise NotFound(f"Resource {resource_id} does not exist.", field="resource")
     return Held(who, found, None)
 
 
 def able(resource: Resource) -> tuple[str, ...]:
-    """The names of what can be done to it, without any call outside."""
+    """Return the names of the actions that the resource supports. Makes no external call."""
     try:
         kind = registry.kind(resource.blueprint.kind)
         lacking = kind.lacking(specs.config(kind.name, resource.blueprint.config))
@@ -184,7 +192,7 @@ def able(resource: Resource) -> tuple[str, ...]:
 
 
 def refuse_unable(resource: Resource, base: type) -> None:
-    """Raises NotSupported where the resource has not the capability."""
+    """Raise NotSupported if the resource lacks the capability."""
     name, words = CAPABILITIES[base]
     can = able(resource)
     if name not in can:
@@ -210,7 +218,7 @@ def _resize(held: Held, disk_gib: int) -> MachineInfo:
     refuse_unable(held.resource, Resizes)
     there = disk_of(held.resource)
     if not max(there, 1) <= disk_gib <= LARGEST_DISK_GIB:
-        has = f"It has {there} GiB, and a disk only grows" if there else "A disk has at least 1 GiB"
+        has = f"It has {there} GiB, and a disk only grows" if there else "A disk must have at least 1 GiB"
         raise InvalidRequest(f"{has}; at most {LARGEST_DISK_GIB} are taken.", field="disk_gib")
     if disk_gib > there:
         machine_phases.ask(held.wish("resize", {"disk_gib": disk_gib}, f"A disk of {disk_gib} GiB was asked for."))
@@ -218,7 +226,7 @@ def _resize(held: Held, disk_gib: int) -> MachineInfo:
 
 
 def disk_of(resource: Resource) -> int:
-    """GiB of its boot disk; 0 where it is as large as its image says."""
+    """Return the size of the machine's boot disk in GiB, or 0 if its image determines it."""
     said = (resource.facts or {}).get("disk_gib")
     return said if isinstance(said, int) and said else resource.total_disk_mib // 1024
 
@@ -243,15 +251,15 @@ def _set_tags(held: Held, tags: Mapping[str, str]) -> MachineInfo:
 
 def _refuse_odd(tags: Mapping[str, str]) -> None:
     if not tags or len(tags) > _MOST_TAGS:
-        raise InvalidRequest(f"Give from 1 to {_MOST_TAGS} tags.", field="tags")
+        raise InvalidRequest(f"Give between 1 and {_MOST_TAGS} tags.", field="tags")
     for name, value in tags.items():
         if not isinstance(value, str) or not 0 < len(name) <= _NAME or len(value) > _VALUE:
             raise InvalidRequest(
-                f"A tag is a name of up to {_NAME} characters and a text of up to {_VALUE}.", field=f"tags.{name}"
+                f"A tag needs a name of 1 to {_NAME} characters and a value of at most {_VALUE}.", field=f"tags.{name}"
             )
         if name.lower().startswith(OURS):
             raise InvalidRequest(
-                f"Names that begin with {OURS} are ours: they say whose a machine is.", field=f"tags.{name}"
+                f"Names that begin with {OURS} are ours: they identify the owner of a machine.", field=f"tags.{name}"
             )
 
 
@@ -274,7 +282,7 @@ def _console(held: Held) -> ConsoleInfo:
 
 
 def _of_leases(resource: Resource) -> list[Any]:
-    """The secrets of the leases on it: what one of them has written there is nobody else's."""
+    """Return the secrets of the leases on the machine, since one lease's console output may be shown to another."""
     held = Lease.objects.filter(share__resource=resource).only("secrets")
     return [lease.secrets for lease in held]
 
@@ -296,7 +304,7 @@ def _info(held: Held) -> MachineInfo:
         cpu_millicores=row.total_cpu_millicores, ram_mib=row.total_ram_mib, disk_gib=disk_of(row),
         tags=(row.facts or {}).get("tags", {}), capabilities=able(row),
         progress=progress.of_run(Run.objects.filter(resource=row, lease=None).first()),
-        failure=reading.failure(getattr(row, "failure", None)), **said,
+        failure=infos.failure(getattr(row, "failure", None)), **said,
     )  # fmt: skip
 
 
@@ -305,32 +313,35 @@ ACTS: Mapping[str, Callable[..., MachineInfo]] = {
     "stop": lambda held: _switch(held, "off"), "start": lambda held: _switch(held, "on"), "reboot": _reboot,
     "resize": _resize, "change-type": _change_type, "tags": _set_tags,
 }  # fmt: skip
-"""Act -> how it is asked for: `resize` with `disk_gib`, `change-type` with `type_name`, `tags` with `tags`."""
+"""The function for each action.
+
+Three take arguments: `resize` takes `disk_gib`, `change-type` takes `type_name`, `tags` takes `tags`.
+"""
 
 
 @checked
 def act_on_lease(who: Caller, lease_id: int, act: str, **asked: Any) -> MachineInfo:
-    """One of `ACTS` by name, on the machine of a lease."""
+    """Request an action from `ACTS`, by name, on the machine of a lease."""
     known(act)
     return ACTS[act](of_lease(who, lease_id), **asked)
 
 
 @checked
 def act_on_resource(who: Caller, resource_id: int, act: str, **asked: Any) -> MachineInfo:
-    """One of `ACTS` by name, on any resource, for operators."""
+    """Request an action from `ACTS`, by name, on any resource. For operators."""
     known(act)
     return ACTS[act](of_resource(who, resource_id), **asked)
 
 
 def known(act: str) -> None:
-    """Raises InvalidRequest for what is none of `ACTS`."""
+    """Raise InvalidRequest if the action is not one of `ACTS`."""
     if act not in ACTS:
         raise InvalidRequest(
-            f"{act!r} cannot be done to a machine.", field="act", hint=f"There are: {', '.join(ACTS)}."
+            f"{act!r} is not an action on a machine.", field="act", hint=f"Choose one of: {', '.join(ACTS)}."
         )
 
 
 @checked
 def console_of_resource(who: Caller, resource_id: int) -> ConsoleInfo:
-    """The console of any resource, for operators. Recorded."""
+    """Return the console output of any resource, and record an event. For operators."""
     return _console(of_resource(who, resource_id))

@@ -1,5 +1,4 @@
-"""What providers offer, for callers who may use the accounts: operators all, others those of blueprints that serve
-them."""
+"""Providers' offers, for callers who may use the accounts: all for operators, those of their blueprints for others."""
 
 from __future__ import annotations
 
@@ -10,32 +9,32 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from blueprints.amounts import Amounts
-from blueprints.cloud.geography import countries_of
+from blueprints.cloud.values import countries_of
 from blueprints.offers import Sought
 from drydock.core.errors import InvalidRequest
-from leases import given
-from leases.client.values import InstanceTypeInfo, LocationInfo, OfferInfo, PriceInfo
+from drydock_client.values import InstanceTypeInfo, LocationInfo, OfferInfo, PriceInfo
 from leases.operations.callers import Caller
 from leases.reports import offers as offer_search
 from leases.reports.offers import Place, Search
-from leases.requests import invalid
-from leases.sought import OfferFilter, OfferSearch
+from leases.validation import input_checks
+from leases.validation.offer_query import OfferFilter, OfferSearch
+from leases.validation.requests import invalid
 
 MOST = 1000
-"""In one answer."""
+"""The maximum number of offers in one result."""
 Filter = TypeVar("Filter", bound=OfferFilter)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Offers in the order asked for; `next` says where they go on."""
+    """Offers in the requested order. `next` is the place to continue from, or None if there are no more."""
 
     offers: list[OfferInfo]
     next: str | None
 
 
 def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int = 50, after: str = "") -> Found:
-    """The first offers that are what is wanted, or those `after` a place that an answer has named.
+    """Return the first offers that meet a query or, with `after`, those that follow an earlier result's `next`.
 
     Raises InvalidRequest with the field.
     """
@@ -50,10 +49,10 @@ def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int =
 def types(
     who: Caller, wanted: Mapping[str, Any] | OfferFilter, *, limit: int = 50, after: int = 0
 ) -> list[InstanceTypeInfo]:
-    """Offers by type and location, by id from the one after `after`. Raises InvalidRequest with the field."""
+    """Return offers by type and location, ordered by id from after `after`. Raises InvalidRequest with the field."""
     asked = _read(OfferFilter, wanted)
     _check(limit)
-    given.look("after", after)
+    input_checks.check("after", after)
     return [_type(row) for row in offer_search.types(_search(who, asked), after=after, limit=limit)]
 
 
@@ -63,7 +62,7 @@ def _type(row: dict[str, Any]) -> InstanceTypeInfo:
 
 
 def places(who: Caller) -> list[LocationInfo]:
-    """Where accounts are read, and when each was. Why a reading failed is told to operators."""
+    """Return the places where accounts are read, and when each was last read. Only operators see why a poll failed."""
     found = [
         LocationInfo(**{**row, "zones": tuple(row["zones"])})
         for row in offer_search.places(None if who.operator else who.id)
@@ -75,7 +74,7 @@ def _read(model: type[Filter], wanted: Mapping[str, Any] | OfferFilter) -> Filte
     if isinstance(wanted, model):
         return wanted
     if not isinstance(wanted, Mapping):
-        raise InvalidRequest("What is looked for is a mapping of names to values.")
+        raise InvalidRequest("The filter must be a mapping of names to values.")
     try:
         return model.model_validate(dict(wanted))
     except ValidationError as error:
@@ -84,7 +83,7 @@ def _read(model: type[Filter], wanted: Mapping[str, Any] | OfferFilter) -> Filte
 
 def _check(limit: int) -> None:
     if not 1 <= limit <= MOST:
-        raise InvalidRequest(f"It is from 1 to {MOST}.", field="limit")
+        raise InvalidRequest(f"It must be from 1 to {MOST}.", field="limit")
 
 
 def _search(who: Caller, asked: OfferFilter) -> Search:
@@ -114,17 +113,17 @@ def _sought(asked: OfferFilter) -> Sought:
 
 
 def _written(place: Place) -> str:
-    """A place as one word: what is not known is empty."""
+    """Return a place as a single word, in which unknown parts are empty."""
     return "_".join(["" if one is None else repr(one) for one in place.by] + [str(place.id)])
 
 
 def _place(written: str, sort: str) -> Place:
-    """Raises InvalidRequest for one of another order."""
+    """Parse a place. Raises InvalidRequest if it is malformed or comes from a list in another order."""
     *by, number = written.split("_")
     try:
         place = Place(by=tuple(float(one) if one else None for one in by), id=int(number))
     except ValueError:
-        raise InvalidRequest("It is no `next` of an answer.", field="cursor") from None
+        raise InvalidRequest("It must be the `next` of an answer.", field="cursor") from None
     if by and len(by) != offer_search.orders()[sort]:
-        raise InvalidRequest(f"It is of a list in another order than {sort!r}.", field="cursor")
+        raise InvalidRequest(f"It belongs to a list in another order than {sort!r}.", field="cursor")
     return place

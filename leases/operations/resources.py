@@ -1,35 +1,47 @@
-"""What operators do with resources."""
+"""Resources, for operators: register, correct, drain, quarantine, check, switch, retire."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, replace
 from typing import Any
 
+from django.db import IntegrityError, transaction
 from django.db.models import Q
+from django.db.models.functions import Now
+from pydantic import ValidationError
 
 from blueprints import registry
-from blueprints.contract import Checks, Powers
-from drydock.core.errors import Conflict, InvalidRequest, NotFound, NotSupported
-from leases import hints
-from leases.client.values import ResourceInfo
+from blueprints.amounts import CLASSES
+from blueprints.contract import Checks, Powers, Registers, Scans, Updates
+from blueprints.models import Blueprint
+from blueprints.specs import BlueprintView, Draft
+from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound, NotSupported
+from drydock_client.values import HostKey, ResourceInfo
+from interfaces.errors import Unreachable, failed_connection
+from interfaces.keys import PublicKey
 from leases.engine.core import specs
-from leases.engine.core.database import rows, run, short
+from leases.engine.core.database import constraint, refuse_inside_transaction, rows, run, short
 from leases.engine.core.runs import start
 from leases.engine.core.transitions import lock_resource, record_event
-from leases.engine.resources import cleanup, retirement
+from leases.engine.resources import cleanup, provision, retirement
 from leases.engine.resources import maintenance as switching
-from leases.given import checked
-from leases.models import Resource
-from leases.operations import reading
+from leases.messaging import hints
+from leases.models import Resource, Run
+from leases.operations import infos
 from leases.operations.callers import Caller, operator_only, own_leases
 from leases.reasons import Reason
 from leases.states import VANISHED, ResourceState
+from leases.validation.input_checks import checked
+from leases.validation.requests import invalid
 
 GONE = Q(state="destroyed") | ~Q(gone_at=None)
 
 
 def visible(who: Caller) -> Any:
-    """Operators see all resources, owners those on which they have a lease that is not over."""
+    """Return the resources that the caller may see: all for an operator, those of their live leases for an owner."""
     if who.operator:
         return Resource.objects.all()
     return Resource.objects.filter(leases__owner_id=who.id, leases__state__in=("acquired", "active", "released"))
@@ -40,28 +52,28 @@ def list_(
     who: Caller, *, type_: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False,
     limit: int = 500, after: int = 0,
 ) -> list[ResourceInfo]:  # fmt: skip
-    """Resources by id; those that are gone only when asked for. `after`: only ids above it, to page on."""
+    """Return resources by id. `gone` includes those that are gone; `after` returns only ids above it, for paging."""
     if state and state not in tuple(ResourceState):
         raise InvalidRequest(
-            f"There is no state {state!r}.", field="state", hint=f"There are: {', '.join(ResourceState)}."
+            f"There is no state {state!r}.", field="state", hint=f"Choose one of: {', '.join(ResourceState)}."
         )
     found = (visible(who) if gone else visible(who).exclude(GONE)).filter(id__gt=after)
     chosen = {"type": type_, "blueprint__name": blueprint, "state": state, "name": name}
     found = found.filter(**{column: value for column, value in chosen.items() if value})
-    return _told(who, reading.resources(found.distinct().order_by("id")[:limit]))
+    return _told(who, infos.resources(found.distinct().order_by("id")[:limit]))
 
 
 @checked
 def get(who: Caller, resource_id: int) -> ResourceInfo:
-    """One resource. Raises NotFound."""
-    found = _told(who, reading.resources(visible(who).filter(pk=resource_id).distinct()))
+    """Return one resource. Raises NotFound, also if the caller has no lease on it."""
+    found = _told(who, infos.resources(visible(who).filter(pk=resource_id).distinct()))
     if not found:
-        raise NotFound(f"No resource {resource_id}, or you have no lease on it.", field="resource")
+        raise NotFound(f"Resource {resource_id} does not exist, or you have no lease on it.", field="resource")
     return found[0]
 
 
 def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
-    """The resources as this caller may know them: an owner learns nothing of others' leases on them."""
+    """Return the resources as this caller may see them, without other owners' leases."""
     if who.operator:
         return found
     named = {pk for info in found for pk in (*info.leases, info.reserved_for) if pk is not None}
@@ -71,7 +83,7 @@ def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
             info,
             leases=tuple(pk for pk in info.leases if pk in own),
             reserved_for=info.reserved_for if info.reserved_for in own else None,
-            # The homes that were put aside are named after the leases that left them.
+            # The names of homes that were put aside contain the names of other leases.
             facts={name: value for name, value in info.facts.items() if name != "aside"},
         )
         for info in found
@@ -82,11 +94,12 @@ def _resource(who: Caller, resource_id: int, what: str) -> Resource:
     operator_only(who, what)
     found = Resource.objects.select_related("blueprint").filter(pk=resource_id).first()
     if found is None:
-        raise NotFound(f"No resource {resource_id}.", field="resource")
+        raise NotFound(f"Resource {resource_id} does not exist.", field="resource")
     return found
 
 
 def there(who: Caller, resource_id: int, what: str) -> Resource:
+    """Return a pending or active resource for an operator to work on. Raises NotFound, NotAllowed, Conflict."""
     found = _resource(who, resource_id, what)
     if found.state not in ("pending", "active"):
         raise Conflict(f"Resource {resource_id} is {found.state}.")
@@ -95,7 +108,7 @@ def there(who: Caller, resource_id: int, what: str) -> Resource:
 
 @checked
 def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = "") -> ResourceInfo:
-    """Give it to nobody any more, and give it up once idle; or (`drained=False`) serve again, and wake who waits."""
+    """Drain a resource: no new leases, and retired once idle. With `drained=False`, it serves pending leases again."""
     resource = there(who, resource_id, "drain resources")
     if Resource.objects.filter(pk=resource_id, drained=not drained).update(drained=drained):
         if not resource.quarantined:
@@ -108,7 +121,7 @@ def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = 
 
 @checked
 def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
-    """Take it out of service as it is, with a note; its leases stay. Raises InvalidRequest without a note."""
+    """Take a resource out of service as it is, with a note. Its leases stay. Raises InvalidRequest without a note."""
     if not message.strip():
         raise InvalidRequest("A quarantine needs a note that says why.", field="note")
     there(who, resource_id, "quarantine resources")
@@ -119,8 +132,10 @@ def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
 
 @checked
 def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
-    """Put it back into service; who waits for room is woken. What lost leases left on it is cleaned first: until
-    then it stays in maintenance, and its message says so."""
+    """Put a resource back into service, and wake pending leases.
+
+    A deferred cleanup comes first: until it is done, the resource stays in maintenance, and its message says so.
+    """
     resource = there(who, resource_id, "end a quarantine")
     if Resource.objects.filter(pk=resource_id, quarantined=True).update(quarantined=False, note="", check_failures=0):
         record_event("resource.unquarantined", "", actor=who.actor, resource_id=resource_id)
@@ -134,10 +149,10 @@ _CONFIRMED = "It disappeared with everything else of its account, and an operato
 
 @checked
 def retire(who: Caller, resource_id: int) -> ResourceInfo:
-    """Give up a resource that nobody holds: it is destroyed, or handed back. Raises Conflict while it is held.
+    """Destroy or hand back a resource that no lease holds. Raises Conflict while a lease holds it.
 
-    One that disappeared with everything else of its account is removed though it is held: its leases are broken, and
-    its provider is asked whether it and what belongs to it are gone.
+    A resource that disappeared with everything else in its account is removed even if held: its leases break, and
+    its provider is asked whether the resource and everything that belongs to it are gone.
     """
     resource = there(who, resource_id, "retire resources")
     if resource.observed == VANISHED and retirement.lose(
@@ -146,19 +161,19 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
         return get(who, resource_id)
     if not retirement.retire_idle(resource_id, reason=Reason.OPERATOR, message="Retired.", actor=who.actor):
         raise Conflict(
-            f"Resource {resource_id} is held or busy.", hint="Drain it, and it goes when its last lease ends."
+            f"Resource {resource_id} is held or busy.", hint="Drain it, and it is removed when its last lease ends."
         )
     return get(who, resource_id)
 
 
 @checked
 def force_destroy(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
-    """Vouch that a resource is gone: its leases are broken and its row is closed, whatever its provider says.
+    """Declare that a resource is gone. Its leases break and its row is closed, whatever its provider says.
 
-    For what cannot be destroyed any more. Raises InvalidRequest without a reason, NotFound, NotAllowed.
+    For resources that can no longer be destroyed. Raises InvalidRequest without a reason, NotFound, NotAllowed.
     """
     if not reason.strip():
-        raise InvalidRequest("Say why: it may leave something behind at the provider.", field="reason")
+        raise InvalidRequest("Give a reason: something may be left behind at the provider.", field="reason")
     resource = _resource(who, resource_id, "force a destruction")
     if resource.gone_at is None:
         retirement.lose(resource_id, reason=Reason.FORCED, message=reason, actor=who.actor)
@@ -176,10 +191,12 @@ def _close(resource_id: int, reason: str, actor: str) -> None:
 
 @checked
 def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
-    """Switch it `on` or `off`, and keep it so, or `cycle` it once. Raises InvalidRequest, NotSupported, and Conflict
-    for a cycle while something runs."""
+    """Switch a resource `on` or `off` and keep it so, or `cycle` its power once.
+
+    Raises InvalidRequest, NotSupported, and Conflict for a cycle while a run is under way.
+    """
     if wanted not in ("on", "off", "cycle"):
-        raise InvalidRequest("Power is switched on, off, or cycled.", field="power")
+        raise InvalidRequest("power must be on, off or cycle.", field="power")
     resource = there(who, resource_id, "switch power")
     _supports(resource, Powers, "switched on and off")
     if wanted == "cycle":
@@ -191,7 +208,7 @@ def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
 
 @checked
 def check(who: Caller, resource_id: int) -> ResourceInfo:
-    """Begin a health check now. Raises NotSupported, and Conflict while something else runs."""
+    """Begin a health check now. Raises NotSupported, and Conflict while a run is under way."""
     resource = there(who, resource_id, "check resources")
     _supports(resource, Checks, "checked")
     _begin(resource_id, "check", {})
@@ -212,3 +229,226 @@ def _begin(resource_id: int, phase: str, wanted: dict[str, Any]) -> None:
     if start(resource_id=resource_id, phase=phase, wanted=wanted) is None:
         going = rows("SELECT phase FROM leases_run WHERE resource_id = %s AND lease_id IS NULL", (resource_id,))
         raise Conflict(f"Resource {resource_id} is busy with {going[0][0] if going else 'something else'}.")
+
+
+@checked
+def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceInfo:
+    """Register a resource. The build steps of its kind check it before it becomes active.
+
+    While that fails it stays listed with the problem, is retried with a growing delay, and can be changed or removed.
+    Raises NotFound, NotSupported, InvalidRequest with the field, Conflict if it is already registered.
+    """
+    operator_only(who, "register resources")
+    row = Blueprint.objects.filter(name=blueprint).first()
+    if row is None:
+        raise NotFound(f"Blueprint {blueprint!r} does not exist.", field="blueprint")
+    registration, draft = _read(row, given)
+    try:
+        with transaction.atomic():
+            if provision.lock_blueprint(row.pk) is None:
+                raise NotFound(f"Blueprint {blueprint!r} was removed just now.", field="blueprint")
+            room = provision.insert(
+                row, draft, actor=who.actor, message="Registered.", origin="registered", registration=registration
+            )
+            hints.after_commit("serve", row.resource_type)
+    except IntegrityError as error:
+        raise _taken(error, draft) from None
+    return get(who, room.resource_id)
+
+
+@checked
+def change_registration(who: Caller, resource_id: int, given: Mapping[str, Any]) -> ResourceInfo:
+    """Correct the registration of a resource: given fields replace stored ones, and null removes a field.
+
+    The resource is checked again before it serves another lease. Raises NotFound, NotSupported, InvalidRequest with
+    the field, and Conflict while leases hold it or it is busy.
+    """
+    resource = there(who, resource_id, "change resources")
+    if resource.origin != Resource.Origin.REGISTERED:
+        raise NotSupported(f"Resource {resource_id} was {resource.origin}; only registered resources can be changed.")
+    wanted = {name: value for name, value in {**resource.registration, **given}.items() if value is not None}
+    registration, draft = _read(resource.blueprint, wanted)
+    try:
+        with transaction.atomic():
+            lock_resource(resource_id)
+            _rewrite(Resource.objects.select_related("blueprint").get(pk=resource_id), registration, draft)
+            message = f"Changed: {', '.join(sorted(given))}."
+            record_event("resource.changed", message, actor=who.actor, resource_id=resource_id)
+            hints.after_commit("sweep")
+    except IntegrityError as error:
+        raise _taken(error, draft) from None
+    return get(who, resource_id)
+
+
+@checked
+def scan_host_keys(who: Caller, blueprint: str, address: str, port: int = 22) -> list[HostKey]:
+    """Return the keys that the host at an address presents now. Stores nothing.
+
+    Compare them with the keys on the host's own console before registering it, because a host in between could
+    present others. Raises NotFound, NotSupported, InvalidRequest, and InterfaceError if no host answers.
+    """
+    operator_only(who, "scan for host keys")
+    refuse_inside_transaction("Scanning for host keys")
+    row = Blueprint.objects.filter(name=blueprint).first()
+    if row is None:
+        raise NotFound(f"Blueprint {blueprint!r} does not exist.", field="blueprint")
+    kind = registry.kind(row.kind)
+    if not isinstance(kind, Scans):
+        raise NotSupported(f"Hosts of kind {row.kind!r} have no host keys to scan.", field="blueprint")
+    found = _scanned(kind, specs.blueprint_view(row, secrets=True), address, port)
+    record_event("blueprint.scanned", f"{address} port {port}"[:2000], actor=who.actor, blueprint_id=row.pk)
+    return found
+
+
+def _scanned(kind: Scans, view: BlueprintView, address: str, port: int) -> list[HostKey]:
+    if not address or "\0" in address or not 1 <= port <= 65535:
+        wrong = "port" if address and "\0" not in address else "address"
+        raise InvalidRequest("Give an address, and a port from 1 to 65535.", field=wrong)
+    try:
+        return [_host_key(line) for line in kind.scan(view, address, port)]
+    except (OSError, UnicodeError) as error:
+        raise Unreachable(f"Cannot connect: {failed_connection(error, address, port)}.") from error
+
+
+def _host_key(line: str) -> HostKey:
+    key = PublicKey.parse(line)
+    return HostKey(key=key.line, fingerprint=key.fingerprint)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """A host to be registered, with its keys for an operator to confirm."""
+
+    name: str
+    given: dict[str, Any]
+    keys: tuple[HostKey, ...] = ()
+    shown: bool = False
+    """True if the host presented the keys, False if they were given."""
+    problem: str = ""
+    field: str = ""
+
+
+AT_ONCE = 16
+"""The number of hosts that are asked for their keys at the same time."""
+
+
+@checked
+def examine_registrations(who: Caller, blueprint: str, rows: Sequence[Mapping[str, Any]]) -> list[Examined]:
+    """Parse registrations without storing them. Return the problem or the keys of each.
+
+    The keys are the given ones or, if none are given, those that the host presents now. Raises NotFound,
+    NotSupported, NotAllowed.
+    """
+    operator_only(who, "register resources")
+    refuse_inside_transaction("Scanning for host keys")
+    row = Blueprint.objects.filter(name=blueprint).first()
+    if row is None:
+        raise NotFound(f"Blueprint {blueprint!r} does not exist.", field="blueprint")
+    kind, view = registry.kind(row.kind), specs.blueprint_view(row, secrets=True)
+
+    def keys(given: Mapping[str, Any]) -> list[HostKey] | DrydockError:
+        """Return the host's keys (none if they were given) or the error. Runs in a thread, without the database."""
+        if not isinstance(kind, Scans) or given.get("host_keys"):
+            return []
+        try:
+            port = given.get("port", 22)
+            address = str(given.get("address", ""))
+            return _scanned(kind, view, address, port if isinstance(port, int) else 0)
+        except DrydockError as error:
+            return error
+
+    with ThreadPoolExecutor(AT_ONCE, "scan") as pool:
+        asked = [pool.submit(copy_context().run, keys, given) for given in rows]
+        found = [_examined(row, given, one.result()) for given, one in zip(rows, asked, strict=True)]
+    if any(one.shown for one in found):
+        record_event(
+            "blueprint.scanned", f"{sum(one.shown for one in found)} hosts", actor=who.actor, blueprint_id=row.pk
+        )
+    return found
+
+
+def _examined(row: Blueprint, given: Mapping[str, Any], keys: list[HostKey] | DrydockError) -> Examined:
+    name = str(given.get("name") or given.get("address") or "-")
+    if isinstance(keys, DrydockError):
+        return Examined(name=name, given=dict(given), problem=str(keys), field=keys.field)
+    try:
+        _, draft = _read(row, {**given, "host_keys": [key.key for key in keys]} if keys else given)
+    except DrydockError as error:
+        return Examined(name=name, given=dict(given), problem=str(error), field=error.field)
+    typed = [_host_key(line) for line in draft.facts.get("host_keys", ())]
+    return Examined(name=draft.name, given=dict(given), keys=tuple(keys or typed), shown=bool(keys))
+
+
+def unreadable(said: str) -> InvalidRequest:
+    """Return the error for CSV that cannot be parsed."""
+    return InvalidRequest(f"The CSV cannot be read: {said}.", field="text")
+
+
+def wrong(found: Examined) -> InvalidRequest:
+    """Return the problem with a single host as an error with its field."""
+    return InvalidRequest(found.problem, field=found.field)
+
+
+def _read(blueprint: Blueprint, given: Mapping[str, Any]) -> tuple[dict[str, Any], Draft]:
+    """Return a registration as its kind parses it, with its draft. Raises InvalidRequest, NotSupported."""
+    kind = registry.kind(blueprint.kind)
+    if not isinstance(kind, Registers):
+        raise NotSupported(f"Resources of kind {blueprint.kind!r} cannot be registered by hand.", field="blueprint")
+    try:
+        registration = kind.Registration.model_validate(dict(given))
+    except ValidationError as error:
+        raise invalid(error) from None
+    draft = kind.register(specs.config(blueprint.kind, blueprint.config), registration)
+    return registration.model_dump(mode="json", exclude_unset=True), draft
+
+
+def _taken(error: IntegrityError, draft: Draft) -> DrydockError:
+    if constraint(error) != "resource_identity_once":
+        raise error
+    return Conflict(f"{draft.identity!r} is already registered.", field="identity")
+
+
+def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) -> None:
+    """Write the registration of a locked resource, and have the resource checked again."""
+    if resource.state not in ("pending", "active"):
+        raise Conflict(f"Resource {resource.pk} is {resource.state}.")
+    if resource.used_slots:
+        raise Conflict(
+            f"Resource {resource.pk} is held by leases.", hint="Quarantine it, and change it after they have ended."
+        )
+    if resource.state == "active" and not isinstance(registry.kind(resource.blueprint.kind), Updates):
+        raise NotSupported(
+            f"A resource of kind {resource.blueprint.kind!r} cannot be changed once it is active.",
+            hint="Remove it, and register it again.",
+        )
+    _end_run(resource)
+    columns: dict[str, Any] = {"registration": registration, "identity": draft.identity, "name": draft.name}
+    if resource.state == "pending":
+        columns |= {f"total_{name}": getattr(draft.capacity, name) for name in CLASSES}
+        columns |= {"attributes": draft.attributes, "traits": sorted(draft.traits), "facts": draft.facts}
+        provision.set_further(resource.pk, draft.capacity)
+    else:
+        columns |= {
+            "generation": 0,
+            "suspect_since": Now(),
+            "observed": "changed",
+            "check_at": Now(),
+            "in_maintenance": True,
+        }
+    message = "Changed; it is checked before it serves."
+    Resource.objects.filter(pk=resource.pk).update(message=message, check_failures=0, **columns)
+    if resource.state == "pending":
+        start(resource_id=resource.pk, phase="build")
+
+
+_FREE = (Run.Phase.BUILD, Run.Phase.CHECK, Run.Phase.UPDATE)
+
+
+def _end_run(resource: Resource) -> None:
+    """End the running check, whose result would be about the old registration. Raises Conflict for another run."""
+    going = Run.objects.filter(resource=resource, lease=None).first()
+    if going is None:
+        return
+    if going.phase not in _FREE or going.uninterruptible:
+        raise Conflict(f"Resource {resource.pk} is busy with {going.phase}.", hint="Try again when that is done.")
+    going.delete()

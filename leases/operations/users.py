@@ -1,7 +1,7 @@
-"""The people of an installation: who may sign in, who is an operator, and who is in which group.
+"""Users: who may sign in, who is an operator, and which groups users are in.
 
-Only an administrator (a superuser) may do any of this, and not with a token that somebody else has made: an operator
-who could would make themselves an administrator.
+Only an administrator (a superuser) may use these operations, and not with a token that somebody else created: otherwise
+an operator could become an administrator.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from django.db import IntegrityError, transaction
 
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from drydock_client.values import PasswordInfo, UserInfo
-from leases import hints
 from leases.engine.core.transitions import record_event
-from leases.given import checked
+from leases.messaging import hints
 from leases.models import Authorization
 from leases.operations.callers import Caller
+from leases.validation.input_checks import checked
 
 _LONGEST_GROUP = 150
 
 
 def list_(who: Caller) -> list[UserInfo]:
-    """Every user, by name. Raises NotAllowed."""
+    """Return every user by name. Raises NotAllowed."""
     _administrator(who)
     model = get_user_model()
     return [info(row) for row in model._default_manager.prefetch_related("groups").order_by(model.USERNAME_FIELD)]
@@ -36,7 +36,7 @@ def list_(who: Caller) -> list[UserInfo]:
 
 @checked
 def get(who: Caller, user: str) -> UserInfo:
-    """One user. Raises NotAllowed, NotFound."""
+    """Return one user. Raises NotAllowed, NotFound."""
     _administrator(who)
     return info(_named(user))
 
@@ -45,9 +45,9 @@ def get(who: Caller, user: str) -> UserInfo:
 def add(
     who: Caller, user: str, *, operator: bool = False, groups: Collection[str] = (), password: str | None = None
 ) -> PasswordInfo:
-    """Add a user with a password: the one given, else a new one, which is returned only now.
+    """Add a user with the given password, or with a generated one that is returned only now.
 
-    An operator also sees and changes everything, and administers users. Raises InvalidRequest, Conflict when the name
+    An operator also sees and changes everything, and administers users. Raises InvalidRequest, Conflict if the name
     is taken, NotAllowed.
     """
     _administrator(who)
@@ -65,14 +65,16 @@ def add(
             row.groups.set(_existing(wanted))
             _record("added", who, row, f"{'An operator' if operator else 'A user'}{_in(wanted)}.")
     except IntegrityError:
-        raise Conflict(f"There is a user {user!r} already.", field="user") from None
+        raise Conflict(f"A user named {user!r} already exists.", field="user") from None
     return PasswordInfo(user=info(row), password=shown)
 
 
 @checked
 def set_password(who: Caller, user: str, *, password: str | None = None) -> PasswordInfo:
-    """Give a user another password: the one given, else a new one, which is returned only now. Browsers in which the
-    user is signed in are signed out. Raises InvalidRequest, NotAllowed, NotFound."""
+    """Set the given password, or a generated one that is returned only now. Signs the user out of all browsers.
+
+    Raises InvalidRequest, NotAllowed, NotFound.
+    """
     _administrator(who)
     with transaction.atomic():
         row = _named(user, lock=True)
@@ -84,8 +86,10 @@ def set_password(who: Caller, user: str, *, password: str | None = None) -> Pass
 
 @checked
 def disable(who: Caller, user: str) -> UserInfo:
-    """Refuse a user's password and tokens from now on; leases stay until they end. Raises Conflict for the last
-    administrator and for yourself, NotAllowed, NotFound."""
+    """Reject a user's password and tokens from now on. The user's leases stay until they end.
+
+    Raises Conflict for the last administrator and for yourself, NotAllowed, NotFound.
+    """
     _administrator(who)
     with transaction.atomic():
         row = _named(user, lock=True)
@@ -113,9 +117,9 @@ def enable(who: Caller, user: str) -> UserInfo:
 
 @checked
 def change_groups(who: Caller, user: str, *, add: Collection[str] = (), remove: Collection[str] = ()) -> UserInfo:
-    """Put a user into groups, and take the user out of others. A group that is not there yet is made.
+    """Add a user to some groups and remove the user from others. Creates missing groups.
 
-    Waiting leases that may use more blueprints now are decided again. Raises InvalidRequest, NotAllowed, NotFound.
+    Pending leases that may now use more blueprints are decided again. Raises InvalidRequest, NotAllowed, NotFound.
     """
     _administrator(who)
     joined, left = _groups(add), _groups(remove)
@@ -137,7 +141,7 @@ def change_groups(who: Caller, user: str, *, add: Collection[str] = (), remove: 
 
 
 def info(row: Any) -> UserInfo:
-    """A row as a value."""
+    """Return a user's row as a value."""
     return UserInfo(
         name=row.get_username(), active=row.is_active, operator=row.is_staff or row.is_superuser,
         administrator=row.is_superuser, password=row.has_usable_password(),
@@ -148,12 +152,12 @@ def info(row: Any) -> UserInfo:
 def _administrator(who: Caller) -> None:
     if who.maker:
         raise NotAllowed(
-            f"This token was made by {who.maker}, and users are administered by {who.name} alone.",
-            hint="Use a token that its owner has made.",
+            f"This token was made by {who.maker}, and only {who.name} can manage users.",
+            hint="Use a token that its owner created.",
         )
     found = get_user_model()._default_manager.filter(pk=who.id, is_active=True, is_superuser=True)
     if not (who.operator and found.exists()):
-        raise NotAllowed("Only an administrator may manage users.", hint="Ask one of them.")
+        raise NotAllowed("Only an administrator may manage users.", hint="Ask an administrator.")
 
 
 def _named(user: str, *, lock: bool = False) -> Any:
@@ -161,12 +165,12 @@ def _named(user: str, *, lock: bool = False) -> Any:
     found = model._default_manager.select_for_update(no_key=True) if lock else model._default_manager.all()
     row = found.filter(**{model.USERNAME_FIELD: user}).first()
     if row is None:
-        raise NotFound(f"There is no user {user!r}.", field="user", hint="`drydock users list` lists them.")
+        raise NotFound(f"User {user!r} does not exist.", field="user", hint="`drydock users list` lists them.")
     return row
 
 
 def _give_password(row: Any, given: str | None) -> str:
-    """Set a password, not saved yet; the one that was made up, or nothing. Raises InvalidRequest."""
+    """Set a password without saving it. Return it if it was generated, else an empty string. Raises InvalidRequest."""
     made = secrets.token_urlsafe(12) if given is None else ""
     if given is not None:
         try:
@@ -180,12 +184,12 @@ def _give_password(row: Any, given: str | None) -> str:
 def _groups(names: Collection[str]) -> list[str]:
     for name in names:
         if not name.strip() or len(name) > _LONGEST_GROUP:
-            raise InvalidRequest(f"The name of a group has 1 to {_LONGEST_GROUP} characters.", field="groups")
+            raise InvalidRequest(f"The name of a group must have 1 to {_LONGEST_GROUP} characters.", field="groups")
     return sorted(set(names))
 
 
 def _existing(names: Collection[str]) -> list[Group]:
-    """The groups of these names, made where they were missing."""
+    """Return the groups with these names, creating missing ones."""
     return [Group.objects.get_or_create(name=name)[0] for name in names]
 
 

@@ -1,1 +1,1 @@
-"""Reports that are computed when they are shown, from the rows as they are now. They read, and change nothing."""
+"""Reports, computed from the current rows whenever they are shown. They only read."""

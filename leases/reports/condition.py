@@ -1,6 +1,6 @@
 """The condition of the installation itself: suspended, no worker, sweep late, broker away, disk full.
 
-Everything else that needs attention is of no use while one of these holds, so every face begins with them.
+Every user interface shows these first, because while one of them holds, nothing else that needs attention matters.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from leases.engine.core.database import rows
 from leases.engine.core.installation import current
 
 _KEPT = 5.0
-"""Seconds for which a process remembers whether the broker answered."""
+"""How long a process caches whether the broker answered, in seconds."""
 _PATIENCE = 0.5
 _FEW = 10
-"""Intervals without a sweep after which it is late, where that is longer than a worker may be silent."""
+"""Intervals without a sweep after which it is late, unless a worker may be silent for longer than that."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """One thing that is wrong with the installation."""
+    """A problem of the installation."""
 
     what: str
     """`suspended`, `no_worker`, `sweep_late`, `broker_away`, `disk_full` or `disk_nearly_full`."""
@@ -49,8 +49,10 @@ _FACTS = """
 
 
 def troubles(problem: str | None = None) -> list[Trouble]:
-    """What is wrong with the installation, the most pressing first. Reads the database once. `problem`: why it is
-    suspended, where that is known already."""
+    """Return the installation's problems, the most pressing first. Reads the database once.
+
+    `problem` is why it is suspended, if that is already known.
+    """
     if problem is None:
         problem = current().problem
     now, swept, seen, waiting, working, suspended = rows(_FACTS)[0]
@@ -68,7 +70,7 @@ def _lost() -> dt.timedelta:
 
 
 def _late() -> dt.timedelta:
-    """After how long without a sweep it is late."""
+    """Return the time without a sweep after which the next one is late."""
     return max(_lost(), dt.timedelta(seconds=_FEW * settings.DRYDOCK.sweep_interval_seconds))
 
 
@@ -99,11 +101,11 @@ def _late_sweep(swept: dt.datetime, now: dt.datetime) -> Trouble:
 _guard = threading.Lock()
 _known: tuple[float, bool] = (-1e9, True)
 _seen: dict[str, dt.datetime] = {}
-"""When this process first saw a problem, where it could write no file."""
+"""When this process first saw each problem, used if it could not write a file."""
 
 
 def broker(answers: Callable[[], bool] | None = None) -> list[Trouble]:
-    """Whether the broker answers within half a second; remembered for some seconds."""
+    """Return a problem if the broker does not answer within half a second. Caches the answer for some seconds."""
     global _known
     with _guard:
         if answers is not None or clock.monotonic() - _known[0] > _KEPT:
@@ -122,12 +124,12 @@ def broker(answers: Callable[[], bool] | None = None) -> list[Trouble]:
 
 
 def _answers() -> bool:
-    """Ping the broker in a thread of its own: a connection that hangs must not hold up who asks."""
+    """Ping the broker in a separate thread, so that a connection that hangs does not delay the caller."""
     found: list[bool] = []
     thread = threading.Thread(target=lambda: found.append(_ping()), daemon=True)
     thread.start()
     thread.join(_PATIENCE)
-    # A private broker is started by the first who connects, which takes some time.
+    # A private broker is started by the first connection, which takes some time.
     return found[0] if found else settings.DRYDOCK.private_broker
 
 
@@ -135,16 +137,16 @@ def _ping() -> bool:
     try:
         with current_app.connection_for_write() as link:
             link.default_channel.client.ping()  # type: ignore[attr-defined]
-    except Exception:  # whatever is wrong with it, it does not answer
+    except Exception:  # whatever the reason, the broker does not answer
         return False
     return True
 
 
 def _first_seen(what: str, wrong: bool) -> dt.datetime | None:
-    """Return when a problem was first seen that no row tells of, until it is over.
+    """Return when a problem that no row records was first seen, or None if it is over.
 
-    The time of an empty file in the state folder says so to every process: that needs no room on a full disk. Where
-    none can be written, each process remembers by itself.
+    The modification time of an empty file in the state folder tells this to every process, which needs no space on
+    a full disk. If no file can be written, each process remembers the time itself.
     """
     file = settings.DRYDOCK.state / f"{what}.since"
     if not wrong:
@@ -166,7 +168,7 @@ def _first_seen(what: str, wrong: bool) -> dt.datetime | None:
 
 
 def disk() -> list[Trouble]:
-    """How much is left on the disk of the state folder, where the private engines keep their data."""
+    """Return a problem if little disk space is left for the state folder, where private engines keep their data."""
     left = disk_left()
     low = left is not None and left < settings.DRYDOCK.disk_low_mib
     full = low and left is not None and left < settings.DRYDOCK.disk_full_mib
@@ -185,7 +187,7 @@ def disk() -> list[Trouble]:
 
 
 def disk_left() -> int | None:
-    """MiB that are left; None where there is no state folder."""
+    """Return the free space in MiB, or None if there is no state folder."""
     try:
         return shutil.disk_usage(settings.DRYDOCK.state).free // (1 << 20)
     except OSError:

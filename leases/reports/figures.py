@@ -1,4 +1,4 @@
-"""Figures of the installation for `/metrics`."""
+"""The installation's metrics for `/metrics`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Label = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """One figure: what it counts, the names of its labels, and the statement, whose rows are labels and a number."""
+    """A metric: its help text, its label names, and the statement whose rows are label values and a number."""
 
     name: str
     says: str
     labels: Label
     sql: str | Callable[[], list[tuple[Any, ...]]]
     given: tuple[str, ...] = ()
-    """Settings that the statement takes, in order."""
+    """The settings that the statement takes as parameters, in order."""
 
 
 RECENT = "5 minutes"
-"""The span over which latencies and transitions are told."""
+"""The time span for which latencies and transitions are reported."""
 _CLASSES = ("slots", "cpu_millicores", "ram_mib", "disk_mib")
 _RECENT = f"at > clock_timestamp() - interval '{RECENT}'"
 _LATENCY = """
@@ -70,41 +70,41 @@ _UNDESTROYED = f"""
 FIGURES = (
     Figure(
         name="leases", says="Leases that have not ended, by type and state.", labels=("type", "state"),
-        # Two halves, since there is an index for each.
+        # Two halves, because each has its own index.
         sql="SELECT type, state, count(*) FROM leases_lease WHERE state IN ('pending', 'acquired', 'active') GROUP BY 1, 2"
         " UNION ALL SELECT type, state, count(*) FROM leases_lease WHERE state = 'released' GROUP BY 1, 2",
     ),
     Figure(
-        name="waiting_leases", says="Waiting leases by why they wait.", labels=("type", "reason"),
+        name="waiting_leases", says="Pending leases, by type and reason.", labels=("type", "reason"),
         sql="SELECT type, reason, count(*) FROM leases_lease WHERE state = 'pending' GROUP BY 1, 2",
     ),
     Figure(
-        name="queue_age_seconds", says="How long the longest waiting lease of a type has waited.", labels=("type",),
+        name="queue_age_seconds", says="Age in seconds of the oldest pending lease of a type.", labels=("type",),
         sql="SELECT type, extract(epoch FROM clock_timestamp() - min(created_at)) FROM leases_lease"
         " WHERE state = 'pending' GROUP BY 1",
     ),
-    _latency("claim_seconds", "From being asked for to holding a share", "lease.acquired", "pending"),
-    _latency("activation_seconds", "From holding a share to being usable", "lease.active", "acquired"),
-    _latency("build_seconds", "From a resource's row to its being usable", "resource.active", "pending", blueprint=True),
+    _latency("claim_seconds", "Seconds from the request of a lease to its share", "lease.acquired", "pending"),
+    _latency("activation_seconds", "Seconds from the share of a lease to its being active", "lease.active", "acquired"),
+    _latency("build_seconds", "Seconds from the beginning of a build to an active resource", "resource.active", "pending", blueprint=True),
     Figure(
-        name="transitions", says=f"Changes of state in the last {RECENT}, by what it was, where it went and why.",
+        name="transitions", says=f"Changes of state in the last {RECENT}, by object (lease or resource), new state and reason.",
         labels=("of", "to", "reason"),
         sql="SELECT split_part(kind, '.', 1), to_state, reason, count(*) FROM leases_event"
         f" WHERE {_RECENT} AND to_state <> '' GROUP BY 1, 2, 3",
     ),
     Figure(
-        name="failed_steps", says=f"Steps that failed in the last {RECENT}, by the provider's own word for it.",
+        name="failed_steps", says=f"Steps that failed in the last {RECENT}, by the provider's error code.",
         labels=("code",),
         sql="SELECT coalesce(nullif(details ->> 'code', ''), 'unknown'), count(*) FROM leases_event"
         f" WHERE {_RECENT} AND kind = 'step.failed' GROUP BY 1",
     ),
     Figure(
-        name="resources", says="Resources that are not gone, by blueprint and state.", labels=("blueprint", "state"),
+        name="resources", says="Resources that exist, by blueprint and state.", labels=("blueprint", "state"),
         sql="SELECT b.name, r.state, count(*) FROM leases_resource r JOIN blueprints_blueprint b"
         " ON b.id = r.blueprint_id WHERE r.gone_at IS NULL GROUP BY 1, 2",
     ),
     Figure(
-        name="resources_apart", says="Resources that serve nobody new, by why.", labels=("blueprint", "why"),
+        name="resources_apart", says="Resources that serve no new lease, by blueprint and cause.", labels=("blueprint", "why"),
         sql="SELECT b.name, w.why, count(*) FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " CROSS JOIN LATERAL (VALUES ('drained', r.drained), ('quarantined', r.quarantined),"
         " ('maintenance', r.in_maintenance), ('failing', r.check_failures > 0)) AS w(why, so)"
@@ -112,22 +112,22 @@ FIGURES = (
     ),
     Figure(
         name="undestroyed",
-        says="Resources whose destruction failed twice, or took longer than it may, and which are still there.",
+        says="Resources that still exist after their destruction failed twice or exceeded its deadline.",
         labels=("blueprint",),
         sql=f"SELECT b.name, count(*) {_UNDESTROYED} GROUP BY 1",
     ),
     Figure(
-        name="undestroyed_dollars", says="What those cost in an hour, in US dollars.", labels=("blueprint",),
+        name="undestroyed_dollars", says="Hourly cost of those resources in US dollars.", labels=("blueprint",),
         sql=f"SELECT b.name, coalesce(sum(r.price), 0) {_UNDESTROYED} GROUP BY 1",
     ),
     Figure(
-        name="put_aside", says="What leases left that could not be removed, and was put aside.", labels=("blueprint",),
+        name="put_aside", says="Files of ended leases that could not be removed and were moved aside.", labels=("blueprint",),
         sql="SELECT b.name, sum(jsonb_array_length(r.facts -> 'aside')) FROM leases_resource r"
         " JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " WHERE r.gone_at IS NULL AND r.facts ? 'aside' GROUP BY 1",
     ),
     Figure(
-        name="failed_acts", says="Machines on which the last stop, start, reboot or change failed, by act.",
+        name="failed_acts", says="Machines whose last stop, start, reboot or change failed, by action.",
         labels=("blueprint", "act"),
         sql="SELECT b.name, f.act, count(*) FROM leases_failure f JOIN leases_resource r ON r.id = f.resource_id"
         " JOIN blueprints_blueprint b ON b.id = r.blueprint_id WHERE r.state = 'active' AND f.act <> 'destroy'"
@@ -135,7 +135,7 @@ FIGURES = (
     ),
     Figure(
         name="resource_dollars",
-        says="What resources cost in an hour, in US dollars: held by leases, idle, or ending until they are gone.",
+        says="Hourly cost of resources in US dollars, by use: held by leases, idle, or being destroyed.",
         labels=("blueprint", "use"),
         sql="SELECT b.name, CASE WHEN r.used_slots > 0 THEN 'held' WHEN r.state IN ('pending', 'active') THEN 'idle'"
         " ELSE 'ending' END, sum(r.price) FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
@@ -150,7 +150,7 @@ FIGURES = (
         " OR r.observed = 'stopped' AND r.facts ? 'stopped') GROUP BY 1, 2",
     ),
     Figure(
-        name="capacity_total", says="Capacity of resources that serve or will serve, by blueprint and class.",
+        name="capacity_total", says="Capacity of resources that are active or being built, by blueprint and class.",
         labels=("blueprint", "class"), sql=_capacity("total"),
     ),
     Figure(
@@ -158,17 +158,17 @@ FIGURES = (
         sql=_capacity("used"),
     ),
     Figure(
-        name="remembered_errors", says="Failures for which an offer, zone or blueprint is not tried now.",
+        name="remembered_errors", says="Remembered errors in force, by blueprint and scope (offer, zone, ...).",
         labels=("blueprint", "scope"),
         sql="SELECT b.name, e.scope, count(*) FROM blueprints_rememberederror e JOIN blueprints_blueprint b"
         " ON b.id = e.blueprint_id WHERE e.until IS NULL OR e.until > clock_timestamp() GROUP BY 1, 2",
     ),
     Figure(
-        name="runs", says="Plans being carried out, by phase and what they wait for (nothing: they go on by themselves).",
+        name="runs", says="Plans under way, by phase and what they wait for (empty: nothing).",
         labels=("phase", "waits_for"), sql="SELECT phase, waits_for, count(*) FROM leases_run GROUP BY 1, 2",
     ),
     Figure(
-        name="oldest_due_seconds", says="How long the longest due thing has been due.", labels=("what",),
+        name="oldest_due_seconds", says="Seconds by which the oldest due step, expiry or discovery is overdue.", labels=("what",),
         sql="SELECT w.what, greatest(0, coalesce(extract(epoch FROM clock_timestamp() - w.due), 0)) FROM ("
         " SELECT 'step' AS what, min(due_at) AS due FROM leases_run WHERE token IS NULL OR token_until < clock_timestamp()"
         " UNION ALL SELECT 'expiry', min(until) FROM leases_lease WHERE state IN ('pending', 'acquired', 'active')"
@@ -176,28 +176,28 @@ FIGURES = (
         " ON b.id = s.blueprint_id AND b.enabled) w",
     ),
     Figure(
-        name="sweep_lag_seconds", says="How long ago a sweep last looked over everything.", labels=(),
+        name="sweep_lag_seconds", says="Seconds since the last sweep was completed.", labels=(),
         sql="SELECT extract(epoch FROM clock_timestamp() - coalesce(swept_at, created_at)) FROM leases_installation",
     ),
     Figure(
-        name="suspended", says="1 while nothing is destroyed until an operator confirms the installation.", labels=(),
+        name="suspended", says="1 while the installation is suspended: nothing is destroyed until an operator confirms it.", labels=(),
         sql=lambda: [(int(bool(installation.current().problem)),)],
     ),
     Figure(
-        name="dropped_messages", says="Messages of the broker that were not Drydock's own, and were dropped.", labels=(),
+        name="dropped_messages", says="Broker messages that were not Drydock's and were dropped.", labels=(),
         sql="SELECT dropped_messages FROM leases_installation",
     ),
     Figure(
-        name="strays", says="Things at providers that bear our tag and have no row.", labels=("blueprint",),
+        name="strays", says="Orphans: provider objects with our tag and without a resource.", labels=("blueprint",),
         sql="SELECT b.name, count(*) FROM leases_stray s JOIN blueprints_blueprint b ON b.id = s.blueprint_id"
         " GROUP BY 1",
     ),
     Figure(
-        name="workers", says="Workers that were seen lately.", labels=(), given=("lost_worker_seconds",),
+        name="workers", says="Workers that are alive.", labels=(), given=("lost_worker_seconds",),
         sql="SELECT count(*) FROM leases_worker WHERE seen_at > clock_timestamp() - %s * interval '1 s'",
     ),
     Figure(
-        name="worker_age_seconds", says="How long ago each worker was last seen.", labels=("worker",),
+        name="worker_age_seconds", says="Seconds since the last heartbeat of each worker.", labels=("worker",),
         sql="SELECT name, extract(epoch FROM clock_timestamp() - seen_at) FROM leases_worker",
     ),
 )  # fmt: skip
@@ -205,7 +205,10 @@ FIGURES = (
 
 @transaction.atomic
 def measure(seconds: float) -> list[tuple[Figure, list[tuple[Any, ...]]]]:
-    """Every figure with its rows: labels, then a number. Each statement may take so many seconds."""
+    """Return every metric with its rows of label values and a number.
+
+    Each statement may take at most `seconds`.
+    """
     run("SELECT set_config('statement_timeout', %s, TRUE)", (str(int(seconds * 1000)),))
     return [(figure, _rows(figure)) for figure in FIGURES]
 

@@ -1,4 +1,4 @@
-"""The fleet: backends, offers, what is there, errors and orphans."""
+"""The fleet: backends, their offers and resources, errors and orphans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DRIFT = ("missing", "stopped", "power", "outdated", "quarantined", "failing")
 
 @dataclass(kw_only=True)
 class Offered:
-    """What the offers of one backend come to, or the machines of one without offers."""
+    """A summary of a backend's offers, or of its machines if it has no offers."""
 
     regions: tuple[str, ...] = ()
     confidential: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Offered:
 
 @dataclass(kw_only=True)
 class There:
-    """The machines of one backend that are not gone."""
+    """The machines of a backend that are not gone."""
 
     states: dict[str, int] = field(default_factory=dict)
     drift: dict[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ _ORPHANS = """
 
 
 def there() -> dict[int, There]:
-    """Blueprint -> its machines: two statements."""
+    """Return the machines of each blueprint, by its id. Takes two statements."""
     found: dict[int, There] = defaultdict(There)
     for pk, state, number, price, unpriced, *rest in rows(_THERE):
         one = found[pk]
@@ -94,8 +94,10 @@ def there() -> dict[int, There]:
 
 
 def offered(wanted: Sequence[tuple[int, str, Sought]]) -> dict[int, Offered]:
-    """Blueprint -> what of its account's offers it allows; `wanted` has blueprint, kind and what that looks for. One
-    statement for all of them."""
+    """Return a summary of the offers that each blueprint allows, by its id. Takes one statement.
+
+    `wanted` has the id, kind and query of each blueprint.
+    """
     if not wanted:
         return {}
     parts, params = [], []
@@ -114,7 +116,10 @@ def offered(wanted: Sequence[tuple[int, str, Sought]]) -> dict[int, Offered]:
 
 
 def readings() -> dict[tuple[str, str], list[tuple[str, Any, tuple[str, ...]]]]:
-    """(account, kind) -> each sort of reading, the age of its oldest (None: one was never made), what fails."""
+    """Return, for each (account, kind), each sort of poll with the age of its oldest result and its errors.
+
+    The age is None if one of the polls has never succeeded.
+    """
     found: dict[tuple[str, str], list[tuple[str, Any, tuple[str, ...]]]] = defaultdict(list)
     for account, kind, what, age, failing in rows(_READINGS):
         found[account, kind].append((what, age, tuple(failing or ())))
@@ -122,15 +127,15 @@ def readings() -> dict[tuple[str, str], list[tuple[str, Any, tuple[str, ...]]]]:
 
 
 def errors() -> dict[int, tuple[str, ...]]:
-    """Blueprint -> what is remembered of builds that failed, the newest first."""
+    """Return the remembered errors of each blueprint, by its id, the newest first."""
     return {pk: tuple(said) for pk, said in rows(_ERRORS)}
 
 
 def orphans() -> dict[int, tuple[int, float]]:
-    """Blueprint -> how many orphans were seen through it, and what they cost an hour."""
+    """Return the number of orphans found through each blueprint and their hourly cost, by its id."""
     return {pk: (number, float(price)) for pk, number, price in rows(_ORPHANS)}
 
 
 def backends() -> Iterable[Blueprint]:
-    """Every blueprint in the order in which they are tried."""
+    """Return every blueprint, in the order in which they are tried."""
     return Blueprint.objects.filter(removed_at=None).order_by("order", "name", "id")

@@ -1,4 +1,4 @@
-"""Search the catalogue."""
+"""Search the catalogue of offers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ORDERS: dict[str, tuple[str, ...]] = {
     "vcpus": ("-o.vcpus", "o.price"),
     "ram": ("-o.ram_mib", "o.price"),
 }
-"""What lists are ordered by, before the id; what is not known comes last."""
+"""The columns that each order sorts by, before the id. Unknown values come last."""
 _SEEN = """(SELECT max(n.seen_at) FROM blueprints_reading n WHERE n.credential_id = o.credential_id
     AND n.kind = o.kind AND n.what = 'inventory' AND n.place IN ('', o.location)) AS seen_at"""
 _FROM = "FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id"
@@ -33,27 +33,27 @@ _FROM = "FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.cred
 
 @dataclass(frozen=True, kw_only=True)
 class Search:
-    """What is looked for, and for whom. `sought.account` may be empty: in all accounts."""
+    """A search for offers. If `sought.account` is empty, it covers all accounts."""
 
     sought: Sought
     kind: str = ""
     max_boot: float | None = None
     gone: bool = False
-    """Also what was not offered when last read."""
+    """Include offers that were not available when last read."""
     owner_id: int | None = None
-    """Only in accounts that a blueprint names which this user may use; None: in all."""
+    """Search only accounts that are named by a blueprint which this user may use. None: all accounts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a list goes on: after what it is ordered by, None where that is not known, and an id."""
+    """Where a list continues: after these sort values (None if unknown) and this id."""
 
     by: tuple[float | None, ...] = ()
     id: int = 0
 
 
 def offers(search: Search, *, sort: str, after: Place | None, limit: int) -> list[tuple[dict[str, Any], Place]]:
-    """Offers in an order, each with the place after it."""
+    """Return offers in the given order, each with the place from which a list continues after it."""
     keys = _ORDERS[sort]
     known = [f"coalesce({key}::float8, 'Infinity')" for key in keys]
     what = _wanted(search)
@@ -71,7 +71,7 @@ def offers(search: Search, *, sort: str, after: Place | None, limit: int) -> lis
 
 
 def orders() -> dict[str, int]:
-    """Every order, and by how many values it is."""
+    """Return the name of every order, with the number of values that it sorts by."""
     return {name: len(keys) for name, keys in _ORDERS.items()}
 
 
@@ -81,13 +81,14 @@ def _last(after: Place, sort: str) -> tuple[Any, ...]:
 
 
 _GROUP = ("credential_id", "kind", "location", "type")
-"""What makes offers one type in one location; an index begins so."""
+"""The columns that identify one type in one location; an index begins with them."""
 
 
 def types(search: Search, *, after: int, limit: int) -> list[dict[str, Any]]:
-    """Offers by type and location, with the prices in each zone and market, by the id of the first that is wanted.
+    """Return offers by type and location, with the prices in each zone and market.
 
-    The page is found first, so that what is told of a type is put together for those of the page alone.
+    They are ordered by the id of the first offer that the search finds. The page is selected first, so that details
+    are collected only for its types.
     """
     what = _wanted(search)
     same = " AND ".join(f"o.{name} = {{0}}.{name}" for name in _GROUP)
@@ -109,8 +110,10 @@ def types(search: Search, *, after: int, limit: int) -> list[dict[str, Any]]:
 
 
 def places(owner_id: int | None) -> list[dict[str, Any]]:
-    """Where accounts are read, and what was found there. One without a name stands for all: what an account told of
-    in one reading, before any place is known."""
+    """Return the places where accounts are read, and a summary of what was found there.
+
+    A place without a name stands for the whole account, before its places are known.
+    """
     what = _scope("n", owner_id)
     sql = f"""
         SELECT c.name, n.kind, coalesce(l.location, n.place), coalesce(nullif(n.country, ''), l.country, ''),
@@ -127,7 +130,7 @@ def places(owner_id: int | None) -> list[dict[str, Any]]:
 
 
 def _wanted(search: Search) -> Sql:
-    """True for a listing `o` of the credential `c` that is looked for."""
+    """Return SQL that is true if the search covers listing `o` of credential `c`."""
     found = condition(search.sought) & _scope("o", search.owner_id)
     for text, value in (
         ("c.name = %s", search.sought.account),
@@ -140,7 +143,7 @@ def _wanted(search: Search) -> Sql:
 
 
 def _scope(row: str, owner_id: int | None) -> Sql:
-    """True where a blueprint that serves the user names the account of a row, and is of its kind."""
+    """Return SQL that is true if a blueprint of the row's kind that serves the user names the row's account."""
     if owner_id is None:
         return Sql("TRUE")
     served = allowed(PlacementRequest(type="", owner_id=owner_id))

@@ -1,4 +1,4 @@
-"""The progress of what is carried out for a lease or a resource: the step, its attempts, and what failed last."""
+"""The progress of a lease's or resource's run: its step, its attempts, and the last failure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models import Case, FloatField, OuterRef, Q, QuerySet, Subquery, 
 from django.db.models.expressions import RawSQL
 
 from drydock.core.errors import DrydockError
-from leases.client.values import Progress
+from drydock_client.values import Progress
 from leases.engine.core import runs
 from leases.models import Event, Lease, Run
 
@@ -27,21 +27,23 @@ _BUILDS = """
 
 
 def runs_for(leases: Sequence[Lease]) -> list[Run]:
-    """The runs of leases, and those of the resources that they are on, with how long such builds took lately."""
+    """Return the runs of leases and of their resources, with the recent duration of such builds."""
     ids, resources = [row.pk for row in leases], [row.resource_id for row in leases]
     found = Run.objects.filter(Q(lease__in=ids) | Q(resource__in=resources, lease=None)).order_by("id")
     return list(found.annotate(build_seconds=RawSQL(_BUILDS, (), FloatField())))  # noqa: S611 - no value of a caller
 
 
 def with_failure(found: QuerySet[Lease]) -> QuerySet[Lease]:
-    """Leases, each with what failed last where it is not tried for the first time."""
+    """Annotate the leases that are being retried with the message of their last failure."""
     failed = Event.objects.filter(lease=OuterRef("pk"), to_state="pending").exclude(from_state="").order_by("-id")
     return found.annotate(failed=Case(When(bounces__gt=0, then=Subquery(failed.values("message")[:1]))))
 
 
 def of(found: Iterable[Lease], under_way: Sequence[Run] | None = None) -> dict[int, Progress]:
-    """Lease -> its progress: of its own run, else of the run of the resource it waits for. Two statements at most.
-    `under_way`: their runs, where they were read already."""
+    """Return the progress of each lease, by id: of its own run, or else of the run of its resource.
+
+    Takes at most two statements. Pass `under_way`, the leases' runs, if they were already read.
+    """
     leases = [row for row in found if row.state in _UNDER_WAY]
     if not leases:
         return {}
@@ -68,7 +70,7 @@ def _of_lease(run: Run, row: Lease, failed: str) -> Progress:
 
 
 def _step(run: Run, row: Lease) -> str:
-    """The name of the step that comes next, before it has answered for the first time."""
+    """Return the name of the next step before its first answer, or an empty string if there is none."""
     try:
         plan = runs.plan_of(row.resource.blueprint.kind if row.resource is not None else "", run.phase)
     except DrydockError:
@@ -77,13 +79,13 @@ def _step(run: Run, row: Lease) -> str:
 
 
 def of_run(run: Run | None) -> Progress | None:
-    """The progress of a run of a resource."""
+    """Return the progress of a resource's run, or None if there is no run."""
     return None if run is None else _value(run)
 
 
 def _value(run: Run, **known: Any) -> Progress:
-    """A step that failed is tried again after a pause; its sentence then holds the provider's words."""
-    again = run.tries > 0 and run.sentence.startswith(f"Try {run.tries + 1} follows: ")
+    """Return the progress of a run. While a failed step waits to be retried, its sentence has the provider's words."""
+    again = run.tries > 0 and run.sentence.startswith(f"Attempt {run.tries + 1} follows: ")
     for_ever = run.phase in (Run.Phase.DESTROY, Run.Phase.DEACTIVATE)
     tried = {
         "step": run.step, "attempt": run.tries + 1, "attempts": 0 if for_ever else settings.DRYDOCK.step_retry_limit,

@@ -1,4 +1,4 @@
-"""Usage and cost of leases over a span of time."""
+"""The usage and cost of leases over a time span."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY: dict[str, tuple[str, str]] = {
     "type": ("", "coalesce(nullif(u.instance_type, ''), u.type)"),
     "market": ("", "u.market"),
 }
-"""By what is summed: the number that stands for it, where there is one, and its name. Names change, numbers do not."""
+"""The columns to sum by: an id, if there is one, and a name. Names may change, ids do not."""
 _FILTERS = {
     "owner_id": "u.owner_id", "owner": "u.owner", "group": 'u."group"', "lease": "u.lease_id",
     "blueprint": "u.blueprint", "kind": "u.kind", "place": "u.place", "market": "u.market", "type": BY["type"][1],
@@ -33,7 +33,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """From when to when, and which records: values of `_FILTERS`."""
+    """A time span, and which of its records to include: values for `_FILTERS`."""
 
     since: dt.datetime
     until: dt.datetime
@@ -44,7 +44,7 @@ _SECONDS = "greatest(extract(epoch FROM least(coalesce(u.ended_at, %s), %s) - gr
 
 
 def _from(span: Span) -> tuple[str, tuple[Any, ...]]:
-    """The records of the span with `seconds` and `cost` within it."""
+    """Return SQL and parameters for the records of the span, with their `seconds` within it."""
     chosen = [name for name, value in span.only.items() if value not in (None, "")]
     where = "".join(f" AND {_FILTERS[name]} = %s" for name in chosen)
     sql = f"""
@@ -56,11 +56,11 @@ def _from(span: Span) -> tuple[str, tuple[Any, ...]]:
 
 _SUMS = """count(DISTINCT u.lease_id), coalesce(sum(u.seconds), 0), coalesce(sum(u.seconds / 3600 * u.part * u.price), 0),
     coalesce(sum(u.part * u.price) FILTER (WHERE u.ended_at IS NULL), 0)"""
-"""Leases, seconds, dollars, and dollars an hour that go on."""
+"""The number of leases, seconds, dollars, and the continuing dollars an hour."""
 
 
 def groups(span: Span, by: str, limit: int) -> list[tuple[Any, ...]]:
-    """(number or None, name, *sums), the dearest first."""
+    """Return (id or None, name, *sums) for each group, the most expensive first."""
     number, name = BY[by]
     key = number or name
     named = f"(array_agg({name} ORDER BY u.id DESC))[1]" if number else name
@@ -72,13 +72,13 @@ def groups(span: Span, by: str, limit: int) -> list[tuple[Any, ...]]:
 
 
 def total(span: Span) -> tuple[Any, ...]:
-    """The sums over all."""
+    """Return the sums over all records of the span."""
     sql, params = _from(span)
     return rows(f"SELECT {_SUMS} {sql}", params)[0]
 
 
 def records(span: Span, *, after: int, limit: int) -> list[dict[str, Any]]:
-    """The records by number, from the one after `after`, with `seconds` and `cost` within the span."""
+    """Return the span's records by id, starting after `after`, with `seconds` and `cost` within the span."""
     sql, params = _from(span)
     names = ", ".join(f'u."{name}"' for name in COLUMNS)
     found = rows(
@@ -89,6 +89,6 @@ def records(span: Span, *, after: int, limit: int) -> list[dict[str, Any]]:
 
 
 def now() -> dt.datetime:
-    """By the database's clock."""
+    """Return the current time by the database's clock."""
     moment: dt.datetime = rows("SELECT clock_timestamp()")[0][0]
     return moment

@@ -1,7 +1,7 @@
-"""The answer to "why is it waiting?", made from the facts alone: no rows, no clock, no calls.
+"""Answers "why is it waiting?" from the facts alone, without rows, clock or calls.
 
 Other tenants stay hidden: an owner is told the number, name and end of their own leases only. Of others' leases an
-owner learns how many requests come first and when the next lease on a resource ends, not whose they are.
+owner learns how many requests come first and when the next lease on a resource ends, but not whose they are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from blueprints.amounts import CLASSES, amount
 from drydock.core.units import in_words
-from leases.client.values import Sibling, Verdict, WaitingInfo
+from drydock_client.values import Sibling, Verdict, WaitingInfo
 from leases.engine.placement import quotas
 from leases.engine.placement.budget_check import UNKNOWN, BudgetState, dollars
 from leases.engine.scheduling.decision import URGENCY
@@ -24,19 +24,19 @@ from leases.reports.waiting_facts import Backend, Facts, Holder, Limits, Queue, 
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """For whom the answer is: operators may know every lease, others only those of `id`."""
+    """The user who asks. Operators may know about every lease, others only about the leases of user `id`."""
 
     id: int | None
     operator: bool = False
 
     def may_know(self, owner_id: int | None) -> bool:
-        """Whether the leases of an owner may be named."""
+        """Return whether the leases of an owner may be named to this user."""
         return self.operator or (owner_id is not None and owner_id == self.id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opinion:
-    """What one blueprint says now: a clause that follows "because", and what would help."""
+    """What one blueprint says now: a clause that follows "because", and a remedy."""
 
     backend: Backend
     answer: str
@@ -45,19 +45,21 @@ class Opinion:
     help: str = ""
     ends_at: dt.datetime | None = None
     ends: str = ""
-    """The next end of a lease on it, as a clause."""
+    """The next end of a lease on the blueprint, as a clause."""
     holder: int | None = None
     estimate: dt.timedelta | None = None
     offer: str = ""
     excluded: bool = False
-    """It is disabled or drained, or the owner may not use it: it is waited for only where there is no other."""
+    """True if the blueprint is disabled, drained or not the owner's to use. It counts only if there is no other."""
+    decided: bool = True
+    """False before the first decision, which alone finds out whether the blueprint can build what is requested."""
 
 
 READY = Reason.REQUESTED
-"""The reason of an opinion that nothing is in the way: the next check serves the lease."""
+"""The reason of an opinion without obstacles: the next check serves the lease."""
 _URGENT = [READY, *URGENCY]
 _JUST_ASKED = dt.timedelta(seconds=5)
-"""Nobody is missed for so long: a command that waits brings a worker of its own."""
+"""The time during which a missing worker is not reported, since a waiting command brings its own worker."""
 
 
 _OF_OPERATORS = ("authorizations allow", "blueprints", "budgets set", "installation", "resources", "worker")
@@ -65,13 +67,13 @@ _OF_OPERATORS = ("authorizations allow", "blueprints", "budgets set", "installat
 
 
 def answer(row: Lease, facts: Facts, asker: Asker) -> WaitingInfo:
-    """Why a waiting lease waits now, and what would help."""
+    """Return why a lease waits now, and what would help."""
     found = _in_state(_answer(row, facts, asker), row, facts)
     return replace(found, help=_advice(found.help, asker))
 
 
 def _advice(helped: str, asker: Asker) -> str:
-    """Return the advice for this asker: an owner is told to ask an operator for what only operators may do."""
+    """Return the advice for this user. Owners are told to ask an operator for commands that only operators may use."""
     does, found, command = helped.partition("drydock ")
     if asker.operator or not found or not command.startswith(_OF_OPERATORS):
         return helped
@@ -79,7 +81,7 @@ def _advice(helped: str, asker: Asker) -> str:
 
 
 def _in_state(found: WaitingInfo, row: Lease, facts: Facts) -> WaitingInfo:
-    """Return the answer with the trouble of the whole installation before it."""
+    """Return the answer, preceded by the installation's problem if it has one."""
     if row.pk in facts.unattended and facts.now - row.since >= _JUST_ASKED:
         said = f"No worker was seen lately, so nothing is decided or built. Without that: {found.message}"
         return replace(found, reason=Reason.NO_WORKER, message=said, help="Start a worker: drydock worker")
@@ -129,7 +131,7 @@ def _of_quota(row: Lease, excess: str, base: WaitingInfo) -> WaitingInfo:
 
 
 def _over_quota(row: Lease, facts: Facts) -> str | None:
-    """The first quota that the lease, or its group, would exceed now."""
+    """Return the first quota that the lease, or its group, would exceed now, as a sentence, or None."""
     if row.root_id is not None or row.for_resource_id is not None:
         return None
     members = [one for one in facts.groups.get(row.group_id or 0, ()) if one.state == "pending"]
@@ -150,7 +152,7 @@ def _exceeded(one: Limits, asked: Sequence[int]) -> str:
 
 
 def _too_large(row: Lease, facts: Facts, base: WaitingInfo) -> WaitingInfo | None:
-    """A group that asks for more slots together than can ever be there, as the limits are; None where it does not."""
+    """Return the answer for a group that requests more slots than the limits can ever allow, or None for any other."""
     pending = [one for one in facts.groups.get(row.group_id or 0, ()) if one.state == "pending"]
     asked = sum(one.slots for one in pending if one.type == row.type)
     most = {one.name: _most(one, facts.rooms[row.type, row.shape].get(one.id, Room())) for one in _named(row, facts)}
@@ -170,13 +172,15 @@ def _too_large(row: Lease, facts: Facts, base: WaitingInfo) -> WaitingInfo | Non
 
 
 def _named(row: Lease, facts: Facts) -> list[Backend]:
-    """The blueprints that the request allows."""
+    """Return the blueprints that the request allows."""
     return [one for one in facts.backends.values() if one.type == row.type and pk_allowed(row, one.id)]
 
 
 def _most(backend: Backend, room: Room) -> int | None:
-    """The most slots that a blueprint can ever give to such requests; None: not bounded, or not known before one of
-    its resources is there."""
+    """Return the most slots that a blueprint can ever provide for such requests.
+
+    Returns None if there is no limit, or if it is not known before the blueprint has a resource.
+    """
     if not backend.builds:
         return None if room.more else room.slots
     if backend.max_resources is None or not room.suitable:
@@ -226,13 +230,14 @@ def _alone(
     row: Lease, first: Opinion | None, opinions: Sequence[Opinion], place: int, base: WaitingInfo
 ) -> WaitingInfo:  # fmt: skip
     if first is None:
-        clauses = "; ".join(one.clause for one in opinions) or f"no blueprint gives {row.type!r} any more"
+        clauses = "; ".join(one.clause for one in opinions) or f"no blueprint provides {row.type!r} any more"
         helped = next((one.help for one in opinions if one.help), "")
         return replace(base, reason=Reason.NEEDS_OPERATOR, message=f"Cannot be served: {clauses}.", help=helped)
     queue = f"{place - 1} older request{'s' if place > 2 else ''} come{'' if place > 2 else 's'} first"
     if first.reason is READY:
-        said = f"{first.clause}, but {queue}" if place > 1 else f"{first.clause}; the next check serves it"
-        return replace(_told(base, first), message=f"{said[:1].upper()}{said[1:]}.")
+        does = "serves it" if first.decided else "decides"
+        turn = f"It is not its turn yet ({queue})" if place > 1 else f"The next check {does}"
+        return replace(_told(base, first), message=f"{turn}: {first.clause}.")
     turn = f", and {queue}" if place > 1 else ""
     return replace(_told(base, first), message=f"Waits because {first.clause}{turn}{first.ends}.")
 
@@ -256,7 +261,7 @@ def _verdict(one: Opinion) -> Verdict:
 
 
 def _first(opinions: Iterable[Opinion]) -> Opinion | None:
-    """The most hopeful opinion; None where every blueprint says no."""
+    """Return the most hopeful opinion, or None if every blueprint says no."""
     found = list(opinions)
     able = found if all(one.excluded for one in found) else [one for one in found if not one.excluded]
     hopeful = [one for one in able if one.answer != "no"]
@@ -264,8 +269,11 @@ def _first(opinions: Iterable[Opinion]) -> Opinion | None:
 
 
 def opinions_of(row: Lease, facts: Facts, asker: Asker) -> list[Opinion]:
-    """What every blueprint of the type says now. What only a decision can find out is taken from the last one, for
-    this lease or for the head of its queue; all that may have changed since is looked at again."""
+    """Return the current opinion of every blueprint that the request allows.
+
+    Facts that only a decision can find out are taken from the last decision on this lease, or on the head of its
+    queue. Everything that may have changed since is checked again.
+    """
     key = (row.type, row.shape)
     head, rooms = facts.heads.get(key), facts.rooms.get(key, {})
     said = tuple(row.verdicts or ()) or (head.verdicts if head is not None else ())
@@ -277,7 +285,7 @@ def opinions_of(row: Lease, facts: Facts, asker: Asker) -> list[Opinion]:
 
 
 class _Look:
-    """One blueprint seen from one waiting lease."""
+    """One blueprint from the point of view of one waiting lease."""
 
     def __init__(
         self, row: Lease, facts: Facts, asker: Asker, backend: Backend, room: Room, said: Mapping[str, Any] | None
@@ -287,7 +295,7 @@ class _Look:
         self.name = backend.name
 
     def opinion(self) -> Opinion:
-        """What the blueprint says, in the order in which a decision asks."""
+        """Return the blueprint's opinion, making the checks in the order in which a decision makes them."""
         said = self.said
         if said.get("answer") == "no" and not said.get("reason"):
             return self._no(f"{self.name}: {said['sentence']}")
@@ -303,7 +311,7 @@ class _Look:
         return replace(self._wait(Reason.NEEDS_OPERATOR, clause, helped), excluded=True)
 
     def _room(self) -> Opinion | None:
-        """What is there: room now, or room that could become free where the blueprint can have no more."""
+        """Return the opinion if a resource has room now, or None if none has."""
         if self.room.free:
             cost = self.room.cost
             if (purse := self._short_of(UNKNOWN if cost is None else cost)) is not None:
@@ -313,6 +321,8 @@ class _Look:
         return None
 
     def _build(self) -> Opinion:
+        if not self.said and self.backend.builds and not self.room.suitable and self.backend.max_resources != 0:
+            return replace(self._ready(f"{self.name} may be able to build one"), decided=False)
         at_limit = self.backend.max_resources is not None and self.backend.there >= self.backend.max_resources
         kept = self.said.get("reason", "")
         if kept == Reason.WAITING_OFFER or (kept == Reason.NEEDS_OPERATOR and self.backend.errors):
@@ -395,7 +405,7 @@ class _Look:
         return replace(self._wait(reason, clause, helped), ends_at=ends_at, ends=ends, holder=holder)
 
     def _why_full(self) -> tuple[str, str]:
-        """The clause, and the command that helps where a person has taken what there is out of service."""
+        """Return why the resources have no room, as a clause, and a command that helps, or an empty string."""
         room, there = self.room, self._there()
         if room.suitable == 1:
             note = f" ({room.note.rstrip('.')})" if room.note else ""
@@ -423,7 +433,7 @@ class _Look:
         return self._short(there, "are") + besides, ""
 
     def _short(self, there: str, verb: str) -> str:
-        """Which class of capacity is missing: slots, or something that the lease asks for beside one."""
+        """Return which class of capacity is lacking, as a clause: slots, or another class that the lease requests."""
         for name in CLASSES[1:]:
             asked, free = getattr(self.row, name), self.room.most_free.get(name, 0)
             if asked > free and self.room.most_free.get("slots", 0) >= self.row.slots:
@@ -439,7 +449,10 @@ class _Look:
         return f"all {self.room.suitable} suitable resources of {self.name}"
 
     def _next_end(self) -> tuple[dt.datetime | None, str, int | None]:
-        """When the next lease there ends, as a clause, and which one it is where that may be known."""
+        """Return the next end of a lease on the blueprint: the time, a clause, and the lease's id.
+
+        The time is None if no lease has an end, and the id is None if this user may not know it.
+        """
         where = self.room.name if self.room.suitable == 1 and self.room.name else self.name
         first = next((one for one in self.room.holders if one.until is not None), None)
         if first is None or first.until is None:
@@ -456,7 +469,7 @@ class _Look:
         return f" ({one.id}{f' of {one.owner}' if self.asker.operator and one.owner else ''})"
 
     def _purses(self) -> list[BudgetState]:
-        """The budgets that the lease is charged to."""
+        """Return the budgets that the lease is charged to."""
         row = self.row
         if row.for_resource_id is not None:
             return []
@@ -470,7 +483,7 @@ class _Look:
         return next((one for one in self._purses() if not one.affords(cost)), None)
 
     def _over_budget(self) -> Opinion | None:
-        """Whether a budget stops the build that the last decision found dear, as the budgets are now."""
+        """Return the opinion if a budget still prevents the build that was last found too expensive, or None."""
         if self.said.get("reason") != Reason.WAITING_BUDGET:
             return None
         cost, price = (UNKNOWN if self.said.get(name) is None else float(self.said[name]) for name in ("cost", "price"))
@@ -515,7 +528,7 @@ class _Look:
 
 
 def _passes(sentence: str) -> bool:
-    """Whether the last decision waited for something that passes by itself, such as a quota of the provider."""
+    """Return whether the last decision waited for an obstacle that passes by itself, such as a provider's quota."""
     return not sentence.startswith("it failed")
 
 

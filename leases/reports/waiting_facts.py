@@ -1,8 +1,8 @@
-"""The facts behind the answer to "why is it waiting?": read for any number of waiting leases in a few statements.
+"""Reads the facts behind the answer to "why is it waiting?", for any number of leases in a few statements.
 
-Two statements, however many leases are shown: what stands for itself (blueprints, quotas, budgets, groups, the heads of
-the queues, the installation); and what each blueprint has for each request class, with the places in the queue. The
-second is repeated for every `_CLASSES` request classes among the leases.
+There are two statements. The first reads what does not depend on the request class: blueprints, quotas, budgets,
+groups, the heads of the queues, the installation. The second reads what each blueprint has for each request class, and
+the places in the queue; it is repeated for every `_CLASSES` request classes among the leases.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from leases.engine.placement.constraints import PlacementRequest, Sql, allowed, 
 from leases.models import Lease
 
 _CLASSES = 40
-"""Request classes that one statement asks about."""
+"""The number of request classes that one statement covers."""
 _SUITABLE = 100
-"""Suitable resources of a blueprint that are looked at for one request class."""
+"""The number of a blueprint's suitable resources that are examined for one request class."""
 _HOLDERS = 20
 _BUILDS = 20
 
@@ -45,40 +45,40 @@ class Holder:
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """What a blueprint has for a request class: resources that could serve it, and why they do not."""
+    """A blueprint's resources that could serve a request class, and why they do not."""
 
     authorized: bool = True
     suitable: int = 0
     free: int = 0
-    """Suitable resources with room now."""
+    """Suitable resources that have room now."""
     drained: int = 0
     quarantined: int = 0
     in_maintenance: int = 0
     reserved: int = 0
     silent: int = 0
-    """In service, and not answering."""
+    """Suitable resources that are in service but do not answer."""
     cost: float | None = None
-    """US dollars an hour that the cheapest of those with room would cost the lease; None: nothing is known."""
+    """The lowest hourly cost in US dollars of the lease on a resource with room; None if unknown."""
     name: str = ""
     id: int = 0
     note: str = ""
-    """Name, number and note of the first of them; the only one where `suitable` is 1."""
+    """The name, id and note of the first suitable resource, which is the only one if `suitable` is 1."""
     most_free: Mapping[str, int] = field(default_factory=dict)
-    """Per class the most that one of those in service has free."""
+    """For each class, the most that any one suitable resource in service has free."""
     used: int = 0
     slots: int = 0
-    """Slots in use and in all, over the suitable ones."""
+    """The slots of the suitable resources: in use, and in total."""
     largest: int = 0
-    """Slots of the largest of them."""
+    """The number of slots of the largest suitable resource."""
     more: bool = False
-    """There are more suitable ones than were looked at."""
+    """True if there are more suitable resources than were examined."""
     holders: tuple[Holder, ...] = ()
-    """The first of their leases to end; those without an end come last."""
+    """The leases on the suitable resources that end first. Leases without an end come last."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """A blueprint of the type as it is now."""
+    """A blueprint of the requested type as it is now."""
 
     id: int
     name: str
@@ -93,18 +93,18 @@ class Backend:
     leaving: int
     errors: tuple[Mapping[str, Any], ...]
     requested: tuple[Mapping[str, Any], ...]
-    """Requests for authorization: `id`, `user`, `created_at`."""
+    """Pending requests for authorization: `id`, `user`, `created_at`."""
     budget: tuple[float, float] | None
-    """What all that it has built may cost, and costs."""
+    """The hourly budget for everything that the blueprint has built, and the current cost."""
     build_seconds: float | None
-    """How long the last builds took, on average."""
+    """The average duration of its latest builds, in seconds."""
     builds: bool = True
-    """Whether its kind can build at all."""
+    """True if its kind can build at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """A quota of a user or a group: the most of each of `quotas.LIMITS`, and what is held."""
+    """A quota of a user or a group: the maximum for each of `quotas.LIMITS`, and the amounts held."""
 
     user: int | None
     group: int | None
@@ -115,7 +115,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """A lease of a group."""
+    """A member of a group of leases."""
 
     id: int
     group: int
@@ -124,12 +124,12 @@ class Member:
     type: str
     slots: int
     reserved: str
-    """The resource that is kept for it, or that it has."""
+    """The resource that is reserved for the lease, or that it has."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """The waiting lease at the head of those that ask for the same, in the order in which they are served."""
+    """The lease at the head of those with the same request, which are served in order."""
 
     id: int
     owner_id: int | None
@@ -139,30 +139,30 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """Everything that the answers of some waiting leases are made of."""
+    """All facts from which the answers for some waiting leases are made."""
 
     now: dt.datetime
     attempts: int
-    """How often a lease is tried before it is broken."""
+    """The number of times that a lease is tried before it breaks."""
     problem: str
-    """Why the installation is suspended, or empty."""
+    """Why the installation is suspended; empty if it is not."""
     unattended: frozenset[int]
-    """Leases for which no worker and no sweep was seen lately."""
+    """Leases for which no worker or sweep was seen recently."""
     backends: Mapping[int, Backend]
     quotas: tuple[Limits, ...]
     purses: tuple[tuple[int | None, int | None, str, float, float], ...]
-    """Budgets: user, group, holder, the most, what is spent."""
+    """Budgets as (user, group, holder, maximum, used)."""
     groups: Mapping[int, tuple[Member, ...]]
     heads: Mapping[tuple[str, str], Queue]
-    """Type and request class -> head of the queue."""
+    """The head of the queue for each (type, request class)."""
     rooms: Mapping[tuple[str, str], Mapping[int, Room]]
-    """Type and request class -> blueprint -> what it has."""
+    """For each (type, request class), what each blueprint has for it."""
     places: Mapping[int, int]
-    """Lease -> its place among those that compete for the same blueprints; the first is 1."""
+    """The place of each lease among those that compete for the same blueprints; the first place is 1."""
 
 
 def read(found: Sequence[Lease]) -> Facts:
-    """The facts of some waiting leases."""
+    """Read the facts about some waiting leases."""
     classes = {(one.type, one.shape): one for one in reversed(found)}
     standing = _standing(found, classes)
     heads = {(one["type"], one["shape"]): _head(one) for one in standing["heads"] or ()}
@@ -183,7 +183,7 @@ def _moment(text: Any) -> dt.datetime:
 
 
 def _users() -> dict[str, Any]:
-    """The table of users, its key and the column of their names."""
+    """Return the table of users, its key column and the column of their names."""
     users = get_user_model()
     name = users._meta.get_field(users.USERNAME_FIELD).column  # type: ignore[union-attr]
     return {"users": users._meta.db_table, "key": users._meta.pk.column, "name": name}
@@ -201,7 +201,7 @@ _HEADS = """
             AND w.type = s.type AND w.shape >= s.shape AND w.shape <= s.shape
             AND w.reason <> 'waiting_budget' ORDER BY w.shape, w.rank, w.id LIMIT 1) l
     LEFT JOIN {users} u ON u.{key} = l.owner_id"""
-"""Leases that a budget of their owner stops are passed over, as they are when room is given."""
+"""Skips leases that a budget of their owner stops, just as the allocation of room does."""
 _STANDING = """
     SELECT json_build_object('now', statement_timestamp(),
     'problem', (SELECT problem FROM leases_installation WHERE id = 1),
@@ -274,7 +274,7 @@ def _backend(one: Mapping[str, Any]) -> Backend:
 
 
 def _builds(kind: str) -> bool:
-    """Whether a kind can build; one that is not installed here may elsewhere."""
+    """Return whether a kind can build; True for a kind that is not installed here, since it may be elsewhere."""
     try:
         return drafts.builds(registry.kind(kind))
     except DrydockError:
@@ -296,7 +296,7 @@ def _grouped(found: Iterable[Mapping[str, Any]]) -> dict[int, tuple[Member, ...]
 
 
 def placement(row: Lease) -> PlacementRequest:
-    """What a waiting lease asks for."""
+    """Return the placement request of a waiting lease."""
     return pending.PendingLease(tuple(getattr(row, name) for name in pending.FIELDS)).placement
 
 
@@ -304,7 +304,7 @@ def _details(
     found: Sequence[Lease], classes: Mapping[tuple[str, str], Lease], heads: Mapping[tuple[str, str], Queue],
     backends: Mapping[int, Backend],
 ) -> tuple[dict[tuple[str, str], dict[int, Room]], dict[int, int]]:  # fmt: skip
-    """What each blueprint has for each request class, and the places in the queue."""
+    """Return what each blueprint has for each request class, and the leases' places in the queue."""
     rooms: dict[tuple[str, str], dict[int, Room]] = {key: {} for key in classes}
     keys, places = list(classes), dict[int, int]()
     queue, of = _places_sql(found, heads, backends)
@@ -321,7 +321,7 @@ def _details(
 
 
 def _room_sql(n: int, asked: PlacementRequest) -> Sql:
-    """What each blueprint has for one request class."""
+    """Return SQL for what each blueprint has for one request class."""
     may, fit, free = allowed(asked), suits(asked), is_free(asked)
     users = _users()
     part = "1.0" if asked.exclusive else f"least({asked.amounts.slots}::float8 / greatest(r.total_slots, 1), 1)"
@@ -393,7 +393,7 @@ _COMPETES = """
 
 
 def serving(row: Lease, head: Queue | None, backends: Mapping[int, Backend]) -> frozenset[str]:
-    """The names of the blueprints that may serve a lease, as far as it is known."""
+    """Return the names of the blueprints that may serve a lease, as far as is known."""
     said = tuple(row.verdicts or ()) or (head.verdicts if head is not None else ())
     if said:
         return frozenset(str(one["blueprint"]) for one in said if one.get("answer") != "no")
@@ -401,7 +401,7 @@ def serving(row: Lease, head: Queue | None, backends: Mapping[int, Backend]) -> 
 
 
 def pk_allowed(row: Lease, blueprint: int) -> bool:
-    """Whether the request names a blueprint, or names none."""
+    """Return whether the request allows a blueprint: it names it or names none, and does not exclude it."""
     listed = row.allowed_blueprints is None or blueprint in row.allowed_blueprints
     return listed and blueprint not in row.excluded_blueprints
 
@@ -409,8 +409,11 @@ def pk_allowed(row: Lease, blueprint: int) -> bool:
 def _places_sql(
     found: Sequence[Lease], heads: Mapping[tuple[str, str], Queue], backends: Mapping[int, Backend]
 ) -> tuple[Sql, dict[int, int]]:
-    """Counted among all that wait for the types, with one number for each set of blueprints that somebody could use;
-    the second answer is which of them is a lease's own."""
+    """Return SQL for places in the queue, and for each lease the number of its set of blueprints.
+
+    Places are counted among all leases that wait for the types, separately for each set of blueprints that one of
+    the leases could use.
+    """
     of = {one.pk: serving(one, heads.get((one.type, one.shape)), backends) for one in found}
     sets = sorted(set(of.values()), key=sorted)
     numbers = {one.name: one.id for one in backends.values()}

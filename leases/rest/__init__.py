@@ -1,5 +1,6 @@
-"""The REST API under `/api/v1/`: a thin face of `leases.operations`, and the tokens it is used with.
+"""The REST API under `/api/v1/`, a thin layer over `leases.operations`, and the tokens that authenticate its users.
 
-An answer is the JSON of the frozen values of `leases.client`; what is asked is read by pydantic models; the OpenAPI
-schema is made from both. In another Django project it takes `"leases.rest"` in INSTALLED_APPS and its `urls`.
+Responses are the JSON form of the values in `drydock_client.values`; requests are parsed by pydantic models; the
+OpenAPI schema is generated from both. To use the API in another Django project, add `"leases.rest"` to INSTALLED_APPS
+and include its `urls`.
 """

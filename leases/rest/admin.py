@@ -1,4 +1,4 @@
-"""Tokens in the admin: made here, shown once, revoked."""
+"""Tokens in the admin: they are created here, shown once, and revoked."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ from django.contrib import admin
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from leases.admin import columns
-from leases.admin.acts import Act, Given, Span
-from leases.admin.base import OperatedAdmin
+from leases.admin.toolkit import columns
+from leases.admin.toolkit.actions import Action, FormData
+from leases.admin.toolkit.base import OperatedAdmin
+from leases.admin.toolkit.form_fields import DurationField
 from leases.operations.callers import Caller, caller
 from leases.rest import tokens
 from leases.rest.models import Scope, Token
 
 
 class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Whose, what for, and for how long."""
+    """The form of a new token: user, name, scope and lifetime."""
 
-    ttl = Span(label="Valid for", initial="90d", max_length=20, help_text='Such as "12h" or "90d".')
+    ttl = DurationField(label="Valid for", initial="90d", max_length=20, help_text='Such as "12h" or "90d".')
 
     class Meta:
         model = Token
@@ -28,18 +29,18 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def _unbound(user: Any) -> bool:
-    """Whether no permission of the console binds the user; the scope `operate` knows none of them."""
+    """Return whether no console permission restricts the user; the scope `operate` ignores them."""
     return bool(user.is_superuser)
 
 
-def _revoke(who: Caller, row: Any, given: Given) -> str:
+def _revoke(who: Caller, row: Any, given: FormData) -> str:
     tokens.revoke(who, row.pk)
     return "Revoked."
 
 
 @admin.register(Token)
 class TokenAdmin(OperatedAdmin):
-    """All tokens. The secret is nowhere kept, so only the answer to making one has it."""
+    """Tokens. Only the response that creates a token contains its secret."""
 
     form = TokenForm
     list_display = ("name", "user", "scope", "tail", "made", "until", "revoked", "used")
@@ -47,30 +48,30 @@ class TokenAdmin(OperatedAdmin):
     list_filter = ("scope",)
     related = ("user",)
     acts = (
-        Act(
-            name="revoke", label="Revoke", sentence="It is refused from now on, and stays so.", does=_revoke,
+        Action(
+            name="revoke", label="Revoke", sentence="The token stops working now. This cannot be undone.", does=_revoke,
             applies=lambda row: row.revoked_at is None, dangerous=True,
         ),
     )  # fmt: skip
-    made = columns.moment("made", "created_at")
-    until = columns.moment("until", "expires_at")
-    revoked = columns.moment("revoked", "revoked_at")
-    used = columns.moment("last used", "last_used_at")
+    made = columns.time("made", "created_at")
+    until = columns.time("until", "expires_at")
+    revoked = columns.time("revoked", "revoked_at")
+    used = columns.time("last used", "last_used_at")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """What is asked for a new one; of another everything is only shown."""
+        """Offer the fields of a new token; show all of an existing one."""
         return ("user", "name", "scope", "ttl") if obj is None else self.list_display
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """A token is never changed."""
+        """Make existing tokens read-only."""
         return () if obj is None else self.list_display
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """It is revoked instead, so that what it did stays known."""
+        """Refuse: tokens are revoked, so that their use stays on record."""
         return False
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Superusers make tokens for anybody; others for themselves, none that does more than the pages let them."""
+        """Let superusers create tokens for anyone, others only for themselves and within their permissions."""
         form = super().get_form(request, obj, change, **kwargs)
         if obj is None and not _unbound(request.user):
             user, scope = cast(Any, form.base_fields["user"]), cast(Any, form.base_fields["scope"])
@@ -80,7 +81,7 @@ class TokenAdmin(OperatedAdmin):
         return form
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Made by operations, which keep only its digest."""
+        """Create the token through operations, which store only its digest."""
         if change:
             return
         given = form.cleaned_data
@@ -90,7 +91,7 @@ class TokenAdmin(OperatedAdmin):
         obj.pk, obj.tail = made.id, made.tail
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        """The secret, in this one answer: no message, cookie or session holds it."""
+        """Show the secret once, in this response: no message, cookie or session contains it."""
         context = {
             **self.admin_site.each_context(request), "title": "A new token", "opts": self.opts, "row": obj,
             "secret": obj.secret, "back": self._list(),

@@ -1,4 +1,4 @@
-"""REST as a Django app of its own, so that a project that installs only the engine need not have it."""
+"""The REST API as a separate Django app, so that a project can install the engine without it."""
 
 from django.apps import AppConfig
 

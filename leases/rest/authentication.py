@@ -1,4 +1,7 @@
-"""Who asks: `Authorization: Bearer ddk_...`. No session and no cookie is looked at, so no page can forge a request."""
+"""Authentication by bearer token: `Authorization: Bearer ddk_...`.
+
+Sessions and cookies are ignored, so no web page can forge a request.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,19 @@ from leases.rest.models import Scope, Token
 
 
 class TokenAuthentication(BaseAuthentication):
-    """The user and the token of a request; None where it shows no token."""
+    """Authenticate a request by its bearer token."""
 
     def authenticate(self, request: Request) -> tuple[Any, Token] | None:
-        """Raises AuthenticationFailed for a token that is unknown, revoked or expired, or whose user is inactive."""
+        """Return the user and the token, or None if the request has no token.
+
+        Raises AuthenticationFailed if the token is unknown, revoked or expired, or if its user is inactive.
+        """
         given = request.META.get("HTTP_AUTHORIZATION", "")
         if not given:
             return None
         scheme, _, secret = given.partition(" ")
         if scheme.lower() != "bearer":
-            raise AuthenticationFailed("Show a token: `Authorization: Bearer ddk_...`.")
+            raise AuthenticationFailed("Send a bearer token: `Authorization: Bearer ddk_...`.")
         token = tokens.find(secret.strip())
         problem = _problem(token)
         if token is None or problem:
@@ -33,13 +39,13 @@ class TokenAuthentication(BaseAuthentication):
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
-        """What a 401 asks for."""
+        """Return the `WWW-Authenticate` header of a 401 response."""
         return 'Bearer realm="drydock"'
 
 
 def _problem(token: Any) -> str:
     if token is None:
-        return "There is no such token."
+        return "This token is not valid."
     if token.revoked_at is not None:
         return "This token was revoked."
     if token.expired:
@@ -48,18 +54,19 @@ def _problem(token: Any) -> str:
 
 
 def caller(token: Token) -> Caller:
-    """The caller that a token speaks for; an operator only where the token's scope says so, too."""
+    """Return the caller that a token speaks for: an operator only if the user is one and the token's scope allows
+    it."""
     user = token.user
     operator = (user.is_staff or user.is_superuser) and token.allows(Scope.OPERATE)
     return Caller(id=user.pk, name=user.get_username(), operator=operator, maker=token.maker)
 
 
 class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How the schema calls it."""
+    """Describe token authentication in the OpenAPI schema."""
 
     target_class = TokenAuthentication
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
-        """An HTTP bearer token."""
+        """Return the OpenAPI security scheme: an HTTP bearer token."""
         return {"type": "http", "scheme": "bearer", "description": "A token made by `drydock tokens create`."}

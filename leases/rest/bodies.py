@@ -1,4 +1,4 @@
-"""What a body may hold, beside `leases.requests.LeaseRequest`."""
+"""Request bodies, except for `leases.validation.requests.LeaseRequest`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, WithJsonSchema
 
-from drydock_client.working import LONGEST_STDIN
-from leases.fields import SPAN_TEXT, Moment
-from leases.requests import LeaseRequest
+from drydock_client.work import LONGEST_STDIN
+from leases.validation.fields import SPAN_TEXT, Moment
+from leases.validation.requests import LeaseRequest
 
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
@@ -34,93 +34,96 @@ Octets = Annotated[bytes, BeforeValidator(_octets), WithJsonSchema(_OCTETS)]
 
 
 class Body(BaseModel):
-    """A JSON object; what is not named in it is refused."""
+    """A JSON object. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class Message(Body):
-    """Why, for whoever wonders."""
+    """An optional message that explains the request."""
 
     message: Text = ""
 
 
 class DryRun(Body):
-    """Only say what would be done."""
+    """With `dry_run`, only report what would be done."""
 
     dry_run: StrictBool = False
 
 
 class Extension(Body):
-    """Either of them: so long from now, or until then."""
+    """Extend a lease either by `ttl`, counted from now, or `until` a time."""
 
     ttl: Span | None = None
     until: Moment = None
 
 
 class Hold(Body):
-    """How long the resource is kept as it is; a day when nothing is said."""
+    """The time for which to keep the resource as it is: one day by default."""
 
     ttl: Span | None = None
     reason: Text = ""
 
 
 class Group(Body):
-    """Leases that are granted all together or not at all."""
+    """A request for leases that are granted all together or not at all."""
 
     leases: Annotated[list[LeaseRequest], Field(min_length=1, max_length=100)]
-    same: Annotated[Literal["", "resource", "parent"], Field(description="What they must share.")] = ""
-    different: Annotated[Literal["", "resource", "parent"], Field(description="What each has its own of.")] = ""
+    same: Annotated[Literal["", "resource", "parent"], Field(description="What the leases must share.")] = ""
+    different: Annotated[
+        Literal["", "resource", "parent"], Field(description="What each lease must have to itself.")
+    ] = ""
 
 
 class Job(Body):
-    """A command: exact arguments, or one line for a shell."""
+    """A command to run: a list of exact arguments, or one line for a shell."""
 
     command: Annotated[list[str], Field(min_length=1, max_length=1000)] | Annotated[str, Field(min_length=1)]
     env: Annotated[dict[str, str], Field(max_length=1000)] = {}
     cwd: Annotated[str, Field(max_length=4096)] = ""
-    stdin: Annotated[Octets, Field(description=f"What it reads, in base64; at most {LONGEST_STDIN} bytes.")] = b""
+    stdin: Annotated[Octets, Field(description=f"Its standard input, in base64; at most {LONGEST_STDIN} bytes.")] = b""
     apart: Annotated[StrictBool, Field(description="Keep its standard error by itself.")] = False
     ends_lease: Annotated[StrictBool, Field(description="Release the lease when it is over.")] = False
 
 
 class ServerAct(Body):
-    """What to do with the web server; `test` only reads its configuration."""
+    """An action on the web server; `test` only checks its configuration."""
 
     act: Literal["start", "stop", "restart", "reload", "test"]
 
 
 class Reason(Body):
-    """Why."""
+    """An optional reason for the request."""
 
     reason: Text = ""
 
 
 class NeededMessage(Body):
-    """Why; it is needed."""
+    """A required message that explains the request."""
 
     message: Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class NeededReason(Body):
-    """Why; it is needed."""
+    """A required reason for the request."""
 
     reason: Annotated[str, Field(min_length=1, max_length=2000)]
 
 
 class Empty(Body):
-    """Nothing is to be said."""
+    """An empty object."""
 
 
 class AskAuthorization(Body):
-    """Which blueprint, and why."""
+    """A request for permission to use a blueprint, with an optional message for the operators."""
 
     blueprint: Name
     message: Text = ""
 
 
 class NewToken(Body):
-    """A token to make: `read`, `lease`, or `operate` for operators; never more than the token that asks for it."""
+    """A token to create. Its scope (`read`, `lease`, or `operate` for operators) cannot exceed that of the token used
+    to create it."""
 
     name: Name
     scope: Literal["read", "lease", "operate"] = "lease"

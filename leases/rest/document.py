@@ -1,4 +1,4 @@
-"""The schema as it is served: made once in a process, for anybody may ask, and to make it takes most of a second."""
+"""The OpenAPI document. It is public and takes most of a second to generate, so each process generates it only once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 MADE: dict[str, bytes] = {}
-"""Media type -> the document, until the process ends."""
+"""The generated document by media type, kept until the process ends."""
 _making = threading.Lock()
 
 
 class Document(SpectacularAPIView):
-    """The OpenAPI document as YAML or JSON; it depends on nothing in the request but the media type."""
+    """Serve the OpenAPI document as YAML or JSON. It depends on nothing in the request except the media type."""
 
     def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse:
-        """The document."""
+        """Return the OpenAPI document."""
         renderer: Any = request.accepted_renderer
         with _making:
             if renderer.media_type not in MADE:

@@ -1,7 +1,7 @@
-"""What every address of the API does: who asks, what is asked, what is answered.
+"""The base of every API view: authentication, parsing of requests, and responses.
 
-A view says with `operation` what it takes and gives, and is otherwise one call of a client. The same declaration
-reads requests, writes answers and makes the schema.
+A view declares its input and output with `operation`; its body is usually a single client call. The same declaration is
+used to parse requests, write responses and generate the schema.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from drydock.core.errors import NotAllowed
+from drydock_client.values import to_json
 from leases import hostcalls
-from leases.client.values import to_json
 from leases.local import LocalClient
 from leases.rest import parsing, problems
 from leases.rest.authentication import TokenAuthentication, caller
@@ -33,19 +33,19 @@ from leases.rest.throttling import TokenThrottle
 
 
 class Nothing(BaseModel):
-    """No parameters."""
+    """A query without parameters."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """What one method of one address takes and gives; `gives` is a type of `leases.client`, or a media type."""
+    """The declaration of one method of one address. `gives` is a type of `drydock_client.values` or a media type."""
 
     summary: str
     gives: Any = None
     or_gives: str = ""
-    """Another media type in which the same is given, where that is asked for."""
+    """An alternative media type for the response, used if the client asks for it."""
     status: int = 200
     scope: str = Scope.READ
     query: type[BaseModel] = Nothing
@@ -54,19 +54,19 @@ class Operation:
     also: dict[int, str] = field(default_factory=dict)
     request_headers: dict[str, str] = field(default_factory=dict)
     asks: Callable[[int], str] | None = None
-    """Names the host that is called, from the `id` of the address, where the method waits for the answer of one."""
+    """If the method waits for a host: a function that returns the host's name from the `id` in the path."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A part of a list; `next` is the cursor of the part that follows."""
+    """One page of a list. `next` is the cursor of the next page, or None on the last page."""
 
     results: list[Any]
     next: str | None = None
 
 
 class Asked:
-    """One request, read: the client that speaks for its token, the query, the body."""
+    """A parsed request: the client that acts for its token, the query and the body."""
 
     def __init__(self, request: Request, operation: Operation) -> None:
         self.request = request
@@ -79,7 +79,7 @@ class Asked:
         self.client = LocalClient(caller(self.token), owner=owner)
 
     def header(self, name: str) -> str:
-        """A header of the request; empty when it is not there."""
+        """Return a header of the request, or an empty string if it is missing."""
         return str(self.request.headers.get(name, ""))
 
 
@@ -87,7 +87,7 @@ View = Callable[..., Any]
 
 
 def operation(summary: str, **about: Any) -> Callable[[View], View]:
-    """Say what a method takes and gives. The method is given what was `Asked` and the variables of its path."""
+    """Declare the input and output of a method, which is called with the `Asked` request and the path variables."""
     declared = Operation(summary=summary, **about)
 
     def declare(view: View) -> View:
@@ -105,21 +105,22 @@ def operation(summary: str, **about: Any) -> Callable[[View], View]:
 
 
 def _place(asked: Asked, declared: Operation, path: dict[str, Any]) -> AbstractContextManager[None]:
-    """A place and a deadline for what calls a host."""
+    """Reserve a place and set a deadline for an operation that calls a host; do nothing for others."""
     if declared.asks is None:
         return nullcontext()
     return hostcalls.calling(asked.token.user_id, partial(declared.asks, path["id"]))
 
 
 def respond(found: Any, declared: Operation) -> HttpResponse | StreamingHttpResponse:
-    """The answer that something found is: a response as it is, else JSON, else nothing."""
+    """Build the response: return a response unchanged, serialize other values as JSON, or send 204 if nothing is
+    declared."""
     if isinstance(found, HttpResponse | StreamingHttpResponse):
         return found
     return HttpResponse(status=204) if declared.gives is None else json_response(found, status=declared.status)
 
 
 def json_response(found: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> HttpResponse:
-    """Values as JSON."""
+    """Serialize values as a JSON response."""
     text = json.dumps(to_json(found), ensure_ascii=False, allow_nan=False)
     # A byte of a file's name that is no UTF-8 is half a character, which JSON can only escape.
     content = text.encode("utf-8", "backslashreplace")
@@ -127,7 +128,8 @@ def json_response(found: Any, *, status: int = 200, headers: dict[str, str] | No
 
 
 class Endpoint(APIView):
-    """An address. Tokens only; errors are problems; nothing is negotiated."""
+    """The base class of API views. It accepts only tokens, reports errors as problem documents, and does no content
+    negotiation."""
 
     authentication_classes = [TokenAuthentication]
     permission_classes = []
@@ -136,32 +138,32 @@ class Endpoint(APIView):
     metadata_class = None
     schema = Schema()
     takes_chunks = False
-    """Whether a body may come without its length."""
+    """Whether a body may be sent without a Content-Length."""
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Before anything is read: who asks, how often, and how much is about to come."""
+        """Authenticate, throttle, and check the length of the body before any of it is read."""
         self.perform_authentication(request)
         if request.auth is None:
-            raise NotAuthenticated("Show a token: `Authorization: Bearer ddk_...`.")
+            raise NotAuthenticated("Send a bearer token: `Authorization: Bearer ddk_...`.")
         self.check_throttles(request)
         parsing.check_length(request.META, self.largest(request), chunks=self.takes_chunks)
 
     def largest(self, request: Request) -> int:
-        """Bytes of a body that are taken here."""
+        """Return the maximum size of a body in bytes."""
         return int(settings.DRYDOCK.body_limit_bytes)
 
     def permit(self, request: Request, declared: Operation) -> None:
-        """Raises NotAllowed where the token's scope does not reach."""
+        """Check that the token's scope allows the operation. Raises NotAllowed if it does not."""
         token = cast(Token, request.auth)
         if not token.allows(declared.scope):
             raise NotAllowed(
-                f"This token has the scope {token.scope!r}, and this needs {str(declared.scope)!r}.",
-                hint="Make another one: drydock tokens create --scope.",
+                f"This token has scope {token.scope!r}, but this request needs {str(declared.scope)!r}.",
+                hint="Create another token: drydock tokens create --scope.",
             )
 
     def handle_exception(self, exc: Exception) -> Any:
-        """Errors as problems."""
+        """Convert an exception to a problem document."""
         if isinstance(exc, NotAuthenticated) or getattr(exc, "status_code", 0) == 401:
             exc.auth_header = self.get_authenticate_header(self.request)  # type: ignore[attr-defined]
         said = problems.answer(exc)
@@ -170,7 +172,7 @@ class Endpoint(APIView):
         return said
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Answers are for whoever asked, and for nobody's cache."""
+        """Forbid caching and content sniffing of the response: it is meant for this caller only."""
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         return response

@@ -1,4 +1,4 @@
-"""What can be done next with what was made: OpenAPI links, found by address."""
+"""OpenAPI links from the response that creates an object to the operations on it, found by address."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ _NEXT = {
     "PasswordInfo": ("users/<user:user>", "user", "/user/name"),
     "list[LeaseInfo]": ("groups/<id:id>", "id", "/results/0/group"),
 }
-"""By what an answer is: the addresses that begin so, and which variable of theirs stands where in the answer."""
+"""For each response type: the address prefix of its operations, the path variable, and the JSON pointer to its value in
+the response."""
 
 
 def tag(path: str) -> str:
-    """The first word of an address, by which operations are sorted."""
+    """Return the OpenAPI tag of a path: its first word after the version."""
     return path.split("/v1/", 1)[-1].split("/")[0]
 
 
 def following(gives: Any) -> dict[str, Any]:
-    """The links of an answer that tells of something new."""
+    """Return the OpenAPI links of a response of this type; empty for types without links."""
     name = f"list[{get_args(gives)[0].__name__}]" if get_args(gives) else getattr(gives, "__name__", "")
     if name not in _NEXT:
         return {}
@@ -44,7 +45,7 @@ _VIEWS: dict[str, type[View]] = {}
 
 
 def register(views: Mapping[str, type[View]]) -> None:
-    """Let links lead to these addresses.
+    """Register the views that links can point to.
 
     Called by `leases.rest.urls`: views need the schema, so this module cannot import them.
     """

@@ -1,4 +1,4 @@
-"""Tokens, of which the database knows only a digest."""
+"""API tokens. Only a digest of each is stored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 
 
 class Scope(models.TextChoices):
-    """What a token may do; each allows what those before it allow."""
+    """The scopes of tokens. Each scope includes those before it."""
 
     READ = "read", "look at what its owner may see"
     LEASE = "lease", "ask for leases and work on them"
@@ -18,7 +18,7 @@ class Scope(models.TextChoices):
 
 
 class Token(models.Model):
-    """A secret that a program shows instead of its owner's password. The secret itself is nowhere kept."""
+    """A secret that a program sends instead of its owner's password. Only its digest is stored."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, related_name="drydock_tokens")
     name = models.CharField(max_length=63, help_text="What it is for.")
@@ -48,5 +48,5 @@ class Token(models.Model):
         return f"{self.name} (…{self.tail})"
 
     def allows(self, scope: str) -> bool:
-        """Whether what needs `scope` may be done with it."""
+        """Return whether the token may be used for operations that require `scope`."""
         return Scope.values.index(self.scope) >= Scope.values.index(scope)

@@ -1,6 +1,6 @@
-"""Names of operations in the OpenAPI schema: a verb and the thing, from the method and the address.
+"""Names of operations in the OpenAPI schema: a verb and a noun, derived from the method and the address.
 
-`POST /api/v1/leases/{id}/release` is `release_lease`. Generated clients make their functions of these names.
+`POST /api/v1/leases/{id}/release` is `release_lease`. Generated clients name their functions after these.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ _SPECIAL = {
     "post users/*/groups": "set_user_groups",
     "post users/*/password": "set_user_password",
 }
-"""Names that do not follow from method and address."""
+"""Names that cannot be derived from the method and the address."""
 _OF_COLLECTION = {"get": "list", "post": "create", "put": "set", "delete": "delete"}
 _OF_MEMBER = {"get": "get", "patch": "update", "put": "set", "delete": "delete"}
 
 
 def operation_id(method: str, path: str) -> str:
-    """Return the name of an operation; `path` as in the schema (`{id}`) or as in Django's URLs (`<id:id>`)."""
+    """Return the name of an operation. `path` is written as in the schema (`{id}`) or as in Django's URLs
+    (`<id:id>`)."""
     pieces = ["*" if _VARIABLE.fullmatch(piece) else piece for piece in path.split("/v1/", 1)[-1].split("/")]
     method = method.lower()
     if special := _SPECIAL.get(f"{method} {'/'.join(pieces)}"):

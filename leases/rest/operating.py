@@ -1,4 +1,4 @@
-"""What a body of an operator may hold."""
+"""Request bodies that only operators send."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ Order = Annotated[StrictInt, Field(ge=-(1 << 31), lt=1 << 31)]
 
 
 class Power(Body):
-    """How it is switched."""
+    """The power action for a resource."""
 
     wanted: Literal["on", "off", "cycle"]
 
 
 class HostAddress(Body):
-    """Where a host is."""
+    """The address and SSH port of a host."""
 
     address: Annotated[str, Field(min_length=1, max_length=255)]
     port: Annotated[StrictInt, Field(ge=1, le=65535)] = 22
 
 
 class BlueprintChange(Body):
-    """What is to be different; null, or nothing, leaves a value, and `clear` names columns to empty."""
+    """Changes to a blueprint. Fields that are null or missing are left unchanged; `clear` names the fields to empty."""
 
     kind: Name | None = None
     config: Json | None = None
@@ -59,7 +59,7 @@ class NewBlueprint(BlueprintChange):
 
 
 class Decision(Body):
-    """Either a user or a group."""
+    """Authorize a user or a group to use a blueprint, or decline it. Give either `user` or `group`."""
 
     blueprint: Name
     allow: Annotated[StrictBool, Field(description="False declines, or takes it back.")] = True
@@ -69,7 +69,7 @@ class Decision(Body):
 
 
 class Quota(Body):
-    """Limits of either a user or a group; null lifts one, and what is left out stays."""
+    """Limits for a user or a group. Null removes a limit; limits that are left out are unchanged."""
 
     user: Holder = ""
     group: Holder = ""
@@ -85,7 +85,7 @@ class Quota(Body):
 
 
 class Budget(Body):
-    """What a user, a group, or all that a blueprint has built may cost."""
+    """The maximum hourly cost for a user, for a group, or for everything that a blueprint has built."""
 
     user: Holder = ""
     group: Holder = ""
@@ -94,7 +94,7 @@ class Budget(Body):
 
 
 class NewCredential(Body):
-    """Secrets to store under a name: they go in and never come out."""
+    """Secrets to store under a name. They can never be read back."""
 
     name: Name
     secrets: Json
@@ -102,27 +102,27 @@ class NewCredential(Body):
 
 
 class CredentialChange(Body):
-    """Other secrets in place of all that are stored, or another note."""
+    """Secrets that replace all stored ones, or a new note."""
 
     secrets: Json | None = None
     note: Text | None = None
 
 
 class Chosen(Body):
-    """Only of these."""
+    """Restrict the action to a type or a blueprint."""
 
     type: Annotated[str, Field(max_length=63)] = ""
     blueprint: Annotated[str, Field(max_length=63)] = ""
 
 
 class OfBlueprint(Body):
-    """Only of this one."""
+    """Restrict the action to a blueprint."""
 
     blueprint: Annotated[str, Field(max_length=63)] = ""
 
 
 class Registration(BaseModel):
-    """What the kind of the blueprint asks for; its `kinds` entry has the schema."""
+    """The registration fields defined by the blueprint's kind. `kinds` returns their schema."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -135,7 +135,7 @@ Password = Annotated[
 
 
 class NewUser(Body):
-    """A user to add; an operator sees and changes everything, and administers users."""
+    """A user to add. An operator can see and change everything, and administers users."""
 
     user: UserName
     operator: StrictBool = False
@@ -144,13 +144,13 @@ class NewUser(Body):
 
 
 class NewPassword(Body):
-    """Another password."""
+    """A new password for a user."""
 
     password: Password = None
 
 
 class GroupChange(Body):
-    """Groups to join, which are made where they are missing, and groups to leave."""
+    """Groups to join and to leave. Missing groups to join are created."""
 
     add: GroupNames = []
     remove: GroupNames = []

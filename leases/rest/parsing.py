@@ -1,4 +1,4 @@
-"""Bodies and queries as they come from strangers: bounded, strict, and clear about what is wrong."""
+"""Parsing of untrusted bodies and queries, with bounded cost, strict validation and precise error messages."""
 
 from __future__ import annotations
 
@@ -13,38 +13,42 @@ from pydantic import BaseModel, ValidationError
 from rest_framework.parsers import BaseParser
 
 from drydock.core.errors import InvalidRequest
-from leases import requests
-from leases.requests import LeaseRequest, invalid
 from leases.rest.problems import BodyTooLarge, NoLength
+from leases.validation import requests
+from leases.validation.requests import LeaseRequest, invalid
 
 Model = TypeVar("Model", bound=BaseModel)
 
 DEEPEST = 32
-"""Levels of a document; nothing that we are asked needs more."""
+"""The maximum nesting depth of a document; no valid request needs more."""
 MOST_FIELDS = 1000
 PATHS = frozenset({"path"})
-"""Parameters that may hold any byte but NUL."""
+"""Parameters whose values may contain any byte except NUL."""
 
 
 def check_length(environ: dict[str, Any], limit: int, *, chunks: bool = False) -> None:
-    """Refuse a body by its announced length, before any of it is read. `chunks`: one without a length is taken and
-    counted while it is read. Raises BodyTooLarge, NoLength."""
+    """Check the announced length of a body before any of it is read.
+
+    With `chunks`, a body without a length is accepted, and counted while it is read. Raises BodyTooLarge, or NoLength
+    if a length is required.
+    """
     length = environ.get("CONTENT_LENGTH") or "0"
     if environ.get("HTTP_TRANSFER_ENCODING") and length == "0" and not chunks:
         raise NoLength()
     if not length.isdigit():
         raise InvalidRequest("Content-Length is not a number.")
     if int(length) > limit:
-        raise BodyTooLarge(f"The body has {length} bytes, and {limit} are taken here.")
+        raise BodyTooLarge(f"The body has {length} bytes, but at most {limit} are accepted.")
 
 
 class StrictJSON(BaseParser):
-    """JSON as RFC 8259 has it: UTF-8, no NaN, no name twice, no NUL, not deeper than `DEEPEST`."""
+    """A parser of strict RFC 8259 JSON: UTF-8, no NaN, no duplicate names, no NUL, and at most `DEEPEST` levels of
+    nesting."""
 
     media_type = "application/json"
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
-        """The document. Raises InvalidRequest."""
+        """Return the parsed document. Raises InvalidRequest."""
         content = stream.read(settings.DRYDOCK.body_limit_bytes + 1)
         try:
             found = json.loads(
@@ -61,12 +65,12 @@ class StrictJSON(BaseParser):
 
 
 class AnyBytes(BaseParser):
-    """Bytes of whatever type: views read them from the stream, part by part."""
+    """A parser that accepts any content type and reads nothing; views read the body from the stream in parts."""
 
     media_type = "*/*"
 
     def parse(self, stream: IO[bytes], media_type: str | None = None, parser_context: Any = None) -> Any:
-        """Nothing is read here."""
+        """Leave the body unread and return None."""
         return None
 
 
@@ -76,7 +80,7 @@ def _no_constant(name: str) -> NoReturn:
 
 def _finite(text: str) -> float:
     if math.isinf(found := float(text)):
-        raise ValueError(f"{text[:20]} is beyond all numbers")
+        raise ValueError(f"{text[:20]} is too large")
     return found
 
 
@@ -88,9 +92,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_value(value: Any, field: str = "", depth: int = 0) -> None:
-    """Refuse what no database keeps: NULs, half characters, endless nesting. Raises InvalidRequest with the field."""
+    """Check that the database can store a value: no NULs, lone surrogates or excessive nesting. Raises InvalidRequest
+    with the field."""
     if depth > DEEPEST:
-        raise InvalidRequest(f"More than {DEEPEST} levels of nesting.", field=field.split(".")[0])
+        raise InvalidRequest(f"It must not be nested more than {DEEPEST} levels deep.", field=field.split(".")[0])
     if isinstance(value, str):
         check_text(value, field)
     elif isinstance(value, dict):
@@ -103,17 +108,18 @@ def check_value(value: Any, field: str = "", depth: int = 0) -> None:
 
 
 def check_text(text: str, field: str = "") -> None:
-    """Raises InvalidRequest for a NUL or half a character."""
+    """Check that a text has no NULs or lone surrogates. Raises InvalidRequest with the field."""
     if "\0" in text:
         raise InvalidRequest("NUL characters are not allowed.", field=field)
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise InvalidRequest("Half a character (a lone surrogate) is not allowed.", field=field) from None
+        raise InvalidRequest("Lone surrogates (half characters) are not allowed.", field=field) from None
 
 
 def body(model: type[Model], given: Any, *, keyed: bool = False) -> Model:
-    """The body as the model reads it; `keyed`: under an idempotency key. Raises InvalidRequest with the field."""
+    """Validate a body with its model. `keyed` means that the request has an idempotency key. Raises InvalidRequest with
+    the field."""
     if not isinstance(given, dict):
         raise InvalidRequest("The body must be a JSON object.")
     if issubclass(model, LeaseRequest):
@@ -125,9 +131,10 @@ def body(model: type[Model], given: Any, *, keyed: bool = False) -> Model:
 
 
 def query(model: type[Model], line: str) -> Model:
-    """The query as the model reads it; a list where the model has one. Raises InvalidRequest with the field.
+    """Validate a query string with its model; a parameter may be repeated if its field is a list. Raises InvalidRequest
+    with the field.
 
-    Bytes of a path that are no UTF-8 become half characters, as in `os.fsdecode`; elsewhere they are refused.
+    Bytes of a path that are not UTF-8 become lone surrogates, as with `os.fsdecode`; elsewhere they are refused.
     """
     found: dict[str, Any] = {}
     for name, values in _pairs(line).items():
@@ -136,7 +143,7 @@ def query(model: type[Model], line: str) -> Model:
             check_text(os.fsencode(value).decode("latin-1") if name in PATHS else value, name)
         many = name in model.model_fields and "list" in str(model.model_fields[name].annotation)
         if not many and len(values) > 1:
-            raise InvalidRequest("Given more than once.", field=name)
+            raise InvalidRequest("This parameter is given more than once.", field=name)
         found[name] = values if many else values[0]
     try:
         return model.model_validate(found)
@@ -152,7 +159,8 @@ def _pairs(line: str) -> dict[str, list[str]]:
 
 
 def key(header: str) -> str | None:
-    """An idempotency key; None where there is none. Raises InvalidRequest."""
+    """Return the idempotency key in a header, or None if the header is empty. Raises InvalidRequest if the key is too
+    long or not printable."""
     if len(header) > 255 or not header.isprintable():
-        raise InvalidRequest("A key is at most 255 printable characters.", field="Idempotency-Key")
+        raise InvalidRequest("A key must be 1 to 255 printable characters.", field="Idempotency-Key")
     return header or None

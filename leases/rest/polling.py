@@ -1,4 +1,4 @@
-"""Waiting for a lease in a request: bounded, without a transaction, and never with all threads of the process."""
+"""Long polling for a lease: limited in time, outside a transaction, and never on all threads of the process."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import hashlib
 from django.conf import settings
 
 from drydock.core import clock
-from leases.client.values import LeaseInfo
+from drydock_client.values import LeaseInfo
 from leases.local import LocalClient
-from leases.operations import holding
+from leases.operations import leases
 from leases.places import PLACES
 
 _FIRST, _LONGEST = 0.01, 0.25
 _WAITING = 1.0
-"""Seconds after which why a lease waits is computed again for whoever asked to be told of a change."""
+"""Seconds after which the reason why a lease waits is computed again for clients that wait for a change."""
 _MOVING = ("pending", "acquired")
 
 
 def tag(info: LeaseInfo) -> str:
-    """Changes with state, reason and sentence of a lease; of one that waits, with what it waits for and not with how
-    long that takes still."""
+    """Return an entity tag for a lease that changes with its state, reason and message.
+
+    The tag of a waiting lease depends on what the lease waits for, but not on how long that will take.
+    """
     why = info.waiting
     waits = info.message if why is None else f"{why.behind} {why.holder} {why.ends_at} {why.place} {why.help}"
     said = f"{info.id}\n{info.state}\n{info.reason}\n{waits}"
@@ -28,8 +30,11 @@ def tag(info: LeaseInfo) -> str:
 
 
 def lease(client: LocalClient, lease_id: int, *, seconds: float, known: str) -> LeaseInfo:
-    """The lease: with `known` (a tag) as soon as it has changed, else as soon as it is active or has ended; after
-    `seconds` as it is. Raises NotFound."""
+    """Return a lease after waiting for at most `seconds`. Raises NotFound.
+
+    With `known`, an entity tag, return as soon as the lease has changed; otherwise, as soon as it is active or has
+    ended. Return at once if too many requests are already waiting.
+    """
     info = client.lease(lease_id)
     seconds = min(seconds, settings.DRYDOCK.longest_wait_seconds)
     if seconds <= 0 or _settled(info, known) or not PLACES.take("wait", client.who.id):
@@ -49,7 +54,7 @@ def _watch(client: LocalClient, info: LeaseInfo, end: float, known: str) -> Leas
     while not _settled(info, known) and (left := end - clock.monotonic()) > 0:
         clock.sleep(min(pause, left))
         pause = min(pause * 1.3, _LONGEST)
-        if holding.moved(info.id, info) or (known and clock.monotonic() > again):
+        if leases.moved(info.id, info) or (known and clock.monotonic() > again):
             again = clock.monotonic() + _WAITING
             info = client.lease(info.id)
     return info

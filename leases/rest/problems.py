@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 `application/problem+json`: what was wrong, where, and what to do."""
+"""Errors as RFC 9457 `application/problem+json`: what was wrong, which field it concerns, and how to fix it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rest_framework import exceptions
 
 from drydock.core import errors
 from drydock.core.errors import Problem
+from drydock_client.errors import LeaseFailed, NoWorker
 from drydock_client.trees import TooMuch
+from drydock_client.values import Verdict, to_json
 from interfaces import errors as of_interfaces
-from leases.client.errors import LeaseFailed, NoWorker
-from leases.client.values import Verdict, to_json
 from leases.engine.core import database
 from leases.hostcalls import HostSilent
 from leases.places import NoPlace
@@ -33,7 +33,7 @@ MEDIA_TYPE = "application/problem+json"
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemDetails:
-    """What went wrong, as RFC 9457 has it: `code` for programs, `detail` and `hint` for people."""
+    """An RFC 9457 problem document: `code` is for programs, `detail` and `hint` are for people."""
 
     type: str
     title: str
@@ -41,15 +41,15 @@ class ProblemDetails:
     detail: str
     code: str
     field: str
-    """The field of the request that was wrong; empty when it was none of them."""
+    """The invalid field of the request, or an empty string if the error concerns no field."""
     hint: str
     is_a: tuple[str, ...] = ()
-    """More general codes that hold of it, too."""
+    """More general codes that also apply to the error."""
     errors: tuple[Problem, ...] = ()
-    """Every mistake in the request, the first one being `field` and `detail`."""
+    """Every mistake in the request. The first one is also in `field` and `detail`."""
     verdicts: tuple[Verdict, ...] = ()
     capability: str = ""
-    """What is not supported, where that is the problem and it has a name: `reboot`, `change-type`, ..."""
+    """The unsupported capability, such as `reboot` or `change-type`; empty for other errors."""
 
 
 class BodyTooLarge(errors.DrydockError):
@@ -98,7 +98,7 @@ def problem(
     status: int, code: str, detail: str, *, field: str = "", hint: str = "", headers: dict[str, str] | None = None,
     is_a: Sequence[str] = (), mistakes: Sequence[Problem] = (), verdicts: Sequence[Verdict] = (), capability: str = "",
 ) -> HttpResponse:  # fmt: skip
-    """An answer that says what was wrong."""
+    """Build a problem response."""
     said = ProblemDetails(
         type=f"urn:drydock:problem:{code}", title=TITLES.get(status, "Error"), status=status, detail=detail,
         code=code, field=field, hint=hint, is_a=tuple(is_a), errors=tuple(mistakes), verdicts=tuple(verdicts),
@@ -109,12 +109,13 @@ def problem(
 
 
 def status_of(error: errors.DrydockError) -> int:
-    """The HTTP status of one of our errors."""
+    """Return the HTTP status for one of our errors."""
     return next(status for known, status in STATUS if isinstance(error, known))
 
 
 def answer(error: Exception, context: Any = None) -> HttpResponse:
-    """What is answered to an error; the unknown ones are logged, and nothing of them is shown."""
+    """Convert an exception to a problem response. Unexpected exceptions are logged, and none of their details are
+    sent."""
     if isinstance(error, errors.DrydockError):
         said = problem(
             status_of(error), error.code, error.message, field=error.field, hint=error.hint, is_a=_general(error),
@@ -127,31 +128,31 @@ def answer(error: Exception, context: Any = None) -> HttpResponse:
     if isinstance(error, exceptions.APIException):
         return _of_framework(error)
     if isinstance(error, Http404):
-        return problem(404, "not_found", "There is nothing at this address.")
+        return problem(404, "not_found", "This address does not exist.")
     if isinstance(error, PermissionDenied):
         return problem(403, "not_allowed", "You may not do this.")
     if isinstance(error, RequestDataTooBig):
         return problem(413, BodyTooLarge.code, BodyTooLarge().message)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        return problem(507, "no_space", "There is no room left for this in the web process's temporary folder.")
+        return problem(507, "no_space", "The temporary folder of the web process is full.")
     if isinstance(error, OperationalError | DatabaseGone):
         if not database.is_lost(error):
             log.warning("The database is busy: %s", error)
         return unavailable(error)
     log.error("A request failed.", exc_info=error)
-    return problem(500, "error", "Something went wrong in Drydock; its log says what.")
+    return problem(500, "error", "An internal error occurred in Drydock; see its log.")
 
 
 def unavailable(error: BaseException) -> HttpResponse:
-    """Answer that the database is away; logged at most once a second."""
+    """Return a 503 response for a lost database, and log the loss at most once a second."""
     database.report(error)
-    said = problem(503, errors.Busy.code, "The database does not answer now.", headers={"Retry-After": "1"})
+    said = problem(503, errors.Busy.code, "The database does not answer.", headers={"Retry-After": "1"})
     said._has_been_logged = True  # type: ignore[attr-defined]
     return said
 
 
 def _again(error: errors.DrydockError) -> dict[str, str]:
-    """When to try again, where that may help."""
+    """Return a Retry-After header if repeating the request may help; otherwise return no headers."""
     if isinstance(error, NoPlace):
         return {"Retry-After": str(error.after)}
     if isinstance(error, HostSilent):
@@ -160,7 +161,7 @@ def _again(error: errors.DrydockError) -> dict[str, str]:
 
 
 def _general(error: errors.DrydockError) -> list[str]:
-    """The codes of the errors that this one is a case of, the nearest first."""
+    """Return the codes of the error's base classes, the nearest first."""
     codes = [known.code for known in type(error).__mro__ if issubclass(known, errors.DrydockError)]
     return [code for code in dict.fromkeys(codes) if code != error.code]
 
@@ -185,5 +186,5 @@ def _of_framework(error: exceptions.APIException) -> HttpResponse:
 
 @csrf_exempt
 def nothing_here(request: HttpRequest, *_: Any, **__: Any) -> HttpResponse:
-    """For addresses under `/api/` that nothing answers to."""
-    return problem(404, "not_found", "There is nothing at this address.", hint="See /api/docs/.")
+    """Return 404 for addresses under `/api/` that do not exist."""
+    return problem(404, "not_found", "This address does not exist.", hint="See /api/docs/.")

@@ -1,4 +1,4 @@
-"""What may stand in a query. What is not named here is refused, so that a misspelt filter does not list everything."""
+"""Query parameters. Unknown parameters are refused, so that a misspelled filter does not list everything."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, field_validator
 
-from leases.scalars import Flag, Number, Whole
-from leases.sought import PLACE, OfferFilter, OfferSearch
-from leases.spent import By, UsageFilter
+from leases.validation.offer_query import PLACE, OfferFilter, OfferSearch
+from leases.validation.scalars import Flag, Number, Whole
+from leases.validation.usage_query import By, UsageFilter
 
 Id = Annotated[Whole, Field(ge=1, lt=1 << 63)]
 Word = Annotated[str, Field(max_length=255)]
@@ -18,9 +18,10 @@ LONGEST_PATH = 4096
 
 
 def _path(value: Any) -> str:
-    """Pydantic's own check of texts takes no half characters, which stand for bytes that are no UTF-8."""
+    """Validate a path. Pydantic's own string validation refuses the lone surrogates that stand for bytes that are not
+    UTF-8."""
     if not isinstance(value, str) or len(value) > LONGEST_PATH:
-        raise ValueError(f"a path has at most {LONGEST_PATH} characters")
+        raise ValueError(f"a path must be a string of at most {LONGEST_PATH} characters")
     return value
 
 
@@ -40,21 +41,23 @@ State = Literal["pending", "acquired", "active", "released", "destroyed", "broke
 
 
 class Query(BaseModel):
-    """Parameters of an address."""
+    """The base class of query parameters. Unknown parameters are refused."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class For(Query):
-    """Operators: for another user."""
+    """Let an operator act for another user."""
 
     owner: Annotated[str | None, Field(max_length=150, description="Operators: act for this user.")] = None
 
 
 class LeaseFilter(For):
-    """Which leases."""
+    """Filters for leases."""
 
-    state: Annotated[list[State] | None, Field(description="Only in these; without it those that are not over.")] = None
+    state: Annotated[
+        list[State] | None, Field(description="Only in these states; by default those that are not over.")
+    ] = None
     all: Annotated[Flag, Field(description="Those that are over, too.")] = False
     type: Word = ""
     label: Annotated[Word, Field(description="`key` or `key=value`.")] = ""
@@ -62,12 +65,13 @@ class LeaseFilter(For):
     resource: Id | None = None
     group: Id | None = None
     held: Annotated[Flag, Field(description="Also what leases and resources hold themselves.")] = False
+    search: Annotated[Word, Field(description="The beginning of a name, or words of a note.")] = ""
     limit: Limit = 200
     cursor: Cursor | None = None
 
 
 class Wait(Query):
-    """How long to wait for a lease."""
+    """The maximum time to wait for a lease."""
 
     wait: Annotated[
         Number,
@@ -80,7 +84,7 @@ class Wait(Query):
 
 
 class Instances(For):
-    """Which instances."""
+    """Filters for instances."""
 
     state: Annotated[
         list[
@@ -97,7 +101,7 @@ class Instances(For):
             ]
         ]
         | None,
-        Field(description="Only in these; without it those that are not over."),
+        Field(description="Only in these states; by default those that are not over."),
     ] = None
     all: Annotated[Flag, Field(description="Those that are over, too.")] = False
     location: Annotated[Word, Field(description="In this region.")] = ""
@@ -109,17 +113,17 @@ class Instances(For):
 
 
 class NewInstance(For, Wait):
-    """For whom, and how long to wait until it runs."""
+    """The user to request an instance for, and the maximum time to wait until it is running."""
 
 
 class Place(Query):
-    """A path in the lease; empty is its root."""
+    """A path in the lease; the root by default."""
 
     path: Where = ""
 
 
 class File(Query):
-    """A path in the lease."""
+    """A required path in the lease."""
 
     path: Where
 
@@ -132,21 +136,21 @@ class File(Query):
 
 
 class Removal(Query):
-    """What to remove."""
+    """The file or folder to remove."""
 
     path: Where
     recursive: Annotated[Flag, Field(description="A folder with all that is in it.")] = False
 
 
 class Part(Query):
-    """Which part of an output."""
+    """The part of an output to read."""
 
     offset: Offset = 0
     limit: Bytes = 1 << 20
 
 
 class Output(Part):
-    """Which part of which stream."""
+    """The part of a job's output to read, and from which stream."""
 
     stream: Annotated[
         Literal["stdout", "stderr"], Field(description="`stderr` of a job that keeps it apart; else they are together.")
@@ -154,19 +158,19 @@ class Output(Part):
 
 
 class Log(Part):
-    """Which part of which log."""
+    """The part of a log to read."""
 
     kind: Literal["access", "error"] = "access"
 
 
 class OfLease(Query):
-    """Only of this lease."""
+    """Filter by lease."""
 
     lease: Id | None = None
 
 
 class ResourceFilter(Query):
-    """Which resources."""
+    """Filters for resources."""
 
     type: Word = ""
     blueprint: Word = ""
@@ -178,27 +182,27 @@ class ResourceFilter(Query):
 
 
 class Offers(OfferSearch):
-    """Which offers, and in which order."""
+    """Filters and sort order for offers."""
 
     limit: Limit = 200
     cursor: Annotated[str | None, Field(pattern=PLACE, max_length=120, description="`next` of the page before.")] = None
 
 
 class InstanceTypes(OfferFilter):
-    """Which offers the types are made of."""
+    """Filters for the offers that instance types are built from."""
 
     limit: Limit = 200
     cursor: Cursor | None = None
 
 
 class OfType(Query):
-    """Only of this type."""
+    """Filter by type."""
 
     type: Word = ""
 
 
 class Reading(Query):
-    """How much is told of credentials."""
+    """The amount of detail to return about credentials."""
 
     capabilities: Annotated[Flag, Field(description="Also what their clouds can do; loads the clouds' clients.")] = (
         False
@@ -206,34 +210,34 @@ class Reading(Query):
 
 
 class AuthorizationFilter(Query):
-    """Which authorizations."""
+    """Filters for authorizations."""
 
     blueprint: Word = ""
     state: Literal["", "requested", "authorized", "declined"] = ""
 
 
 class OfUser(Query):
-    """Only of this user."""
+    """Filter by user."""
 
     user: Annotated[str | None, Field(max_length=150, description="Operators: only of this user.")] = None
 
 
 class TokenFilter(OfUser):
-    """Which tokens."""
+    """Filters for tokens."""
 
     limit: Limit = 200
     cursor: Cursor | None = None
 
 
 class Holder(Query):
-    """Either a user or a group."""
+    """A user or a group."""
 
     user: Annotated[str, Field(max_length=150)] = ""
     group: Annotated[str, Field(max_length=150)] = ""
 
 
 class _AsTable(UsageFilter):
-    """Which records, and how they are written."""
+    """Filters for usage records, and the output format."""
 
     as_: Annotated[Literal["", "json", "csv"], Field(alias="as", description="`csv`: as a table for spreadsheets.")] = (
         ""
@@ -241,20 +245,20 @@ class _AsTable(UsageFilter):
 
 
 class UsageReport(_AsTable):
-    """Which records, and by what they are summed."""
+    """Filters for usage records, and how to group them."""
 
     by: By = "owner"
 
 
 class UsageRecords(_AsTable):
-    """Which records."""
+    """Filters for usage records."""
 
     limit: Limit = 200
     cursor: Cursor | None = None
 
 
 class Spender(Query):
-    """Either a user, a group or a blueprint."""
+    """A user, a group or a blueprint."""
 
     user: Annotated[str, Field(max_length=150)] = ""
     group: Annotated[str, Field(max_length=150)] = ""
@@ -262,7 +266,7 @@ class Spender(Query):
 
 
 class LeaseEvents(Query):
-    """Which events, by id."""
+    """Filters for a lease's events, in order of id."""
 
     kind: Annotated[Word, Field(description="Its beginning, such as `lease.`.")] = ""
     after: Annotated[Whole, Field(ge=0, lt=1 << 63, description="Only those after this id.")] = 0
@@ -271,7 +275,7 @@ class LeaseEvents(Query):
 
 
 class EventFilter(LeaseEvents):
-    """Which events, by id."""
+    """Filters for events, in order of id."""
 
     lease: Id | None = None
     resource: Id | None = None

@@ -1,4 +1,4 @@
-"""The OpenAPI schema, made from the declarations of the views: nothing is written a second time."""
+"""The OpenAPI schema, generated entirely from the declarations of the views."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ BYTES = "application/octet-stream"
 _REFERENCE = "#/components/schemas/{model}"
 _ERRORS = {
     400: "What was wrong with the request, and where.", 401: "No token, or one that is not valid (any more).",
-    403: "The token, or its user, may not do this.", 404: "No such thing, or it is not yours.",
-    409: "The thing is not in a state that allows this.", 411: "A body needs a `Content-Length` here.",
-    413: "More bytes than are taken here.",
-    415: "Another content type is needed.", 429: "Too many requests; `Retry-After` says when to come again.",
+    403: "The token, or its user, may not do this.", 404: "It does not exist or is not yours.",
+    409: "The object is not in a state that allows this.", 411: "The request has a body but no `Content-Length`.",
+    413: "The body is too large.",
+    415: "Another content type is needed.", 429: "Too many requests; `Retry-After` says when to try again.",
     502: "The host of the lease cannot be reached.", 503: "The database is busy.",
     504: "The host did not answer in time.", 507: "The disk, or the size limit of the lease, is full.",
 }  # fmt: skip
 
 
 class Wire(GenerateJsonSchema):
-    """JSON Schema of what `to_json` writes: spans are seconds."""
+    """Generates the JSON Schema of what `to_json` writes: timedeltas are numbers of seconds."""
 
     def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
-        """Seconds."""
+        """Return the schema of a timedelta: a number of seconds."""
         return {"type": "number"}
 
 
 def json_schema(of: Any, mode: JsonSchemaMode) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The JSON Schema of a type, and of those it names."""
+    """Return the JSON Schema of a type, and the schemas of the types that it refers to."""
     found = TypeAdapter(of).json_schema(ref_template=_REFERENCE, mode=mode, schema_generator=Wire)
     return found, found.pop("$defs", {})
 
 
 class Schema(AutoSchema):
-    """One operation from its declaration."""
+    """Generates the OpenAPI description of an operation from its declaration."""
 
     def get_operation(
         self, path: str, path_regex: str, path_prefix: str, method: str, registry: Any
     ) -> dict[str, Any] | None:
-        """The OpenAPI operation; None for what is no declared one."""
+        """Return the OpenAPI operation, or None if the view's method is not a declared operation."""
         self.registry, self.path, self.path_regex = registry, path, path_regex
         self.path_prefix, self.method = path_prefix, method.upper()
         view = getattr(self.view, method.lower())
@@ -69,7 +69,8 @@ class Schema(AutoSchema):
         return made
 
     def _component(self, of: Any, mode: JsonSchemaMode) -> dict[str, Any]:
-        """A reference to a model or value, which is registered with all it names; other types as they are."""
+        """Register a model or value and everything it refers to, and return a reference to it; return other types
+        inline."""
         found, named = json_schema(of, mode)
         for name, schema in named.items():
             self._register(name, schema)
@@ -124,7 +125,7 @@ class Schema(AutoSchema):
         return made | ({"headers": headers} if headers else {}) | ({"links": following} if following else {})
 
     def _listed(self, gives: Any) -> dict[str, Any]:
-        """`list[Value]` is written as a page of them."""
+        """Return the schema of a response, with `list[Value]` described as a page."""
         if get_origin(gives) is not list:
             return self._component(gives, "serialization")
         (of,) = get_args(gives)
@@ -139,13 +140,14 @@ class Schema(AutoSchema):
 
 
 def _binary(media_type: str) -> dict[str, Any]:
-    """Content of a media type, and as plain bytes: generators of clients know no other binary type."""
+    """Describe binary content under its media type and as plain bytes, the only binary type that client generators
+    know."""
     schema = {"type": "string", "format": "binary"}
     return {one: {"schema": dict(schema)} for one in dict.fromkeys((media_type, BYTES))}
 
 
 def _needed(body: Any) -> bool:
-    """No body is as good as an empty one."""
+    """Return whether a body is required. A body without required fields may be left out."""
     return not isinstance(body, str) and any(field.is_required() for field in body.model_fields.values())
 
 

@@ -1,5 +1,7 @@
-"""Addresses with a slash at their end, as other control planes have them: the same without a redirect, which would
-lose the body of a POST."""
+"""Addresses with a trailing slash, as other control planes use them.
+
+They are served without a redirect, which would lose the body of a POST.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ ADDRESSES = r"^v1/(?:instances|locations|instance-types|offers|orphans|usage|fle
 
 @csrf_exempt
 def without(request: HttpRequest) -> HttpResponseBase:
-    """What stands at the address without its slash."""
+    """Serve the address without its trailing slash."""
     path = request.path_info.removesuffix("/")
     try:
         found = resolve(path)

@@ -1,5 +1,4 @@
-"""How often a user may ask, with however many tokens: so many requests a minute in every web process, counted in
-its memory."""
+"""Rate limiting by user, across all of the user's tokens. Each web process counts requests per minute in memory."""
 
 from __future__ import annotations
 
@@ -20,21 +19,21 @@ _REMEMBERED = 10_000
 
 @dataclass
 class Bucket:
-    """What a user has left: `level` requests at the time `at`; it fills again evenly."""
+    """A user's token bucket: `level` requests were left at the time `at`. It refills evenly."""
 
     level: float
     at: float
 
 
 class Buckets:
-    """The buckets of all users, the least used forgotten first."""
+    """The buckets of all users. The least recently used are dropped first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: OrderedDict[int, Bucket] = OrderedDict()
 
     def take(self, key: int, per_minute: int, now: float) -> float:
-        """Take one; 0 when there was one, else the seconds until there is."""
+        """Take one request from a bucket. Return 0 if one was left, or the seconds until one will be."""
         rate = per_minute / 60
         with self._lock:
             bucket = self._found.pop(key, None) or Bucket(float(per_minute), now)
@@ -49,7 +48,7 @@ class Buckets:
             return 0.0
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Empty the collection, so that every user starts with a full bucket."""
         with self._lock:
             self._found.clear()
 
@@ -58,17 +57,17 @@ BUCKETS = Buckets()
 
 
 class TokenThrottle(BaseThrottle):
-    """Refuses a user who asks too often; `DRYDOCK_REQUESTS_PER_MINUTE`."""
+    """Limits each user to `DRYDOCK_REQUESTS_PER_MINUTE` requests."""
 
     _wait = 0.0
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        """Whether it may go on."""
+        """Return whether the request may proceed."""
         self._wait = BUCKETS.take(
             cast(Token, request.auth).user_id, settings.DRYDOCK.requests_per_minute, clock.monotonic()
         )
         return self._wait == 0
 
     def wait(self) -> float:
-        """Seconds until it may."""
+        """Return the seconds until the next request is allowed."""
         return self._wait

@@ -1,7 +1,7 @@
-"""Making, finding and revoking tokens.
+"""Creating, finding and revoking tokens.
 
-A token is `ddk_` and 256 random bits. Only its SHA-256 is kept: it is looked up by that, and whoever reads the
-database cannot use it. No salt and no slow hash is needed for a secret that nobody can guess.
+A token is `ddk_` followed by 256 random bits. Only its SHA-256 digest is stored and looked up, so nobody who reads the
+database can use the token. A secret that cannot be guessed needs neither a salt nor a slow hash.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from leases.rest.models import Scope, Token
 PREFIX = "ddk_"
 LIFE = dt.timedelta(days=90)
 _USED = dt.timedelta(minutes=1)
-"""The last use is noted once in such a span: a read must not cost a write."""
+"""The minimum time between two updates of the last use, so that a read does not always cost a write."""
 
 
 def digest(secret: str) -> str:
-    """What is kept of a secret."""
+    """Return the digest under which a secret is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -41,16 +41,16 @@ def create(
     who: Caller, *, name: str, scope: str = Scope.LEASE, ttl: str | float | dt.timedelta | None = None,
     owner: Any = None, by: Token | None = None,
 ) -> tuple[TokenInfo, str]:  # fmt: skip
-    """A new token for the caller, or by an operator for `owner`: what it is, and the secret, shown only now.
+    """Create a token for the caller, or, as an operator, for `owner`. Return it with its secret, which is not stored.
 
-    `by`: the token that it is made with; the new one reaches no further, lasts no longer, and is revoked with it.
-    Raises InvalidRequest with the field, NotAllowed.
+    A token created with another token, `by`, cannot exceed its scope or lifetime, and is revoked with it. Raises
+    InvalidRequest with the field, NotAllowed, and Conflict if the user has too many tokens.
     """
     _check_name(name)
     if scope not in Scope.values:
-        raise InvalidRequest(f"There is no scope {scope!r}.", field="scope", hint=f"There are: {', '.join(Scope)}.")
+        raise InvalidRequest(f"There is no scope {scope!r}.", field="scope", hint=f"Choose one of: {', '.join(Scope)}.")
     if by is not None and not by.allows(scope):
-        raise NotAllowed(f"A token with the scope {by.scope!r} makes none with {scope!r}.", field="scope")
+        raise NotAllowed(f"A token with scope {by.scope!r} cannot create one with scope {scope!r}.", field="scope")
     span, holder = _span(ttl, by), on_behalf(who, owner)
     secret = PREFIX + secrets.token_urlsafe(32)
     with transaction.atomic():
@@ -68,52 +68,63 @@ def create(
 
 
 def _room(holder: Caller) -> None:
-    """Hold the user's row, so that all that make tokens for them are counted. Raises Conflict."""
+    """Lock the user's row and check that the user may have another token. Raises Conflict.
+
+    The lock makes requests that create tokens for the same user count each other's.
+    """
     get_user_model().objects.select_for_update(no_key=True).get(pk=holder.id)
     limit = settings.DRYDOCK.tokens_limit
     if Token.objects.filter(user_id=holder.id, revoked_at=None, expires_at__gt=Now()).count() >= limit:
         raise Conflict(
-            f"{holder.name} has {limit} tokens in use, and may not have more.", hint="Revoke one that is not needed."
+            f"{holder.name} already has {limit} valid tokens, the most that one user may have.",
+            hint="Revoke one that is not needed.",
         )
 
 
 def _end(span: dt.timedelta, by: Token | None) -> Any:
-    """By the database's clock, for this machine's may be another; never after the end of the maker."""
+    """Return the expiry as a database expression, since this machine's clock may differ; never later than that of
+    `by`."""
     end = Now() + span
     return end if by is None else Least(end, Value(by.expires_at))
 
 
 def _hold(token_id: int) -> None:
-    """Lock a token, so that it is not revoked while another is made with it. Raises NotAllowed where it was."""
+    """Lock a token, so that it cannot be revoked while another is created with it. Raises NotAllowed if it is
+    revoked."""
     if not Token.objects.select_for_update(no_key=True).filter(pk=token_id, revoked_at=None).exists():
         raise NotAllowed("This token was revoked.")
 
 
 def _check_name(name: str) -> None:
     if not name.strip() or len(name) > 63 or not name.isprintable():
-        raise InvalidRequest("A token has a name of 1 to 63 letters.", field="name", hint="Say what it is for.")
+        raise InvalidRequest("The name of a token must have 1 to 63 letters.", field="name", hint="Say what it is for.")
 
 
 def _span(ttl: str | float | dt.timedelta | None, by: Token | None) -> dt.timedelta:
-    """How long a new token lasts: what was asked for, else the usual; never longer than the one it is made with."""
+    """Return the lifetime of a new token: `ttl` or the default, and never longer than what is left of `by`. Raises
+    InvalidRequest if `ttl` is too long."""
     span = LIFE if ttl is None else duration(ttl, field="ttl")
     longest = dt.timedelta(days=settings.DRYDOCK.token_days_limit)
     if ttl is not None and span > longest:
-        raise InvalidRequest(f"A token lasts for at most {in_words(longest)}.", field="ttl")
+        raise InvalidRequest(f"A token can be valid for at most {in_words(longest)}.", field="ttl")
     if by is None:
         return min(span, longest)
     left = by.expires_at - clock.now()
     if ttl is not None and span > left:
         raise InvalidRequest(
-            f"The token that you show lasts for {in_words(left)}, and makes none that lasts longer.", field="ttl",
-            hint="Leave ttl out for as long as it can be; the admin, or `drydock tokens` on the server, makes others.",
+            f"Your token is valid for another {in_words(left)} and cannot create one that is valid for longer.",
+            field="ttl",
+            hint="Leave ttl out to get the longest possible; the console and `drydock tokens` on the server can create"
+            " longer ones.",
         )  # fmt: skip
     return min(span, longest, left)
 
 
 def list_(who: Caller, *, owner: Any = None, limit: int | None = None, before: int | None = None) -> list[TokenInfo]:
-    """The caller's tokens, newest first; an operator's list has everyone's, or those of `owner`. `before`: only ids
-    below it, to page on."""
+    """Return the caller's tokens, newest first. Operators get everyone's, or those of `owner`.
+
+    `before` selects only lower ids, for paging.
+    """
     found = _theirs(who)
     if owner is not None:
         found = found.filter(user_id=on_behalf(who, owner).id)
@@ -123,10 +134,10 @@ def list_(who: Caller, *, owner: Any = None, limit: int | None = None, before: i
 
 
 def get(who: Caller, token_id: int) -> TokenInfo:
-    """One token. Raises NotFound, also when it is somebody else's."""
+    """Return a token. Raises NotFound if it does not exist or belongs to somebody else."""
     token = _theirs(who).filter(pk=token_id).first()
     if token is None:
-        raise NotFound(f"No token {token_id}, or it is not yours.", field="token")
+        raise NotFound(f"Token {token_id} does not exist or is not yours.", field="token")
     return info(token)
 
 
@@ -141,7 +152,7 @@ _FAMILY = """
 
 
 def revoke(who: Caller, token_id: int) -> TokenInfo:
-    """From now on it is refused, and so are those that were made with it; once revoked, it stays so.
+    """Revoke a token and all tokens created with it. Revoking it again changes nothing.
 
     Raises NotFound.
     """
@@ -155,7 +166,7 @@ def revoke(who: Caller, token_id: int) -> TokenInfo:
 
 
 def _seen() -> QuerySet[Token]:
-    """Tokens with their users, and with `expired` by the database's clock."""
+    """Return tokens with their users, and with `expired` according to the database's clock."""
     over = ExpressionWrapper(Q(expires_at__lte=Now()), output_field=BooleanField())
     return Token.objects.select_related("user").annotate(expired=over)
 
@@ -165,7 +176,7 @@ def _theirs(who: Caller) -> QuerySet[Token]:
 
 
 def info(token: Any) -> TokenInfo:
-    """A row as a value."""
+    """Convert a row to a value."""
     return TokenInfo(
         id=token.pk, user=token.user.get_username(), name=token.name, scope=token.scope, tail=token.tail,
         created_at=token.created_at, expires_at=token.expires_at, expired=token.expired,
@@ -174,12 +185,12 @@ def info(token: Any) -> TokenInfo:
 
 
 def find(secret: str) -> Any:
-    """The token that a secret is, or None; revoked and expired ones too."""
+    """Return the token with this secret, even if it is revoked or expired, or None if it does not exist."""
     return _seen().filter(digest=digest(secret)).first() if secret.startswith(PREFIX) else None
 
 
 def used(token: Token) -> None:
-    """Note that it was used."""
+    """Record that the token was used, at most once per `_USED`."""
     if token.last_used_at is not None and clock.now() - token.last_used_at < _USED:
         return
     stale = Q(last_used_at=None) | Q(last_used_at__lt=Now() - _USED)

@@ -1,4 +1,4 @@
-"""Contents that pass through: read from the request and written to the answer part by part."""
+"""Streaming of file contents, read from requests and written to responses in parts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any, cast
 from django.conf import settings
 from rest_framework.request import Request
 
+from drydock.body_deadline import WATCH
 from drydock.core.errors import InvalidRequest
-from drydock.deadline import WATCH
 from drydock_client import trees
 from interfaces.filesystem.contract import Transfer
 from leases.local import LocalClient
-from leases.operations import using
+from leases.operations import interfaces
 from leases.places import PLACES
 from leases.rest.models import Token
 from leases.rest.problems import BodyTooLarge
@@ -28,8 +28,10 @@ PART = 1 << 16
 
 
 def reader(request: Request, limit: int) -> Callable[[int], bytes]:
-    """Reads the body; a body without a length is read to its end. Raises BodyTooLarge, InvalidRequest when the
-    caller went away in the middle."""
+    """Return a function that reads the body; one without a length is read to its end.
+
+    The function raises BodyTooLarge, and InvalidRequest if the client disconnects in the middle.
+    """
     announced = int(request.META.get("CONTENT_LENGTH") or 0)
     chunked = bool(request.META.get("HTTP_TRANSFER_ENCODING")) and not announced
     stream: Any = request.META["wsgi.input"] if chunked and request.META.get("wsgi.input_terminated") else None
@@ -41,7 +43,7 @@ def reader(request: Request, limit: int) -> Callable[[int], bytes]:
         part = bytes(stream.read(size))
         got += len(part)
         if got > limit:
-            raise BodyTooLarge(f"The body has more than the {limit} bytes that are taken here.")
+            raise BodyTooLarge(f"The body is larger than the {limit} bytes that are accepted.")
         if not part and got < announced:
             raise InvalidRequest(f"The body ended after {got} of {announced} bytes.")
         return part
@@ -50,7 +52,7 @@ def reader(request: Request, limit: int) -> Callable[[int], bytes]:
 
 
 def received(request: Request, limit: int) -> Iterator[bytes]:
-    """The body, part by part. Raises as `reader`."""
+    """Yield the body in parts. Raises what `reader` raises."""
     read = reader(request, limit)
     while part := read(PART):
         yield part
@@ -58,23 +60,25 @@ def received(request: Request, limit: int) -> Iterator[bytes]:
 
 @contextmanager
 def unpacked(request: Request, limit: int) -> Iterator[trees.Unpacked]:
-    """The body, a tar archive, in a temporary folder. Raises InvalidRequest, TooMuch."""
+    """Unpack the body, a tar archive, into a temporary folder. Raises InvalidRequest, TooMuch."""
     read = reader(request, limit)
     with tempfile.TemporaryDirectory(prefix="drydock-") as folder:
         yield trees.unpack(read, lambda name: Path(folder, name), limit=limit)
 
 
 def transferred(sent: trees.Unpacked, done: Transfer) -> Transferred:
-    """What was copied in, and what was left out on either part of the way."""
+    """Return the result of a copy, with everything that was skipped while unpacking or copying."""
     skipped = (*sent.skipped, *done.skipped)[: trees.MOST_SKIPPED]
     return Transferred(files=done.files, bytes=done.bytes, skipped=skipped)
 
 
 @contextmanager
 def place(request: Request) -> Iterator[None]:
-    """One of the places for files and trees, for `DRYDOCK_TRANSFER_SECONDS`; then the connection is shut. Raises Busy
-    where all are taken."""
-    what = "As many files and trees are being copied as may be at the same time."
+    """Reserve a place for transferring a file or tree. Raises Busy if all are taken.
+
+    The connection is shut down after `DRYDOCK_TRANSFER_SECONDS`.
+    """
+    what = "Too many files and trees are being copied at the same time."
     with PLACES.held("transfer", cast(Token, request.auth).user_id, what):
         link = request.META.get("gunicorn.socket")
         if link is not None:
@@ -89,13 +93,15 @@ def place(request: Request) -> Iterator[None]:
 
 
 def seconds() -> float:
-    """The longest that a file or tree may take."""
+    """Return the maximum duration of a transfer in seconds."""
     return float(settings.DRYDOCK.transfer_seconds)
 
 
 class Parts:
-    """The parts of an answer, the first read already, so that what is wrong is said before the answer begins. They
-    have a place until they are closed. Raises Busy, and what the first part raises."""
+    """The parts of a response body. The first is read in advance, so that errors are raised before the response begins.
+
+    A place is reserved until the parts are closed. Raises Busy, and whatever reading the first part raises.
+    """
 
     def __init__(self, request: Request, make: Callable[[], Iterator[bytes]]) -> None:
         with ExitStack() as stack:
@@ -109,18 +115,21 @@ class Parts:
         return self._parts
 
     def close(self) -> None:
-        """Give the place back."""
+        """Release the place."""
         self._held.close()
 
 
 def packed(client: LocalClient, lease_id: int, path: str, limit: int) -> Iterator[bytes]:
-    """A tree of the lease as a tar archive, by way of a temporary folder. Whatever can go wrong on the host goes
-    wrong before the first byte."""
+    """Yield a tree of the lease as a tar archive.
+
+    The tree is first copied to a temporary folder, so that anything that fails on the host fails before the first byte
+    is sent.
+    """
     folder = tempfile.TemporaryDirectory(prefix="drydock-")
     name = path.rstrip("/").rsplit("/", 1)[-1] or "tree"
     local = Path(folder.name, name if name not in (".", "..") else "tree")
     try:
-        using.download(client.who, lease_id, path, local, limit=limit, timeout=seconds())
+        interfaces.download(client.who, lease_id, path, local, limit=limit, timeout=seconds())
     except BaseException:
         folder.cleanup()
         raise

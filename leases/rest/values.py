@@ -1,4 +1,4 @@
-"""Answers that only REST gives; all others are values of `leases.client`."""
+"""Responses that only the REST API returns; all others are values of `drydock_client.values`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from drydock_client.values import TokenInfo
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateKey:
-    """The private half of a generated key pair, in OpenSSH's form."""
+    """The private key of a generated key pair, in OpenSSH format."""
 
     private_key: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Me:
-    """Whom a token speaks for. `operator`: whether it may act as one."""
+    """The user that a token speaks for. `operator` says whether the token may act as an operator."""
 
     name: str
     operator: bool
@@ -27,7 +27,7 @@ class Me:
 
 @dataclass(frozen=True, kw_only=True)
 class NewToken:
-    """A token that was made; `token` is its secret, which is shown only now."""
+    """A new token. `token` is its secret, which is shown only in this response."""
 
     token: str
     about: TokenInfo
@@ -35,7 +35,7 @@ class NewToken:
 
 @dataclass(frozen=True, kw_only=True)
 class Workers:
-    """Whether anybody works on what is due. `names` (host:process) are for operators."""
+    """Whether any worker is alive. `names` (host:process) is filled only for operators."""
 
     alive: bool
     names: tuple[str, ...] = ()
@@ -43,8 +43,8 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True)
 class Transferred:
-    """What the copying of a tree did. `skipped`: links that lead out of it, pipes, sockets, devices; the first
-    1,000 of them."""
+    """The result of copying a tree. `skipped` lists at most 1,000 entries that were left out: pipes, sockets, devices,
+    and links that lead out of the tree."""
 
     files: int
     bytes: int
@@ -53,7 +53,7 @@ class Transferred:
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Where a page is to be found."""
+    """The address of a page."""
 
     uri: str
 
@@ -67,6 +67,6 @@ class Reclaimed:
 
 @dataclass(frozen=True, kw_only=True)
 class Counted:
-    """How many there were."""
+    """The number of affected objects."""
 
     count: int

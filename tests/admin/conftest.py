@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.test import Client
 from django.urls import reverse
 
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Lease
 from tests.leases.conftest import _database, _quick, ask, blueprint, owner, until
 

@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from blueprints.models import Credential, Listing, Reading
 from drydock.core import clock
-from leases import hints
+from leases.messaging import hints
 from leases.models import Event
 from tests.admin.conftest import act, page, rows_of
 

@@ -13,7 +13,7 @@ from django.urls import reverse
 from blueprints.contract import Checks
 from blueprints.models import Blueprint, Credential
 from blueprints.specs import Problem
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Authorization, Event, Quota
 from tests.admin.conftest import act, page, rows_of
 
@@ -137,7 +137,7 @@ class TestBlueprints:
     def test_a_kind_that_is_no_longer_installed_is_shown(self, site, blueprint):
         pool = blueprint(kind="vanished")
         assert "vanished (not installed)" in site.get(page(pool)).content.decode()
-        assert "No kind &#x27;vanished" in site.get(page(pool)).content.decode()
+        assert "Kind &#x27;vanished" in site.get(page(pool)).content.decode()
         assert "kind" in errors(site.post(page(pool), form_of(site, pool)))
 
     def test_its_name_and_switches_are_not_typed_over(self, site, blueprint):

@@ -13,11 +13,10 @@ from django.urls import reverse
 
 from blueprints.fake.openers import fakes
 from blueprints.models import Allowance, Blueprint, Credential, Listing, Reading, RememberedError
-from leases import jobs as mechanism
 from leases.engine.core import installation as engine_installation
-from leases.engine.core import specs
+from leases.engine.core import specs, workers
 from leases.engine.core.transitions import record_event
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import (
     Authorization,
     Budget,
@@ -42,10 +41,11 @@ from leases.models import (
     Worker,
 )
 from leases.models.job import KeptOutput, Watch
-from leases.operations import holding, jobs, workers
 from leases.operations import installation as installations
+from leases.operations import jobs, leases
 from leases.operations.callers import caller
 from leases.rest.models import Token
+from leases.workloads import jobs as mechanism
 from tests.admin.conftest import page, rows_of
 from tests.admin.test_registered import MODELS
 
@@ -163,7 +163,7 @@ def test_a_waiting_lease_says_why_and_where_in_the_queue(site, blueprint, ask):
     listed = text(site.get(rows_of(Lease) + "?state__exact=pending"))
     assert f"Queued behind lease {second.pk}" in listed
     assert f"Waits because {full}" in listed
-    assert holding.get(caller(second.owner), second.pk).message.startswith(f"Waits because {full}")
+    assert leases.get(caller(second.owner), second.pk).message.startswith(f"Waits because {full}")
 
 
 def test_a_resource_page_says_how_full_and_how_well_it_is(site, blueprint, ask):
@@ -326,10 +326,11 @@ def test_events_outlive_what_they_tell_of_and_are_counted_to_a_limit(site, lease
     event = Event.objects.get(lease_id=987654)
     assert "of one that was pruned" in text(site.get(page(event)))
     assert list(site.get(rows_of(Event), {"q": "987654"}).context["cl"].result_list) == [event]
-    monkeypatch.setattr("leases.admin.pages.Bounded.most", 2)
-    monkeypatch.setattr("leases.admin.pages.estimate", lambda table: 0)  # the server may have looked by itself, or not
+    monkeypatch.setattr("leases.admin.toolkit.base.BoundedPaginator.most", 2)
+    # The server may have gathered statistics by itself, or not.
+    monkeypatch.setattr("leases.admin.toolkit.base.estimated_rows", lambda table: 0)
     assert site.get(rows_of(Event)).context["cl"].result_count == 2
-    monkeypatch.setattr("leases.admin.pages.estimate", lambda table: 12_345)
+    monkeypatch.setattr("leases.admin.toolkit.base.estimated_rows", lambda table: 12_345)
     assert site.get(rows_of(Event)).context["cl"].result_count == 12_345
 
 
@@ -342,8 +343,8 @@ def test_a_lease_for_which_nobody_works_says_so_on_every_face(site, blueprint, a
 
     def faces():
         return (
-            holding.get(ada, waiting.pk).reason == "no_worker",
-            holding.list_(ada)[0].reason == "no_worker",
+            leases.get(ada, waiting.pk).reason == "no_worker",
+            leases.list_(ada)[0].reason == "no_worker",
             "No worker was seen lately" in text(site.get(page(waiting))),
             "no worker: No worker was seen lately" in text(site.get(listed)),
         )
@@ -352,7 +353,7 @@ def test_a_lease_for_which_nobody_works_says_so_on_every_face(site, blueprint, a
     assert faces() == (False,) * 4
     Installation.objects.update(swept_at="2020-01-01T00:00Z")
     assert faces() == (True,) * 4
-    assert "disabled" in holding.get(ada, waiting.pk).message
+    assert "disabled" in leases.get(ada, waiting.pk).message
     workers.seen("elsewhere:1")
     assert faces() == (False,) * 4
 

@@ -8,8 +8,8 @@ from django.contrib import admin
 from django.urls import reverse
 
 from blueprints.models import Allowance, Listing, Reading
-from leases.admin.base import RecordAdmin
-from leases.inline import settle
+from leases.admin.toolkit.base import RecordAdmin
+from leases.messaging.inline import settle
 from leases.models import (
     Capacity,
     Debt,

@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from blueprints import hostshell
-from blueprints.accounts import access, acts
+from blueprints.accounts import access, actions
 from blueprints.accounts.config import Accounts
 from blueprints.accounts.kind import LONG, WithAccounts
 from blueprints.answers import Failed, Json, Scope, Wait
@@ -42,10 +42,10 @@ class Machines(WithAccounts, Builds):
         return [Draft(facts=PLACE)]
 
     def build(self) -> Plan:
-        return (Step(name="look", act=acts.look), Step(name="prepare", act=acts.prepare))
+        return (Step(name="look", act=actions.check_health), Step(name="prepare", act=actions.prepare))
 
     def destroy(self) -> Plan:
-        return (Step(name="accounts", act=acts.remove_accounts, deadline=LONG),)
+        return (Step(name="accounts", act=actions.remove_accounts, deadline=LONG),)
 
 
 class Bench(Phases):

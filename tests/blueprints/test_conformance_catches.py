@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, SecretStr
 
 from blueprints.answers import Absent, Answer, Json, Need, NeededLease, Ready, Unknown, Wait
 from blueprints.contract import Builds, Checks, Fields, Kind, Opener, Plan, Step
-from blueprints.fake import acts
+from blueprints.fake import actions
 from blueprints.fake.kind import Fake, FakeActivated
 from blueprints.fake.offering import FakeCloud
 from blueprints.fake.provider import Provider
@@ -73,7 +73,7 @@ class _DestroysByFact(Fake):
 
 def _delete_by_fact(spec: Spec, memo: Json) -> Answer:
     if "instance" in spec.resource.facts:
-        return acts.delete(spec, memo)
+        return actions.delete(spec, memo)
     return Ready()
 
 
@@ -90,7 +90,7 @@ class _Leaks(Fake):
 
 class _LeavesAccess(FakeActivated):
     def deactivate(self) -> Plan:
-        return (Step(name="access", act=acts.close_access),)
+        return (Step(name="access", act=actions.close_access),)
 
 
 class _CleansNothing(FakeActivated):

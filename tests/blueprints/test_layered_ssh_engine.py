@@ -14,9 +14,9 @@ from blueprints.models import Blueprint, Credential
 from leases.engine.core import specs
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Lease, Resource, Share, SlotLock
-from leases.operations import registration
+from leases.operations import resources
 from leases.operations.callers import caller
 from leases.reasons import Reason
 from tests.blueprints import host_peers as peers
@@ -56,7 +56,7 @@ def host(server: Server, blueprint: Callable[..., Blueprint]) -> Iterator[Resour
     Credential.objects.create(name="control", secrets={"private_key": server.control.private})
     blueprint("lab", kind="ssh_host", resource_type="host", config={"credential": "control", "min_free_mib": 1})
     root = User.objects.create_superuser("root")
-    made = registration.register(caller(root), "lab", {**server.registration(), "disk_mib": 10_000})
+    made = resources.register(caller(root), "lab", {**server.registration(), "disk_mib": 10_000})
     yield Resource.objects.get(pk=made.id)
     _retire_all()
 

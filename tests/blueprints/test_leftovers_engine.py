@@ -16,9 +16,9 @@ from blueprints.testing.leftovers import described
 from drydock.core import clock
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Lease, Resource, Share, SlotLock
-from leases.operations import leftovers, registration
+from leases.operations import resources, validation
 from leases.operations.callers import caller
 from leases.reasons import Reason
 from tests.blueprints import host_peers as peers
@@ -72,7 +72,7 @@ def _register(server: Server, blueprint: Callable[..., Blueprint]) -> None:
     Credential.objects.create(name="control", secrets={"private_key": server.control.private})
     blueprint("lab", kind="ssh_host", resource_type="host", config={"credential": "control", "min_free_mib": 1})
     operator = User.objects.create_superuser("root")
-    registration.register(caller(operator), "lab", {**server.registration(), "disk_mib": 10_000})
+    resources.register(caller(operator), "lab", {**server.registration(), "disk_mib": 10_000})
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def request_of(blueprint: Callable[..., Blueprint]) -> Iterator[Callable[[str], 
 
 
 class Tenants:
-    """Leases of one owner (`leases.operations.leftovers.Tenants`)."""
+    """Leases of one owner (`leases.operations.validation.Tenants`)."""
 
     def __init__(self, ask: Callable[..., Lease], until: Callable[..., Any], given: dict[str, Any]) -> None:
         self._ask, self._until, self._given = ask, until, given
@@ -122,7 +122,7 @@ def test_nothing_that_a_lease_plants_outlives_it(
     request_of: Callable[[str], dict[str, Any]], place: str, type: str,
 ) -> None:  # fmt: skip
     request.getfixturevalue(place)
-    report = leftovers.validate(Tenants(ask, until, request_of(type)))
+    report = validation.validate_leftovers(Tenants(ask, until, request_of(type)))
     assert report.ok, described(report)
     if AS_ROOT:
         assert not report.names(Verdict.SHARED)

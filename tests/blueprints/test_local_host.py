@@ -21,7 +21,7 @@ import pytest
 from blueprints import hostscripts, hostshell
 from blueprints.amounts import Amounts
 from blueprints.answers import Json, NeededLock, Ready, Wait
-from blueprints.local import acts, claims, folders, leasing, machine
+from blueprints.local import actions, claims, folders, leasing, machine
 from blueprints.local.kind import LocalHost
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.testing.bench import always_mine
@@ -370,9 +370,9 @@ def test_a_home_that_others_keep_busy_does_not_take_the_machine_from_all(
         hosts.ready("deactivate", host, lease)
         assert not home.exists()
         assert folders.aside_of(home).parent.stat().st_mode & 0o777 == 0o700
-        assert isinstance(acts.look(hosts.spec("check", host), {}), Ready)
+        assert isinstance(actions.check_health(hosts.spec("check", host), {}), Ready)
         assert uid in claims.taken(), "what is left is under its number"
-    assert isinstance(acts.look(hosts.spec("check", host), {}), Ready)
+    assert isinstance(actions.check_health(hosts.spec("check", host), {}), Ready)
     assert not folders.aside(home.parent)
     assert not claims.taken()
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 
-from leases.client.values import BlueprintChange
+from drydock.core.errors import NotFound
+from drydock_client.values import BlueprintChange
 from leases.engine.lifecycle import release
-from leases.inline import settle
-from leases.models import Resource
-from leases.operations import blueprints, resources
+from leases.messaging.inline import settle
+from leases.models import Event, Resource
+from leases.operations import blueprints, interfaces, jobs, leases, resources
 from leases.operations.callers import caller
 from tests.blueprints import host_peers as peers
 from tests.blueprints.layered_peers import new_folder
@@ -52,3 +53,30 @@ def test_it_follows_a_changed_blueprint_once_it_is_free(blueprint, ask, until, o
         resources.retire(operator, host.pk)
         until(host, state="destroyed")
         assert not list(new.glob("*"))
+
+
+def happened(lease, kind: str) -> bool:
+    """Whether a lease has such an event, after one more sweep."""
+    settle()
+    return bool(Event.objects.filter(lease=lease, kind=kind).exists())
+
+
+def test_a_transfer_ends_what_the_former_owner_runs_and_keeps_the_files(blueprint, ask, owner, until):
+    folder = new_folder()
+    with peers.removed(folder):
+        config = {"folder": str(folder), "first_uid": peers.FIRST_UID + 42_000, "uids": 50}
+        blueprint("here", kind="local_host", resource_type="host", config=config, max_resources=1)
+        lease = until(ask("host"), state="active")
+        job = jobs.start(caller(owner), lease.pk, ["sh", "-c", "echo kept >file; sleep 300"])
+        peers.eventually(lambda: interfaces.read_file(caller(owner), lease.pk, "file") == b"kept\n")
+        heir = User.objects.create_user("bob")
+        Group.objects.create(name="team").user_set.add(owner, heir)
+        bob = caller(heir)
+        leases.transfer(caller(owner), lease.pk, to="bob")
+        peers.eventually(lambda: happened(lease, "lease.keys_replaced"), 30)
+        with pytest.raises(NotFound):
+            jobs.get(caller(owner), job.id)
+        assert jobs.get(bob, job.id).state != "running"
+        assert interfaces.read_file(bob, lease.pk, "file") == b"kept\n"
+        release.release(lease.pk, actor="bob")
+        until(lease, state="destroyed")

@@ -11,7 +11,7 @@ from typing import ClassVar
 import pytest
 
 from blueprints.accounts import access
-from blueprints.accounts.ending import SHARED_FOLDER
+from blueprints.accounts.removal import SHARED_FOLDER
 from blueprints.amounts import Amounts
 from blueprints.answers import Json
 from blueprints.specs import Draft, LeaseView, ResourceView

@@ -5,19 +5,25 @@ from __future__ import annotations
 import getpass
 import signal
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import Group, User
 
 from blueprints.models import Blueprint, Credential
-from drydock.core.errors import Conflict
+from drydock.core.errors import Conflict, NotFound
+from drydock_client.values import BlueprintChange
+from interfaces.command.shell import ShellCommand
+from interfaces.endpoints import endpoint_from_json
+from interfaces.errors import AuthenticationRefused
+from interfaces.keys import new_key_pair
 from interfaces.ssh.pool import POOL
-from leases.client.values import BlueprintChange
+from interfaces.transports import transport_to
 from leases.engine.lifecycle import release
-from leases.inline import settle
-from leases.models import Lease, Resource
-from leases.operations import attention, blueprints, registration, resources
+from leases.messaging.inline import settle
+from leases.models import Event, Lease, Resource
+from leases.operations import attention, blueprints, interfaces, leases, resources
 from leases.operations.callers import Caller, caller
 from tests.blueprints import host_peers as peers
 from tests.blueprints.host_peers import WORKER, Server
@@ -60,7 +66,7 @@ def lab(servers: tuple[Server, Server], blueprint: Callable[..., Blueprint], ope
     blueprint("lab", kind="ssh_host", resource_type="host", config=config)
 
     def register(server: Server, name: str, **more: Any) -> Resource:
-        made = registration.register(operator, "lab", {**server.registration(), "name": name, "slots": 2, **more})
+        made = resources.register(operator, "lab", {**server.registration(), "name": name, "slots": 2, **more})
         return Resource.objects.get(pk=made.id)
 
     return register
@@ -143,15 +149,15 @@ def test_a_host_that_fails_its_first_check_stays_and_can_be_corrected(servers, l
     settle()
     lease.refresh_from_db()
     assert (lease.state, lease.resource_id) == ("pending", None)
-    registration.change(operator, alpha.pk, {"port": servers[0].port})
+    resources.change_registration(operator, alpha.pk, {"port": servers[0].port})
     settle()
     alpha.refresh_from_db()
     assert "a key that is not the pinned one" in alpha.message
-    registration.change(operator, alpha.pk, {"host_keys": [servers[0].host.public]})
+    resources.change_registration(operator, alpha.pk, {"host_keys": [servers[0].host.public]})
     until(alpha, state="active", suspect_since=None, message="")
     assert until(lease, state="active").resource_id == alpha.pk
     with pytest.raises(Conflict, match="held by leases"):
-        registration.change(operator, alpha.pk, {"port": servers[1].port})
+        resources.change_registration(operator, alpha.pk, {"port": servers[1].port})
     release.release(lease.pk, actor="ada")
     until(lease, state="destroyed")
     retire(operator, alpha)
@@ -161,7 +167,7 @@ def test_a_host_that_fails_its_first_check_stays_and_can_be_corrected(servers, l
 def test_a_host_that_moved_is_corrected_and_checked_before_it_serves(servers, lab, ask, until, operator):
     alpha = until(lab(servers[0], "alpha", traits=["old"]), state="active")
     moved = {"address": servers[1].address, "port": servers[1].port, "traits": ["new"], "slots": 3}
-    registration.change(operator, alpha.pk, moved)
+    resources.change_registration(operator, alpha.pk, moved)
     settle()
     alpha.refresh_from_db()
     assert alpha.suspect_since is not None, "the key there is another one"
@@ -169,7 +175,7 @@ def test_a_host_that_moved_is_corrected_and_checked_before_it_serves(servers, la
     settle()
     lease.refresh_from_db()
     assert lease.state == "pending"
-    registration.change(operator, alpha.pk, {"host_keys": [servers[1].host.public]})
+    resources.change_registration(operator, alpha.pk, {"host_keys": [servers[1].host.public]})
     until(alpha, suspect_since=None, in_maintenance=False)
     assert (alpha.total_slots, alpha.traits, alpha.facts["port"]) == (3, ["new"], servers[1].port)
     assert alpha.identity == f"{servers[1].address}:{servers[1].port}"
@@ -211,4 +217,69 @@ def test_a_host_that_cannot_follow_its_blueprint_says_why_and_stays(servers, lab
     assert [one.what for one in attention.needed(operator) if one.id == alpha.pk] == ["sick"]
     blueprints.change(operator, "lab", BlueprintChange(config={**changed, "homes": "/home"}))
     until(alpha, generation=3, suspect_since=None, in_maintenance=False, message="")
+    retire(operator, alpha)
+
+
+def happened(lease: Lease, kind: str) -> bool:
+    """Whether a lease has such an event, after one more sweep."""
+    settle()
+    return bool(Event.objects.filter(lease=lease, kind=kind).exists())
+
+
+def way(lease: Lease) -> ShellCommand:
+    """Commands as whoever has the present key of a lease gives them."""
+    there = transport_to(endpoint_from_json(lease.facts["endpoint"]), private_key=lease.secrets["private_key"])
+    return ShellCommand(there, still_mine=lambda: None)
+
+
+def test_the_keys_of_a_former_owner_stop_working_and_the_files_stay(servers, lab, ask, owner, until, operator):
+    alpha = until(lab(servers[0], "alpha"), state="active")
+    mine = new_key_pair("ada")
+    lease = until(ask("host", public_keys=[mine.public]), state="active")
+    Group.objects.create(name="team").user_set.add(owner, User.objects.create_user("bob"))
+    before, uid, generated = way(lease), lease.facts["uid"], lease.secrets["private_key"]
+    before.check(["sh", "-c", "echo kept >file; echo again >>.ssh/authorized_keys"], timeout=10)
+    before.check(["sh", "-c", "cp .ssh/authorized_keys .ssh/authorized_keys2; echo mine >.ssh/id_ada"], timeout=10)
+    before.check(
+        ["sh", "-c", "for at in . /tmp; do cp /bin/true $at/as-$(id -u); chmod 6755 $at/as-*; done"], timeout=10
+    )
+    before.check(["sh", "-c", "chmod 777 ."], timeout=10)
+    before.check(["sh", "-c", peers.daemon()], timeout=10)
+    assert peers.alive(uid)
+    leases.transfer(caller(owner), lease.pk, to="bob")
+    with pytest.raises(NotFound):
+        interfaces.run_command(caller(owner), lease.pk, ["true"])
+    peers.eventually(lambda: happened(lease, "lease.keys_replaced"), 60)
+    lease.refresh_from_db()
+    assert (lease.state, lease.facts["uid"], lease.public_keys) == ("active", uid, [])
+    POOL.close_idle(0)
+    peers.eventually(lambda: not peers.alive(uid))
+    endpoint = endpoint_from_json(lease.facts["endpoint"])
+    for key in (mine.private, generated):
+        with pytest.raises(AuthenticationRefused):
+            ShellCommand(transport_to(endpoint, private_key=key), still_mine=lambda: None).check(["true"], timeout=10)
+    assert interfaces.read_file(caller("bob"), lease.pk, "file") == b"kept\n"
+    assert way(lease).check(["cat", ".ssh/authorized_keys"], timeout=10).stdout.count(b"ssh-") == 1
+    assert way(lease).check(["ls", ".ssh"], timeout=10).stdout == b"authorized_keys\n"
+    modes = way(lease).check(["stat", "-c", "%a", ".", f"as-{uid}"], timeout=10).stdout.split()
+    assert modes == [b"700", b"755"]
+    assert not Path(f"/tmp/as-{uid}").exists()
+    release.release(lease.pk, actor="bob")
+    until(lease, state="destroyed")
+    retire(operator, alpha)
+
+
+def test_a_lease_whose_keys_cannot_be_replaced_ends(servers, lab, ask, owner, until, operator):
+    alpha = until(lab(servers[0], "alpha"), state="active")
+    lease = until(ask("host"), state="active")
+    Group.objects.create(name="team").user_set.add(owner, User.objects.create_user("bob"))
+    facts = dict(alpha.facts)
+    Resource.objects.filter(pk=alpha.pk).update(facts={**facts, "host_keys": [servers[1].host.public]})
+    POOL.close_idle(0)
+    leases.transfer(caller(owner), lease.pk, to="bob")
+    peers.eventually(lambda: happened(lease, "lease.transfer_failed"), 60)
+    Resource.objects.filter(pk=alpha.pk).update(facts=facts)
+    check_now(alpha)
+    until(alpha, suspect_since=None, in_maintenance=False)
+    until(lease, state="destroyed", seconds=60)
     retire(operator, alpha)

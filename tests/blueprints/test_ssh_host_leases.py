@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import pytest
 
 from blueprints import hostshell
-from blueprints.accounts import access, acts
+from blueprints.accounts import access, actions
 from blueprints.answers import Failed, Json, Ready, Scope
 from blueprints.specs import LeaseView, ResourceView
 from blueprints.sshhost.kind import SshHost
@@ -523,17 +523,17 @@ def test_a_home_that_others_keep_busy_does_not_take_the_host_from_all(
         assert peers.accounts(user), "its uid must go to nobody else"
         with pytest.raises(AuthenticationRefused):
             command(lease).run("true")
-        checked = acts.look(hosts.spec("check", host), {})
+        checked = actions.check_health(hosts.spec("check", host), {})
         assert isinstance(checked, Ready)
         assert checked.facts["aside"] == [str(home)]
     assert outcome.facts["put_aside"] == str(home)
-    checked = acts.look(hosts.spec("check", host), {})
+    checked = actions.check_health(hosts.spec("check", host), {})
     assert isinstance(checked, Ready)
     assert checked.facts["aside"] == []
     assert not aside.exists()
     assert not peers.accounts(user)
     assert not peers.files_of(uid)
-    again = acts.look(hosts.spec("check", host), {})
+    again = actions.check_health(hosts.spec("check", host), {})
     assert isinstance(again, Ready)
     assert "aside" not in again.facts
 

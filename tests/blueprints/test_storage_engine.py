@@ -15,7 +15,7 @@ from drydock.core import clock
 from leases.engine.core import specs
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Lease, Resource, Share, SlotLock
 from leases.reasons import Reason
 from tests.blueprints import host_peers as peers

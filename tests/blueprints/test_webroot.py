@@ -23,7 +23,7 @@ from drydock.core.errors import InvalidRequest
 from interfaces.errors import ConfigRefused, PathEscape, QuotaExceeded
 from interfaces.filesystem import Filesystem
 from interfaces.httpd import HttpdState, NginxHttpd, Site
-from interfaces.httpd.program import packaged_program
+from interfaces.httpd.nginx import packaged_program
 from tests.blueprints.layered_peers import Machine, OnMachine, machine
 
 __all__ = ["machine"]

@@ -69,7 +69,7 @@ def test_at_a_terminal_it_is_asked_for_and_not_echoed(cli, credential):
 def test_one_that_a_blueprint_names_stays(cli, credential):
     cli("credentials", "add", credential, "private_key=-", stdin="x")
     cli("blueprints", "add", "lab-hosts", "ssh_host", f"credential={credential}", "--disabled")
-    assert "named by blueprint lab-hosts" in cli("credentials", "remove", credential, code=4).stderr
+    assert "used by blueprint lab-hosts" in cli("credentials", "remove", credential, code=4).stderr
     assert cli.json("credentials", "show", credential)["used_by"] == ["lab-hosts"]
     cli("blueprints", "remove", "lab-hosts")
 
@@ -102,7 +102,7 @@ def test_quotas_are_set_listed_and_lifted(cli):
     assert "30 d" in cli("quotas").stdout
     assert "'soon' is not a valid duration" in cli("quotas", "set", "--user", me, "ttl=soon", code=2).stderr
     assert cli.json("quotas", "set", "--user", me, "ttl=none", "default-ttl=none")[0]["max_ttl"] is None
-    assert "There is no limit" in cli("quotas", "set", "--user", me, "boats=1", code=2).stderr
+    assert "Limit 'boats' does not exist" in cli("quotas", "set", "--user", me, "boats=1", code=2).stderr
     cli("quotas", "set", "leases=1", code=2)
     cli("quotas", "remove", "--user", me)
     assert cli.json("quotas", "list") == []

@@ -25,7 +25,7 @@ def test_what_was_spent_is_summed_up(cli, dear):
     headers, row = cli("usage", "--csv", "--blueprint", dear).stdout.splitlines()
     assert headers == "id,name,leases,seconds,cost,hourly"
     assert row.endswith(",2")
-    assert "Nothing that costs was leased." in cli("usage", "--blueprint", "other").stderr
+    assert "Nothing with a price was leased." in cli("usage", "--blueprint", "other").stderr
     assert "by" in cli("usage", "--by", "colour", code=2).stderr
     assert "since" in cli("usage", "--since", "yesterday", code=2).stderr
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from drydock.cli import exits
+from drydock.cli.toolkit import exits
 from drydock.core import errors
+from drydock_client.errors import LeaseFailed, NoWorker
 from drydock_client.http.failures import failure
 from interfaces import errors as of_interfaces
-from leases.client.errors import LeaseFailed, NoWorker
 from leases.engine.core.database import InsideTransaction
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "cli.md"

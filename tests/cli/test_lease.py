@@ -75,7 +75,7 @@ def test_a_lease_is_kept_worked_on_extended_and_released(cli, host, tmp_path):
 def test_a_name_goes_wherever_a_number_does(cli, host, tmp_path):
     lease = cli.json("lease", host, "--keep", "--name", "by-name", "--ttl", "1h")["leases"][0]["id"]
     refused = cli("lease", host, "--name", "by-name", "--", "true", code=4)
-    assert f"Lease {lease} is named 'by-name' already, and is active." in refused.stderr
+    assert f"Lease {lease} already has the name 'by-name' and is active." in refused.stderr
     assert cli.json("leases", "--name", "by-name")[0]["id"] == lease
     (tmp_path / "a:b").write_text("page")
     cli("cp", str(tmp_path / "a:b"), "by-name:page")
@@ -205,3 +205,22 @@ def test_help_and_version_start_nothing(cli, tmp_path):
     for words in (("--help",), ("lease", "--help"), ("blueprints", "add", "--help"), ("--version",)):
         assert fresh(*words).stdout
     assert not Path(tmp_path / "none").exists()
+
+
+def test_a_note_is_found_and_a_lease_transferred(cli, host):
+    """The shell's user is an operator, so that the lease is still theirs to see; its owner is another."""
+    kept = cli.json("lease", host, "--keep", "--name", "noted", "--ttl", "1h")
+    lease = str(kept["leases"][0]["id"])
+    cli("note", "noted", "for the Friday talk")
+    assert [str(one["id"]) for one in cli.json("leases", "--search", "friday")] == [lease]
+    cli("run", lease, "--", "sh", "-c", "echo kept >file")
+    cli("users", "add", "heir")
+    assert "heir may not use this" in cli("transfer", lease, "heir", code=7).stderr
+    cli("authorizations", "allow", "this", "--user", "heir")
+    assert cli("transfer", lease, "heir").stdout == f"lease {lease} belongs to heir\n"
+    found = until(
+        lambda: [one for one in cli.json("leases", "--all") if str(one["id"]) == lease and one["owner"] == "heir"]
+    )
+    assert found[0]["state"] == "active"
+    assert "heir" in cli("events", "--lease", lease).stdout
+    cli("release", lease)

@@ -45,7 +45,7 @@ def test_resources_are_registered_looked_at_and_given_up(cli, fakes):
     cli("resources", "unquarantine", resource)
     assert "drained" in cli("resources", "drain", resource).stdout
     cli("resources", "undrain", resource)
-    assert "Say why" in cli("resources", "destroy", resource, "--force", code=2).stderr
+    assert "Give a reason" in cli("resources", "destroy", resource, "--force", code=2).stderr
     cli("resources", "destroy", resource, "--force", "--reason", "it burned")
     gone = [found["id"] for found in cli.json("resources", "list", "--gone", "--blueprint", pool)]
     assert gone == [int(resource)]
@@ -131,6 +131,6 @@ def test_kinds_fit_the_page_and_fake_ones_are_shown_where_asked_for(cli):
 def test_a_command_is_refused_beforehand_where_no_lease_runs_any(cli, host):
     cli("blueprints", "add", "mute", "webroot")
     refused = cli("lease", "webroot", "--", "ls", code=2)
-    assert "A lease on a webroot runs no commands; its interfaces are: filesystem, httpd." in refused.stderr
+    assert "A lease on a webroot cannot run commands; its interfaces are: filesystem, httpd." in refused.stderr
     assert cli.json("leases", "--all", "--type", "webroot") == []
     cli("blueprints", "remove", "mute")

@@ -73,10 +73,10 @@ def test_it_says_what_it_would_spend_and_asks(cli, amazon, account, terminal):
     os.write(terminal[0], b"n\n")
     done = run(cli, [*account, "--only", "boot"], stdin=terminal[1])
     assert done.returncode == 1
-    for words in ("It makes up to 1 machines", "t3.micro in us-east-1", "an hour at the most", "Go on?", "Aborted"):
+    for words in ("It creates up to 1 machines", "t3.micro in us-east-1", "an hour at the most", "Go on?", "Aborted"):
         assert words in done.stderr, words
     refused = cli(*account, "--only", "boot", code=2)
-    assert "--yes says so beforehand" in refused.stderr
+    assert "Give --yes to confirm it" in refused.stderr
     assert amazon.double.asked("RunInstances") == []
     assert amazon.double.objects() == {}
 
@@ -97,7 +97,7 @@ def test_what_was_agreed_to_is_tried_and_reported(cli, amazon, account):
 
 def test_what_makes_nothing_is_not_asked_about(cli, amazon, account):
     done = cli(*account, "--only", "prices", "--json")
-    assert "These checks make nothing." in done.stderr
+    assert "These checks create nothing." in done.stderr
     report = json.loads(done.stdout)
     assert (report["provider"], report["ok"], report["left"]) == ("ec2", True, [])
     verdicts = {one["check"]: one["verdict"] for one in report["checks"]}
@@ -119,7 +119,10 @@ def test_a_check_that_fails_is_told_by_the_exit_code_and_leaves_nothing(cli, ama
 def test_what_is_no_cloud_is_said_clearly(cli):
     assert "nowhere" in cli("provider", "validate", "nowhere", "--yes", code=3).stderr
     cli("credentials", "add", "key", "private_key=-", stdin="no key of a cloud")
-    assert "It fits no kind of cloud hosts. Say which." in cli("provider", "validate", "key", "--yes", code=2).stderr
+    assert (
+        "The credential fits no kind of cloud hosts. Say which."
+        in cli("provider", "validate", "key", "--yes", code=2).stderr
+    )
     refused = cli.json("provider", "validate", "key", "--kind", "local_host", "--yes", code=2)["error"]
     assert (refused["message"], refused["field"]) == ("local_host is not a kind of cloud hosts.", "kind")
     assert "ec2" in refused["hint"]

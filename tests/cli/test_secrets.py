@@ -42,5 +42,5 @@ def test_a_key_is_replaced(chief: Cli, tmp_path: Path) -> None:
         "0 rotated, 0 left. Only the first key is needed now.",
     )
     lost = chief(*rotate, code=1)
-    assert "No key given decrypts these rows of blueprints.Credential" in lost.stderr
+    assert "None of the keys can decrypt these rows of blueprints.Credential" in lost.stderr
     assert "0 rotated, 1 left." in lost.stdout

@@ -22,12 +22,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from drydock.cli.openssh import PREFIX, endpoint_of
+from drydock.cli.ssh import PREFIX, endpoint_of
 from drydock.core.errors import InvalidRequest
+from drydock_client.values import AccessInfo, Bastion, HostKey
 from interfaces.endpoints import SshEndpoint
 from interfaces.keys import new_key_pair
 from interfaces.ssh import openssh
-from leases.client import AccessInfo, Bastion, HostKey
 from tests.blueprints import host_peers as peers
 from tests.blueprints.host_peers import WORKER
 from tests.cli.conftest import ROOT, Cli
@@ -186,7 +186,7 @@ def test_the_way_leads_by_a_bastion_which_knows_our_own_key(cli, lab, place, tmp
         done = here("ssh", "-i", str(key), number, "id -un; echo $SSH_CONNECTION")
         assert done.stdout.splitlines()[0] == access["user"]
         assert here("ssh", number, "true", code=255).stdout == ""
-        assert "There is no file" in here("ssh", "-i", "/nowhere", number, "true", code=2).stderr
+        assert "File /nowhere does not exist" in here("ssh", "-i", "/nowhere", number, "true", code=2).stderr
 
 
 def test_an_own_key_is_used_where_the_lease_was_given_one(cli, lab, place, tmp_path):
@@ -211,7 +211,7 @@ def test_an_ended_lease_and_a_kind_without_ssh_say_so(cli, lab, fakes):
     cli("release", number)
     assert "is over" in cli("ssh", number, "true", code=4).stderr
     assert "is over" in cli("port-forward", number, "8080:80", code=4).stderr
-    assert "No lease" in cli("ssh", "999999", code=3).stderr
+    assert "does not exist or is not yours" in cli("ssh", "999999", code=3).stderr
 
 
 def test_the_session_ends_with_the_lease(cli, lab, place):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from drydock.cli import sshconfig
+from drydock.cli import ssh, ssh_config
+from drydock.cli.toolkit.exits import stoppable
 from drydock.core.errors import Conflict, InvalidRequest
+from interfaces.keys import new_key_pair
+from interfaces.ssh.keyagent import KeyAgent
 from tests.blueprints import host_peers as peers
-from tests.cli.test_ssh import lab, leased, user_of
+from tests.cli.test_ssh import INFO, lab, leased, user_of
 
 __all__ = ["lab"]
 
@@ -88,10 +94,10 @@ def test_a_block_that_was_changed_by_hand_is_left_alone(tmp_path):
     ):  # fmt: skip
         file.write_bytes(content)
         with pytest.raises(Conflict):
-            sshconfig._edit(file, b"")
+            ssh_config._edit(file, b"")
         assert file.read_bytes() == content
     file.write_bytes(b"Host a\n" + BLOCK + b"Host b\n")
-    sshconfig._edit(file, BLOCK)
+    ssh_config._edit(file, BLOCK)
     assert file.read_bytes() == BLOCK + b"Host a\nHost b\n"
 
 
@@ -99,38 +105,55 @@ def test_a_link_to_the_file_stays_and_a_failure_leaves_all_as_it_was(tmp_path, m
     kept, link = tmp_path / "dotfiles", tmp_path / "config"
     kept.write_bytes(THEIRS)
     link.symlink_to(kept)
-    sshconfig._edit(link, BLOCK)
+    ssh_config._edit(link, BLOCK)
     assert link.is_symlink()
     assert kept.read_bytes() == BLOCK + THEIRS
 
     def fails(*_):
         raise OSError("full")
 
-    monkeypatch.setattr(sshconfig.os, "replace", fails)
+    monkeypatch.setattr(ssh_config.os, "replace", fails)
     with pytest.raises(OSError, match="full"):
-        sshconfig._edit(link, b"")
+        ssh_config._edit(link, b"")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["config", "dotfiles"]
     assert kept.read_bytes() == BLOCK + THEIRS
 
 
 @pytest.mark.parametrize("name", ["-o", "a b", "a\nHost *", "*", "!x", "12", "", "a#b", "ü"])
 def test_a_name_that_means_something_to_ssh_is_no_alias(name):
-    assert sshconfig._ALIAS.fullmatch(name) is None
+    assert ssh_config._ALIAS.fullmatch(name) is None
 
 
 def test_names_of_a_servers_leases_name_the_server(monkeypatch):
     monkeypatch.setenv("DRYDOCK_SERVER", "https://dd.example.org:8443")
-    assert sshconfig._label() == "dd.example.org-8443"
-    said = sshconfig._proxy(12, Path("/a b/12.agent"))
+    assert ssh_config._label() == "dd.example.org-8443"
+    said = ssh_config._proxy(12, Path("/a b/12.agent"))
     assert "DRYDOCK_SERVER=https://dd.example.org:8443" in said
     assert said.endswith("ssh-proxy --agent '/a b/12.agent' 12")
 
 
 def test_an_agents_socket_has_room_for_its_path():
     folder = Path("/home/ada/.ssh/drydock")
-    assert sshconfig._agent(folder, "dd.example.org", 12) == folder / "dd.example.org-12.agent"
+    assert ssh_config._agent(folder, "dd.example.org", 12) == folder / "dd.example.org-12.agent"
     for label in ("a" * 63 + ".example.org-8443", "b" * 63 + ".example.org-8443"):
-        short = sshconfig._agent(folder, label, 12)
+        short = ssh_config._agent(folder, label, 12)
         assert (short.parent, len(short.name)) == (folder, len("12345678-12.agent"))
-    with pytest.raises(InvalidRequest, match="too long for sockets"):
-        sshconfig._agent(Path("/home") / ("a" * 90) / ".ssh/drydock", "here", 12)
+    with pytest.raises(InvalidRequest, match="paths of sockets can have"):
+        ssh_config._agent(Path("/home") / ("a" * 90) / ".ssh/drydock", "here", 12)
+
+
+def test_the_agent_goes_though_ssh_hangs_up_while_it_ends(tmp_path, monkeypatch):
+    """OpenSSH closes a proxy's input and sends it SIGHUP at once; which of the two comes first is chance."""
+    agent, end = tmp_path / "agent", KeyAgent.__exit__
+
+    def hung_up(self: KeyAgent, *how: Any) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        end(self, *how)
+
+    monkeypatch.setattr(ssh, "lease_key", lambda client, lease: new_key_pair("test").private)
+    monkeypatch.setattr(KeyAgent, "__exit__", hung_up)
+    before = signal.getsignal(signal.SIGHUP)
+    with stoppable(), ssh.connection(None, INFO, agent=agent):
+        assert agent.exists()
+    assert not agent.exists()
+    assert signal.getsignal(signal.SIGHUP) is before

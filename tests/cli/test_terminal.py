@@ -16,8 +16,8 @@ import pytest
 
 from drydock.core.characters import escaped, escaped_json, first_unsafe
 from drydock.core.errors import InvalidRequest
-from drydock.foreground import Log
-from leases import requests
+from drydock.up import Log
+from leases.validation import requests
 from tests.cli.conftest import ROOT, Cli
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\u200f\x7f\r\x00\udce9\U000e0041"
@@ -64,17 +64,16 @@ def test_every_character_that_controls_or_directs_is_known() -> None:
 SNIPPET = """
 import sys
 from types import SimpleNamespace as S
-from drydock.cli import output
-from drydock.cli.exits import tell
-from drydock.cli.stage import Stage
+from drydock.cli.toolkit import output, waiting
+from drydock.cli.toolkit.exits import tell
+from drydock.demo.demo_output import DemoOutput
 from drydock.core.errors import InvalidRequest
 evil = {evil!r}
 output.table(("a", evil), [(evil, [evil]), ({{evil: evil}}, 1)])
 output.pairs(evil, [(evil, evil)])
 output.line(evil), output.say(evil), output.emit({{evil: [evil]}}), output.emit_line(evil)
 output.console().print(evil.replace("[", ""), markup=False)
-Stage().line(evil)
-from drydock.cli import waiting
+DemoOutput().line(evil)
 info = S(id=1, state="pending", reason="", place=None, progress=None, message=evil, resource_name=evil,
          verdicts=[S(blueprint=evil, answer=evil, sentence=evil)])
 with waiting.display(False) as show:
@@ -99,7 +98,7 @@ def test_nothing_that_is_written_on_a_terminal_steers_it() -> None:
 
 
 def test_a_pipe_gets_the_bytes_of_a_job_as_they_are() -> None:
-    snippet = "from drydock.cli import output\no = output.Stream()\no.write(bytes(range(256)))\no.end()"
+    snippet = "from drydock.cli.toolkit import output\no = output.Stream()\no.write(bytes(range(256)))\no.end()"
     done = subprocess.run([sys.executable, "-c", snippet], capture_output=True, check=True, cwd=ROOT)
     assert done.stdout == bytes(range(256))
     raw = snippet.replace("Stream()", "Stream(raw=True)").replace("range(256)", "b'\\x1b[2J'").replace("bytes(b", "(b")

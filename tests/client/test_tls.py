@@ -86,7 +86,7 @@ def serve():
 def test_only_a_server_that_proves_who_it_is_gets_the_token(serve, tmp_path, monkeypatch):
     file = certificate(tmp_path, "drydock", "127.0.0.1")
     server = serve(file)
-    with pytest.raises(ServerUnreachable, match="prove who it is") as raised:
+    with pytest.raises(ServerUnreachable, match="prove its identity") as raised:
         HttpClient(server.url, "ddk_x")
     assert "--ca" in raised.value.hint
     assert server.shown == []
@@ -99,7 +99,7 @@ def test_only_a_server_that_proves_who_it_is_gets_the_token(serve, tmp_path, mon
     client.close()
 
     other = serve(certificate(tmp_path, "other", "127.0.0.9"))
-    with pytest.raises(ServerUnreachable, match="prove who it is"):
+    with pytest.raises(ServerUnreachable, match="prove its identity"):
         HttpClient(other.url, "ddk_x", ca=str(tmp_path / "other.pem"))
     assert other.shown == []
 
@@ -128,7 +128,7 @@ def test_in_the_clear_it_is_sent_to_this_machine_alone(url, monkeypatch):
 def test_it_does_not_follow_elsewhere(serve):
     elsewhere = serve()
     server = serve(leads=f"{elsewhere.url}/api/v1/me")
-    with pytest.raises(BadAnswer, match="leads to"):
+    with pytest.raises(BadAnswer, match="redirects to"):
         HttpClient(server.url, "ddk_x")
     assert (server.shown, elsewhere.shown) == (["Bearer ddk_x"], [])
 

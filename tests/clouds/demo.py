@@ -10,10 +10,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from drydock.cli.signals import stoppable, undisturbed
-from drydock.cli.stage import Stage
+from drydock.cli.toolkit.exits import stoppable, undisturbed
 from drydock.core import clock
-from drydock.demo import clear, own_state
+from drydock.demo.demo_output import DemoOutput
+from drydock.demo.runner import clear, own_state
 from tests.clouds import world
 from tests.peers import PEERS, find
 
@@ -23,12 +23,12 @@ PATIENCE = 180.0
 class CloudDemo:
     """The story."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: DemoOutput) -> None:
         self.stage = stage
 
     def run(self) -> None:
         """From empty clouds to empty clouds."""
-        from drydock.cli.session import connect_here
+        from drydock.cli.toolkit.session import connect_here
 
         self.stage.scene("Three emulated clouds, each short of something; every instance is a real SSH server here")
         with world.clouds() as (machines, doubles), world.crew() as workers:
@@ -158,7 +158,7 @@ def main() -> int:
     if find("sshd") is None:
         print(f"make demo-cloud needs sshd: install the package {PEERS['sshd'].package}.", file=sys.stderr)
         return 2
-    stage, state = Stage(), own_state()
+    stage, state = DemoOutput(), own_state()
     os.environ |= world.QUICK
     try:
         with stoppable():

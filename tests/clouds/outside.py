@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from blueprints.gce.labels import REST
-from blueprints.gce.labels import tags as labelled
+from blueprints.gce.api import TAGS_ITEM
+from blueprints.gce.api import joined_tags as labelled
 from blueprints.testing.conformance import Outside
 from tests.clouds.azure.things import MACHINE, NETWORK
 
@@ -64,7 +64,7 @@ def _gce_things(double: Any) -> Iterator[Outside]:
 
 def _gce_tags(one: Mapping[str, Any]) -> dict[str, str]:
     items = {item["key"]: item["value"] for item in one.get("metadata", {}).get("items", ())}
-    return labelled(one.get("labels", {}), items.get(REST, ""))
+    return labelled(one.get("labels", {}), items.get(TAGS_ITEM, ""))
 
 
 def _gce_machine(double: Any, key: str) -> Seen:

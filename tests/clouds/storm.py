@@ -14,10 +14,10 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from drydock.cli.signals import stoppable, undisturbed
-from drydock.cli.stage import Stage
+from drydock.cli.toolkit.exits import stoppable, undisturbed
 from drydock.core import clock
-from drydock.demo import clear, own_state
+from drydock.demo.demo_output import DemoOutput
+from drydock.demo.runner import clear, own_state
 from tests.clouds import world
 from tests.clouds.troubles import TROUBLES, cleared
 
@@ -39,7 +39,7 @@ BRIEF = {
 class Storm:
     """One run, which its seed repeats as far as threads allow."""
 
-    def __init__(self, stage: Stage, seed: int, leases: int) -> None:
+    def __init__(self, stage: DemoOutput, seed: int, leases: int) -> None:
         self.stage, self.count = stage, leases
         self.chance, self.lock = random.Random(seed), Lock()
         self.done: Counter[str] = Counter()
@@ -48,7 +48,7 @@ class Storm:
 
     def run(self) -> None:
         """From empty clouds to empty clouds."""
-        from drydock.cli.session import connect_here
+        from drydock.cli.toolkit.session import connect_here
 
         with world.clouds(self._made) as (machines, doubles):
             self.client, self.machines, self.doubles = connect_here(), machines, doubles
@@ -118,10 +118,10 @@ class Storm:
         self.stage.promise("no machine was made twice", not self.twice, str(self.twice))
 
     def _says(self, lease: int) -> str:
-        from leases.operations import callers, using
+        from leases.operations import callers, interfaces
 
         try:
-            return using.command(callers.caller(self.client.name), lease).check(["echo", "here"]).text.strip()
+            return interfaces.command(callers.caller(self.client.name), lease).check(["echo", "here"]).text.strip()
         except Exception as error:
             return f"{type(error).__name__}: {error}"
 
@@ -168,7 +168,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbelow(10**6), help="the troubles of a former run")
     parser.add_argument("--leases", type=int, default=60)
     given = parser.parse_args()
-    stage, state = Stage(), own_state()
+    stage, state = DemoOutput(), own_state()
     os.environ |= world.QUICK | BRIEF
     try:
         with stoppable():

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from blueprints.answers import Failed, Ready, Scope, Unknown, Wait
-from blueprints.cloud import acts, ports
-from blueprints.cloud.acts import called
+from blueprints.cloud import actions
+from blueprints.cloud.actions import called
 from blueprints.cloud.client import Firewall
 from blueprints.cloud.faults import CloudError, Meaning, Reach
 from drydock.core import clock
@@ -71,7 +71,7 @@ class TestRefused:
 
     @pytest.fixture(autouse=True)
     def any_order(self, monkeypatch):
-        monkeypatch.setattr(acts, "order", lambda spec: None)
+        monkeypatch.setattr(actions, "order", lambda spec: None)
 
     def resource(self, **facts):
         return SimpleNamespace(
@@ -88,14 +88,14 @@ class TestRefused:
     def test_its_end_waits_for_nothing(self, now, meaning):
         client = self.client(meaning)
         spec = SimpleNamespace(resource=self.resource())
-        refused = called(lambda resource: client, acts.create)(spec, {})
+        refused = called(lambda resource: client, actions.create)(spec, {})
         assert isinstance(refused, Failed)
         ending = SimpleNamespace(resource=self.resource(**refused.facts))
-        assert isinstance(acts.terminate(client, ending, {}), Ready)
+        assert isinstance(actions.terminate(client, ending, {}), Ready)
 
     def test_as_invalid_it_rules_out_its_offer_alone(self, now):
         spec = SimpleNamespace(resource=self.resource())
-        refused = called(lambda resource: self.client(Meaning.INVALID), acts.create)(spec, {})
+        refused = called(lambda resource: self.client(Meaning.INVALID), actions.create)(spec, {})
         assert (refused.scope, refused.blames_request) == (Scope.OFFER, True)
 
     def test_by_a_quota_it_rules_out_what_that_counts(self, now):
@@ -103,19 +103,19 @@ class TestRefused:
             raise CloudError(Meaning.QUOTA, "No.", reach=Reach.MARKET)
 
         spec = SimpleNamespace(resource=self.resource(family="standard"))
-        refused = called(lambda resource: SimpleNamespace(create=create), acts.create)(spec, {})
+        refused = called(lambda resource: SimpleNamespace(create=create), actions.create)(spec, {})
         assert (refused.scope, refused.key) == (Scope.LOCATION, "here//on_demand")
 
     @pytest.mark.parametrize("meaning", [Meaning.AMBIGUOUS, Meaning.UNAVAILABLE, Meaning.OTHER])
     def test_where_it_may_still_appear_the_end_waits_and_looks(self, now, monkeypatch, meaning):
         client = self.client(meaning)
-        answer = called(lambda resource: client, acts.create)(SimpleNamespace(resource=self.resource()), {})
+        answer = called(lambda resource: client, actions.create)(SimpleNamespace(resource=self.resource()), {})
         assert not getattr(answer, "facts", {})
         ending = SimpleNamespace(resource=self.resource())
-        first = acts.terminate(client, ending, {})
+        first = actions.terminate(client, ending, {})
         assert isinstance(first, Wait)
         monkeypatch.setattr(clock, "now", lambda: dt.datetime(2026, 11, 22, 0, 0, 31, tzinfo=dt.UTC))
-        assert isinstance(acts.terminate(client, ending, first.memo), Ready)
+        assert isinstance(actions.terminate(client, ending, first.memo), Ready)
 
 
 class TestSweep:
@@ -134,17 +134,17 @@ class TestSweep:
         at = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
         monkeypatch.setattr(clock, "now", lambda: at)
         spec = self.spec(image="debian")
-        first = acts.sweep(client, spec, {})
+        first = actions.sweep(client, spec, {})
         assert isinstance(first, Wait)
         monkeypatch.setattr(clock, "now", lambda: at + dt.timedelta(seconds=31))
-        second = acts.sweep(client, spec, first.memo)
+        second = actions.sweep(client, spec, first.memo)
         assert isinstance(second, Wait)
         assert "rule" in second.sentence
-        assert isinstance(acts.sweep(client, spec, second.memo), Ready)
+        assert isinstance(actions.sweep(client, spec, second.memo), Ready)
 
     @pytest.mark.parametrize("facts", [{}, {"image": "debian", "stands_on": {}}], ids=["nothing asked", "answered"])
     def test_where_nothing_can_appear_nothing_is_waited_for(self, facts, client):
-        assert isinstance(acts.sweep(client, self.spec(**facts), {}), Ready)
+        assert isinstance(actions.sweep(client, self.spec(**facts), {}), Ready)
 
 
 class TestPorts:
@@ -175,22 +175,22 @@ class TestPorts:
 
     def test_a_port_stays_open_until_the_last_lease_that_asked_for_it_ends(self):
         wall = self.Wall(80, 443, 8080)
-        ports.close_ports(wall, self.ending((80, 443), [(443, 8080), None]), {})
+        actions.close_ports(wall, self.ending((80, 443), [(443, 8080), None]), {})
         assert wall.ports == {443, 8080}
-        ports.close_ports(wall, self.ending((443, 8080), [None]), {})
+        actions.close_ports(wall, self.ending((443, 8080), [None]), {})
         assert wall.ports == set()
 
     def test_one_that_comes_at_that_instant_finds_its_port_open(self):
         wall, others = self.Wall(80), []
         wall.then = lambda: others.append((80,))
-        ports.close_ports(wall, self.ending((80,), others), {})
+        actions.close_ports(wall, self.ending((80,), others), {})
         assert wall.ports == {80}
 
 
 def test_the_console_is_kept_of_what_fails_and_once_of_what_takes_long(monkeypatch):
-    monkeypatch.setattr(acts, "console", lambda client, resource: "Kernel panic")
+    monkeypatch.setattr(actions, "console", lambda client, resource: "Kernel panic")
     answers = iter([Wait(), Wait(memo={"looks": 2}), Wait(), Failed(scope=Scope.STEP, code="x", message="No.")])
-    act = acts.with_console(lambda resource: None, lambda spec, memo: next(answers), 100.0)
+    act = actions.with_console(lambda resource: None, lambda spec, memo: next(answers), 100.0)
     first = act(SPEC, {})
     assert not first.log
     long_ago = {**first.memo, "since": (clock.now() - dt.timedelta(seconds=90)).isoformat()}

@@ -8,7 +8,7 @@ import pytest
 
 from blueprints.answers import Failed, Ready, Wait
 from blueprints.cloud.client import Console, TellsHostKeys
-from blueprints.cloud.hostkeys import known, pin, printed, sources
+from blueprints.cloud.guest import known, pin, printed, sources
 from blueprints.cloud.userdata import user_data
 from blueprints.cloud.values import Underway
 from interfaces.keys import new_key_pair

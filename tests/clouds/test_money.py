@@ -11,7 +11,7 @@ from blueprints.amounts import Amounts
 from blueprints.azure.kind import AzureHost
 from blueprints.cloud.kind import CloudHost
 from blueprints.ec2.kind import Ec2Host
-from blueprints.ec2.prices import table
+from blueprints.ec2.market import table
 from blueprints.gce.kind import GceHost
 from blueprints.offers import Offer
 

@@ -9,10 +9,11 @@ import pytest
 
 from blueprints.answers import Failed, Ready, Wait
 from blueprints.cloud import client, operations
-from blueprints.cloud.acts import called
+from blueprints.cloud.actions import called
 from blueprints.cloud.faults import CloudError, Meaning, SdkNotInstalled
 from blueprints.cloud.values import Instance, Lifecycle
 from blueprints.contract import Powers, Reboots, Retypes
+from blueprints.ec2.kind import Ec2Host
 
 
 class Cloud(client.StopsStarts, client.ChangesType, client.Tags):
@@ -156,11 +157,17 @@ def test_without_the_sdk_a_worker_decides():
 
 @pytest.mark.parametrize(
     ("tags", "why"),
-    [({"team": "a"}, ""), ({"aws:x": "a"}, "for itself"), ({"cost": "1"}, "by the blueprint"), ({"a<b": "1"}, "holds")],
+    [
+        ({"team": "a"}, ""),
+        ({"aws:x": "a"}, "reserves names"),
+        ({"cost": "1"}, "The blueprint sets"),
+        ({"a<b": "1"}, "contains one of"),
+    ],
 )
 def test_tags_that_are_not_the_owners_to_set_are_refused(tags, why):
     class Kind(operations.Operates):
         name = "ec2"
+        reserved_tags = Ec2Host.reserved_tags
 
         def client_class(self):
             return Cloud

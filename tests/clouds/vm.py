@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from blueprints.accounts import access
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Ready, Wait
 from blueprints.cloud import guest
@@ -66,7 +67,7 @@ def _run(folder: Path) -> int:
         if not isinstance(answer, Ready):
             print(f"It never let us in: {answer}\n{(folder / 'console').read_text(errors='replace')[-3000:]}")
             return 1
-        broken = [what for what, holds in _promises(guest.shell(spec), control, host) if not _promise(what, holds)]
+        broken = [what for what, holds in _promises(access.shell(spec), control, host) if not _promise(what, holds)]
     return 1 if broken else 0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from threading import Lock
 from typing import Any
 
-from drydock.cli.signals import undisturbed
+from drydock.cli.toolkit.exits import undisturbed
 
 QUICK = {
     "DRYDOCK_STATUS_INTERVAL_SECONDS": "1", "DRYDOCK_SWEEP_INTERVAL_SECONDS": "0.5", "DRYDOCK_STEP_TOKEN_SECONDS": "10",
@@ -46,7 +46,7 @@ def blueprints(client: Any, machines: Any, doubles: dict[str, Any]) -> dict[str,
     Each lease gets an account of its own where we may make accounts; else it uses ours, which the machine runs as.
     """
     from blueprints.models import Blueprint
-    from leases.client import BlueprintChange
+    from drydock_client.values import BlueprintChange
     from tests.clouds.machines import USER
     from tests.peers import become_root
 

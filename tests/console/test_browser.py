@@ -7,10 +7,10 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from blueprints.models import Blueprint
-from drydock.policy import HEADER, POLICY
-from leases.inline import settle
+from drydock.middleware import POLICY, POLICY_HEADER
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource
-from leases.operations import holding
+from leases.operations import leases
 from leases.operations.callers import caller
 from tests.admin.conftest import page, rows_of
 
@@ -39,7 +39,7 @@ def test_a_list_and_a_page_follow_their_leases_without_reloading(look, site, wai
     expect(single.locator(".dd-panel-why")).to_contain_text("Place in the queue: 1.")
     for one in (single, listed):
         one.evaluate("window.ddSame = true")
-    holding.release(caller("ada"), first.pk)
+    leases.release(caller("ada"), first.pk)
     settle()
     expect(head).to_contain_text("active")
     expect(row).to_contain_text("active")
@@ -56,7 +56,7 @@ def test_an_act_goes_from_its_button_through_the_question_to_the_event(look, sit
     assert Lease.objects.get(pk=first.pk).release_wanted == ""
     shown.get_by_label("Message").fill("enough")
     shown.get_by_role("button", name="Release", exact=True).click()
-    expect(shown.locator(".messagelist")).to_contain_text("Its end is under way.")
+    expect(shown.locator(".messagelist")).to_contain_text("The lease is being released.")
     expect(shown.locator(".dd-panel-timeline")).to_contain_text("enough")
     event = Event.objects.get(lease=first, to_state="released")
     assert (event.actor, event.reason) == ("chief", "released_by_operator")
@@ -94,7 +94,7 @@ def test_no_page_is_wider_than_a_phone_in_light_and_in_dark(look, site, waiting,
         reverse("admin:index"), rows_of(Lease), page(first), page(second), page(Resource.objects.get()), page(pool),
         reverse("admin:blueprints_blueprint_add"),
     ):  # fmt: skip
-        assert shown.goto(at).headers[HEADER.lower()] == POLICY
+        assert shown.goto(at).headers[POLICY_HEADER.lower()] == POLICY
         over = shown.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert over <= 0, f"{at} is {over} px too wide"
         light = shown.evaluate(

@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from blueprints.models import Credential
 from interfaces.keys import PublicKey
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Resource
 from tests.admin.conftest import page, rows_of
 from tests.blueprints import host_peers as peers
@@ -117,7 +117,7 @@ def test_hosts_are_registered_as_csv_each_with_its_key(look, site, server, lab):
     expect(rows).to_have_count(2)
     expect(rows.nth(0).locator(".dd-fingerprint")).to_have_text(fingerprint(server))
     expect(rows.nth(1)).to_contain_text(EVIL)
-    expect(rows.nth(1)).to_contain_text("showed no host key")
+    expect(rows.nth(1)).to_contain_text("presented no host key")
     expect(rows.nth(1).locator("input")).to_have_count(0)
     shown.get_by_label("alpha").check()
     shown.get_by_role("button", name="Register what is ticked").click()

@@ -24,11 +24,11 @@ from drydock.core.units import duration, mebibytes
 from drydock.core.wildcards import matches
 from interfaces.command.container import _IMAGE
 from interfaces.command.metering import parse as parse_meter
-from interfaces.command.shelljobs import processor_time
+from interfaces.command.shell import processor_time
 from interfaces.files import normal
-from leases.fields import clean
-from leases.given import document
 from leases.rest.parsing import StrictJSON
+from leases.validation.fields import clean
+from leases.validation.input_checks import document
 
 SHORT, LONG = 1, 8
 ALLOWED = 3 * LONG / SHORT

@@ -111,6 +111,13 @@ def test_what_is_built_here_has_our_names_and_needs_nothing_of_a_stranger():
     assert project()["name"] == DISTRIBUTION
 
 
+def test_both_distributions_carry_the_licence():
+    for folder in (".", "clients/python"):
+        one = tomllib.loads((ROOT / folder / "pyproject.toml").read_text())["project"]
+        assert (one["license"], one["license-files"]) == ("Apache-2.0", ["LICENSE"])
+        assert (ROOT / folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+
+
 def test_every_requirement_has_a_reason_and_a_hash():
     for name in ("requirements", "requirements-dev", "requirements-build", "requirements-generator"):
         wanted = [line for line in (ROOT / f"{name}.in").read_text().splitlines() if line and line[0] not in "#-"]

@@ -13,13 +13,12 @@ import typer
 from drf_spectacular.generators import SchemaGenerator
 
 from blueprints import registry
-from drydock import environment
 from drydock.cli import program
-from leases import eventspage, statespage
-from leases.operations.instance_request import InstanceRequest
-from leases.requests import LeaseRequest
+from drydock.reference import events, settings, states
+from leases.operations.instances import InstanceRequest
 from leases.rest.operating import BlueprintChange, Quota
-from leases.sought import OfferSearch
+from leases.validation.offer_query import OfferSearch
+from leases.validation.requests import LeaseRequest
 
 RIDDLES = re.compile(
     r"\b(given up|gave up|so (many|much)\b(?! (that|as))|not known here|as it may be told|millicores? are)",
@@ -61,8 +60,8 @@ def _described(where: str, node: Any) -> Iterator[str]:
 
 
 PAGES = {
-    "help": helped, "schemas": schemas, "settings": lambda: environment.reference().splitlines(),
-    "events": lambda: eventspage.page().splitlines(), "states": lambda: statespage.page().splitlines(),
+    "help": helped, "schemas": schemas, "settings": lambda: settings.page().splitlines(),
+    "events": lambda: events.page().splitlines(), "states": lambda: states.page().splitlines(),
     "openapi": lambda: json.dumps(SchemaGenerator().get_schema(public=True), indent=0).splitlines(),
 }  # fmt: skip
 

@@ -25,11 +25,11 @@ from blueprints.layered.workingcopy.work import _progress, _words
 from drydock.celery import app
 from drydock.core.errors import DrydockError
 from interfaces.command.metering import parse
-from interfaces.command.shelljobs import _job
-from interfaces.ssh.sftpclient import check_answer
-from leases import hints
+from interfaces.command.shell import _job
+from interfaces.ssh.sftp import check_answer
+from leases.messaging import hints
 from leases.models import Installation, Lease
-from leases.operations import asking
+from leases.operations import leases
 from leases.operations.callers import caller
 from leases.rest import tokens
 from tests.engines.users import eventually
@@ -126,7 +126,7 @@ def site(tmp_path: Path, blueprint: Callable[..., object]) -> Iterator[tuple[Sit
         worker.wait_ready()
         owner = User.objects.create_user("ada")
         _, secret = tokens.create(caller(owner), name="fuzz", scope="lease")
-        lease = asking.request(caller(owner), {"type": "fake"})
+        lease = leases.request(caller(owner), {"type": "fake"})
         eventually(lambda: Lease.objects.filter(pk=lease, state="active").exists())
         with Server.on(database, tmp_path / "web.log") as server:
             processes = [psutil.Process(server.process.pid), psutil.Process(worker.process.pid)]

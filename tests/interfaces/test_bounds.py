@@ -81,6 +81,6 @@ def test_processes_belong_to_the_group(home: Path, group: Path) -> None:
 
 def test_without_its_group_nothing_is_started(home: Path) -> None:
     home.chmod(0o777)
-    with pytest.raises(NotStarted, match="bounds"):
+    with pytest.raises(NotStarted, match="limits of the lease cannot be set"):
         command(home, cgroup=f"{home}/gone").run("touch hit")
     assert not list(home.iterdir())

@@ -19,7 +19,7 @@ from drydock.core.errors import InvalidRequest, NotSupported
 from interfaces.errors import ConfigRefused, NotRunning, PathEscape, PathMissing, PortTaken
 from interfaces.httpd import HttpdState, NginxHttpd, Site
 from interfaces.httpd.fake import FakeHttpd
-from interfaces.httpd.program import packaged_program
+from interfaces.httpd.nginx import packaged_program
 from tests.interfaces.conftest import Peer, always
 from tests.interfaces.sshd import free_port, own_address
 from tests.peers import require
@@ -216,7 +216,7 @@ def test_without_nginx_on_the_host_the_packaged_one_is_brought(peer: Peer) -> No
 
 
 def test_without_any_nginx_it_says_so(peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interfaces.httpd.program.packaged_program", lambda: None)
+    monkeypatch.setattr("interfaces.httpd.nginx.packaged_program", lambda: None)
     site = Site(address=ADDRESS, port=free_port(ADDRESS))
     server = NginxHttpd(peer.transport, still_mine=always, folder="", site=site, programs=("no-such-nginx",))
     with pytest.raises(NotSupported):

@@ -18,7 +18,7 @@ import pytest
 from drydock.core.errors import InvalidRequest
 from interfaces.command import Job, Jobs, JobSpec, JobState
 from interfaces.command.fake import FakeCommand
-from interfaces.command.shelljobs import ShellJobs
+from interfaces.command.shell import ShellJobs
 from interfaces.errors import ConnectionLost, DeadlineExceeded, JobConflict, JobMissing
 from tests.interfaces.conftest import Peer
 from tests.interfaces.test_command import STUBBORN, gone, sleepers

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from interfaces.command import ending
+from interfaces.command import termination
 from interfaces.endpoints import LocalEndpoint
 from interfaces.errors import ConnectionLost, InterfaceError
 from interfaces.files import Files
@@ -115,10 +115,10 @@ def test_a_frame_of_the_file_agent_that_is_none_costs_no_memory(name: str, tmp_p
 
 def test_a_count_of_processes_without_end_is_not_kept(home: Path, monkeypatch: Any) -> None:
     transport = transport_to(LocalEndpoint(uid=os.geteuid(), gid=os.getegid(), home=str(home)))
-    monkeypatch.setattr(ending, "END", "head -c 67108864 /dev/zero | tr '\\0' 7")
+    monkeypatch.setattr(termination, "END", "head -c 67108864 /dev/zero | tr '\\0' 7")
     tracemalloc.start()
     try:
-        assert ending.end(transport, leader="", token="", grace=0) is None
+        assert termination.end(transport, leader="", token="", grace=0) is None
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -9,8 +9,7 @@ import time
 
 import pytest
 
-from interfaces.command.measured import Used, advanced
-from interfaces.command.metering import MIB, Process, Sample, parse, read
+from interfaces.command.metering import MIB, Process, Sample, Used, advanced, parse, read
 from interfaces.errors import InterfaceError
 from tests.blueprints import host_peers as peers
 from tests.blueprints import survivors

@@ -32,7 +32,7 @@ while True:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interfaces.command.ending._SPARE", 0.5)
+    monkeypatch.setattr("interfaces.command.termination._SPARE", 0.5)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from drydock.core.errors import Conflict, InvalidRequest, NotFound, NotSupported
 from interfaces import registry as registries
 from interfaces.command import ShellCommand
-from interfaces.command.capture import Capture
 from interfaces.command.fake import FakeCommand, Reply
+from interfaces.command.shell import Capture
 from interfaces.contract import Interface
 from interfaces.deadline import Cancel, Deadline
 from interfaces.endpoints import LocalEndpoint, SshEndpoint, endpoint_from_json

@@ -67,7 +67,7 @@ class Clients:
 def allocate(owner: int, times: int, request: dict[str, Any], key: str = "") -> list[int]:
     """Ask `times` times; the ids of the leases."""
     from leases.engine.scheduling import request as lease_request
-    from leases.requests import read
+    from leases.validation.requests import read
 
     asked = read(request | ({"idempotency_key": key} if key else {}))
     return [lease_request.request(asked, owner, actor="client").id for _ in range(times)]
@@ -110,7 +110,7 @@ def group(owner: int, times: int, requests: list[dict[str, Any]], different: str
     from leases.engine.scheduling import request as lease_request
     from leases.engine.scheduling import serve
     from leases.models import Lease
-    from leases.requests import read
+    from leases.validation.requests import read
 
     granted = 0
     for _ in range(times):
@@ -130,7 +130,7 @@ def release_many(leases: list[int], inside: bool) -> int:
     from django.db import transaction
 
     from leases.engine.lifecycle import release as lease_release
-    from leases.inline import settle
+    from leases.messaging.inline import settle
 
     with transaction.atomic() if inside else contextlib.nullcontext():
         for lease_id in leases:
@@ -147,11 +147,11 @@ def meddle(owner: int, seed: int, times: int) -> dict[str, int]:
 
     from blueprints.models import Blueprint
     from drydock.core.errors import DrydockError
-    from leases.client.values import BlueprintChange
+    from drydock_client.values import BlueprintChange
     from leases.engine.upkeep import sweep
-    from leases.inline import settle
+    from leases.messaging.inline import settle
     from leases.models import Lease, Resource
-    from leases.operations import access, asking, blueprints, budgets, callers, extending, holding, resources, upkeep
+    from leases.operations import blueprints, callers, costs, installation, leases, lifetimes, permissions, resources
 
     chance = random.Random(seed)
     user = get_user_model().objects.get(pk=owner)
@@ -165,7 +165,7 @@ def meddle(owner: int, seed: int, times: int) -> dict[str, int]:
     there = Resource.objects.filter(~Q(state__in=["destroyed", "broken"]), origin="built")
 
     def group() -> None:
-        asking.request_group(
+        leases.request_group(
             who, [{"type": "fake", "slots": chance.randint(1, 3)} for _ in range(chance.randint(2, 9))]
         )
 
@@ -185,14 +185,14 @@ def meddle(owner: int, seed: int, times: int) -> dict[str, int]:
     def several() -> None:
         with transaction.atomic():
             for lease in sorted({some_of(live) for _ in range(4)}):
-                holding.release(who, lease)
+                leases.release(who, lease)
 
     def site() -> int:
         """A lease that needs another one, on a resource that needs one for life."""
-        return asking.request(who, {"type": "fake_activated", "ttl": "1h"})
+        return leases.request(who, {"type": "fake_activated", "ttl": "1h"})
 
     def authorize() -> None:
-        chance.choice([access.authorize, access.decline])(root, chance.choice(["left", "right"]), user=user)
+        chance.choice([permissions.authorize, permissions.decline])(root, chance.choice(["left", "right"]), user=user)
 
     def set_apart() -> None:
         resource = some_of(there)
@@ -201,26 +201,26 @@ def meddle(owner: int, seed: int, times: int) -> dict[str, int]:
 
     def hold() -> None:
         lease = some_of(live)
-        holding.hold(who, lease, ttl="1m")
-        holding.unhold(who, lease)
+        leases.hold(who, lease, ttl="1m")
+        leases.unhold(who, lease)
 
     acts: list[tuple[int, Callable[[], object]]] = [
         (6, group),
-        (6, lambda: asking.request(who, {"type": "fake", "slots": chance.randint(1, 8), "ttl": "1h"})),
-        (10, lambda: holding.release(who, some_of(live))),
-        (3, lambda: extending.extend(who, some_of(live), ttl="10m")),
-        (2, lambda: holding.retry(root, some_of(live))),
+        (6, lambda: leases.request(who, {"type": "fake", "slots": chance.randint(1, 8), "ttl": "1h"})),
+        (10, lambda: leases.release(who, some_of(live))),
+        (3, lambda: lifetimes.extend(who, some_of(live), ttl="10m")),
+        (2, lambda: leases.retry(root, some_of(live))),
         (2, drain), (1, switch),
         (3, site), (2, several), (1, authorize), (1, set_apart), (1, hold),
         (1, lambda: resources.check(root, some_of(there))),
-        (1, lambda: upkeep.reclaim(root, limit=3)),
-        (1, lambda: holding.heartbeat(who, some_of(live))),
-        (1, lambda: access.remove_quota(root, user=user)),
-        (1, lambda: budgets.remove(root, user=user)),
+        (1, lambda: installation.reclaim(root, limit=3)),
+        (1, lambda: leases.heartbeat(who, some_of(live))),
+        (1, lambda: permissions.remove_quota(root, user=user)),
+        (1, lambda: costs.remove_budget(root, user=user)),
         (1, lambda: resources.retire(root, some_of(there))),
         (1, lambda: resources.force_destroy(root, some_of(there), reason="meddling")),
-        (2, lambda: access.set_quota(root, user=user, limits={"max_slots": chance.choice([4, 12, None])})),
-        (2, lambda: budgets.set_(root, user=user, max_hourly=chance.choice([0.5, 5, 50]))),
+        (2, lambda: permissions.set_quota(root, user=user, limits={"max_slots": chance.choice([4, 12, None])})),
+        (2, lambda: costs.set_budget(root, user=user, max_hourly=chance.choice([0.5, 5, 50]))),
         (4, settle), (2, sweep.sweep),
     ]  # fmt: skip
     refused: dict[str, int] = {}
@@ -243,7 +243,7 @@ def main() -> None:
     django.setup()
     from django.db import connection
 
-    from leases import hints
+    from leases.messaging import hints
 
     connection.ensure_connection()
     print("ready", flush=True)

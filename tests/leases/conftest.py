@@ -10,13 +10,13 @@ from django.contrib.auth.models import User
 
 from blueprints.models import Blueprint
 from drydock.core import clock
-from leases import hints
 from leases.engine.core import installation
 from leases.engine.lifecycle import step_results
 from leases.engine.scheduling import request as lease_request
-from leases.inline import settle
+from leases.messaging import hints
+from leases.messaging.inline import settle
 from leases.models import Lease
-from leases.requests import read
+from leases.validation.requests import read
 from tests.peers import require
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from celery.signals import worker_ready
 
-from leases import hearing
+from leases.messaging import broker_watchdog
 
-hearing.LOOK_SECONDS = 0.2
+broker_watchdog.CHECK_SECONDS = 0.2
 
 from drydock.celery import app  # noqa: E402
 

@@ -13,9 +13,9 @@ from drydock.core import clock
 from leases.engine.catalogue import poll_schedule
 from leases.engine.core import specs
 from leases.engine.sync import poll
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Lease, Resource
-from leases.operations import callers, using
+from leases.operations import callers, interfaces
 from tests.clouds.azure.double import AzureDouble
 from tests.clouds.ec2.double import Double as Ec2Double
 from tests.clouds.gce.double import Double as GceDouble
@@ -179,7 +179,7 @@ def ready(lease: Lease, until: Callable[..., Any]) -> Lease:
 
 def interface(lease: Lease, name: str) -> Any:
     """An interface on the lease of `ada`."""
-    return using.interface(callers.caller("ada"), lease.pk, name)
+    return interfaces.interface(callers.caller("ada"), lease.pk, name)
 
 
 def gone() -> None:

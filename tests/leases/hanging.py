@@ -6,9 +6,9 @@ import threading
 
 from celery.signals import worker_shutting_down
 
-from leases import hearing
+from leases.messaging import broker_watchdog
 
-hearing.LOOK_SECONDS = hearing.END_LOOK_SECONDS = 0.2
+broker_watchdog.CHECK_SECONDS = broker_watchdog.END_CHECK_SECONDS = 0.2
 
 from drydock.celery import app  # noqa: E402
 

@@ -13,12 +13,12 @@ from django.db import connection, transaction
 from drydock.core.errors import Conflict, InvalidRequest, NotFound, TimedOut
 from interfaces.errors import LeaseEnded
 from leases.allocator import Allocator, Lease, LeaseFailed, allocate_many
+from leases.engine.core import workers
 from leases.engine.core.database import InsideTransaction
-from leases.inline import settle
+from leases.messaging.inline import settle
+from leases.messaging.private_worker import NoWorkerWarning
 from leases.models import Event, Share
 from leases.models import Lease as Row
-from leases.operations import workers
-from leases.private_worker import NoWorkerWarning
 from leases.signals import lease_changed
 
 

@@ -8,7 +8,7 @@ from blueprints.fake.cloud import Cloud
 from blueprints.models import Allowance, Credential, Reading
 from leases.engine.catalogue import poll_schedule, provider_quotas
 from leases.engine.sync import poll
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Resource
 
 

@@ -11,13 +11,14 @@ from django.contrib.auth.models import User
 from blueprints.models import Credential, Reading, RememberedError
 from drydock import doctor
 from drydock.core import clock
-from leases import acts
 from leases.engine.core import installation as engine_installation
+from leases.engine.core import workers
 from leases.engine.core.database import run
 from leases.engine.core.transitions import record_event
-from leases.inline import settle
+from leases.messaging import handlers
+from leases.messaging.inline import settle
 from leases.models import Event, Installation, Resource
-from leases.operations import access, attention, holding, resources, workers
+from leases.operations import attention, leases, permissions, resources
 from leases.operations import installation as installation_of
 from leases.operations.callers import caller
 from leases.reports import condition
@@ -100,7 +101,7 @@ def test_leases_that_are_held_wait_long_or_are_overdue(blueprint, ask, root, own
     settle()
     waits = ask()
     settle()
-    holding.hold(root, held.pk, reason="a look")
+    leases.hold(root, held.pk, reason="a look")
     assert sorts(root) == [("held", "lease", held.pk)]
 
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"attention_wait_seconds": 60.0})
@@ -119,14 +120,14 @@ def test_remembered_errors_until_they_expire_and_requests_for_authorization(blue
     RememberedError.objects.create(
         blueprint=pool, scope="zone", key="z", message="Over.", until=clock.now() - dt.timedelta(minutes=1)
     )
-    asked = access.ask(caller(owner), "pool", message="please")
+    asked = permissions.ask(caller(owner), "pool", message="please")
     found = attention.needed(root)
     assert [(one.what, one.name, one.message) for one in found] == [
         ("remembered_error", "pool", "offer big: Sold out."),
         ("authorization_asked", "pool", "ada asks to use it. please"),
     ]
     assert found[1].mend == f"drydock authorizations allow {asked.id}"
-    access.settle(root, asked.id, allow=True)
+    permissions.settle(root, asked.id, allow=True)
     assert [one.what for one in attention.needed(root)] == ["remembered_error"]
 
 
@@ -215,7 +216,7 @@ def test_a_disk_without_room_comes_first_on_every_face(root, owner, settings, di
 def test_a_disk_is_known_since_when_it_ran_short_to_every_process_also_when_nobody_looked(root, disk, tmp_path):
     disk(1 << 40, 0)
     before = clock.now()
-    acts.sweep()
+    handlers.sweep()
     long_ago = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
     (file,) = tmp_path.iterdir()
     assert before - dt.timedelta(seconds=1) <= condition.disk()[0].since <= clock.now()

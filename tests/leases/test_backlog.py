@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import celery
 import pytest
 from celery import current_app
 
-from leases import hints, marks
 from leases.engine.lifecycle import release
 from leases.engine.upkeep import lease_checks, run_checks
-from leases.inline import settle
+from leases.messaging import hint_dedup, hints
+from leases.messaging.inline import settle
 from leases.models import Lease, Run
 from leases.schedule import BEAT, Scheduler
 
@@ -21,8 +22,8 @@ def broker():
         client = connection.default_channel.client
         client.delete(*set(hints.QUEUES.values()))
         for hint in hints.QUEUES:
-            marks.take(client, hint, (9,))
-            marks.end(client, hint, (9,))
+            hint_dedup.take(client, hint, (9,))
+            hint_dedup.end(client, hint, (9,))
         yield client
         client.delete(*set(hints.QUEUES.values()))
 
@@ -67,15 +68,26 @@ def test_steps_of_one_run_are_fenced_by_their_token_and_not_here(broker):
         assert first is second is True
 
 
+def test_one_look_is_made_at_a_lease_at_a_time_and_only_some_at_those_of_one_owner(broker, settings):
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"worker_concurrency": 4})
+    with hints.looking(1, 7) as first, hints.looking(1, 7) as again, hints.looking(2, 7) as second:
+        assert (first, again, second) == (True, False, True)
+        with hints.looking(3, 7) as third, hints.looking(3, 8) as of_another:
+            assert (third, of_another) == (False, True)
+    with hints.looking(1, 7) as later:
+        assert later
+
+
 def test_a_broker_that_does_not_answer_keeps_nobody_from_carrying_out_what_was_read(monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError("gone")
 
-    monkeypatch.setattr(hints.current_app, "producer_or_acquire", refuse)
+    monkeypatch.setattr(celery.current_app, "producer_or_acquire", refuse)
     monkeypatch.setattr(hints, "_silent_until", 0.0)
     monkeypatch.setattr(hints._local, "collected", None)
-    with hints.read("serve", 9) as mine:
+    with hints.read("serve", 9) as mine, hints.looking(1, 7) as looks:
         assert mine
+        assert looks
     monkeypatch.setattr(hints, "_silent_until", 0.0)
     assert not hints.send("serve", 9)
 

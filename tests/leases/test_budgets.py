@@ -11,12 +11,12 @@ from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from leases.engine.lifecycle import release
 from leases.engine.scheduling import request
 from leases.engine.upkeep import renewals
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Budget, Event, Lease, Resource, Share, Usage
-from leases.operations import asking, attention, budgets, extending
+from leases.operations import attention, costs, leases, lifetimes
 from leases.operations.callers import caller
 from leases.reasons import Reason
-from leases.requests import read
+from leases.validation.requests import read
 from tests.leases.clients import Clients
 
 
@@ -77,7 +77,7 @@ def test_what_is_there_is_taken_only_where_the_budget_allows_it(blueprint, ask, 
     settle()
     second.refresh_from_db()
     assert second.state == "pending"
-    budgets.set_(boss, user=owner, max_hourly=3)
+    costs.set_budget(boss, user=owner, max_hourly=3)
     until(second, state="active")
     assert second.resource.blueprint == dear, "its half costs 2"
 
@@ -128,7 +128,7 @@ def test_leases_of_a_group_are_granted_within_the_budget_or_not_at_all(blueprint
     blueprint(config=sold(1.0))
     Budget.objects.create(user=owner, max_hourly=2)
     ada = caller(owner)
-    ids = asking.request_group(ada, [{"type": "fake"}] * 3)
+    ids = leases.request_group(ada, [{"type": "fake"}] * 3)
     settle()
     settle()
     assert not Share.objects.exists()
@@ -172,7 +172,7 @@ def test_a_minimum_is_kept_ready_only_within_the_blueprint_s_budget(blueprint):
 def test_explain_says_what_the_budget_would_say(blueprint, owner):
     blueprint(config=sold(2.0))
     Budget.objects.create(user=owner, max_hourly=1)
-    found = asking.explain(caller(owner), {"type": "fake"})
+    found = leases.explain(caller(owner), {"type": "fake"})
     assert (found.outcome, found.reason) == ("wait", Reason.WAITING_BUDGET)
     assert "$1.00/h" in found.message
     assert not Lease.objects.exists()
@@ -187,45 +187,45 @@ def test_the_database_takes_a_budget_of_one_only(blueprint, owner, given):
 
 def test_a_budget_that_is_raised_or_removed_wakes_who_waits(blueprint, ask, owner, until, boss):
     blueprint(config=sold(2.0))
-    budgets.set_(boss, user=owner, max_hourly=1)
+    costs.set_budget(boss, user=owner, max_hourly=1)
     first, second = ask(), ask()
     settle()
-    budgets.set_(boss, user=owner, max_hourly=2)
+    costs.set_budget(boss, user=owner, max_hourly=2)
     until(first, state="active")
-    (info,) = budgets.list_(caller(owner))
+    (info,) = costs.list_budgets(caller(owner))
     assert (info.user, info.max_hourly, info.used, info.left, info.waiting) == ("ada", 2, 2, 0, 1)
     (short,) = (one for one in attention.needed(caller(owner)) if one.what == "budget")
     second.refresh_from_db()
     assert (short.since, second.reason) == (second.since, Reason.WAITING_BUDGET), "since the first lease waits for more"
     assert short.message.startswith("$2.00/h is in use of its budget of $2.00/h.")
-    budgets.remove(boss, user=owner)
+    costs.remove_budget(boss, user=owner)
     until(second, state="active")
 
 
 def test_a_budget_without_anything_left_is_short_since_its_newest_cost(blueprint, ask, owner, until, boss):
     made = blueprint(config=sold(2.0))
-    assert budgets.short(boss) == []
-    budgets.set_(boss, user=owner, max_hourly=2)
-    budgets.set_(boss, blueprint=made.name, max_hourly=2)
+    assert costs.short_budgets(boss) == []
+    costs.set_budget(boss, user=owner, max_hourly=2)
+    costs.set_budget(boss, blueprint=made.name, max_hourly=2)
     lease = until(ask(), state="active")
-    since = {one.user or one.blueprint: began for one, began in budgets.short(boss)}
+    since = {one.user or one.blueprint: began for one, began in costs.short_budgets(boss)}
     assert since == {
         "ada": Usage.objects.get(lease_id=lease.pk, ended_at=None).started_at, made.name: lease.resource.created_at,
     }  # fmt: skip
-    budgets.set_(boss, user=owner, max_hourly=3)
-    assert [one.blueprint for one, _ in budgets.short(boss)] == [made.name]
+    costs.set_budget(boss, user=owner, max_hourly=3)
+    assert [one.blueprint for one, _ in costs.short_budgets(boss)] == [made.name]
 
 
 def test_only_operators_set_budgets_and_only_sensible_ones(blueprint, owner, boss):
     with pytest.raises(NotAllowed):
-        budgets.set_(caller(owner), user=owner, max_hourly=1)
+        costs.set_budget(caller(owner), user=owner, max_hourly=1)
     for given in ({"max_hourly": -1}, {"max_hourly": float("nan")}, {"max_hourly": float("inf")}):
         with pytest.raises(InvalidRequest):
-            budgets.set_(boss, user=owner, **given)
+            costs.set_budget(boss, user=owner, **given)
     with pytest.raises(InvalidRequest):
-        budgets.set_(boss, max_hourly=1, user=owner, group="team")
+        costs.set_budget(boss, max_hourly=1, user=owner, group="team")
     with pytest.raises(NotFound):
-        budgets.set_(boss, max_hourly=1, blueprint="none")
+        costs.set_budget(boss, max_hourly=1, blueprint="none")
     assert not Budget.objects.exists()
 
 
@@ -233,7 +233,7 @@ def test_processes_that_ask_at_the_same_time_never_pass_a_budget(blueprint, owne
     """Twelve slots at a quarter of a dollar are there, and the budget is for five of them."""
     blueprint(config=sold(1.0, slots=4), min_ready=3, max_resources=3)
     settle()
-    budgets.set_(boss, user=owner, max_hourly=1.25)
+    costs.set_budget(boss, user=owner, max_hourly=1.25)
     each = {"owner": owner.pk, "times": 3, "request": {"type": "fake"}}
     with Clients("allocate_and_serve", [each] * 4) as clients:
         assert len({pk for ids in clients.go() for pk in ids}) == 12
@@ -258,13 +258,13 @@ def test_a_lease_without_an_end_is_reserved_again_and_ends_with_notice_when_it_c
     blueprint, ask, owner, until, boss, short_hours
 ):
     blueprint(config=sold(2.0))
-    budgets.set_(boss, user=owner, max_hourly=4)
+    costs.set_budget(boss, user=owner, max_hourly=4)
     older, younger = until(ask(), state="active"), until(ask(), state="active")
     assert renewals.renew() == 0, "an hour is not over"
     short_hours(60, 3600)
     assert renewals.renew() == 2
     assert Usage.objects.filter(reserved_until=None).count() == 0
-    budgets.set_(boss, user=owner, max_hourly=2)
+    costs.set_budget(boss, user=owner, max_hourly=2)
     renewals.renew()
     younger.refresh_from_db()
     assert (younger.state, younger.reason) == ("active", Reason.BUDGET_ENDS)
@@ -272,11 +272,11 @@ def test_a_lease_without_an_end_is_reserved_again_and_ends_with_notice_when_it_c
     assert Event.objects.filter(lease=younger, kind="lease.budget_ends").count() == 1
     older.refresh_from_db()
     assert older.reason == Reason.READY, "who holds longest stays"
-    budgets.set_(boss, user=owner, max_hourly=4)
+    costs.set_budget(boss, user=owner, max_hourly=4)
     renewals.renew()
     younger.refresh_from_db()
     assert (younger.reason, Usage.objects.filter(ends_at=None).count()) == (Reason.READY, 2)
-    budgets.set_(boss, user=owner, max_hourly=2)
+    costs.set_budget(boss, user=owner, max_hourly=2)
     renewals.renew()
     Usage.objects.filter(lease_id=younger.pk).update(ends_at="2020-01-01T00:00Z")
     renewals.renew()
@@ -288,16 +288,16 @@ def test_a_lease_without_an_end_is_reserved_again_and_ends_with_notice_when_it_c
 def test_a_lease_with_an_end_keeps_it_but_is_not_extended_beyond_a_lowered_budget(blueprint, ask, owner, until, boss):
     blueprint(config=sold(2.0))
     lease = until(ask(ttl="1h"), state="active")
-    budgets.set_(boss, user=owner, max_hourly=1)
+    costs.set_budget(boss, user=owner, max_hourly=1)
     assert renewals.renew() == 0
     with pytest.raises(Conflict, match="the budget of ada is"):
-        extending.extend(caller(owner), lease.pk, ttl="2h")
+        lifetimes.extend(caller(owner), lease.pk, ttl="2h")
 
 
 def test_a_blueprint_s_lowered_budget_ends_what_was_built_last(blueprint, ask, until, boss, short_hours):
     blueprint(config=sold(2.0))
     first, second = until(ask(), state="active"), until(ask(), state="active")
-    budgets.set_(boss, blueprint="pool", max_hourly=2)
+    costs.set_budget(boss, blueprint="pool", max_hourly=2)
     short_hours(60, 3600)
     renewals.renew()
     reasons = dict(Lease.objects.values_list("id", "reason"))

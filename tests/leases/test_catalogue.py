@@ -15,7 +15,7 @@ from leases.engine.catalogue import offers, poll_schedule
 from leases.engine.core.database import run
 from leases.engine.resources.remembered_errors import is_requests
 from leases.engine.sync import poll
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource
 
 
@@ -310,7 +310,7 @@ def test_what_is_gone_soon_after_it_was_made_is_only_suspected(served, cloud):
     look("status")
     doubted = Lease.objects.get(reason="suspected")
     assert doubted.state == "active"
-    assert "does not list it" in doubted.message
+    assert "no longer lists it" in doubted.message
     assert "so soon after it was made" in doubted.message
     assert [one.observed for one in Resource.objects.filter(missed=2)] == ["suspected"]
     assert Event.objects.filter(kind="resource.suspected").count() == 1

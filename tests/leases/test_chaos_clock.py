@@ -9,7 +9,7 @@ import pytest
 from drydock.core import clock
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Lease, Resource
 from leases.reasons import Reason
 

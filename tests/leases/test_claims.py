@@ -7,10 +7,10 @@ from django.db import IntegrityError, transaction
 
 from leases.engine.lifecycle import release
 from leases.engine.scheduling import request
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Quota, Resource, Share
 from leases.reasons import Reason
-from leases.requests import read
+from leases.validation.requests import read
 
 
 @pytest.fixture

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from blueprints.cloud import guest, kind
+from blueprints.azure.kind import AzureHost
+from blueprints.cloud import kind
+from blueprints.gce.kind import GceHost
 from drydock.core import clock
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Run
 from tests.leases.emulated import gone, interface, look
 
@@ -48,8 +50,9 @@ def image(machines, tmp_path, monkeypatch) -> Guest:
     """An image without cloud-init, and so far without an agent. Its machines share this computer, and so the question
     is put to a systemctl and a folder of their own."""
     found, machines.plain = Guest(tmp_path), True
-    asked = guest._BY_AGENT.replace("/var/lib/waagent", str(found.waagent))
-    monkeypatch.setattr(guest, "_BY_AGENT", f"PATH={found.programs}:$PATH\n{asked}")
+    for host in (GceHost, AzureHost):
+        asked = host.Config.agent_status.replace("/var/lib/waagent", str(found.waagent))
+        monkeypatch.setattr(host.Config, "agent_status", f"PATH={found.programs}:$PATH\n{asked}")
     return found
 
 
@@ -97,7 +100,7 @@ def test_a_machine_without_cloud_init_is_ready_by_its_agent(cloud, agent, image,
     agent(image, "activating")
     lease = asked(cloud, ask)
     end = clock.monotonic() + 60
-    while not Run.objects.filter(sentence="Its first boot is not over yet.").exists():
+    while not Run.objects.filter(sentence="The first boot has not finished yet.").exists():
         assert clock.monotonic() < end, list(Run.objects.values("phase", "step", "sentence", "memo"))
         Run.objects.update(due_at="2020-01-01T00:00Z")
         settle()
@@ -113,9 +116,12 @@ def test_a_machine_without_cloud_init_is_ready_by_its_agent(cloud, agent, image,
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
-        (lambda image: None, "Its image has no agent of Google's or Azure's. Let the blueprint say ready_by: ssh."),
+        (lambda image: None, "The image has no agent of the cloud. Set ready_by: ssh in the blueprint."),
         (lambda image: google(image, "failed"), f"The cloud's agent failed: {MANAGER}: main process exited"),
-        (lambda image: google(image, "activating"), "reach was not done within 3 s. Its first boot is not over yet."),
+        (
+            lambda image: google(image, "activating"),
+            "reach was not done within 3 s. The first boot has not finished yet.",
+        ),
     ],
     ids=["no agent", "failed", "never ready"],
 )

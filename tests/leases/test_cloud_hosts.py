@@ -17,9 +17,9 @@ from drydock.core.errors import Conflict
 from leases.engine.core import installation, specs
 from leases.engine.core.database import run
 from leases.engine.resources import maintenance
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Resource
-from leases.operations import callers, holding
+from leases.operations import callers, lifetimes
 from tests.clouds.ec2.plan import Fault
 from tests.leases.emulated import gone, interface, look, ready
 
@@ -143,7 +143,7 @@ def test_a_machine_that_was_stopped_by_others_is_kept_for_a_while(served, ec2, u
     look("status")
     served.refresh_from_db()
     assert (served.state, served.reason) == ("active", "machine_stopped")
-    assert "not by us" in served.message
+    assert "Somebody else stopped it" in served.message
     assert "kept for 15 min" in served.message
     assert Event.objects.filter(kind="resource.stopped", resource=served.resource_id).count() == 1
     maintenance.want_power(served.resource_id, "on")
@@ -213,7 +213,7 @@ def test_the_longest_life_of_a_machine_bounds_the_leases_on_it(aws, ec2, ask, un
     assert longer.state == "broken"
     assert "the lease would last 3:00:00" in longer.message
     with pytest.raises(Conflict, match="itself lasts until"):
-        holding.extend(callers.caller("ada"), lease.pk, until=clock.now() + dt.timedelta(hours=3))
+        lifetimes.extend(callers.caller("ada"), lease.pk, until=clock.now() + dt.timedelta(hours=3))
     asked = ec2.asked("RunInstances")[-1].parameters
     assert asked["InstanceInitiatedShutdownBehavior"] == "terminate"
     assert "drydock-end" in base64.b64decode(asked["UserData"]).decode()

@@ -10,9 +10,9 @@ import pytest
 from blueprints.models import Listing
 from drydock.core import clock
 from drydock.core.errors import InvalidRequest
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Resource, Run
-from leases.operations import callers, machines, receipts
+from leases.operations import callers, interfaces, machines
 from tests.clouds.ec2.plan import Fault
 from tests.leases.emulated import gone, interface, look, ready
 
@@ -66,7 +66,7 @@ def test_a_machine_is_rebooted_grown_tagged_stopped_started_and_retyped(cloud, a
     assert done(lease).message == "Its disk has 100 GiB."
     machines.set_tags(ada, lease.pk, {"team": "blue"})
     assert done(lease).message == "Tags were set: team."
-    with pytest.raises(InvalidRequest, match="for itself"):
+    with pytest.raises(InvalidRequest, match="reserves names"):
         machines.set_tags(ada, lease.pk, {{"ec2": "aws:x", "gce": "googx", "azure": "azure-x"}[cloud.kind]: "1"})
     machines.stop(ada, lease.pk)
     until(lease.resource, power="off", seconds=120)
@@ -130,7 +130,7 @@ def test_a_console_shows_no_key_of_the_machine(amazon, ask, until, ada):
 
 def test_a_receipt_leads_there(amazon, ask, until, ada, tmp_path):
     lease = held(amazon, ask, until)
-    receipt = receipts.access(ada, lease.pk)
+    receipt = interfaces.access(ada, lease.pk)
     (tmp_path / "known").write_text(receipt.known_hosts)
     (tmp_path / "key").write_text(lease.secrets["private_key"])
     (tmp_path / "key").chmod(0o600)

@@ -10,7 +10,7 @@ import pytest
 from blueprints.models import Listing
 from drydock.core import clock
 from interfaces.keys import new_key_pair
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run
 from tests.leases.emulated import CLOUDS, gone, interface, look, ready
 

@@ -10,14 +10,14 @@ from django.db import connection, transaction
 from django.db.models import Sum
 
 from drydock.core import clock
-from leases import hints
 from leases.engine.core.database import bound_lock_waits, rows
 from leases.engine.lifecycle import release
 from leases.engine.scheduling import request, serve
-from leases.inline import settle
+from leases.messaging import hints
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Quota, Resource, Run, Share
-from leases.operations import access, callers
-from leases.requests import read
+from leases.operations import callers, permissions
+from leases.validation.requests import read
 from tests.leases.clients import Clients
 
 
@@ -192,14 +192,14 @@ def test_a_quota_is_set_without_holding_it_while_leases_are_waited_for(pool, ask
     """A claim locks the lease first and then the quota: an operator who did it the other way round would deadlock."""
     pool(2)
     operator = callers.caller(django_user_model.objects.create_superuser("root"))
-    access.set_quota(operator, user=owner.username, limits={"max_leases": 1})
+    permissions.set_quota(operator, user=owner.username, limits={"max_leases": 1})
     ask()
     assert ask().reason == "waiting_quota" or settle()
     waiter = Lease.objects.get(state="pending")
 
     def set_higher() -> None:
         try:
-            access.set_quota(operator, user=owner.username, limits={"max_leases": 2})
+            permissions.set_quota(operator, user=owner.username, limits={"max_leases": 2})
         finally:
             connection.close()
 

@@ -7,8 +7,8 @@ from django.db import connection
 
 from blueprints.models import Credential
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
-from leases import hints
-from leases.client import to_json
+from drydock_client.values import to_json
+from leases.messaging import hints
 from leases.models import Event
 from leases.operations import credentials
 from leases.operations.callers import caller
@@ -58,7 +58,7 @@ def test_other_secrets_replace_all_and_wake_who_needs_them(root, named):
 
 def test_one_in_use_is_not_removed(root, named):
     credentials.add(root, "lab", {"private_key": "x"})
-    with pytest.raises(Conflict, match="named by blueprint hosts"):
+    with pytest.raises(Conflict, match="used by blueprint hosts"):
         credentials.remove(root, "lab")
     named.delete()
     credentials.remove(root, "lab")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from drydock.core.errors import Conflict
-from leases.client.values import BlueprintChange
+from drydock_client.values import BlueprintChange
 from leases.operations import blueprints
+from leases.operations.blueprints import cycle
 from leases.operations.callers import caller
-from leases.operations.cycles import cycle
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def needing(type_):
 def test_a_blueprint_that_needs_what_it_gives_stays_disabled(operator):
     made = blueprints.add(operator, "turtle", "fake", needing("fake"))
     assert not made.enabled
-    assert [p["message"] for p in made.problems if p["fatal"]] == ["turtle needs a 'fake', which it gives itself."]
+    assert [p["message"] for p in made.problems if p["fatal"]] == ["turtle needs a 'fake', which it provides itself."]
 
 
 def test_two_that_need_each_other_do_not_serve_together(operator):

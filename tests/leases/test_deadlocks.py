@@ -15,9 +15,9 @@ from leases.engine.core.database import bound_lock_waits, rows
 from leases.engine.placement import claims
 from leases.engine.scheduling import request
 from leases.engine.upkeep import lease_checks, sweep
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Budget, Lease, Quota, Resource
-from leases.requests import read
+from leases.validation.requests import read
 from tests.leases.clients import Clients
 
 

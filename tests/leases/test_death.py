@@ -14,16 +14,16 @@ from django.db import connections
 
 from blueprints.fake.cloud import Cloud
 from drydock.core import clock
-from leases import hints
 from leases.engine.core import database
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
 from leases.engine.scheduling import request
 from leases.engine.upkeep import pruning
-from leases.inline import settle
+from leases.messaging import hints
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run, Share
 from leases.reasons import Reason
-from leases.requests import read
+from leases.validation.requests import read
 
 PARTS = 8
 """The points are dealt out over so many tests, which run in parallel."""
@@ -127,7 +127,7 @@ def test_all_lives_pass_the_same_points(stage, tmp_path):
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, PARTS))])
 def test_a_worker_may_die_anywhere(stage, tmp_path, part):
     passed = points(stage, tmp_path)
     assert set(database.NAMES) == set(passed), "every kind of failpoint is passed"

@@ -15,7 +15,7 @@ from blueprints.models import Blueprint
 from blueprints.specs import Draft
 from leases.engine.lifecycle import release
 from leases.engine.resources import provision, retirement
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Debt, Event, Lease, Resource, Run, Share
 from leases.operations import resources
 from leases.operations.callers import caller

@@ -9,7 +9,7 @@ import pytest
 from blueprints.fake.cloud import Cloud
 from leases.engine.lifecycle import release
 from leases.engine.sync import discovery
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Resource, Sync
 
 
@@ -98,7 +98,7 @@ def test_what_cannot_be_written_stops_nothing_else_and_is_said(look, cloud):
     look()
     assert Resource.objects.get().identity == "serial-1"
     said = Sync.objects.get()
-    assert said.message.startswith("2 of 3 could not be taken up: aaaa")
+    assert said.message.startswith("2 of 3 could not be registered: aaaa")
     assert (said.token, said.found) == (None, 3)
     cloud.uproot("serial-1")
     look()

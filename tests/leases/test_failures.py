@@ -6,9 +6,9 @@ import pytest
 from django.contrib.auth.models import User
 
 from blueprints.models import Blueprint
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Failure, Resource, Run
-from leases.operations import attention, holding, machines, resources
+from leases.operations import attention, leases, machines, resources
 from leases.operations.callers import caller
 from leases.reports import figures
 
@@ -47,7 +47,7 @@ def _again():
 
 def _until_refused_twice(lease, ada):
     Resource.objects.update(drained=True)
-    holding.release(ada, lease.pk)
+    leases.release(ada, lease.pk)
     settle()
     while not Failure.objects.filter(act="destroy", attempts__gte=2).exists():
         _again()
@@ -80,7 +80,7 @@ def test_a_refused_destruction_keeps_the_resource_and_says_so_everywhere(held, a
 def test_one_refusal_is_no_alarm_and_nothing_is_left_of_it_when_it_is_gone(held, ada, chief, until):
     lease = held(_refusing("destroy.delete", times=1))
     Resource.objects.update(drained=True)
-    holding.release(ada, lease.pk)
+    leases.release(ada, lease.pk)
     settle()
     _again()
     until(lease.resource, state="destroyed")
@@ -92,7 +92,7 @@ def test_one_refusal_is_no_alarm_and_nothing_is_left_of_it_when_it_is_gone(held,
 def test_a_destruction_that_is_accepted_and_never_done_is_reported_at_its_deadline(held, ada, chief, until):
     lease = held({**PRICED, "destroy_polls": 1_000_000, "poll_seconds": 0.01})
     Resource.objects.update(drained=True)
-    holding.release(ada, lease.pk)
+    leases.release(ada, lease.pk)
     settle()
     while not Run.objects.filter(phase="destroy", sentence="The provider is deleting it.").exists():
         _again()

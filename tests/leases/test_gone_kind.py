@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.contrib.auth.models import User
 
 from blueprints.models import Blueprint
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Resource
-from leases.operations import attention, blueprints, holding, resources
+from leases.operations import attention, blueprints, leases, resources
 from leases.operations.callers import caller
 
 
@@ -15,7 +15,7 @@ def test_it_is_removed_once_its_resources_are_closed(blueprint, ask, until, swal
     root = caller(User.objects.create_superuser("root"))
     blueprint()
     lease = until(ask(), state="active")
-    holding.release(root, lease.pk)
+    leases.release(root, lease.pk)
     until(lease, state="destroyed")
     Blueprint.objects.update(kind="gone")
     assert [one.kind for one in blueprints.list_(root)] == ["gone"]

@@ -6,9 +6,11 @@ import signal
 import threading
 
 import pytest
+from celery import worker
 from django.db import connection
 
-from leases import hearing, hints
+from leases.engine.core import database
+from leases.messaging import broker_watchdog, hints
 from tests.settings import DATABASE
 from tests.workers import Worker
 
@@ -26,13 +28,13 @@ from tests.workers import Worker
     ids=["nothing waits", "none is free", "not for long", "deaf", "read meanwhile", "busy meanwhile"],
 )
 def test_a_worker_is_deaf_that_could_take_what_waits_and_does_not(looks, deaf):
-    heard = hearing.Hearing()
+    heard = broker_watchdog.BrokerContact()
     assert any([heard.deaf(waiting=waiting, free=free) for waiting, free in looks]) is deaf
 
 
 def test_a_message_received_is_heard():
-    heard = hearing.Hearing()
-    for _ in range(hearing.DEAF_LOOKS + 3):
+    heard = broker_watchdog.BrokerContact()
+    for _ in range(broker_watchdog.DEAF_CHECKS + 3):
         assert not heard.deaf(waiting=5, free=1)
         heard.heard()
 
@@ -55,18 +57,18 @@ def test_a_deaf_worker_ends_itself_and_says_why():
 def killed(monkeypatch):
     """What a watch sends to its process, and it looks all the time."""
     sent = []
-    monkeypatch.setattr(hearing, "LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(hearing, "END_LOOK_SECONDS", 0.001)
-    monkeypatch.setattr(hearing, "_waiting", lambda queues: 5)
-    monkeypatch.setattr(hearing.os, "kill", lambda pid, number: sent.append(number))
+    monkeypatch.setattr(broker_watchdog, "CHECK_SECONDS", 0.001)
+    monkeypatch.setattr(broker_watchdog, "END_CHECK_SECONDS", 0.001)
+    monkeypatch.setattr(broker_watchdog, "_waiting", lambda queues: 5)
+    monkeypatch.setattr(broker_watchdog.os, "kill", lambda pid, number: sent.append(number))
     return sent
 
 
 def test_a_worker_that_is_told_to_end_is_not_deaf(killed, monkeypatch):
     """It takes nothing more while it finishes what it has at hand, however much waits."""
-    monkeypatch.setattr(hearing.state, "active_requests", {"one"})
-    monkeypatch.setattr(hearing.database, "is_draining", lambda: True)
-    watch = hearing.Watch(["claims"], 2)
+    monkeypatch.setattr(worker.state, "active_requests", {"one"})
+    monkeypatch.setattr(database, "is_draining", lambda: True)
+    watch = broker_watchdog.BrokerWatchdog(["claims"], 2)
     watch._thread.join(0.2)
     watch.end()
     watch._thread.join(60)
@@ -77,21 +79,21 @@ def test_a_worker_that_is_told_to_end_is_not_deaf(killed, monkeypatch):
 @pytest.mark.parametrize("at_hand", [set(), {"one"}], ids=["nothing at hand", "longer than any step counts"])
 def test_one_that_was_told_to_end_and_does_not_is_ended_by_force(at_hand, killed, monkeypatch, settings):
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": 0.05})
-    monkeypatch.setattr(hearing.state, "active_requests", at_hand)
-    monkeypatch.setattr(hearing.database, "is_draining", lambda: True)
-    watch = hearing.Watch(["claims"], 2)
+    monkeypatch.setattr(worker.state, "active_requests", at_hand)
+    monkeypatch.setattr(database, "is_draining", lambda: True)
+    watch = broker_watchdog.BrokerWatchdog(["claims"], 2)
     watch._thread.join(60)
     watch.end()
     assert killed == [signal.SIGKILL]
 
 
 def test_one_that_hangs_with_the_log_s_lock_is_ended_all_the_same(killed, monkeypatch, settings, capfd):
-    monkeypatch.setattr(hearing, "_LOG_SECONDS", 0.05)
+    monkeypatch.setattr(broker_watchdog, "_LOG_SECONDS", 0.05)
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"step_token_seconds": 0.05})
-    monkeypatch.setattr(hearing.database, "is_draining", lambda: True)
+    monkeypatch.setattr(database, "is_draining", lambda: True)
     free = threading.Event()
-    monkeypatch.setattr(hearing.log, "critical", lambda message: free.wait(60))
-    watch = hearing.Watch(["claims"], 2)
+    monkeypatch.setattr(broker_watchdog.log, "critical", lambda message: free.wait(60))
+    watch = broker_watchdog.BrokerWatchdog(["claims"], 2)
     watch._thread.join(60)
     watch.end()
     free.set()

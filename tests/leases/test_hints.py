@@ -7,7 +7,7 @@ import logging
 import pytest
 from django.db import transaction
 
-from leases import hints
+from leases.messaging import hints
 
 
 @pytest.mark.django_db(transaction=True)

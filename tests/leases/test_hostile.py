@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from blueprints.models import Blueprint, Credential
 from drydock.core.errors import DrydockError, NotAllowed, NotFound
-from leases.client.values import BlueprintChange
+from drydock_client.values import BlueprintChange
 from leases.local import LocalClient
-from leases.operations import access, asking
+from leases.operations import leases, permissions
 from leases.operations.callers import caller
-from leases.requests import LeaseRequest
+from leases.validation.requests import LeaseRequest
 
 HUGE = "x" * (10 << 20)
 DEEP: Any = "bottom"
@@ -70,7 +70,7 @@ SOUND: dict[str, dict[str, Any]] = {
     "explain": {"request": {"type": "fake"}},
     "extend": {"ttl": "1h"}, "hold": {"ttl": "1h"}, "run": {"words": ["true"]},
     "start_job": {"words": ["true"]}, "read_file": {"path": "a"}, "write_file": {"path": "a", "content": b"a"},
-    "list_files": {}, "remove_path": {"path": "b"},
+    "list_files": {}, "transfer": {"to": "eve"}, "set_note": {"note": "a"}, "remove_path": {"path": "b"},
     "publish": {"path": "a", "content": b"a"}, "unpublish": {"path": "b"},
     "change_resource": {"act": "undrain"}, "register": {"blueprint": "pool", "registration": {"name": "own"}},
     "change_registration": {"changed": {"name": "own"}}, "host_keys": {"blueprint": "pool", "address": "127.0.0.1"},
@@ -111,6 +111,7 @@ NOT_SUCH = {
 """Not to be done with what is there: a lease on a part of something fake, that has not ended."""
 OTHERWISE = {
     "attended",
+    "carry_out",
     "close",
     "follow",
     "upload",
@@ -209,7 +210,7 @@ def known(blueprint, ask, until):
     blueprint("shop", kind="fake_cloud", config=shop, resource_type="fake_cloud", enabled=False)
     client = LocalClient(caller(root))
     ids = dict.fromkeys(("job", "job_output", "cancel_job"), client.start_job(first.pk, ["true"]).id)
-    ids |= dict.fromkeys(("authorization", "settle_authorization"), access.ask(caller("eve"), "pool").id)
+    ids |= dict.fromkeys(("authorization", "settle_authorization"), permissions.ask(caller("eve"), "pool").id)
     ids |= dict.fromkeys(("resource", "change_resource", "change_registration"), first.resource_id)
     client.set_quota(user="eve", limits={"max_leases": 3})
     client.set_budget(user="eve", max_hourly=3.0)
@@ -281,5 +282,5 @@ def test_whatever_is_asked_is_understood_or_refused(blueprint, owner, asked, req
     if not Blueprint.objects.exists():
         blueprint()
     who, whole = caller(owner), {"type": "fake", "requirements": requirements, **asked}
-    refused_or_done(lambda: asking.explain(who, whole))
-    refused_or_done(lambda: asking.request_group(who, [{"type": "nothing"}, whole]))
+    refused_or_done(lambda: leases.explain(who, whole))
+    refused_or_done(lambda: leases.request_group(who, [{"type": "nothing"}, whole]))

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from blueprints import registry
-from leases.client.values import BlueprintChange
+from drydock_client.values import BlueprintChange
 from leases.operations import blueprints
 from leases.operations.callers import caller
 

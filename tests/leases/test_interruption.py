@@ -12,7 +12,7 @@ import pytest
 from blueprints.cloud import guest, interruption
 from blueprints.cloud.userdata import LIMIT
 from blueprints.models import Blueprint
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Resource
 from leases.signals import interruption_announced
 from tests.clouds import machines

@@ -9,16 +9,16 @@ from django.contrib.auth.models import Group, User
 
 from drydock.core import clock
 from drydock.core.errors import InvalidRequest
+from drydock_client.values import BlueprintChange
 from leases.allocator import Allocator
-from leases.client.values import BlueprintChange
 from leases.engine.resources import eviction
 from leases.engine.scheduling import request
 from leases.engine.scheduling.request import Cause
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Lease
-from leases.operations import access, asking, blueprints, extending, holding
+from leases.operations import blueprints, leases, lifetimes, permissions
 from leases.operations.callers import caller
-from leases.requests import read
+from leases.validation.requests import read
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def hours(settings):
 
 
 def asked(who, **given):
-    return Lease.objects.get(pk=asking.request(who, {"type": "fake", **given}))
+    return Lease.objects.get(pk=leases.request(who, {"type": "fake", **given}))
 
 
 def test_a_lease_without_an_end_is_given_one(blueprint, ada, hours, until):
@@ -53,7 +53,7 @@ def test_a_lease_without_an_end_is_given_one(blueprint, ada, hours, until):
     for given in ({"heartbeat_limit": "60s"}, {"until": clock.now() + dt.timedelta(days=1)}):
         assert asked(ada, **given).ttl is None, given
     assert asked(ada, ttl="1m").ttl == dt.timedelta(minutes=1)
-    (grouped,) = asking.request_group(ada, [{"type": "fake"}])
+    (grouped,) = leases.request_group(ada, [{"type": "fake"}])
     assert Lease.objects.get(pk=grouped).ttl == dt.timedelta(hours=2)
     hours(0, 0)
     assert asked(ada).ttl is None
@@ -81,12 +81,12 @@ def test_only_an_operator_passes_the_limit(blueprint, ada, root, hours, until):
     assert asked(root, ttl="900d").ttl == dt.timedelta(days=900)
     lease = until(asked(ada, ttl="1h"), state="active")
     with pytest.raises(InvalidRequest, match=r"at most 10h: .*DRYDOCK_LEASE_HOURS_LIMIT"):
-        holding.extend(ada, lease.pk, ttl="900d")
-    holding.extend(ada, lease.pk, ttl="9h")
+        lifetimes.extend(ada, lease.pk, ttl="900d")
+    lifetimes.extend(ada, lease.pk, ttl="9h")
     Lease.objects.filter(pk=lease.pk).update(active_at=clock.now() - dt.timedelta(hours=5))
     with pytest.raises(InvalidRequest, match=r"at most 10h: .*DRYDOCK_LEASE_HOURS_LIMIT"):
-        holding.extend(ada, lease.pk, ttl="9h30m")
-    holding.extend(root, lease.pk, ttl="900d")
+        lifetimes.extend(ada, lease.pk, ttl="9h30m")
+    lifetimes.extend(root, lease.pk, ttl="900d")
 
 
 HOUR = dt.timedelta(hours=1)
@@ -108,39 +108,39 @@ def test_nothing_but_an_operator_lasts_beyond_the_limit_however_it_was_asked_for
     hours(0, 10)
     beating = until(asked(ada, heartbeat_limit="60s"), state="active")
     working = until(asked(ada, workload={"command": ["sleep", "60"]}), state="active")
-    endless = until(Lease.objects.get(pk=asking.request(ada, {"type": "fake"}, endless=True)), state="active")
+    endless = until(Lease.objects.get(pk=leases.request(ada, {"type": "fake"}, endless=True)), state="active")
     assert [lasts(one) for one in (beating, working, endless)] == [10 * HOUR] * 3
     assert not Event.objects.filter(kind="lease.shortened").exists(), "no end was asked for"
     with pytest.raises(InvalidRequest, match="at most 10h"):
-        extending.extend(ada, beating.pk, ttl="11h")
+        lifetimes.extend(ada, beating.pk, ttl="11h")
     assert lasts(until(asked(root, heartbeat_limit="60s"), state="active")) is None
 
 
 def test_a_quota_has_a_default_and_a_limit_and_the_shortest_applies(blueprint, ada, root, hours, until, owner):
     blueprint(config={"capacity": {"slots": 20}})
     hours(9, 10)
-    access.set_quota(root, user="ada", limits={"default_ttl": "2h", "max_ttl": "5h"})
+    permissions.set_quota(root, user="ada", limits={"default_ttl": "2h", "max_ttl": "5h"})
     assert asked(ada).ttl == 2 * HOUR
     assert asked(root).ttl == 9 * HOUR, "of its own owner"
     with pytest.raises(InvalidRequest, match="at most 5h: that is the quota of the user ada"):
         asked(ada, ttl="6h")
     lease = until(asked(ada, ttl="5h"), state="active")
     with pytest.raises(InvalidRequest, match="the quota of the user ada"):
-        holding.extend(ada, lease.pk, ttl="6h")
+        lifetimes.extend(ada, lease.pk, ttl="6h")
     assert lasts(until(asked(ada, heartbeat_limit="60s"), state="active")) == 5 * HOUR
-    for_ada = Lease.objects.get(pk=asking.request(root, {"type": "fake"}, owner="ada"))
+    for_ada = Lease.objects.get(pk=leases.request(root, {"type": "fake"}, owner="ada"))
     assert for_ada.ttl == 2 * HOUR, "the owner's default, whoever asks"
-    for_ada = Lease.objects.get(pk=asking.request(root, {"type": "fake", "ttl": "20h"}, owner="ada"))
+    for_ada = Lease.objects.get(pk=leases.request(root, {"type": "fake", "ttl": "20h"}, owner="ada"))
     assert lasts(until(for_ada, state="active")) == 20 * HOUR
     owner.groups.add(Group.objects.create(name="lab"))
-    access.set_quota(root, group="lab", limits={"max_ttl": "3h"})
+    permissions.set_quota(root, group="lab", limits={"max_ttl": "3h"})
     asked(ada, ttl="4h")
     with pytest.raises(InvalidRequest, match="at most 3h: that is the quota of the group lab"):
         asked(ada, ttl="4h", charged_group="lab")
     lease = until(asked(ada, ttl="3h", charged_group="lab"), state="active")
     with pytest.raises(InvalidRequest, match="the quota of the group lab"):
-        holding.extend(ada, lease.pk, ttl="4h")
-    access.set_quota(root, user="ada", limits={"default_ttl": None, "max_ttl": None})
+        lifetimes.extend(ada, lease.pk, ttl="4h")
+    permissions.set_quota(root, user="ada", limits={"default_ttl": None, "max_ttl": None})
     assert asked(ada).ttl == 9 * HOUR
 
 
@@ -157,11 +157,11 @@ def test_a_blueprint_that_is_named_refuses_and_one_that_is_not_shortens(blueprin
     assert lasts(lease) == 3 * HOUR
     (message,) = shortened(lease)
     assert message == f"It lasts 3h, not 4h: that is the limit of the blueprint {made.name}."
-    assert holding.get(ada, lease.pk).message == message
+    assert leases.get(ada, lease.pk).message == message
     assert lasts(until(asked(ada, heartbeat_limit="60s"), state="active")) == 3 * HOUR
     with pytest.raises(InvalidRequest, match=f"the limit of the blueprint {made.name}"):
-        holding.extend(ada, lease.pk, ttl="4h")
-    holding.extend(root, lease.pk, ttl="9h")
+        lifetimes.extend(ada, lease.pk, ttl="4h")
+    lifetimes.extend(root, lease.pk, ttl="9h")
     assert lasts(until(asked(root, ttl="9h", **named), state="active")) == 9 * HOUR
     other = blueprint("other", enabled=False)
     asked(ada, ttl="9h", allowed_blueprints=[made.name, other.name])
@@ -180,17 +180,17 @@ def test_a_blueprint_has_a_default(blueprint, ada, root, hours, until):
     with pytest.raises(InvalidRequest, match="The default lease of 2h is longer than the longest lease of 1h"):
         blueprints.change(root, made.name, BlueprintChange(max_ttl="1h"))
     with pytest.raises(InvalidRequest, match="The default lease of 2h is longer than the longest lease of 1h"):
-        access.set_quota(root, user="ada", limits={"default_ttl": "2h", "max_ttl": "1h"})
+        permissions.set_quota(root, user="ada", limits={"default_ttl": "2h", "max_ttl": "1h"})
     with pytest.raises(InvalidRequest, match="'soon' is not a valid duration"):
-        access.set_quota(root, user="ada", limits={"max_ttl": "soon"})
+        permissions.set_quota(root, user="ada", limits={"max_ttl": "soon"})
 
 
 def test_an_operator_lets_a_waiting_lease_last_longer_than_its_limits(blueprint, ada, root, hours, until):
     made = blueprint(config={"capacity": {"slots": 20}}, enabled=False, max_ttl=2 * HOUR)
     hours(0, 3)
     first, second = asked(ada, ttl="2h"), asked(ada, ttl="2h")
-    extending.extend(ada, first.pk, ttl="3h")
-    extending.extend(root, second.pk, ttl="9h")
+    lifetimes.extend(ada, first.pk, ttl="3h")
+    lifetimes.extend(root, second.pk, ttl="9h")
     blueprints.enable(root, made.name)
     assert lasts(until(first, state="active")) == 2 * HOUR
     assert lasts(until(second, state="active")) == 9 * HOUR

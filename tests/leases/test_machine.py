@@ -25,16 +25,16 @@ from hypothesis.stateful import (
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint
 from drydock.core import clock
-from leases import hints
 from leases.engine.core import installation
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
 from leases.engine.scheduling import request
-from leases.inline import settle
+from leases.messaging import hints
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run, Share, SlotLock
 from leases.reasons import Reason
-from leases.requests import read
 from leases.states import HOLDING
+from leases.validation.requests import read
 
 FAULTS = [
     {"does": "refuse", "at": "create", "scope": "offer", "times": 1, "skip": 3, "remember": 0.0},

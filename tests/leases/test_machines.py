@@ -14,9 +14,9 @@ from interfaces.errors import LeaseEnded, Unreachable
 from leases.engine.catalogue import poll_schedule
 from leases.engine.resources import maintenance
 from leases.engine.sync import poll
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Budget, Event, Resource, Run, Share, Usage
-from leases.operations import budgets, holding, machines, resources
+from leases.operations import costs, leases, machines, resources
 from leases.operations.callers import caller
 
 
@@ -129,7 +129,7 @@ def test_another_type_changes_size_price_and_what_the_holder_has(held, cloud, ad
     assert resource.held_alone
     assert resource.idle_since is None
     assert (only(cloud).power, cloud.settings(only(cloud).key)["type"]) == ("on", "big")
-    holding.release(ada, held.pk)
+    leases.release(ada, held.pk)
     settle()
     resource.refresh_from_db()
     assert resource.used_cpu_millicores == 0
@@ -163,9 +163,9 @@ def test_a_dearer_type_is_spent_from_asking_and_given_back_when_it_cannot_be_had
     cloud.sell_out("big")
     machines.change_type(ada, held.pk, "big")
     machines.change_type(ada, held.pk, "big")
-    assert [b.used for b in budgets.list_(ada)] == [0.4]
+    assert [b.used for b in costs.list_budgets(ada)] == [0.4]
     assert done(held).kind == "machine.failed"
-    assert [b.used for b in budgets.list_(ada)] == [0.1]
+    assert [b.used for b in costs.list_budgets(ada)] == [0.1]
     prices = list(Usage.objects.order_by("id").values_list("price", flat=True))
     assert (prices[0], prices[-1], 0.4 in prices) == (0.1, 0.1, True)
 
@@ -187,7 +187,7 @@ def test_what_is_off_becomes_another_type_and_stays_off(held, cloud, ada, until)
         ("odd", "is arm64, and the machine is x86_64"),
         ("huge", "is not offered in east"),
         ("nothing", "is not offered in east"),
-        ("small", "is a small already"),
+        ("small", "is already a small"),
     ],
 )
 def test_types_that_it_cannot_become_are_refused_before_anything_is_done(held, ada, wanted, why):
@@ -210,8 +210,9 @@ def test_tags_are_kept_and_ours_are_refused(held, cloud, ada):
     assert machines.get(ada, held.pk).tags == {"team": "a"}
     assert cloud.settings(only(cloud).key)["tag:team"] == "a"
     for tags, why in (
-        ({"drydock-resource": "1"}, "are ours"), ({"Drydock-proof": "1"}, "are ours"), ({"fake-x": "1"}, "for itself"),
-        ({}, "from 1 to 20"), ({"a": "b" * 300}, "up to 255"), ({"a": 3}, "a text"),
+        ({"drydock-resource": "1"}, "are ours"), ({"Drydock-proof": "1"}, "are ours"),
+        ({"fake-x": "1"}, "reserves names"),
+        ({}, "between 1 and 20"), ({"a": "b" * 300}, "at most 255"), ({"a": 3}, "a value of"),
     ):  # fmt: skip
         with pytest.raises(InvalidRequest, match=why):
             machines.set_tags(ada, held.pk, tags)
@@ -259,7 +260,7 @@ def test_strangers_find_no_machine_and_ended_leases_have_none(held, ada):
     for act in (machines.get, machines.stop, machines.reboot, machines.console):
         with pytest.raises(NotFound):
             act(bob, held.pk)
-    holding.release(ada, held.pk)
+    leases.release(ada, held.pk)
     settle()
     with pytest.raises(LeaseEnded):
         machines.reboot(ada, held.pk)

@@ -16,9 +16,9 @@ from kombu.transport import virtual
 from kombu.transport.redis import Channel as KombuChannel
 
 from drydock.celery import app
-from drydock.foreground import Foreground, Program
-from leases import hints, messages
+from drydock.up import Foreground, Program
 from leases.engine.core import installation
+from leases.messaging import hints, messages
 from leases.models import Installation
 from leases.operations.attention import needed
 from leases.operations.callers import Caller
@@ -107,7 +107,7 @@ def test_our_own_messages_are_readable():
 def test_many_at_once_are_one_line_and_a_number(db, caplog):
     installation.current()
     dropped = messages.Dropped()
-    with caplog.at_level(logging.ERROR, "leases.messages"):
+    with caplog.at_level(logging.ERROR, "leases.messaging.messages"):
         for _ in range(1000):
             dropped.count("its task is 'x'")
     dropped.report()

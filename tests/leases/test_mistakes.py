@@ -20,13 +20,13 @@ from typer.testing import CliRunner
 import leases.admin
 from blueprints import registry
 from blueprints.amounts import Amounts, amount, shortfall
-from drydock.cli import options
-from drydock.cli.exits import refusal
 from drydock.cli.program import app
+from drydock.cli.toolkit import options
+from drydock.cli.toolkit.exits import refusal
 from drydock.core.errors import InvalidRequest, Problem
 from interfaces.errors import failed_connection
-from leases.requests import LeaseRequest, invalid
 from leases.rest import bodies, operating, queries
+from leases.validation.requests import LeaseRequest, invalid
 
 WRONG: tuple[Any, ...] = (
     None, True, "", " ", "mine", "\0", "x" * 5000, "a/../b;c", -1, 0, 1e300, 3.5, 10**30, [], [1], [""], {}, {"a": 1},
@@ -171,7 +171,7 @@ def test_names_with_values_are_refused_in_words_for_people(read):
 def _forms() -> list[type[forms.BaseForm]]:
     """Every form of the console's own modules, and the form of every model that the console shows."""
     found: set[type[forms.BaseForm]] = set()
-    for module in pkgutil.iter_modules(leases.admin.__path__, "leases.admin."):
+    for module in pkgutil.walk_packages(leases.admin.__path__, "leases.admin."):
         for one in vars(importlib.import_module(module.name)).values():
             if isinstance(one, type) and issubclass(one, forms.BaseForm) and one.__module__.startswith("leases."):
                 found.add(one)

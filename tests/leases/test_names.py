@@ -12,7 +12,8 @@ from drydock.core.errors import Conflict, NotFound
 from interfaces.errors import LeaseEnded
 from leases.allocator import Lease as Owned
 from leases.models import Lease
-from leases.operations import asking, holding, using
+from leases.operations import interfaces
+from leases.operations import leases as operation_leases
 from leases.operations.callers import caller
 
 
@@ -33,13 +34,13 @@ class TestNames:
         blueprint(config={"capacity": {"slots": 8}})
         first = until(ask(name="mine", idempotency_key="k"), state="active")
         assert ask(name="mine", idempotency_key="k").pk == first.pk, "a replay is no second one"
-        with pytest.raises(Conflict, match=f"Lease {first.pk} is named 'mine' already"):
+        with pytest.raises(Conflict, match=f"Lease {first.pk} already has the name 'mine'"):
             ask(name="mine")
         ask(by=User.objects.create_user("eve"), name="mine")
         with pytest.raises(Conflict):
-            asking.request_group(ada, [{"type": "fake", "name": "both"}] * 2)
+            operation_leases.request_group(ada, [{"type": "fake", "name": "both"}] * 2)
         assert not Lease.objects.filter(name="both").exists()
-        holding.release(ada, first.pk)
+        operation_leases.release(ada, first.pk)
         until(first, state="destroyed")
         assert ask(name="mine").pk != first.pk
 
@@ -53,7 +54,7 @@ class TestNames:
         assert len({one.name for one in needed}) == 1
         assert len(needed) == 2
         ask(name=needed[0].name)
-        assert holding.named(ada, needed[0].name) == Lease.objects.get(name=needed[0].name, need="").pk
+        assert operation_leases.named(ada, needed[0].name) == Lease.objects.get(name=needed[0].name, need="").pk
 
     def test_of_requests_at_the_same_time_one_gets_it(self, transactional_db, blueprint, owner):
         blueprint(config={"capacity": {"slots": 8}})
@@ -62,7 +63,7 @@ class TestNames:
         def request() -> None:
             start.wait()
             try:
-                outcomes.append(asking.request(caller(owner), {"type": "fake", "name": "mine"}))
+                outcomes.append(operation_leases.request(caller(owner), {"type": "fake", "name": "mine"}))
             except Conflict:
                 outcomes.append(None)
             finally:
@@ -79,35 +80,35 @@ class TestNames:
     def test_stands_for_ones_own_live_lease_then_for_the_newest_ended(self, blueprint, ask, until, ada, root):
         blueprint(config={"capacity": {"slots": 8}})
         first = until(ask(name="mine"), state="active")
-        assert holding.named(ada, "mine") == first.pk == holding.named(root, "mine")
+        assert operation_leases.named(ada, "mine") == first.pk == operation_leases.named(root, "mine")
         others = until(ask(by=User.objects.create_user("eve"), name="mine"), state="active")
-        assert holding.named(caller("eve"), "mine") == others.pk
+        assert operation_leases.named(caller("eve"), "mine") == others.pk
         with pytest.raises(Conflict, match="Several owners"):
-            holding.named(root, "mine")
-        holding.release(ada, first.pk)
+            operation_leases.named(root, "mine")
+        operation_leases.release(ada, first.pk)
         until(first, state="destroyed")
-        assert holding.named(ada, "mine") == first.pk
-        assert holding.named(root, "mine") == others.pk
+        assert operation_leases.named(ada, "mine") == first.pk
+        assert operation_leases.named(root, "mine") == others.pk
         assert Owned.get("mine", owner="ada").id == first.pk
         with pytest.raises(NotFound, match="is not a lease number or name"):
-            holding.named(ada, "other")
+            operation_leases.named(ada, "other")
 
 
 def test_the_owner_can_use_what_is_held_until_the_hold_ends(blueprint, ask, until, ada):
     blueprint()
     lease = until(ask(), state="active")
-    holding.hold(ada, lease.pk, ttl="1h")
-    holding.release(ada, lease.pk)
+    operation_leases.hold(ada, lease.pk, ttl="1h")
+    operation_leases.release(ada, lease.pk)
     until(lease, state="released", reason="held")
-    assert using.run_command(ada, lease.pk, ["true"]).exit_code == 0
+    assert interfaces.run_command(ada, lease.pk, ["true"]).exit_code == 0
     stranger = caller(User.objects.create_user("eve"))
     with pytest.raises(NotFound):
-        using.run_command(stranger, lease.pk, ["true"])
+        interfaces.run_command(stranger, lease.pk, ["true"])
     Lease.objects.update(hold_until="2020-01-01T00:00Z")
     with pytest.raises(LeaseEnded):
-        using.run_command(ada, lease.pk, ["true"])
+        interfaces.run_command(ada, lease.pk, ["true"])
     Lease.objects.update(hold_until=None)
-    assert using.run_command(ada, lease.pk, ["true"]).exit_code == 0
-    holding.unhold(ada, lease.pk)
+    assert interfaces.run_command(ada, lease.pk, ["true"]).exit_code == 0
+    operation_leases.unhold(ada, lease.pk)
     with pytest.raises(LeaseEnded):
-        using.run_command(ada, lease.pk, ["true"])
+        interfaces.run_command(ada, lease.pk, ["true"])

@@ -15,9 +15,9 @@ from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint, Credential, Listing, Reading
 from drydock.core import clock
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
-from leases import hints
 from leases.engine.catalogue import poll_schedule
 from leases.engine.sync import poll
+from leases.messaging import hints
 from leases.models import Authorization, Event
 from leases.operations import credentials, offers
 from leases.operations.callers import caller

@@ -9,12 +9,13 @@ from django.contrib.auth.models import Group, User
 
 from blueprints.models import Blueprint, RememberedError
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound, NotSupported
-from leases import inline
-from leases.client.values import BlueprintChange, to_json
+from drydock_client.values import BlueprintChange, to_json
 from leases.engine.core.transitions import StaleTransition
-from leases.inline import settle
+from leases.messaging import handlers, hints, inline
+from leases.messaging.handlers import HANDLERS
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource
-from leases.operations import access, asking, blueprints, events, holding, registration, resources, upkeep
+from leases.operations import blueprints, events, installation, leases, lifetimes, permissions, resources
 from leases.operations.callers import caller
 
 
@@ -34,25 +35,25 @@ def root():
 
 
 def ask(who, **given):
-    pk = asking.request(who, {"type": "fake", **given})
+    pk = leases.request(who, {"type": "fake", **given})
     settle()
-    return holding.get(who, pk)
+    return leases.get(who, pk)
 
 
 class TestExplain:
     def test_it_says_what_would_come_and_writes_nothing(self, blueprint, ada):
         blueprint(config={"capacity": {"slots": 2}}, max_resources=1)
-        explained = asking.explain(ada, {"type": "fake"})
+        explained = leases.explain(ada, {"type": "fake"})
         assert (explained.outcome, explained.message) == ("build", "pool would build one.")
         ask(ada)
-        explained = asking.explain(ada, {"type": "fake"})
+        explained = leases.explain(ada, {"type": "fake"})
         assert (explained.outcome, explained.resource) == ("granted", Resource.objects.get().pk)
         ask(ada)
-        explained = asking.explain(ada, {"type": "fake"})
+        explained = leases.explain(ada, {"type": "fake"})
         assert (explained.outcome, explained.reason) == ("wait", "waiting_room")
         full = f"{Resource.objects.get().name} is full (2 of 2 slots in use)"
         assert explained.verdicts[0].sentence == f"{full}; none of its leases has an end"
-        refused = asking.explain(ada, {"type": "fake", "slots": 3})
+        refused = leases.explain(ada, {"type": "fake", "slots": 3})
         assert refused.outcome == "refuse"
         assert Lease.objects.count() == 2
         assert Resource.objects.get().used_slots == 2
@@ -61,22 +62,22 @@ class TestExplain:
         blueprint(max_resources=1, config={"capacity": {"slots": 2}})
         ask(ada, slots=1)
         ask(ada, slots=2)
-        explained = asking.explain(ada, {"type": "fake"})
+        explained = leases.explain(ada, {"type": "fake"})
         assert explained.waiting_before == 1
-        access.set_quota(root, user="ada", limits={"max_leases": 1})
-        assert asking.explain(ada, {"type": "fake"}).reason == "waiting_quota"
+        permissions.set_quota(root, user="ada", limits={"max_leases": 1})
+        assert leases.explain(ada, {"type": "fake"}).reason == "waiting_quota"
 
     def test_the_answer_is_json(self, blueprint, ada):
         blueprint()
-        assert to_json(asking.explain(ada, {"type": "fake"}))["verdicts"][0]["answer"] == "build"
+        assert to_json(leases.explain(ada, {"type": "fake"}))["verdicts"][0]["answer"] == "build"
 
 
 class TestOwners:
     def test_others_neither_see_nor_touch(self, blueprint, ada, eve):
         blueprint()
         lease = ask(ada)
-        assert holding.list_(eve) == []
-        for act in (holding.get, holding.release, holding.heartbeat, holding.hold, holding.unhold, holding.retry):
+        assert leases.list_(eve) == []
+        for act in (leases.get, leases.release, leases.heartbeat, leases.hold, leases.unhold, leases.retry):
             with pytest.raises(NotFound):
                 act(eve, lease.id)
         assert events.list_(eve) == []
@@ -85,8 +86,8 @@ class TestOwners:
     def test_operators_see_all_and_act_under_their_name(self, blueprint, ada, root):
         blueprint()
         lease = ask(ada)
-        assert [found.id for found in holding.list_(root)] == [lease.id]
-        holding.release(root, lease.id)
+        assert [found.id for found in leases.list_(root)] == [lease.id]
+        leases.release(root, lease.id)
         settle()
         found = Event.objects.get(lease=lease.id, to_state="released")
         assert (found.actor, found.reason) == ("root", "released_by_operator")
@@ -100,75 +101,88 @@ class TestOwners:
             lambda: resources.force_destroy(ada, lease.resource, reason="x"),
             lambda: blueprints.add(ada, "x", "fake"),
             lambda: blueprints.disable(ada, "pool"),
-            lambda: access.authorize(ada, "pool", user="ada"),
-            lambda: access.set_quota(ada, user="ada", limits={}),
-            lambda: upkeep.reclaim(ada),
-            lambda: upkeep.sweep_now(ada),
-            lambda: asking.request(ada, {"type": "fake"}, owner="root"),
+            lambda: permissions.authorize(ada, "pool", user="ada"),
+            lambda: permissions.set_quota(ada, user="ada", limits={}),
+            lambda: installation.reclaim(ada),
+            lambda: installation.sweep_now(ada),
+            lambda: leases.request(ada, {"type": "fake"}, owner="root"),
         ):
             with pytest.raises(NotAllowed):
                 act()
 
     def test_an_operator_asks_for_somebody(self, blueprint, ada, root):
         blueprint()
-        pk = asking.request(root, {"type": "fake"}, owner="ada")
-        assert holding.get(ada, pk).owner == "ada"
+        pk = leases.request(root, {"type": "fake"}, owner="ada")
+        assert leases.get(ada, pk).owner == "ada"
 
 
 class TestHolding:
     def test_no_lease_outlives_its_resource(self, blueprint, ada):
         blueprint(max_lifetime=dt.timedelta(hours=3))
         lease = ask(ada, ttl="1h")
-        holding.extend(ada, lease.id, ttl="2h")
+        lifetimes.extend(ada, lease.id, ttl="2h")
         with pytest.raises(Conflict, match="no lease on it can last longer"):
-            holding.extend(ada, lease.id, ttl="4h")
+            lifetimes.extend(ada, lease.id, ttl="4h")
 
     def test_a_held_lease_keeps_its_resource_until_the_hold_ends(self, blueprint, ada):
         blueprint(kind="fake_activated")
-        pk = asking.request(ada, {"type": "fake_activated"})
+        pk = leases.request(ada, {"type": "fake_activated"})
         settle()
-        holding.hold(ada, pk, ttl="1h", reason="a look at it")
-        holding.release(ada, pk)
+        leases.hold(ada, pk, ttl="1h", reason="a look at it")
+        leases.release(ada, pk)
         settle()
-        assert (holding.get(ada, pk).state, holding.get(ada, pk).reason) == ("released", "held")
-        holding.unhold(ada, pk)
+        assert (leases.get(ada, pk).state, leases.get(ada, pk).reason) == ("released", "held")
+        leases.unhold(ada, pk)
         settle()
-        assert holding.get(ada, pk).state == "destroyed"
+        assert leases.get(ada, pk).state == "destroyed"
+
+    def test_the_end_of_a_hold_leaves_a_lease_that_goes_on_to_its_owner(self, blueprint, ada):
+        blueprint()
+        lease = ask(ada)
+        leases.hold(ada, lease.id, ttl="1h")
+        with hints.collected() as sent:
+            leases.unhold(ada, lease.id)
+        for hint, args in sent:
+            HANDLERS[hint](*args)
+        assert leases.get(ada, lease.id).state == "active"
+        leases.release(ada, lease.id)
+        settle()
+        assert leases.get(ada, lease.id).state == "destroyed"
 
     def test_an_owner_holds_for_a_week_at_most(self, blueprint, ada):
         blueprint()
         lease = ask(ada)
         with pytest.raises(InvalidRequest):
-            holding.hold(ada, lease.id, ttl="30d")
+            leases.hold(ada, lease.id, ttl="30d")
 
     def test_lists_are_narrowed_by_label_name_state_and_group(self, blueprint, ada):
         blueprint()
         one = ask(ada, labels={"team": "a"}, name="one")
         two = ask(ada, labels={"team": "b"})
-        assert [f.id for f in holding.list_(ada)] == [two.id, one.id]
-        assert [f.id for f in holding.list_(ada, label="team=a")] == [one.id]
-        assert len(holding.list_(ada, label="team")) == 2
-        assert [f.id for f in holding.list_(ada, name="one")] == [one.id]
-        assert holding.list_(ada, states=["broken"]) == []
+        assert [f.id for f in leases.list_(ada)] == [two.id, one.id]
+        assert [f.id for f in leases.list_(ada, label="team=a")] == [one.id]
+        assert len(leases.list_(ada, label="team")) == 2
+        assert [f.id for f in leases.list_(ada, name="one")] == [one.id]
+        assert leases.list_(ada, states=["broken"]) == []
 
     def test_what_another_lease_holds_is_not_released_alone(self, blueprint, ada):
         blueprint()
         lease = ask(ada)
         Lease.objects.filter(pk=lease.id).update(for_lease=lease.id, need="x")
         with pytest.raises(Conflict, match="held by lease"):
-            holding.release(ada, lease.id)
+            leases.release(ada, lease.id)
 
     def test_the_generated_key_is_shown_to_the_owner_alone_and_recorded(self, blueprint, ada, root):
         blueprint()
         lease = ask(ada)
         with pytest.raises(NotFound, match="no generated key"):
-            holding.private_key(ada, lease.id)
+            leases.private_key(ada, lease.id)
         row = Lease.objects.get(pk=lease.id)
         row.secrets = {"private_key": "hush"}
         row.save(update_fields=["secrets"])
         with pytest.raises(NotFound):
-            holding.private_key(root, lease.id)
-        assert holding.private_key(ada, lease.id) == "hush"
+            leases.private_key(root, lease.id)
+        assert leases.private_key(ada, lease.id) == "hush"
         assert Event.objects.filter(kind="lease.key_shown", actor="ada").count() == 1
         assert "hush" not in str(list(Event.objects.values()))
 
@@ -178,7 +192,7 @@ class TestResources:
         blueprint(max_resources=1)
         lease = ask(ada)
         resources.drain(root, lease.resource)
-        holding.release(ada, lease.id)
+        leases.release(ada, lease.id)
         settle()
         assert Resource.objects.get().state == "destroyed"
 
@@ -188,19 +202,19 @@ class TestResources:
         with pytest.raises(InvalidRequest):
             resources.quarantine(root, lease.resource, message=" ")
         assert resources.quarantine(root, lease.resource, message="odd noises").quarantined
-        holding.release(ada, lease.id)
+        leases.release(ada, lease.id)
         second = ask(ada)
         assert second.state == "pending"
         resources.unquarantine(root, lease.resource)
         settle()
-        assert holding.get(ada, second.id).state == "active"
+        assert leases.get(ada, second.id).state == "active"
 
     def test_a_held_resource_is_not_retired(self, blueprint, ada, root):
         blueprint()
         lease = ask(ada)
         with pytest.raises(Conflict, match="held"):
             resources.retire(root, lease.resource)
-        holding.release(ada, lease.id)
+        leases.release(ada, lease.id)
         resources.retire(root, lease.resource)
         settle()
         assert resources.list_(root) == []
@@ -214,8 +228,8 @@ class TestResources:
         forced = resources.force_destroy(root, lease.resource, reason="the account was closed")
         assert forced.gone_at is not None
         settle()
-        assert holding.get(ada, lease.id).state == "broken"
-        assert "the account was closed" in holding.get(ada, lease.id).message
+        assert leases.get(ada, lease.id).state == "broken"
+        assert "the account was closed" in leases.get(ada, lease.id).message
 
     def test_power_and_checks_are_runs(self, blueprint, ada, root):
         blueprint(check_interval=dt.timedelta(hours=1))
@@ -233,13 +247,13 @@ class TestResources:
     def test_registering_by_hand(self, blueprint, ada, root):
         blueprint()
         with pytest.raises(InvalidRequest) as wrong:
-            registration.register(root, "pool", {"identity": "a"})
+            resources.register(root, "pool", {"identity": "a"})
         assert wrong.value.field == "name"
-        made = registration.register(root, "pool", {"name": "own"})
+        made = resources.register(root, "pool", {"name": "own"})
         settle()
         assert resources.get(root, made.id).state == "active"
-        with pytest.raises(Conflict, match="registered already"):
-            registration.register(root, "pool", {"name": "own"})
+        with pytest.raises(Conflict, match="already registered"):
+            resources.register(root, "pool", {"name": "own"})
 
 
 class TestBlueprints:
@@ -250,7 +264,7 @@ class TestBlueprints:
         with pytest.raises(InvalidRequest) as wrong:
             blueprints.add(root, "Not A Name", "fake")
         assert wrong.value.field == "name"
-        with pytest.raises(NotFound, match="No kind"):
+        with pytest.raises(NotFound, match="Kind 'nothing' does not exist"):
             blueprints.add(root, "pool", "nothing")
 
     def test_one_is_added_checked_and_serves(self, root):
@@ -262,7 +276,7 @@ class TestBlueprints:
         assert made.problems[0]["field"] == "faults.0.at"
         with pytest.raises(Conflict, match="already"):
             blueprints.add(root, "pool", "fake")
-        assert asking.explain(root, {"type": "fake"}).outcome == "build"
+        assert leases.explain(root, {"type": "fake"}).outcome == "build"
 
     def test_another_config_is_another_generation_and_wakes_who_waits(self, blueprint, ada, root):
         blueprint(config={"catalogue": "stale"})
@@ -272,7 +286,7 @@ class TestBlueprints:
         changed = blueprints.change(root, "pool", BlueprintChange(config={}))
         assert (changed.generation, changed.config) == (2, {})
         settle()
-        assert holding.get(ada, lease.id).state == "active"
+        assert leases.get(ada, lease.id).state == "active"
 
     def test_columns_are_emptied_by_name(self, blueprint, root):
         blueprint(max_resources=1)
@@ -293,33 +307,33 @@ class TestBlueprints:
 class TestAccess:
     def test_an_authorization_is_asked_for_approved_and_wakes(self, blueprint, ada, root):
         blueprint(audience=Blueprint.Audience.AUTHORIZED)
-        asked = access.ask(ada, "pool", message="please")
+        asked = permissions.ask(ada, "pool", message="please")
         lease = ask(ada)
         assert lease.reason == "waiting_authorization"
-        access.authorize(root, asked.blueprint, user=asked.user)
+        permissions.authorize(root, asked.blueprint, user=asked.user)
         settle()
-        assert holding.get(ada, lease.id).state == "active"
-        assert access.decline(root, "pool", user="ada").state == "declined"
+        assert leases.get(ada, lease.id).state == "active"
+        assert permissions.decline(root, "pool", user="ada").state == "declined"
         assert ask(ada).state == "broken"
 
     def test_a_group_is_authorized(self, blueprint, owner, ada, root):
         blueprint(audience=Blueprint.Audience.AUTHORIZED)
         owner.groups.add(Group.objects.create(name="crew"))
-        access.authorize(root, "pool", group="crew")
+        permissions.authorize(root, "pool", group="crew")
         assert ask(ada).state == "active"
-        assert [found.group for found in access.authorizations(ada)] == ["crew"]
+        assert [found.group for found in permissions.authorizations(ada)] == ["crew"]
 
     def test_raising_a_quota_serves_who_waits_for_it(self, blueprint, ada, root):
         blueprint()
-        access.set_quota(root, user="ada", limits={"max_leases": 1})
+        permissions.set_quota(root, user="ada", limits={"max_leases": 1})
         ask(ada)
         second = ask(ada)
         assert (second.state, second.reason) == ("pending", "waiting_quota")
-        access.set_quota(root, user="ada", limits={"max_leases": None})
+        permissions.set_quota(root, user="ada", limits={"max_leases": None})
         settle()
-        assert holding.get(ada, second.id).state == "active"
+        assert leases.get(ada, second.id).state == "active"
         with pytest.raises(InvalidRequest) as wrong:
-            access.set_quota(root, user="ada", limits={"max_wishes": 3})
+            permissions.set_quota(root, user="ada", limits={"max_wishes": 3})
         assert wrong.value.field == "max_wishes"
 
 
@@ -328,8 +342,8 @@ class TestUpkeep:
         blueprint()
         kept = ask(ada)
         other = ask(ada)
-        holding.release(ada, other.id)
-        assert upkeep.reclaim(root) == [other.resource]
+        leases.release(ada, other.id)
+        assert installation.reclaim(root) == [other.resource]
         settle()
         assert [found.id for found in resources.list_(root)] == [kept.resource]
 
@@ -339,36 +353,36 @@ class TestUpkeep:
         lease = ask(ada)
         assert lease.state == "pending"
         assert blueprints.get(root, "pool").errors[0]["message"] == "broke"
-        assert upkeep.clear_errors(root, blueprint="pool") == 1
+        assert installation.clear_errors(root, blueprint="pool") == 1
         settle()
-        assert holding.get(ada, lease.id).state == "active"
+        assert leases.get(ada, lease.id).state == "active"
 
     def test_a_held_step_goes_on_when_its_person_is_done(self, blueprint, ada, root):
         blueprint(config={"faults": [{"does": "hold", "at": "build.boot", "who": "the hands", "what": "Plug it in."}]})
         lease = ask(ada)
         assert (lease.progress.waits_for, lease.progress.who) == ("operator", "the hands")
         with pytest.raises(NotFound):
-            upkeep.resolve(root, lease_id=lease.id)
-        upkeep.resolve(root, resource_id=lease.resource, message="plugged in")
+            installation.resolve(root, lease_id=lease.id)
+        installation.resolve(root, resource_id=lease.resource, message="plugged in")
         assert Event.objects.filter(kind="step.resolved", actor="root").exists()
 
     def test_a_sweep_that_meets_others_at_work_goes_on(self, blueprint, ada, root, monkeypatch):
         blueprint()
-        asking.request(ada, {"type": "fake"})
+        leases.request(ada, {"type": "fake"})
 
         def race(resource_type):
             raise StaleTransition("another was faster")
 
-        monkeypatch.setitem(inline.ACTS, "serve", race)
-        assert upkeep.sweep_now(root) > 0
+        monkeypatch.setitem(handlers.HANDLERS, "serve", race)
+        assert installation.sweep_now(root) > 0
         with pytest.raises(ExceptionGroup):
             inline.settle()
 
     def test_a_sweep_without_workers_carries_out_what_is_due(self, blueprint, ada, root):
         blueprint()
-        pk = asking.request(ada, {"type": "fake"})
-        assert upkeep.sweep_now(root) > 0
-        assert holding.get(ada, pk).state == "active"
+        pk = leases.request(ada, {"type": "fake"})
+        assert installation.sweep_now(root) > 0
+        assert leases.get(ada, pk).state == "active"
 
 
 def test_events_are_followed_by_their_ids(blueprint, ada):
@@ -424,8 +438,8 @@ def test_no_face_tells_an_owner_the_ids_of_others_leases(blueprint, ada, eve, ro
         reserved_for_id=others[0], facts={"aside": [f"/srv/homes/dd-1-l{others[0]}"], "os": "linux"}
     )
     told = [
-        resources.get(eve, own.resource), resources.list_(eve), holding.get(eve, own.id), holding.get(eve, waiting.id),
-        holding.list_(eve), events.list_(eve), asking.explain(eve, {"type": "fake"}), attention.needed(eve),
+        resources.get(eve, own.resource), resources.list_(eve), leases.get(eve, own.id), leases.get(eve, waiting.id),
+        leases.list_(eve), events.list_(eve), leases.explain(eve, {"type": "fake"}), attention.needed(eve),
     ]  # fmt: skip
     assert resources.get(eve, own.resource).leases == (own.id,)
     assert resources.get(eve, own.resource).reserved_for is None

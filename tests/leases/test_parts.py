@@ -12,7 +12,7 @@ from blueprints.specs import Part as PartSpec
 from leases.engine.lifecycle import release
 from leases.engine.resources import provision
 from leases.engine.sync import discovery
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Part, Resource, SlotLock, Sync
 from leases.operations import resources
 from leases.operations.callers import caller

@@ -11,7 +11,7 @@ from blueprints.fake.cloud import Cloud
 from blueprints.fake.provider import Provider
 from blueprints.models import Blueprint
 from leases.engine.lifecycle import release
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Resource, Run
 from leases.operations import resources
 from leases.operations.callers import caller
@@ -125,7 +125,7 @@ def test_maintenance_goes_ahead_when_holders_are_only_told(stage, until, action)
 def test_maintenance_that_may_not_wait_is_refused_while_others_hold(stage, until, action):
     stage(action, "refuse")
     broken = until(Resource.objects.filter(type="fake").first(), state="broken")
-    assert "held by others" in broken.message
+    assert "leased by others" in broken.message
     assert only().cycles == 0
 
 

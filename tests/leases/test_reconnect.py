@@ -17,8 +17,8 @@ from leases.engine.core import database
 from leases.engine.core.database import rows
 from leases.engine.scheduling import request
 from leases.models import Lease
-from leases.operations import asking
-from leases.requests import read
+from leases.operations import leases
+from leases.validation.requests import read
 from tests.settings import DATABASE
 from tests.workers import Worker
 
@@ -82,7 +82,7 @@ def test_who_waits_for_a_lease_goes_on_waiting(blueprint, owner):
     with outage():
         clock.sleep(1.0)
     Lease.objects.filter(pk=lease.id).update(message="still waiting")
-    from leases.inline import settle
+    from leases.messaging.inline import settle
 
     settle()
     waits.join(60)
@@ -163,7 +163,7 @@ def test_a_web_request_is_answered_and_not_repeated():
 
 def test_a_request_whose_answer_was_lost_becomes_one_lease(blueprint, owner, monkeypatch):
     blueprint()
-    asked = asking.request
+    asked = leases.request
     lost: list[int] = []
 
     def answer_lost(*args, **kwargs):
@@ -173,7 +173,7 @@ def test_a_request_whose_answer_was_lost_becomes_one_lease(blueprint, owner, mon
             raise OperationalError("server closed the connection unexpectedly")
         return done
 
-    monkeypatch.setattr(asking, "request", answer_lost)
+    monkeypatch.setattr(leases, "request", answer_lost)
     lease = Allocator("fake", owner=owner).allocate()
     assert [lease.id] == lost
     assert Lease.objects.count() == 1

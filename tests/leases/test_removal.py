@@ -6,10 +6,11 @@ import pytest
 
 from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
+from drydock_client import values
 from leases.engine.sync import orphans
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Authorization, Lease, Search
-from leases.operations import access, asking, blueprints, events, holding, registration, resources, upkeep
+from leases.operations import blueprints, events, installation, leases, permissions, resources
 from leases.operations.callers import caller
 
 
@@ -22,15 +23,15 @@ def root(django_user_model):
 def used(blueprint, root):
     """A blueprint with a resource on which a lease is active; (lease, resource)."""
     blueprint()
-    lease = asking.request(root, {"type": "fake"})
+    lease = leases.request(root, {"type": "fake"})
     settle()
-    return lease, holding.get(root, lease).resource
+    return lease, leases.get(root, lease).resource
 
 
 def gone(root, lease):
-    holding.release(root, lease)
+    leases.release(root, lease)
     settle()
-    upkeep.reclaim(root)
+    installation.reclaim(root)
     settle()
 
 
@@ -40,7 +41,7 @@ def test_it_is_refused_while_something_needs_it_and_says_what(used, root):
         blueprints.remove(root, "pool")
     assert raised.value.message == f"pool is needed by resource {resource} (active), lease {lease} (active)."
     assert "drydock blueprints drain pool" in raised.value.hint
-    holding.release(root, lease)
+    leases.release(root, lease)
     settle()
     with pytest.raises(Conflict, match=rf"needed by resource {resource} \(active\)\. "):
         blueprints.remove(root, "pool")
@@ -59,21 +60,21 @@ def test_nobody_looks_for_what_a_removed_one_may_have_left(used, root):
 def test_who_waits_for_it_alone_needs_it(blueprint, root):
     blueprint(enabled=False)
     blueprint("other", enabled=False)
-    either = asking.request(root, {"type": "fake"})
-    alone = asking.request(root, {"type": "fake", "allowed_blueprints": ["pool"]})
+    either = leases.request(root, {"type": "fake"})
+    alone = leases.request(root, {"type": "fake", "allowed_blueprints": ["pool"]})
     settle()
     assert {row.state for row in Lease.objects.all()} == {"pending"}
     with pytest.raises(Conflict, match=rf"needed by lease {alone} \(pending\)\. "):
         blueprints.remove(root, "pool")
-    holding.release(root, alone)
+    leases.release(root, alone)
     settle()
     blueprints.remove(root, "pool")
-    assert holding.get(root, either).state == "pending"
+    assert leases.get(root, either).state == "pending"
 
 
 def test_once_all_is_gone_it_goes_and_its_history_and_name_stay_of_use(used, root):
     lease, resource = used
-    access.authorize(root, "pool", user="root")
+    permissions.authorize(root, "pool", user="root")
     gone(root, lease)
     blueprints.remove(root, "pool")
 
@@ -83,15 +84,15 @@ def test_once_all_is_gone_it_goes_and_its_history_and_name_stay_of_use(used, roo
             act(root, "pool")
     assert not Authorization.objects.exists()
     assert resources.list_(root, gone=True)[0].blueprint == "pool"
-    assert holding.get(root, lease).blueprint == "pool"
+    assert leases.get(root, lease).blueprint == "pool"
     assert [event.kind for event in events.list_(root, blueprint="pool", newest=True)][-1] == "blueprint.removed"
 
     blueprints.add(root, "pool", "fake")
     assert blueprints.get(root, "pool").there == 0
-    again = asking.request(root, {"type": "fake"})
+    again = leases.request(root, {"type": "fake"})
     settle()
-    assert holding.get(root, again).state == "active"
-    assert holding.get(root, again).resource != resource
+    assert leases.get(root, again).state == "active"
+    assert leases.get(root, again).resource != resource
     assert Blueprint.everything.filter(name="pool").count() == 2
 
 
@@ -104,12 +105,12 @@ def test_one_without_any_history_leaves_no_row(blueprint, root):
 def test_nothing_is_built_or_registered_from_a_removed_one(used, root):
     lease, _ = used
     gone(root, lease)
-    blueprints.change(root, "pool", blueprints.BlueprintChange(min_ready=0))
+    blueprints.change(root, "pool", values.BlueprintChange(min_ready=0))
     blueprints.remove(root, "pool")
-    with pytest.raises(InvalidRequest, match="No blueprint gives 'fake' yet"):
-        asking.explain(root, {"type": "fake"})
+    with pytest.raises(InvalidRequest, match="No blueprint provides 'fake' yet"):
+        leases.explain(root, {"type": "fake"})
     with pytest.raises(NotFound):
-        registration.register(root, "pool", {"name": "own"})
+        resources.register(root, "pool", {"name": "own"})
 
 
 def test_a_request_by_name_means_the_one_there_is_and_no_removed_one(used, root):
@@ -118,15 +119,15 @@ def test_a_request_by_name_means_the_one_there_is_and_no_removed_one(used, root)
     blueprints.remove(root, "pool")
     blueprints.add(root, "other", "fake")
     with pytest.raises(InvalidRequest, match="no blueprint 'pool' for 'fake'") as raised:
-        asking.request(root, {"type": "fake", "allowed_blueprints": ["pool"]})
-    assert raised.value.hint == "There are: other."
+        leases.request(root, {"type": "fake", "allowed_blueprints": ["pool"]})
+    assert raised.value.hint == "Choose one of: other."
     blueprints.add(root, "pool", "fake")
     # Which of two rows of one name is read last is for the database to choose: the older one is rewritten here.
     Blueprint.everything.exclude(removed_at=None).update(note="long gone")
-    again = asking.request(root, {"type": "fake", "allowed_blueprints": ["pool"]})
+    again = leases.request(root, {"type": "fake", "allowed_blueprints": ["pool"]})
     settle()
     assert Lease.objects.get(pk=again).allowed_blueprints == [Blueprint.objects.get(name="pool").pk]
-    assert holding.get(root, again).state == "active"
+    assert leases.get(root, again).state == "active"
 
 
 def test_only_operators_remove(blueprint, owner):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from drydock.core.errors import Busy, DrydockError, InvalidRequest
-from leases import requests
+from leases.validation import requests
 
 
 def mistakes(**given):

@@ -9,7 +9,7 @@ from blueprints.contract import Builds, Kind
 from blueprints.fake.kind import Fake
 from blueprints.models import Blueprint
 from leases.engine.lifecycle import release
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Resource, Run
 from leases.reasons import Reason
 
@@ -99,3 +99,20 @@ def test_what_can_be_updated_in_place_is_not_destroyed_at_the_end_of_its_lease(b
         settle()
     assert set(Resource.objects.values_list("state", "generation")) == {("active", 2)}
     assert Event.objects.filter(kind="resource.updated").count() == 3
+
+
+def test_a_drained_resource_goes_with_the_reason_for_which_it_was_drained(blueprint, ask, until):
+    blueprint(kind="fixed", config={"destroy_polls": 2, "poll_seconds": 60, "provider": "t"})
+    lease = until(ask("fixed"), state="active")
+    Resource.objects.update(drained=True, note="Its files could not be removed.")
+    release.release(lease.pk, actor="ada")
+    event = Event.objects.get(resource=lease.resource, kind="resource.released")
+    assert (event.reason, event.message) == (Reason.DRAINED, "Drained: Its files could not be removed.")
+
+
+def test_an_idle_resource_that_is_drained_goes_with_the_reason_too(blueprint, ask, until):
+    blueprint(min_ready=1, max_resources=1)
+    settle()
+    Resource.objects.update(drained=True, note="New disks.")
+    settle()
+    assert "Drained: New disks." in Event.objects.filter(kind="resource.released").values_list("message", flat=True)

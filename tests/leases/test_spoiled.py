@@ -6,14 +6,21 @@ import datetime as dt
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from django.contrib.auth.models import User
 from django.db.models import F
 
+from blueprints import registry
+from blueprints.cloud.client import Client
 from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.values import Underway
 from blueprints.models import Reading, RememberedError
+from drydock.core import clock
 from leases.engine.sync import poll
-from leases.inline import settle
+from leases.lifecycle import with_state
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource
 from leases.operations import attention, callers, resources
 from leases.signals import interruption_announced
@@ -152,6 +159,72 @@ def test_when_everything_of_an_account_is_gone_nothing_is_given_up(served, cloud
     assert cloud.double.objects() == {}, "what belonged to it is swept, as after any other destruction"
 
 
+@pytest.fixture
+def client(cloud) -> type[Client]:
+    return type(registry.kind(cloud.kind).client(cloud.secrets))
+
+
+def test_what_another_account_does_not_know_is_not_gone(served, cloud, machines, client, ask, until, monkeypatch):
+    other = ready(ask("host", exclusive=True), until)
+    _age()
+    served.refresh_from_db()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(client, "account", lambda self: "projects/of-somebody-else")
+        reads, here = client.instance, served.resource_id
+        elsewhere.setattr(
+            client, "instance",
+            lambda self, place, zone, key, id: None if key == cloud.key(served) else reads(self, place, zone, key, id),
+        )  # fmt: skip
+        cloud.untag(cloud.key(served), "drydock-installation")
+        for _ in range(2):
+            glance()
+        served.refresh_from_db()
+        assert (served.state, served.reason) == ("active", "suspected")
+        assert "was made in" in served.message
+        Lease.objects.filter(pk=served.pk).update(release_wanted="released")
+        Resource.objects.filter(pk=here).update(drained=True)
+        for _ in range(20):
+            settle()
+            clock.sleep(0.1)
+        assert Resource.objects.get(pk=here).gone_at is None
+        assert with_state(Lease.objects.filter(pk=served.pk)).get().instance_state == "terminating"
+        assert attention.needed(callers.caller(User.objects.create_superuser("chief")))
+    assert len(machines.running) == 2
+    gone()
+    other.refresh_from_db()
+    assert cloud.double.objects() == {}
+
+
+@pytest.mark.parametrize("cloud", ["azure", "gce"], indirect=True)
+def test_a_machine_of_others_that_has_the_name_of_ours_is_left_alone(cloud, client, ask, monkeypatch):
+    cloud.blueprint()
+    look()
+    prepares, names = client.prepare, list[str]()
+
+    def prepare(self, order):
+        stands_on = prepares(self, order)
+        if not names and not isinstance(stands_on, Underway):
+            names.append(order.key)
+            others = replace(order, tags={"team": "others"}, token="of-others")
+            while isinstance(below := prepares(self, replace(others, key="of-others")), Underway):
+                clock.sleep(0.05)
+            self.create(others, below)
+        return stands_on
+
+    monkeypatch.setattr(client, "prepare", prepare)
+    lease = ask("host", exclusive=True)
+    end = clock.monotonic() + 30
+    while lease.state != "active" and clock.monotonic() < end:
+        settle()
+        look("status")
+        lease.refresh_from_db()
+    assert lease.state == "active"
+    assert Resource.objects.filter(state="broken").exclude(gone_at=None).exists()
+    assert cloud.tags(names[0])["team"] == "others"
+    gone()
+    assert cloud.tags(names[0])["team"] == "others"
+
+
 def test_a_machine_that_was_taken_back_says_so(cloud, ask, until):
     cloud.blueprint(markets=["spot"])
     look()
@@ -165,8 +238,6 @@ def test_a_machine_that_was_taken_back_says_so(cloud, ask, until):
 
 def until_lost(lease: Lease) -> None:
     """Status readings, until it has lost its machine."""
-    from drydock.core import clock
-
     end = clock.monotonic() + 30
     while lease.state == "active" and clock.monotonic() < end:
         glance()

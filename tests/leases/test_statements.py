@@ -13,9 +13,9 @@ from leases.engine.core.database import rows
 from leases.engine.lifecycle import release
 from leases.engine.scheduling import allocate, request
 from leases.engine.scheduling.place import Outcome
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Lease, Quota, Resource
-from leases.requests import read
+from leases.validation.requests import read
 
 WHERE = ("host", "port", "user", "password", "dbname")
 AT_MOST = 14

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from drydock.reference.states import meanings, page
 from leases.states import HOLDING, LEASE, RESOURCE, LeaseState, ResourceState
-from leases.statespage import meanings, page
 
 
 def test_the_page_is_current():

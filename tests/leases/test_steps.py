@@ -8,7 +8,7 @@ from blueprints.fake.cloud import Cloud
 from blueprints.models import RememberedError
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run, Share, SlotLock
 from leases.reasons import Reason
 
@@ -155,7 +155,7 @@ def test_what_a_build_needs_but_cannot_be_had_fails_it_with_the_reason(blueprint
     blueprint("above", config=faulty({"does": "need_leases", "at": "build.verify", "leases": needs}))
     ask()
     settle()
-    assert "cannot be had" in until(Resource.objects.filter(type="fake").first(), state="broken").message
+    assert "cannot be granted" in until(Resource.objects.filter(type="fake").first(), state="broken").message
 
 
 def test_slot_locks_are_given_once(blueprint, ask, until):

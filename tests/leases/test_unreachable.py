@@ -11,9 +11,9 @@ from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint
 from leases.engine.core import specs
 from leases.engine.lifecycle import release
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Debt, Event, Lease, Resource
-from leases.operations import attention, registration
+from leases.operations import attention, resources
 from leases.operations.blueprints import add
 from leases.operations.callers import caller
 from leases.reasons import Reason
@@ -37,7 +37,7 @@ def hosts(blueprint, operator, until):
     blueprint("lab", kind="fake_activated", resource_type="fake_activated")
 
     def make(*names: str) -> list[Resource]:
-        found = [registration.register(operator, "lab", {"name": name}).id for name in names]
+        found = [resources.register(operator, "lab", {"name": name}).id for name in names]
         Blueprint.objects.update(max_resources=len(names))
         return [until(Resource.objects.get(pk=pk), state="active") for pk in found]
 

@@ -17,12 +17,12 @@ from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
 from leases.engine.scheduling import request
 from leases.engine.upkeep import pruning
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Budget, Capacity, Event, Lease, Part, Resource, Run, Share, Usage
-from leases.operations import budgets, usage
+from leases.operations import costs
 from leases.operations.callers import caller
 from leases.reasons import Reason
-from leases.requests import read
+from leases.validation.requests import read
 
 DEAR = {"offers": [{"offer": "m.large", "zone": "east-1", "price": 0.6}], "capacity": {"slots": 4}}
 
@@ -135,7 +135,7 @@ def test_a_machine_that_is_destroyed_after_its_lease_costs_until_it_is_gone(blue
     assert (leaving.lease_id, leaving.owner, leaving.price, leaving.part) == (lease.pk, "ada", 0.6, 1)
     assert held.ended_at <= leaving.started_at
     assert leaving.ended_at is None
-    assert [one.used for one in budgets.list_(caller(owner))] == [0.6]
+    assert [one.used for one in costs.list_budgets(caller(owner))] == [0.6]
     waits = ask(exclusive=True)
     settle()
     waits.refresh_from_db()
@@ -211,33 +211,35 @@ def spent(owner):
 def test_the_report_sums_what_falls_into_a_span(spent, owner):
     boss = caller(User.objects.create_superuser("boss"))
     span = {"since": at(0), "until": at(10)}
-    found = usage.report(boss, span)
+    found = costs.usage_report(boss, span)
     assert [(one.name, one.leases, one.seconds, one.cost) for one in found.groups] == [
         ("ada", 2, 21600, 5.0), ("bob", 1, 3600, 2.0),
     ]  # fmt: skip
     assert (found.total.leases, found.total.cost, found.total.hourly) == (3, 7.0, 0)
-    assert usage.report(boss, {"since": at(3), "until": at(3.5)}).total.cost == 0.5 + 0.25 + 1.0
-    by_place = usage.report(boss, span, by="place").groups
+    assert costs.usage_report(boss, {"since": at(3), "until": at(3.5)}).total.cost == 0.5 + 0.25 + 1.0
+    by_place = costs.usage_report(boss, span, by="place").groups
     assert {one.name: one.cost for one in by_place} == {"east": 6.0, "west": 1.0}
-    assert [one.name for one in usage.report(boss, span | {"market": "spot"}, by="lease").groups] == [""]
-    assert usage.report(boss, {"since": at(-9), "until": at(-1)}).total.cost == 0
-    for by in usage.fields():
-        assert usage.report(boss, span, by=by).total.cost == 7.0
+    assert [one.name for one in costs.usage_report(boss, span | {"market": "spot"}, by="lease").groups] == [""]
+    assert costs.usage_report(boss, {"since": at(-9), "until": at(-1)}).total.cost == 0
+    for by in costs.usage_dimensions():
+        assert costs.usage_report(boss, span, by=by).total.cost == 7.0
 
 
 def test_owners_see_their_own_and_operators_all(spent, owner):
     span = {"since": at(0), "until": at(10)}
-    assert [one.name for one in usage.report(caller(spent), span).groups] == ["bob"]
-    assert usage.report(caller(spent), span | {"owner": "ada"}).groups == ()
-    assert [one.lease_id for one in usage.records(caller(owner), span)] == [1, 2]
-    assert [one.lease_id for one in usage.records(caller(owner), span, after=Usage.objects.get(lease_id=1).pk)] == [2]
+    assert [one.name for one in costs.usage_report(caller(spent), span).groups] == ["bob"]
+    assert costs.usage_report(caller(spent), span | {"owner": "ada"}).groups == ()
+    assert [one.lease_id for one in costs.usage_records(caller(owner), span)] == [1, 2]
+    assert [
+        one.lease_id for one in costs.usage_records(caller(owner), span, after=Usage.objects.get(lease_id=1).pk)
+    ] == [2]
 
 
 def test_what_goes_on_is_counted_up_to_now(blueprint, ask, owner, until):
     blueprint(config=DEAR)
     until(ask(), state="active")
     Usage.objects.update(started_at=clock.now() - dt.timedelta(hours=2))
-    (found,) = usage.report(caller(owner)).groups
+    (found,) = costs.usage_report(caller(owner)).groups
     assert found.cost == pytest.approx(0.3, abs=0.001)
     assert found.hourly == pytest.approx(0.15)
 
@@ -248,7 +250,7 @@ def test_what_goes_on_is_counted_up_to_now(blueprint, ask, owner, until):
 )
 def test_a_wrong_filter_is_told_by_its_field(owner, wanted, field):
     with pytest.raises(InvalidRequest) as refused:
-        usage.report(caller(owner), wanted)
+        costs.usage_report(caller(owner), wanted)
     assert refused.value.field == field
 
 

@@ -10,10 +10,11 @@ from django.test.utils import CaptureQueriesContext
 
 from blueprints.models import RememberedError
 from drydock.core import clock
+from leases.engine.core import workers
 from leases.engine.core.database import run
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Authorization, Event, Lease, Quota, Resource
-from leases.operations import asking, budgets, holding, workers
+from leases.operations import costs, leases
 from leases.operations.callers import caller
 from leases.reports import waiting_facts
 
@@ -38,7 +39,7 @@ def why(owner):
     """Why a lease waits, as its owner or somebody else is told."""
 
     def tell(lease, who=None):
-        return holding.get(who or caller(owner), lease.pk).waiting
+        return leases.get(who or caller(owner), lease.pk).waiting
 
     return tell
 
@@ -98,11 +99,11 @@ def test_no_waiting_lease_is_left_without_a_reason(full, ask, owner):
     for _ in range(5):
         ask()
     settle()
-    found = [one for one in holding.list_(caller(owner)) if one.state == "pending"]
+    found = [one for one in leases.list_(caller(owner)) if one.state == "pending"]
     assert len(found) == 5
     assert all("rack-a is full" in one.message and one.reason == "waiting_room" for one in found)
     assert not [one.message for one in found if "Asked for" in one.message]
-    assert all(one.message == holding.get(caller(owner), one.id).message for one in found)
+    assert all(one.message == leases.get(caller(owner), one.id).message for one in found)
 
 
 def test_a_quota_that_was_raised_or_lowered_shows_at_once(blueprint, ask, owner, why):
@@ -125,7 +126,7 @@ def test_a_quota_that_was_raised_or_lowered_shows_at_once(blueprint, ask, owner,
 def test_a_budget_that_was_changed_shows_at_once(blueprint, ask, owner, why, root):
     offers = [{"offer": "big", "price": 2.0, "capacity": {"slots": 1}}]
     blueprint(config={"offers": offers})
-    budgets.set_(root, max_hourly=1.0, user="ada")
+    costs.set_budget(root, max_hourly=1.0, user="ada")
     waits = ask()
     settle()
     found = why(waits)
@@ -143,7 +144,7 @@ def test_a_limit_that_was_changed_shows_at_once(full, ask, blueprint, why):
     settle()
     assert "is full" in why(waits).message
     run("UPDATE blueprints_blueprint SET max_resources = 2")
-    assert why(waits).message.startswith("Rack can build one")
+    assert why(waits).message.startswith("The next check serves it: rack can build one")
     run("UPDATE blueprints_blueprint SET max_resources = 0")
     run("UPDATE leases_resource SET quarantined = TRUE, note = 'odd noises'")
     assert "the limit of rack is 0 resources" in why(waits).message
@@ -163,7 +164,19 @@ def test_the_time_of_past_builds_is_the_estimate_of_the_next_one(blueprint, ask,
     run("UPDATE blueprints_blueprint SET max_resources = 3")
     found = why(waits)
     assert found.estimate == dt.timedelta(seconds=40)
-    assert found.message.startswith("Rack can build one (builds take about 40 s)")
+    assert found.message.startswith("The next check serves it: rack can build one (builds take about 40 s)")
+
+
+@pytest.mark.parametrize("limit", [None, 1])
+def test_before_the_first_decision_nobody_is_told_that_it_can_be_built_or_what_would_help(
+    blueprint, ask, until, why, limit
+):
+    blueprint("rack", config={"capacity": {"slots": 1}}, max_resources=limit)
+    until(ask(), state="active")
+    found = why(ask(slots=7))
+    assert not found.help
+    assert found.message == "The next check decides: rack may be able to build one."
+    assert [one.sentence for one in found.verdicts] == ["rack may be able to build one"]
 
 
 def test_an_authorization_shows_as_soon_as_it_is_requested_and_granted(full, ask, owner, why):
@@ -233,10 +246,10 @@ def test_what_would_come_of_a_request_counts_only_those_before_it_too(blueprint,
     for _ in range(3):
         ask(allowed_blueprints=["one"])
     settle()
-    found = asking.explain(caller(owner), {"type": "fake", "allowed_blueprints": ["two"]})
+    found = leases.explain(caller(owner), {"type": "fake", "allowed_blueprints": ["two"]})
     assert (found.outcome, found.waiting_before) == ("wait", 0)
     assert found.message.startswith("Waits because two-")
-    behind = asking.explain(caller(owner), {"type": "fake", "allowed_blueprints": ["one"]})
+    behind = leases.explain(caller(owner), {"type": "fake", "allowed_blueprints": ["one"]})
     assert behind.waiting_before == 3
     assert behind.message.startswith("Queued behind lease")
 
@@ -287,7 +300,7 @@ def test_members_of_a_group_show_their_siblings(blueprint, ask, owner, why):
     ask(slots=3)
     settle()
     run("UPDATE leases_resource SET name = 'rack-a'")
-    ids = asking.request_group(caller(owner), [{"type": "fake"}] * 3)
+    ids = leases.request_group(caller(owner), [{"type": "fake"}] * 3)
     settle()
     found = why(Lease.objects.get(pk=ids[1]))
     assert [(one.lease, one.state) for one in found.siblings] == [(pk, "pending") for pk in ids]
@@ -305,10 +318,10 @@ def test_a_list_of_waiting_leases_costs_as_many_statements_as_one_of_few(full, a
     ada = caller(owner)
     ask()
     settle()
-    few = statements(lambda: holding.list_(ada))
+    few = statements(lambda: leases.list_(ada))
     for n in range(30):
         ask(ttl=f"{n + 1}h")
-    assert statements(lambda: holding.list_(ada)) == few
+    assert statements(lambda: leases.list_(ada)) == few
     pending = list(Lease.objects.filter(state="pending"))
     assert statements(lambda: waiting_facts.read(pending)) == 2
 
@@ -321,19 +334,19 @@ def test_a_lease_that_is_being_built_shows_step_percent_attempt_and_the_last_fai
     blueprint(config=config)
     lease, ada = ask(), caller(owner)
     settle()
-    failed = holding.get(ada, lease.pk).progress
+    failed = leases.get(ada, lease.pk).progress
     assert (failed.phase, failed.step, failed.attempt, failed.failure) == ("build", "boot", 2, "The rack is dark")
     assert failed.attempts > 2
-    while holding.get(ada, lease.pk).progress.percent is None:
+    while leases.get(ada, lease.pk).progress.percent is None:
         settle()
-    slow = holding.get(ada, lease.pk).progress
+    slow = leases.get(ada, lease.pk).progress
     assert (slow.step, slow.attempt, slow.failure) == ("boot", 1, "")
     assert 0 < slow.percent < 100
     for _ in range(2):
         run("UPDATE leases_run SET due_at = clock_timestamp()")
         settle()
     until(lease, state="active")
-    assert holding.get(ada, lease.pk).verdicts == (), "an active lease has nothing more to decide"
+    assert leases.get(ada, lease.pk).verdicts == (), "an active lease has nothing more to decide"
     assert Lease.objects.get(pk=lease.pk).verdicts, "though the decision is kept"
 
 
@@ -341,7 +354,7 @@ def test_a_held_step_shows_the_task_and_for_whom(blueprint, ask, owner):
     blueprint(config={"faults": [{"does": "hold", "at": "build.boot", "who": "the hands", "what": "Plug it in."}]})
     lease = ask()
     settle()
-    found = holding.get(caller(owner), lease.pk).progress
+    found = leases.get(caller(owner), lease.pk).progress
     assert (found.step, found.who, found.task) == ("boot", "the hands", "Plug it in.")
 
 
@@ -359,7 +372,7 @@ def test_a_lease_that_is_tried_again_shows_what_failed_before(blueprint, ask, ow
         if lease.bounces and lease.state == "acquired":
             break
         clock.sleep(0.02)
-    for found in (holding.get(ada, lease.pk), holding.list_(ada)[0]):
+    for found in (leases.get(ada, lease.pk), leases.list_(ada)[0]):
         assert (found.progress.attempt, found.progress.attempts, found.progress.task) == (2, 6, "Plug it in.")
         assert "The zone is dark" in found.progress.failure
 
@@ -377,7 +390,7 @@ def test_a_group_that_can_never_be_granted_says_so_at_once_with_verdicts(bluepri
     blueprint("rack", config={"capacity": {"slots": 4}}, max_resources=2)
     ask()
     settle()
-    ids = asking.request_group(caller(owner), [{"type": "fake"}] * 20)
+    ids = leases.request_group(caller(owner), [{"type": "fake"}] * 20)
     found = why(Lease.objects.get(pk=ids[7]))
     assert found.message.endswith("can never be granted: 20 slots requested together, and at most 8 can be there.")
     assert found.reason == "needs_operator"

@@ -9,19 +9,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import celery
 import pytest
 from django.db import connection
 from kombu.exceptions import OperationalError
 
 from drydock.core import clock
-from leases import hints, tasks
+from leases import tasks
 from leases.engine.lifecycle import release
 from leases.engine.resources.retirement import retire_idle
 from leases.engine.scheduling import request
+from leases.messaging import hints
 from leases.models import Lease, Resource, Share
 from leases.models import Worker as Live
 from leases.reasons import Reason
-from leases.requests import read
+from leases.validation.requests import read
 from tests.leases.clients import ROOT
 from tests.settings import DATABASE
 from tests.workers import Worker
@@ -135,7 +137,7 @@ def test_sending_a_hint_to_a_stopped_broker_is_no_error_and_the_request_stands(b
     def refuse(*args: object, **kwargs: object) -> None:
         raise OperationalError("connection refused")
 
-    monkeypatch.setattr(hints.current_app, "send_task", refuse)
+    monkeypatch.setattr(celery.current_app, "send_task", refuse)
     monkeypatch.setattr(hints, "_silent_until", 0.0)
     monkeypatch.setattr(hints._local, "collected", None)
     lease = ask()

@@ -13,15 +13,15 @@ from django.contrib.auth.models import User
 from blueprints.local import claims
 from blueprints.models import Credential
 from interfaces.command import container
-from leases import jobs as mechanism
-from leases import watching
 from leases.engine.core import specs
 from leases.engine.core.database import run
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Job
 from leases.models.job import Watch
-from leases.operations import holding, jobs, registration
+from leases.operations import jobs, leases, resources
 from leases.operations.callers import caller
+from leases.workloads import jobs as mechanism
+from leases.workloads import polling
 from tests.blueprints import host_peers as peers
 from tests.blueprints.host_peers import FIRST_UID, WORKER
 from tests.clouds.machines import Machines
@@ -61,7 +61,7 @@ def ssh(blueprint):
         Credential.objects.create(name="control", secrets={"private_key": server.control.private})
         blueprint("lab", kind="ssh_host", resource_type="host", config={"credential": "control", "min_free_mib": 1})
         root = User.objects.create_superuser("root")
-        registration.register(caller(root), "lab", server.registration())
+        resources.register(caller(root), "lab", server.registration())
         yield
         _end_all()
 
@@ -89,7 +89,7 @@ def works(ask, line, **given):
 
 def ended(lease, until, seconds=150):
     until(lease, seconds=seconds, state="destroyed")
-    return holding.get(caller("ada"), lease.pk)
+    return leases.get(caller("ada"), lease.pk)
 
 
 def begun(lease, until):
@@ -122,7 +122,7 @@ def test_what_runs_is_measured_while_it_runs_and_ends_with_the_time_of_its_lease
     begun(lease, until)
     account = lease.facts
     for _ in range(2):
-        watching.look(lease.pk)
+        polling.poll(lease.pk)
         seen = Watch.objects.get(lease=lease)
     assert seen.samples >= 2
     assert seen.sample["memory"] > 0
@@ -161,7 +161,7 @@ def test_a_worker_killed_while_it_begins_a_workload_starts_no_second_one(host, a
     settle()
     assert view.interface("filesystem").read_text("starts") == "started\n"
     assert Job.objects.get(lease=lease).pk == job.pk
-    holding.release(caller("ada"), lease.pk)
+    leases.release(caller("ada"), lease.pk)
     assert output(ended(lease, until)) == b"once\n"
 
 
@@ -192,7 +192,7 @@ def test_a_container_begins_and_goes_with_its_lease(host, ask, until, monkeypatc
         begun(lease, until)
         name = specs.key("l", lease.pk)
         peers.eventually(lambda: (folder / name).exists(), 30)
-        holding.release(caller("ada"), lease.pk)
+        leases.release(caller("ada"), lease.pk)
         assert output(ended(lease, until)) == b"in 4711\n"
         asked = (folder / "log").read_text()
         assert asked.splitlines()[-1] == f"rm --force --ignore --time 0 {name}"

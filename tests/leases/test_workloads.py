@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 
 import pytest
@@ -12,17 +13,18 @@ from drydock.core.errors import Conflict, InvalidRequest
 from interfaces.command.fake import Reply
 from interfaces.deadline import Deadline
 from interfaces.errors import DeadlineExceeded, Unreachable
-from leases import concluding, inline, watching
-from leases import jobs as mechanism
 from leases.engine.core import specs, workloads
 from leases.engine.core.database import run
 from leases.engine.resources import eviction
 from leases.engine.upkeep import pruning
+from leases.messaging import hints, inline
 from leases.models import Event, Job, Lease
 from leases.models.job import KeptOutput, Watch
-from leases.operations import asking, holding, jobs
+from leases.operations import jobs, leases
 from leases.operations.callers import caller
-from leases.requests import read
+from leases.validation.requests import read
+from leases.workloads import conclusion, polling
+from leases.workloads import jobs as mechanism
 
 MACHINE = """\
 host boot 100 4096
@@ -46,7 +48,7 @@ def active(blueprint, ada):
 
     def make(**workload):
         asked = {"type": "fake", "workload": {"command": ["make", "all"], **workload}}
-        pk = asking.request(ada, asked)
+        pk = leases.request(ada, asked)
         settle()
         return pk
 
@@ -70,7 +72,7 @@ def finish(lease, exit_code=0, **left):
 
 
 def info(ada, lease):
-    return holding.get(ada, lease)
+    return leases.get(ada, lease)
 
 
 def measured_as(lease, *said):
@@ -81,7 +83,7 @@ def test_a_workload_begins_once_and_the_lease_ends_with_it(ada, active):
     lease = active(env={"TOKEN": "hunter2"}, cwd="src")
     (spec,) = host(lease).jobs.started
     assert (spec.words, spec.env, spec.cwd) == (["make", "all"], {"TOKEN": "hunter2"}, "src")
-    watching.look(lease)
+    polling.poll(lease)
     settle()
     assert len(host(lease).jobs.started) == 1
     running = info(ada, lease).workload
@@ -128,7 +130,7 @@ def test_a_workload_that_is_lost_and_one_that_is_cancelled(ada, active):
     mechanism.watch(Job.objects.get(lease=lost).pk)
     settle()
     assert info(ada, lost).workload.outcome == "lost"
-    cancelled = asking.request(ada, {"type": "fake", "workload": {"command": "sleep 9"}})
+    cancelled = leases.request(ada, {"type": "fake", "workload": {"command": "sleep 9"}})
     settle()
     jobs.cancel(ada, info(ada, cancelled).workload.job)
     settle()
@@ -148,10 +150,10 @@ def test_a_container_is_run_by_podman_and_its_secrets_are_in_no_word(active):
 
 def test_secrets_of_a_workload_are_encrypted_until_it_begins_and_shown_nowhere(ada, blueprint):
     blueprint(max_resources=1)
-    blocking = asking.request(ada, {"type": "fake", "exclusive": True})
+    blocking = leases.request(ada, {"type": "fake", "exclusive": True})
     settle()
     asked = {"type": "fake", "idempotency_key": "k", "workload": {"command": ["make"], "env": {"PIN": "hunter2"}}}
-    lease = asking.request(ada, asked)
+    lease = leases.request(ada, asked)
     with connection.cursor() as cursor:
         cursor.execute("SELECT (SELECT row(l, w)::text FROM leases_lease l JOIN leases_watch w ON w.lease_id = l.id)")
         assert "hunter2" not in cursor.fetchone()[0]
@@ -159,7 +161,7 @@ def test_secrets_of_a_workload_are_encrypted_until_it_begins_and_shown_nowhere(a
     assert "hunter2" not in repr(info(ada, lease)) + repr(read(asked))
     assert list(info(ada, lease).workload.variables) == ["PIN"]
     assert info(ada, lease).workload.state == "waiting"
-    holding.release(ada, blocking)
+    leases.release(ada, blocking)
     settle()
     assert Watch.objects.get().env is None
     assert Job.objects.get().env is None
@@ -180,17 +182,17 @@ def test_the_same_workload_is_the_same_request_and_its_shape_does_not_count_it()
 def test_another_workload_under_the_same_key_is_a_conflict(ada, blueprint):
     blueprint()
     asked = {"type": "fake", "idempotency_key": "k", "workload": {"command": ["a"]}}
-    first = asking.request(ada, asked)
-    assert asking.request(ada, asked) == first
+    first = leases.request(ada, asked)
+    assert leases.request(ada, asked) == first
     assert Watch.objects.count() == 1
     with pytest.raises(Conflict):
-        asking.request(ada, asked | {"workload": {"command": ["b"]}})
+        leases.request(ada, asked | {"workload": {"command": ["b"]}})
 
 
 def test_a_group_carries_workloads(ada, blueprint):
     blueprint()
     asked = [{"type": "fake", "workload": {"command": ["a"]}}, {"type": "fake", "metrics": True}]
-    ids = asking.request_group(ada, asked)
+    ids = leases.request_group(ada, asked)
     settle()
     assert [Watch.objects.get(lease=pk).workload is None for pk in ids] == [False, True]
     assert Job.objects.get().lease_id == ids[0]
@@ -215,7 +217,7 @@ def test_a_group_carries_workloads(ada, blueprint):
 def test_bad_workloads_are_refused_with_the_field(ada, blueprint, workload, field):
     blueprint()
     with pytest.raises(InvalidRequest) as refused:
-        asking.request(ada, {"type": "fake", "workload": workload})
+        leases.request(ada, {"type": "fake", "workload": workload})
     assert any(problem.field.startswith(field) for problem in refused.value.problems), refused.value.problems
     assert not Lease.objects.exists()
 
@@ -223,15 +225,15 @@ def test_bad_workloads_are_refused_with_the_field(ada, blueprint, workload, fiel
 def test_a_workload_is_never_served_again(ada, blueprint):
     blueprint()
     with pytest.raises(InvalidRequest, match="never begins twice"):
-        asking.request(ada, {"type": "fake", "serve_again": True, "workload": {"command": ["a"]}})
+        leases.request(ada, {"type": "fake", "serve_again": True, "workload": {"command": ["a"]}})
 
 
 def test_a_kind_that_runs_no_commands_refuses_when_it_is_asked(ada, blueprint, monkeypatch):
     blueprint("mute")
     monkeypatch.setattr(workloads, "_runs_commands", lambda kind: False)
     for asked, field in (({"workload": {"command": ["a"]}}, "workload"), ({"metrics": True}, "metrics")):
-        with pytest.raises(InvalidRequest, match="run no commands") as refused:
-            asking.request(ada, {"type": "fake", **asked})
+        with pytest.raises(InvalidRequest, match="cannot run commands") as refused:
+            leases.request(ada, {"type": "fake", **asked})
         assert refused.value.field == field
     assert not Lease.objects.exists()
 
@@ -240,7 +242,7 @@ def test_a_lease_that_ends_first_gathers_before_it_is_cleaned(ada, active):
     lease = active()
     name = mechanism.host_id(Job.objects.get())
     host(lease).jobs.say(name, b"half")
-    holding.release(ada, lease)
+    leases.release(ada, lease)
     settle()
     found = info(ada, lease)
     assert found.state == "destroyed"
@@ -255,13 +257,13 @@ def test_a_lease_whose_time_is_over_ends_its_workload(ada, active):
     settle()
     found = info(ada, lease)
     assert (found.state, found.workload.outcome) == ("destroyed", "cut")
-    assert "time is over" in found.workload.message
+    assert "The lease expired" in found.workload.message
 
 
 def test_one_that_never_began_says_so(ada, blueprint):
     blueprint(enabled=False)
-    lease = asking.request(ada, {"type": "fake", "workload": {"command": ["a"]}})
-    holding.release(ada, lease)
+    lease = leases.request(ada, {"type": "fake", "workload": {"command": ["a"]}})
+    leases.release(ada, lease)
     settle()
     found = info(ada, lease).workload
     assert (found.state, found.outcome, found.job) == ("over", "never", None)
@@ -275,7 +277,7 @@ def test_a_host_that_does_not_answer_holds_no_lease_back_for_long(ada, active, m
         raise Unreachable("down")
 
     monkeypatch.setattr(type(host(lease)), "run", unreachable)
-    holding.release(ada, lease)
+    leases.release(ada, lease)
     settle()
     assert info(ada, lease).state == "released"
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"gather_seconds": 0})
@@ -295,15 +297,15 @@ def test_a_host_that_hangs_while_it_is_gathered_from_holds_a_worker_for_seconds_
         raise DeadlineExceeded("The command took longer than 10 s.")
 
     monkeypatch.setattr(type(host(lease).jobs), "cancel", silent)
-    holding.release(ada, lease)
+    leases.release(ada, lease)
     settle()
     settle()
-    watching.look(lease)
+    polling.poll(lease)
     assert info(ada, lease).state == "released"
     assert len(asked) == 1
     assert asked[0] <= settings.DRYDOCK.host_seconds
     run("UPDATE leases_watch SET due_at = due_at - interval '20 s'")
-    watching.look(lease)
+    polling.poll(lease)
     assert len(asked) == 2
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"gather_seconds": 0})
     settle()
@@ -329,10 +331,10 @@ class Killed(BaseException):
     """Nothing more is done in this process."""
 
 
-@pytest.mark.parametrize("where", ["leases.jobs.watch", "leases.jobs._apply"])
+@pytest.mark.parametrize("where", ["leases.workloads.jobs.look", "leases.workloads.jobs._apply"])
 def test_a_worker_that_dies_while_it_begins_makes_no_second_one(ada, blueprint, monkeypatch, where):
     blueprint()
-    lease = asking.request(ada, {"type": "fake", "workload": {"command": ["make"]}})
+    lease = leases.request(ada, {"type": "fake", "workload": {"command": ["make"]}})
 
     def killed(*_, **__):
         raise Killed
@@ -347,7 +349,7 @@ def test_a_worker_that_dies_while_it_begins_makes_no_second_one(ada, blueprint, 
     assert info(ada, lease).workload.state == "running"
 
 
-@pytest.mark.parametrize("where", ["left", "write"])
+@pytest.mark.parametrize("where", ["gather", "write"])
 def test_a_worker_that_dies_while_it_sees_the_end_loses_nothing(ada, active, monkeypatch, where):
     lease = active()
     name = mechanism.host_id(Job.objects.get())
@@ -358,7 +360,7 @@ def test_a_worker_that_dies_while_it_sees_the_end_loses_nothing(ada, active, mon
         raise Killed
 
     with monkeypatch.context() as dying:
-        dying.setattr(concluding, where, killed)
+        dying.setattr(conclusion, where, killed)
         with pytest.raises(Killed):
             mechanism.watch(Job.objects.get().pk)
     Job.objects.update(due_at="2020-01-01T00:00Z")
@@ -391,16 +393,16 @@ def test_the_beginning_and_the_end_of_a_long_output_are_kept_and_what_is_cut_is_
 
 def test_what_a_lease_uses_is_counted_and_stays_with_it(ada, blueprint):
     blueprint()
-    lease = asking.request(ada, {"type": "fake", "metrics": True, "exclusive": True})
+    lease = leases.request(ada, {"type": "fake", "metrics": True, "exclusive": True})
     settle()
     counters = ((500, 10), (900, 25), (950, 30))
     measured_as(lease, *(MACHINE.format(ticks=ticks, net=net) for ticks, net in counters))
     Watch.objects.update(sample=None, sampled_at=None, cpu_seconds=None)
     for _ in range(2):
-        watching.look(lease)
+        polling.poll(lease)
     seen = info(ada, lease).metrics
     assert (seen.scope, seen.cpu_core_seconds, seen.network_in_bytes, seen.complete) == ("machine", 4.0, 15, False)
-    holding.release(ada, lease)
+    leases.release(ada, lease)
     settle()
     found = info(ada, lease)
     assert (found.state, found.metrics.complete) == ("destroyed", True)
@@ -412,7 +414,7 @@ def test_what_a_lease_uses_is_counted_and_stays_with_it(ada, blueprint):
 
 def test_nothing_is_looked_at_that_did_not_ask_for_it(ada, blueprint):
     blueprint()
-    lease = asking.request(ada, {"type": "fake"})
+    lease = leases.request(ada, {"type": "fake"})
     settle()
     assert host(lease).calls == []
     assert not Watch.objects.exists()
@@ -433,10 +435,27 @@ def test_what_is_watched_goes_with_its_lease_when_that_is_pruned(ada, active):
 
 def test_a_measured_lease_that_is_served_again_is_measured_again(ada, blueprint):
     blueprint()
-    lease = asking.request(ada, {"type": "fake", "metrics": True, "serve_again": True})
+    lease = leases.request(ada, {"type": "fake", "metrics": True, "serve_again": True})
     settle()
     eviction.orphan(lease, message="Gone.")
     settle()
     again = Lease.objects.get(pk=lease).replaced_by
     assert again.watched
     assert Watch.objects.get(lease=again).over_at is None
+
+
+def test_a_workload_is_begun_by_the_look_that_finds_its_lease_active(active, monkeypatch):
+    marks, later = set(), []
+
+    @contextlib.contextmanager
+    def looking(lease, owner):
+        mine = lease not in marks
+        marks.add(lease)
+        yield mine
+        if mine:
+            marks.remove(lease)
+
+    monkeypatch.setattr(hints, "looking", looking)
+    monkeypatch.setattr(mechanism, "_look_later", lambda *asked: later.append(asked))
+    lease = active()
+    assert (len(host(lease).jobs.started), later) == (1, [])

@@ -11,14 +11,14 @@ import promql_parser
 import pytest
 import yaml
 
-from drydock.metrics import OWN, PREFIX
+from drydock.probes import OWN_METRICS, PREFIX
 from leases.reasons import Reason
 from leases.reports.figures import FIGURES
 from leases.states import LeaseState, ResourceState
 from tests.operation.deployment import DEPLOY
 
 LABELS = {f"{PREFIX}{one.name}": set(one.labels) for one in FIGURES}
-LABELS |= {f"{PREFIX}{name}": set() for name in OWN} | {f"{PREFIX}build_info": {"version"}}
+LABELS |= {f"{PREFIX}{name}": set() for name in OWN_METRICS} | {f"{PREFIX}build_info": {"version"}}
 STATES = {*LeaseState, *ResourceState}
 VALUES = {
     "state": STATES, "to": STATES, "reason": {*Reason}, "of": {"lease", "resource"}, "quantile": {"0.5", "0.95", "1.0"},

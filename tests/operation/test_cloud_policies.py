@@ -75,7 +75,7 @@ def aws_called() -> set[str]:
             if isinstance(first, ast.Constant):
                 found.add(service(keyword(call, "service", "ec2"))[first.value])
             else:
-                # Of the table in `remains`, or handed on by the connection itself.
+                # Of the table `SORTS`, or handed on by the connection itself.
                 assert ast.unparse(first) in ("sort.list", "sort.delete", "operation"), ast.unparse(call)
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and node.value in service("ec2"):
@@ -205,8 +205,9 @@ def google_called() -> set[str]:
 
 def clients_named() -> set[str]:
     """The collections whose clients the kind names at all."""
-    every = (node.attr for tree in modules("gce") for node in attributes(tree))
-    return {collection(name) for name in every if name.endswith("Client")}
+    every = (node for tree in modules("gce") for node in attributes(tree))
+    of_sdk = (node.attr for node in every if ast.unparse(node.value) == "compute_v1")
+    return {collection(name) for name in of_sdk if name.endswith("Client")}
 
 
 def test_google_allows_what_is_called_and_nothing_else():

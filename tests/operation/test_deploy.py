@@ -67,7 +67,9 @@ def test_the_image_copies_all_that_the_package_is_made_of():
     assert [name for name in copied if not (ROOT / name).exists()] == []
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert {*wheel["packages"], *wheel["force-include"], project["project"]["readme"], "pyproject.toml"} <= copied
+    said = project["project"]
+    wanted = {*wheel["packages"], *wheel["force-include"], *said["license-files"], said["readme"], "pyproject.toml"}
+    assert wanted <= copied
 
 
 def test_the_manifests_are_what_kubernetes_takes():

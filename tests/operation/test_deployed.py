@@ -189,7 +189,7 @@ def test_a_worker_with_beat_of_its_own_sweeps_without_the_broker_too(monkeypatch
     """`drydock worker` brings our beat along, which does not need the broker."""
     called: list[list[str]] = []
     monkeypatch.setattr(installation, "os", SimpleNamespace(environ={}, execve=lambda *given: called.append(given[1])))
-    monkeypatch.setattr("drydock.cli.session.ready_database", lambda: None)
+    monkeypatch.setattr("drydock.cli.toolkit.session.ready_database", lambda: None)
     CliRunner().invoke(app, ["worker", "--concurrency", "1"], catch_exceptions=False)
     (command,) = called
     scheduler = command[command.index("--scheduler") + 1]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,12 @@ from drydock import environment
 from drydock.cli.program import app
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    [ROOT / "THREAT_MODEL.md", ROOT / "README.md", ROOT / "deploy/README.md", *(ROOT / "docs").rglob("*.md")]
-)
-TRIED = [*sorted((ROOT / "docs/how-to").glob("*.md")), ROOT / "docs/tutorial.md"]
+_OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "THREAT_MODEL.md", "deploy/README.md")
+PAGES = sorted([*(ROOT / name for name in _OUTSIDE), *(ROOT / "docs").rglob("*.md")])
+TRIED = [
+    *sorted((ROOT / "docs/how-to").glob("*.md")),
+    *(ROOT / f"{n}.md" for n in ("README", "docs/tour", "docs/tutorial")),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -120,3 +124,39 @@ def test_every_file_of_the_threat_model_exists():
         r"`((?:leases|drydock|drydock_client|deploy)/[\w/.]+)`", (ROOT / "THREAT_MODEL.md").read_text()
     ):
         assert (ROOT / path).exists(), path
+
+
+def test_every_pointer_of_the_glossary_leads_to_code():
+    text = (ROOT / "docs/glossary.md").read_text()
+    named = re.findall(r"`(\w+)` in `([\w/]+\.py)`", text)
+    assert len(named) > 30
+    for name, file in named:
+        assert re.search(rf"^\s*((class|def) {name}\b|{name}(:| =))", (ROOT / file).read_text(), re.MULTILINE), name
+    for path in re.findall(r"`((?:leases|drydock|drydock_client|blueprints|interfaces)/[\w/.]+)`", text):
+        assert (ROOT / path).exists(), path
+
+
+def test_every_target_of_make_that_contributing_names_exists():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"(?:^ {4}|`)make ([a-z-]+)", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE))
+    assert len(named) > 5
+    assert named <= targets
+
+
+def test_the_fragments_of_the_changelog_are_ones_that_towncrier_collects():
+    """A fragment with a wrong name would be left out of the release's notes, and stay."""
+    run = [sys.executable, "-m", "towncrier", "build", "--draft", "--version", "0.0.0"]
+    draft = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60).stdout
+    fragments = [path for path in (ROOT / "changelog.d").glob("*.md") if path.name != "README.md"]
+    assert [path.name for path in fragments if path.read_text().strip() not in draft] == []
+
+
+def test_pictures_are_small_and_load_nothing_from_elsewhere():
+    pictures = [path for path in (ROOT / "docs/images").iterdir() if path.suffix in (".png", ".svg")]
+    assert len(pictures) > 3
+    for path in pictures:
+        assert path.stat().st_size < 200_000, path.name
+        if path.suffix == ".svg":
+            assert set(re.findall(r"https?://[^\s\"<]+", path.read_text())) <= {
+                "http://www.w3.org/2000/svg", "https://www.textualize.io",
+            }  # fmt: skip

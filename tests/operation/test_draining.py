@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import os
 import signal
 
@@ -11,11 +12,11 @@ from django.db import connection
 
 from blueprints.fake.cloud import Cloud
 from drydock.core import clock
-from leases import hints
 from leases.engine.core import database
 from leases.engine.lifecycle import runner
 from leases.engine.scheduling import serve
-from leases.inline import settle
+from leases.messaging import hints
+from leases.messaging.inline import settle
 from leases.models import Lease, Run
 from leases.models import Worker as Live
 from tests.settings import DATABASE
@@ -63,7 +64,7 @@ def test_the_step_at_hand_is_finished_and_no_other_is_begun(blueprint, ask, real
     assert (run.position, run.token, run.in_call) == (2, None, False), "its token is given back"
     (made,) = Cloud("slow").instances()
     assert (made.state, made.created) == ("starting", 1)
-    hints._local.collected = hints.deque()
+    hints._local.collected = collections.deque()
     settle()
     lease.refresh_from_db()
     assert lease.state == "active", "another worker goes on at once"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leases import eventspage
+from drydock.reference import events
 from leases.models import Event
 from leases.reasons import Reason
 
@@ -20,7 +20,7 @@ WORDS = {
     "machine.": {"asked", "done", "failed"},
     "resource.": {"drained", "undrained", "quarantined"},
     "user.": {"added", "password_set", "disabled", "enabled", "groups_changed"},
-    "lease.": {kind.removeprefix("lease.") for kind in eventspage.reasons()},
+    "lease.": {kind.removeprefix("lease.") for kind in events.reasons()},
 }
 """What stands in the place of a name where a kind is put together."""
 
@@ -53,19 +53,19 @@ def of(kind: ast.expr) -> set[str]:
 
 @pytest.mark.parametrize("_database", [None])
 def test_every_kind_that_is_written_is_told(_database):
-    assert kinds() == set(eventspage.EVENTS) | set(eventspage.reasons())
+    assert kinds() == set(events.EVENTS) | set(events.reasons())
 
 
 def test_what_happens_to_a_lease_is_in_the_page(blueprint, ask, until):
     blueprint()
     until(ask(), state="active")
-    known = {*eventspage.transitions(), *eventspage.reasons(), *eventspage.EVENTS}
+    known = {*events.transitions(), *events.reasons(), *events.EVENTS}
     seen = set(Event.objects.values_list("kind", flat=True))
     assert {"lease.pending", "lease.active", "resource.active", "step.done"} <= seen <= known
 
 
 def test_the_page_is_current():
-    assert (ROOT / "docs" / "events.md").read_text() == eventspage.page(), "run: make docs"
+    assert (ROOT / "docs" / "events.md").read_text() == events.page(), "run: make docs"
 
 
 @pytest.mark.parametrize("_database", [None])

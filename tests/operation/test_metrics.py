@@ -9,9 +9,10 @@ from django.db import Error
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
-from drydock import keys, metrics, metricspage
+from drydock import keys
 from drydock.environment import load
-from leases.inline import settle
+from drydock.reference import metrics
+from leases.messaging.inline import settle
 from leases.models import Resource
 from leases.reports import figures
 from tests.operation.rows import ended
@@ -102,7 +103,7 @@ def test_without_a_database_it_says_so(told, monkeypatch):
     def fails(seconds):
         raise Error("no connection")
 
-    monkeypatch.setattr(metrics.figures, "measure", fails)
+    monkeypatch.setattr(figures, "measure", fails)
     found = told()
     assert found["drydock_database_up",] == 0
     assert not [key for key in found if key[0] == "drydock_leases"]
@@ -136,4 +137,4 @@ def test_who_knows_the_token_reads_it_from_anywhere(client, settings):
 
 
 def test_the_page_of_metrics_is_current():
-    assert (Path(__file__).parents[2] / "docs" / "metrics.md").read_text() == metricspage.reference(), "run: make docs"
+    assert (Path(__file__).parents[2] / "docs" / "metrics.md").read_text() == metrics.page(), "run: make docs"

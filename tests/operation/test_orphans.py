@@ -16,7 +16,7 @@ from leases.engine.core import specs
 from leases.engine.lifecycle import release
 from leases.engine.resources import retirement
 from leases.engine.sync import orphans
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Resource, Search, Stray
 from leases.reasons import Reason
 

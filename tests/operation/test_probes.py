@@ -8,9 +8,9 @@ import threading
 import pytest
 from django.test import Client
 
-from drydock import health
+from drydock import probes
 from drydock.core import clock
-from drydock.health import Look, Watch
+from drydock.probes import HealthCheck, HealthMonitor
 
 
 @pytest.fixture
@@ -41,14 +41,14 @@ def test_ready_says_what_was_looked_at(web):
 
 
 def test_a_migration_that_is_missing_is_not_ready(web, monkeypatch):
-    monkeypatch.setattr(health, "_wanted", {("leases", "9999_of_tomorrow")})
+    monkeypatch.setattr(probes, "_wanted", {("leases", "9999_of_tomorrow")})
     answer = web.get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["migrations"] == "not applied"
 
 
 def test_a_database_ahead_of_this_version_is_ready(web, monkeypatch):
-    monkeypatch.setattr(health, "_wanted", {("leases", "0001_initial")})
+    monkeypatch.setattr(probes, "_wanted", {("leases", "0001_initial")})
     assert web.get("/readyz").status_code == 200
 
 
@@ -58,7 +58,7 @@ def broken() -> str:
 
 def test_what_does_not_answer_is_said_without_its_reason(web, monkeypatch):
     for needed, status in ((True, 503), (False, 200)):
-        monkeypatch.setattr(health, "_watch", Watch((Look(name="broker", see=broken, needed=needed),)))
+        monkeypatch.setattr(probes, "_watch", HealthMonitor((HealthCheck(name="broker", see=broken, needed=needed),)))
         answer = web.get("/readyz")
         assert answer.status_code == status
         assert json.loads(answer.content) == {"ready": not needed, "broker": "does not answer"}
@@ -66,7 +66,9 @@ def test_what_does_not_answer_is_said_without_its_reason(web, monkeypatch):
 
 def test_what_hangs_costs_its_deadline_and_one_thread():
     gate = threading.Event()
-    watch = Watch((Look(name="slow", see=lambda: str(gate.wait(30))), Look(name="quick", see=lambda: "")))
+    watch = HealthMonitor(
+        (HealthCheck(name="slow", see=lambda: str(gate.wait(30))), HealthCheck(name="quick", see=lambda: ""))
+    )
     try:
         before, began = threading.active_count(), clock.monotonic()
         for _ in range(3):
@@ -86,7 +88,7 @@ def test_two_who_ask_at_once_get_one_look():
         gate.wait(30)
         return ""
 
-    watch, answers = Watch((Look(name="one", see=see),)), []
+    watch, answers = HealthMonitor((HealthCheck(name="one", see=see),)), []
     asking = [threading.Thread(target=lambda: answers.append(watch.see(30))) for _ in range(2)]
     for thread in asking:
         thread.start()

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 from leases.engine.core.database import run
 from leases.engine.lifecycle import release
 from leases.engine.upkeep import pruning
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Job, Lease, LeaseGroup, Resource
 from tests.operation.rows import ended
 

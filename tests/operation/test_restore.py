@@ -19,7 +19,7 @@ from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, NotAllowed
 from leases.engine.core import installation, specs
 from leases.engine.lifecycle import release
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Installation, Lease, Resource, Run, Search, Stray
 from leases.operations import installation as operations
 from leases.operations.callers import caller

@@ -28,8 +28,8 @@ from blueprints.specs import BlueprintView
 from drydock.core.logging import AboutFilter, JsonFormatter, RedactingFormatter, about, hidden, hide_always, redact
 from leases.engine.core import specs
 from leases.engine.scheduling import serve
-from leases.inline import settle
 from leases.local import LocalClient
+from leases.messaging.inline import settle
 from leases.models import Event, Job, Lease, Resource
 from leases.operations.callers import caller
 from leases.rest import tokens

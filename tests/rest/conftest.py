@@ -10,7 +10,7 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client as Browser
 
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.operations.callers import caller
 from leases.rest import throttling, tokens
 from tests.leases.conftest import (  # noqa: F401

@@ -67,7 +67,7 @@ def host(blueprint):
 def test_a_laptop_leases_works_and_releases(cli, working, host, owner, tmp_path):
     _, secret = tokens.create(caller(owner), name="laptop")
     assert "login" in cli("leases", code=7).stderr
-    assert "no such token" in cli("login", stdin="ddk_wrong\n", code=7).stderr
+    assert "token is not valid" in cli("login", stdin="ddk_wrong\n", code=7).stderr
     assert "You are ada" in cli("login", stdin=f"{secret}\n").stderr
     assert (tmp_path / "config" / "tokens.json").stat().st_mode & 0o077 == 0
 

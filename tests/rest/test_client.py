@@ -11,8 +11,8 @@ from django.db import connection
 
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from drydock_client.http import HttpClient
-from leases.inline import settle
 from leases.local import LocalClient
+from leases.messaging.inline import settle
 from leases.models import Lease
 from leases.operations.callers import caller
 from leases.rest import tokens
@@ -81,7 +81,7 @@ def test_errors_are_the_engines_own(client, owner, blueprint):
     with pytest.raises(InvalidRequest) as raised:
         ada.request({"type": "fake", "slots": 0, "nonsense": 1})
     assert {problem.field for problem in raised.value.problems} == {"slots", "nonsense"}
-    with pytest.raises(NotAllowed, match="no such token"):
+    with pytest.raises(NotAllowed, match="token is not valid"):
         HttpClient(ada.http.url, "ddk_nonsense")
     with pytest.raises(NotAllowed, match="plain HTTP"):
         HttpClient("http://drydock.example.org", "ddk_x")

@@ -13,7 +13,7 @@ from blueprints.models import Credential, Reading
 from leases.engine.catalogue import poll_schedule
 from leases.engine.core import specs
 from leases.engine.sync import poll
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Lease, Resource, Search, Stray
 from leases.operations.callers import caller
 from leases.rest import tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.rest.parsing import DEEPEST
 from tests.rest.attempts import Attempts, counts
 

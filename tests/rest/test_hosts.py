@@ -14,7 +14,7 @@ from blueprints.fake.openers import fakes
 from interfaces.errors import DeadlineExceeded
 from leases import hostcalls
 from leases.engine.core import specs
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.places import PLACES
 from leases.rest.urls import V1
 from tests.rest.attempts import archive

@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 from blueprints.models import Blueprint
 from drydock.core import clock
 from leases import lifecycle
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run
 from leases.states import LeaseState, ResourceState
 from tests.clouds.ec2.plan import Fault

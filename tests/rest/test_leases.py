@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from django.contrib.auth.models import Group
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from leases.inline import settle
+from leases.messaging.inline import settle
 
 
 def test_how_long_leases_last_is_set_and_told_over_rest(ada, api, chief):
@@ -15,7 +16,7 @@ def test_how_long_leases_last_is_set_and_told_over_rest(ada, api, chief):
     assert (quota["max_ttl"], quota["default_ttl"], quota["max_leases"]) == (7200, 1800, None)
     refused = ada("POST", "leases", {"type": "fake", "ttl": "3h"}, code=400)["errors"]
     assert [(one["field"], one["message"]) for one in refused] == [
-        ("ttl", "A lease may last at most 2h: that is the quota of the user ada.")
+        ("ttl", "A lease can last at most 2h: that is the quota of the user ada.")
     ]
     made = ada("POST", "leases", {"type": "fake"}, code=201)
     assert made["ttl"] == 1800
@@ -62,3 +63,30 @@ def test_who_looks_at_one_lease_does_not_read_the_whole_queue(ada):
 def test_a_command_may_have_several_lines(ada, held):
     ada("POST", f"leases/{held}/jobs", {"command": ["sh", "-c", "echo one\necho two"]}, code=202)
     ada("POST", f"leases/{held}/jobs", {"command": "echo one\n\techo two"}, code=202)
+
+
+def test_a_note_is_written_searched_and_removed_over_rest(ada):
+    made = ada("POST", "leases", {"type": "fake", "note": "for the Friday talk"}, code=201)
+    assert [one["id"] for one in ada("GET", "leases?search=friday")["results"]] == [made["id"]]
+    assert ada("PUT", f"leases/{made['id']}/note", {"note": "for Monday"})["note"] == "for Monday"
+    assert ada("GET", "leases?search=friday")["results"] == []
+    refused = ada("PUT", f"leases/{made['id']}/note", {"note": "x" * 2001}, code=400)
+    assert refused["errors"][0]["field"] == "note"
+    assert ada("GET", f"leases/{made['id']}")["note"] == "for Monday"
+
+
+def test_a_lease_is_transferred_over_rest_and_the_former_owner_is_a_stranger(ada, api, django_user_model):
+    user = django_user_model.objects.create_user("bob")
+    bob = api(user)
+    made = ada("POST", "leases", {"type": "fake"}, code=201)
+    settle()
+    refused = ada("POST", f"leases/{made['id']}/transfer", {"to": "bob"}, code=400)
+    assert "not a user of one of your groups" in refused["errors"][0]["message"]
+    Group.objects.create(name="team").user_set.add(user, django_user_model.objects.get(username="ada"))
+    bob("POST", f"leases/{made['id']}/transfer", {"to": "bob"}, code=404)
+    assert ada("POST", f"leases/{made['id']}/transfer", {"to": "nobody"}, code=400)["errors"][0]["field"] == "to"
+    ada("POST", f"leases/{made['id']}/transfer", {"to": "bob", "message": "yours now"}, code=204)
+    settle()
+    ada("GET", f"leases/{made['id']}", code=404)
+    found = bob("GET", f"leases/{made['id']}")
+    assert (found["owner"], found["state"]) == ("bob", "active")

@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from blueprints.models import Blueprint
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run
 from tests.rest.attempts import Attempts
 

@@ -6,10 +6,10 @@ import pytest
 
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Credential, Reading
-from leases import hints
 from leases.engine.catalogue import poll_schedule
 from leases.engine.sync import poll
 from leases.local import LocalClient
+from leases.messaging import hints
 from leases.operations.callers import caller
 from leases.rest import tokens
 from tests.rest.attempts import Attempts

@@ -12,7 +12,7 @@ from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint, Credential, Reading
 from leases.engine.catalogue import poll_schedule
 from leases.engine.sync import poll
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Stray
 from leases.operations.callers import caller
 from leases.rest import tokens
@@ -22,7 +22,8 @@ from leases.rest.urls import V1
 MISSING = 987_654_321
 SECRET = "zanzibar"
 BODIES = {
-    "jobs": {"command": ["true"]}, "extend": {"ttl": "1h"}, "server": {"act": "start"}, "power": {"wanted": "on"},
+    "note": {"note": "x"}, "transfer": {"to": "eve"}, "jobs": {"command": ["true"]}, "extend": {"ttl": "1h"},
+    "server": {"act": "start"}, "power": {"wanted": "on"},
     "quarantine": {"message": "x"}, "force_destroy": {"reason": "x"}, "resize": {"disk_gib": 100},
     "change-type": {"type_name": "x"}, "tags": {"tags": {"a": "b"}},
 }  # fmt: skip
@@ -78,7 +79,7 @@ def eve(api):
 def answer(program, method, address, number):
     path = address.replace("<id:id>", str(number))
     query = "?path=x" if re.search(r"/(file|files|tree|page|pages)$", path) else ""
-    body = BODIES.get(path.rsplit("/", 1)[-1], {}) if method in ("POST", "PATCH") else None
+    body = BODIES.get(path.rsplit("/", 1)[-1], {} if method in ("POST", "PATCH") else None)
     found = program.raw(method, path + query, body)
     # An id may be the number of the status, which stays.
     return found.status_code, re.sub(rf'(?<!"status": )\b{number}\b', "ID", found.content.decode())
@@ -112,6 +113,7 @@ def test_no_list_filter_or_search_tells_of_them(api, eve, theirs):
         "gpus": 1, "gpu_memory_mib": 1, "confidential": "tdx", "max_price": 100, "max_boot": 100, "sort": "fastest",
         "capabilities": "true", "since": "2020-01-01T00:00:00Z", "until": "2030-01-01T00:00:00Z", "place": SECRET,
         "as_": "json", "by": "owner", "location": SECRET, "instance_type": SECRET, "tag": f"{SECRET}={SECRET}",
+        "search": SECRET,
     }  # fmt: skip
     tried = 0
     for address, method, declared in operations():

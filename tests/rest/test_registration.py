@@ -8,7 +8,7 @@ from blueprints.fake.cloud import Cloud
 from blueprints.models import Credential
 from drydock_client.errors import DrydockError
 from interfaces.keys import PublicKey
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Event, Resource
 from tests.interfaces.sshd import own_address, start_sshd
 from tests.rest.test_client import client, server
@@ -52,7 +52,7 @@ def test_it_stays_with_its_problem_while_it_goes_on_failing(boss, blueprint):
     found = boss("GET", f"resources/{made}")
     assert (found["state"], found["message"]) == ("pending", "First check failed: There is no such host.")
     assert found["suspect_since"]
-    assert found["progress"]["sentence"].startswith("Try ")
+    assert found["progress"]["sentence"].startswith("Attempt ")
     assert [one["what"] for one in boss("GET", "attention")["results"] if one["id"] == made] == ["first_check"]
     assert Event.objects.filter(kind="resource.check_failed", resource=made).count() == 1, "told once"
     boss("POST", f"resources/{made}/retire", {})
@@ -71,7 +71,7 @@ def test_wrong_fields_and_callers_are_refused(boss, api, owner, blueprint):
     boss("PATCH", "resources/987654", {"name": "beta"}, code=404)
     api(owner, "operate")("PATCH", f"resources/{made}", {"name": "beta"}, code=403)
     boss("POST", "blueprints/pool/resources", {"name": "beta"}, code=201)
-    assert "registered already" in boss("PATCH", f"resources/{made}", {"name": "beta"}, code=409)["detail"]
+    assert "already registered" in boss("PATCH", f"resources/{made}", {"name": "beta"}, code=409)["detail"]
     boss("POST", "leases", {"type": "fake"}, code=201)
     settle()
     held = Resource.objects.get(used_slots=1)
@@ -105,8 +105,8 @@ def test_the_keys_that_a_host_shows_are_told_without_storing_anything(client, ch
         api(owner, "operate")("POST", "blueprints/lab/host-keys", where, code=403)
     finally:
         sshd.stop()
-    with pytest.raises(DrydockError, match="showed no host key: Connection refused"):
+    with pytest.raises(DrydockError, match="presented no host key: Connection refused"):
         there.host_keys("lab", sshd.address, port=sshd.port)
     blueprint("pool")
-    with pytest.raises(DrydockError, match="no keys"):
+    with pytest.raises(DrydockError, match="no host keys"):
         there.host_keys("pool", sshd.address)

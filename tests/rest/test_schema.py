@@ -9,7 +9,7 @@ from django.test import Client as Browser
 from drf_spectacular.drainage import GENERATOR_STATS
 
 from drydock_client import values
-from leases.client.values import to_json
+from drydock_client.values import to_json
 from leases.rest.document import MADE
 from leases.rest.schema import Schema
 

@@ -17,7 +17,7 @@ from schemathesis.config import SchemathesisConfig
 from schemathesis.pytest.lazy import get_all_tests
 
 from drydock.wsgi import application
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.operations.callers import caller
 from leases.rest import tokens
 from leases.rest.models import Token

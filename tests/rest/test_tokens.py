@@ -109,7 +109,7 @@ def test_a_user_has_only_so_many_tokens_and_they_are_listed_in_pages(owner, api,
     ada = api(owner)
     made = [ada("POST", "tokens", {"name": f"t{n}"}, code=201)["about"]["id"] for n in range(2)]
     refused = ada("POST", "tokens", {"name": "one more"}, code=409)
-    assert ("3 tokens" in refused["detail"], "Revoke" in refused["hint"]) == (True, True)
+    assert ("3 valid tokens" in refused["detail"], "Revoke" in refused["hint"]) == (True, True)
     first = ada("GET", "tokens?limit=2")
     assert [one["id"] for one in first["results"]] == made[::-1]
     rest = ada("GET", f"tokens?limit=2&cursor={first['next']}")

@@ -8,7 +8,7 @@ from django.contrib.auth.models import User
 from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
 from drydock.up import sign_in
 from leases.models import Event
-from leases.operations import access, users
+from leases.operations import permissions, users
 from leases.operations.callers import caller
 from leases.rest import tokens
 
@@ -59,9 +59,9 @@ def test_a_disabled_user_can_neither_sign_in_nor_use_a_token(root, api, chief):
 
 def test_groups_open_blueprints_at_once(root, blueprint, ask, until):
     blueprint("guarded", audience="authorized", config={"boot_polls": 0})
-    access.authorize(root, "guarded", group=_group("lab"))
+    permissions.authorize(root, "guarded", group=_group("lab"))
     adam = User.objects.create_user("adam")
-    access.ask(caller(adam), "guarded")
+    permissions.ask(caller(adam), "guarded")
     lease = ask(by=adam)
     until(lease, state="pending", reason="waiting_authorization")
     assert users.change_groups(root, "adam", add=["lab"]).groups == ("lab",)
@@ -97,7 +97,7 @@ def test_only_an_administrator_may_and_not_with_a_token_that_another_made(root, 
 
 def test_somebody_can_sign_in_after_any_command_came_first(db):
     """A command makes the user of the operating system an administrator who has no password."""
-    from drydock.cli.session import make_operator
+    from drydock.cli.toolkit.session import make_operator
 
     make_operator("root")
     said = sign_in()

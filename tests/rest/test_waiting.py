@@ -12,16 +12,16 @@ from django.db import connection, transaction
 from blueprints.fake.openers import fakes
 from drydock.core.errors import InvalidRequest, TimedOut
 from drydock_client.errors import LeaseFailed
-from leases import jobs as mechanism
 from leases.allocator import Allocator, Lease
 from leases.engine.core import specs
 from leases.engine.core.database import InsideTransaction
 from leases.engine.lifecycle import release as lease_release
-from leases.inline import settle
 from leases.local import LocalClient
+from leases.messaging.inline import settle
 from leases.models import Job
 from leases.operations.callers import caller
 from leases.rest import tokens
+from leases.workloads import jobs as mechanism
 from tests.rest.test_cli import cli
 from tests.rest.test_client import client, server
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from blueprints.fake.openers import fakes
-from leases import jobs as mechanism
 from leases.engine.core import specs
-from leases.inline import settle
+from leases.messaging.inline import settle
 from leases.models import Job
+from leases.workloads import jobs as mechanism
 
 
 def asked(ada, code=201, **workload):

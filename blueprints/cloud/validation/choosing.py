@@ -1,4 +1,4 @@
-"""What a validation is made with: chosen by reading alone, and what it costs at most."""
+"""Choice of the machine for a validation, by reading only, and its maximum cost."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from blueprints.cloud.client import Client
-from blueprints.cloud.validation.checks import CHEAP, CHECKS
+from blueprints.cloud.validation.suite import CHEAP, CHECKS
 from blueprints.cloud.validation.values import Wish
 from blueprints.cloud.values import InstanceType, Location, Market
 from drydock.core.errors import InvalidRequest
@@ -18,7 +18,7 @@ _DISK_GIB = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """What the operator says; empty: the cheapest that will do, in the first place that is available."""
+    """The operator's wishes; empty: the cheapest type that will do, in the first available place."""
 
     image: Mapping[str, str]
     """The words of `Client.image`."""
@@ -39,7 +39,7 @@ class Asking:
 
 
 def choose(client: Client, asked: Asking) -> Wish:
-    """The machine that the checks are made with. Raises InvalidRequest where there is none such, CloudError."""
+    """Choose the machine that the checks use. Raises InvalidRequest where none fits, CloudError."""
     place = _place(client, asked)
     found = {one.name: one for one in client.types(place.name) if one.location == place.name and one.available}
     fitting = sorted((one for one in found.values() if _fits(one, asked)), key=_cost)
@@ -68,7 +68,7 @@ def cost(wish: Wish, wanted: Collection[str]) -> float | None:
 
 
 def machines(wanted: Collection[str]) -> int:
-    """How many are made in all, at the most."""
+    """Return how many machines are made in all, at most."""
     spending = set(wanted) - set(CHEAP) - {"nothing-left"}
     with_main = any(one.name == "create" or one.after for one in CHECKS if one.name in spending)
     return with_main + sum(one.makes for one in CHECKS if one.name in spending)
@@ -79,7 +79,9 @@ def _place(client: Client, asked: Asking) -> Location:
     found = next((one for one in usable if asked.location in ("", one.name)), None)
     if found is None:
         there = ", ".join(one.name for one in usable) or "none"
-        raise InvalidRequest(f"There is no location {asked.location!r}.", field="region", hint=f"There are: {there}.")
+        raise InvalidRequest(
+            f"There is no location {asked.location!r}.", field="region", hint=f"Choose one of: {there}."
+        )
     return found
 
 

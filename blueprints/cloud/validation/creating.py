@@ -1,4 +1,4 @@
-"""Checks of create: what is made, what is not, and that it is made once."""
+"""Checks of create: requested machines are made once, refused ones not at all."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from blueprints.cloud.client import Client
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.validation.ground import Ground, Machine
+from blueprints.cloud.validation.environment import Environment, Machine
 from blueprints.cloud.validation.reading import absent
 from blueprints.cloud.validation.waiting import Unmet, expect
 from blueprints.cloud.values import Instance, Lifecycle, Market, Order
@@ -23,47 +23,49 @@ _NOT_NOW = frozenset({Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED})
 _ENDED = (Lifecycle.TERMINATING, Lifecycle.TERMINATED)
 
 
-def refused_create(ground: Ground) -> str:
+def refused_create(environment: Environment) -> str:
     """An image that is not there, then a type that is not there."""
     said = []
-    wrong = {"image": absent(ground.wish.image.id), "type": "no-such-type"}
+    wrong = {"image": absent(environment.wish.image.id), "type": "no-such-type"}
     for what, name in wrong.items():
-        with ground.another(f"refused-{what}", **{what: name}) as order:
-            said.append(f"{what}: {_refusal(ground, order)}")
-            _nothing_stands(ground, order)
+        with environment.another(f"refused-{what}", **{what: name}) as order:
+            said.append(f"{what}: {_refusal(environment, order)}")
+            _nothing_stands(environment, order)
     return "; ".join(said)[:300]
 
 
-def _refusal(ground: Ground, order: Order) -> str:
+def _refusal(environment: Environment, order: Order) -> str:
     try:
-        made = ground.make(order)
+        made = environment.make(order)
     except CloudError as error:
         expect(error.meaning in _REFUSED, f"The refusal is told as {error.meaning}: {error.message}")
         return error.message
     raise Unmet(f"{order.type} with {order.image} was made: {made.instance.id}.")
 
 
-def _nothing_stands(ground: Ground, order: Order) -> None:
+def _nothing_stands(environment: Environment, order: Order) -> None:
     """After a definite no there is no machine, by whatever way one looks."""
-    found = ground.ask(ground.client.find, order)
+    found = environment.ask(environment.client.find, order)
     expect(found is None or found.state in _ENDED, f"After the refusal it stands: {found and found.id}.")
-    listed = _listed(ground, order)
+    listed = _listed(environment, order)
     expect(not listed, f"After the refusal it is listed: {', '.join(listed)}.")
 
 
-def _listed(ground: Ground, order: Order) -> list[str]:
+def _listed(environment: Environment, order: Order) -> list[str]:
     """The machines under a name that are listed and have not ended."""
-    found = ground.ask(ground.client.instances, order.location, dict(ground.marks.of_run))
+    found = environment.ask(environment.client.instances, order.location, dict(environment.run_tags.of_run))
     return [one.id for one in found if one.key == order.key and one.state not in _ENDED]
 
 
-def create(ground: Ground) -> str:
+def create(environment: Environment) -> str:
     """The main machine."""
-    order = ground.order("main")
-    ground.main = made = ground.make(order)
+    order = environment.order("main")
+    environment.main = made = environment.make(order)
     _is_as_ordered(made.instance, order)
     took = (made.ended_at - made.began_at).total_seconds()
-    expect(took <= ground.limits.create, f"The create took {took:.0f} s; {ground.limits.create:.0f} are allowed.")
+    expect(
+        took <= environment.limits.create, f"The create took {took:.0f} s; {environment.limits.create:.0f} are allowed."
+    )
     at = made.instance.created_at
     expect(at is not None, "It does not say when it was made.")
     inside = at is not None and made.began_at - _CLOCKS <= at <= made.ended_at + _CLOCKS
@@ -85,22 +87,22 @@ def _is_as_ordered(found: Instance, order: Order) -> None:
     expect(found.state not in _ENDED, f"It is {found.state}.")
 
 
-def repeated_create(ground: Ground) -> str:
+def repeated_create(environment: Environment) -> str:
     """The same token again, with the same parameters and with others."""
-    main = ground.machine
-    again = ground.make(main.order)
+    main = environment.machine
+    again = environment.make(main.order)
     expect(again.instance.id == main.instance.id, f"A second machine: {again.instance.id}, {main.instance.id}.")
-    larger = (ground.wish.disk_gib or ground.wish.image.disk_gib or 30) + 7
-    said = _changed(ground, main, replace(main.order, disk_gib=larger))
-    there = _listed(ground, main.order)
+    larger = (environment.wish.disk_gib or environment.wish.image.disk_gib or 30) + 7
+    said = _changed(environment, main, replace(main.order, disk_gib=larger))
+    there = _listed(environment, main.order)
     expect(len(there) == 1, f"{len(there)} machines are listed under one name: {', '.join(there)}.")
     return said
 
 
-def _changed(ground: Ground, main: Machine, order: Order) -> str:
+def _changed(environment: Environment, main: Machine, order: Order) -> str:
     try:
-        answer = ground.ask_once(order, main.prepared)
-        found = ground.standing(order, main.prepared, answer, main.began_at).instance
+        answer = environment.ask_once(order, main.prepared)
+        found = environment.standing(order, main.prepared, answer, main.began_at).instance
     except CloudError as error:
         definite = error.meaning in _REFUSED
         expect(definite, f"Another disk under the same token is told as {error.meaning}: {error.message}")
@@ -109,24 +111,24 @@ def _changed(ground: Ground, main: Machine, order: Order) -> str:
     return "other parameters answer the same machine"
 
 
-def listing(ground: Ground) -> str:
+def listing(environment: Environment) -> str:
     """The main machine in lists, and by its names."""
-    order, made = ground.machine.order, ground.machine.instance
-    client, of_run = ground.client, dict(ground.marks.of_run)
-    found = ground.until(
-        "The machine is listed", lambda: _mine(client, order.location, of_run, made), ground.limits.change
+    order, made = environment.machine.order, environment.machine.instance
+    client, of_run = environment.client, dict(environment.run_tags.of_run)
+    found = environment.until(
+        "The machine is listed", lambda: _mine(client, order.location, of_run, made), environment.limits.change
     )
     _is_as_ordered(found, order)
-    others = ground.ask(client.instances, order.location, {**of_run, "drydock-resource": "another"})
+    others = environment.ask(client.instances, order.location, {**of_run, "drydock-resource": "another"})
     expect(made.id not in [one.id for one in others], "It is listed under tags that it does not bear.")
     elsewhere = next(
-        (one.name for one in ground.ask(client.locations) if one.available and one.name != order.location), ""
+        (one.name for one in environment.ask(client.locations) if one.available and one.name != order.location), ""
     )
     if elsewhere:
-        there = ground.ask(client.instances, elsewhere, of_run)
+        there = environment.ask(client.instances, elsewhere, of_run)
         expect(made.id not in [one.id for one in there], f"It is listed in {elsewhere} too.")
     for name, instance_id in (("its id", made.id), ("its name alone", "")):
-        read = ground.ask(client.instance, made.location, made.zone, made.key, instance_id)
+        read = environment.ask(client.instance, made.location, made.zone, made.key, instance_id)
         expect(read is not None and read.id == made.id, f"By {name} it is not found.")
     return ""
 
@@ -135,58 +137,60 @@ def _mine(client: Client, location: str, tags: dict[str, str], made: Instance) -
     return next((one for one in client.instances(location, tags) if one.id == made.id), None)
 
 
-def lost_create(ground: Ground) -> str:
+def lost_create(environment: Environment) -> str:
     """A create whose answer is thrown away, as if it had been lost: it is found, once, and can be ended by its name."""
-    with ground.another("lost") as order:
-        prepared = ground.prepare(order)
-        ground.made[order.key] = ground.journal.will_ask(ground.made[order.key])
+    with environment.another("lost") as order:
+        prepared = environment.prepare(order)
+        environment.made[order.key] = environment.journal.will_ask(environment.made[order.key])
         try:
-            ground.ask_once(order, prepared)
+            environment.ask_once(order, prepared)
         except CloudError as error:
             if error.meaning is not Meaning.AMBIGUOUS:
                 raise
-        found = ground.until("The machine is found", lambda: ground.client.find(order), ground.limits.create)
+        found = environment.until(
+            "The machine is found", lambda: environment.client.find(order), environment.limits.create
+        )
         expect(found.key == order.key, f"It is found as {found.key!r}.")
-        ground.until("The machine is listed", lambda: _listed(ground, order), ground.limits.change)
-        expect(len(_listed(ground, order)) == 1, "Two machines are listed.")
-        ground.end(order.key)
-        expect(not _listed(ground, order), "It is listed still.")
+        environment.until("The machine is listed", lambda: _listed(environment, order), environment.limits.change)
+        expect(len(_listed(environment, order)) == 1, "Two machines are listed.")
+        environment.end(order.key)
+        expect(not _listed(environment, order), "It is listed still.")
     return f"found as {found.id}, and ended"
 
 
-def spot(ground: Ground) -> str:
+def spot(environment: Environment) -> str:
     """A machine of the spot market, or a refusal after which nothing stands."""
-    with ground.another("spot", market=Market.SPOT) as order:
+    with environment.another("spot", market=Market.SPOT) as order:
         try:
-            made = ground.make(order)
+            made = environment.make(order)
         except CloudError as error:
             expect(error.meaning in _NOT_NOW, f"The refusal is told as {error.meaning}: {error.message}")
-            _nothing_stands(ground, order)
+            _nothing_stands(environment, order)
             return f"refused: {error.message}"[:300]
         expect(made.instance.market is Market.SPOT, f"Its market is {made.instance.market}.")
-        read = ground.until_state(made.instance, Lifecycle.RUNNING, ground.limits.running)
+        read = environment.until_state(made.instance, Lifecycle.RUNNING, environment.limits.running)
         expect(read.market is Market.SPOT, f"Read again, its market is {read.market}.")
     return made.instance.id
 
 
-def spot_refusal(ground: Ground) -> str:
+def spot_refusal(environment: Environment) -> str:
     """Without the capability no machine is made of such an order, least of all a dear one."""
-    with ground.another("spot", market=Market.SPOT) as order:
-        said = _refusal(ground, order)
-        _nothing_stands(ground, order)
+    with environment.another("spot", market=Market.SPOT) as order:
+        said = _refusal(environment, order)
+        _nothing_stands(environment, order)
     return said
 
 
-def expiry(ground: Ground) -> str:
+def expiry(environment: Environment) -> str:
     """The provider ends a machine by itself."""
-    seconds = ground.limits.expires_after
-    with ground.another("expiry", ends_after=seconds) as order:
-        made = ground.make(order).instance
+    seconds = environment.limits.expires_after
+    with environment.another("expiry", ends_after=seconds) as order:
+        made = environment.make(order).instance
         began = clock.monotonic()
 
         def over() -> bool:
-            read = ground.read(made)
+            read = environment.read(made)
             return read is None or read.state in _ENDED
 
-        ground.until("The provider ends it", over, ground.limits.running + seconds)
+        environment.until("The provider ends it", over, environment.limits.running + seconds)
     return f"after {clock.monotonic() - began:.0f} s; {seconds:.0f} were said"

@@ -1,23 +1,32 @@
-"""What a validation has made, on this machine's disk before it is made: so that a later run can end it."""
+"""Journal of what a validation makes, and the deletion of what it made.
+
+The journal is written to this machine's disk before anything is made, so that a later run can delete it.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from blueprints.cloud.client import Api, Client
+from blueprints.cloud.faults import CloudError
+from blueprints.cloud.validation.tags import INSTALLATION, PREFIX, PROOF, RESOURCE, RunTags
+from blueprints.cloud.validation.values import Limits
+from blueprints.cloud.validation.waiting import Unmet, Waiting
+from blueprints.cloud.values import Instance, Lifecycle
 from drydock.core import clock
 from drydock.core.errors import Conflict
 
 
 @dataclass(frozen=True, kw_only=True)
 class Made:
-    """One name under which something may stand at the provider."""
+    """A name under which something may exist at the provider."""
 
     key: str
     location: str
@@ -31,37 +40,37 @@ class Made:
 
 
 class Journal:
-    """A file of lines, each on the disk before the call that it tells of. One run at a time writes it."""
+    """A file of lines, each written to disk before the call that it describes. Only one run at a time writes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def will_make(self, made: Made) -> Made:
-        """Something may stand under this name from now on."""
+        """Record that something may exist under this name from now on."""
         made = replace(made, at=clock.now().timestamp())
         self._write({"made": asdict(made)})
         return made
 
     def will_ask(self, made: Made) -> Made:
-        """Its create is sent next."""
+        """Record that its create is sent next."""
         asked = replace(made, asked=True, at=clock.now().timestamp())
         self._write({"made": asdict(asked)})
         return asked
 
     def known_as(self, made: Made, instance_id: str) -> Made:
-        """The create was answered."""
+        """Record that the create was answered."""
         known = replace(made, instance_id=instance_id)
         self._write({"made": asdict(known)})
         return known
 
     def gone(self, key: str) -> None:
-        """A read has shown that nothing is left under this name."""
+        """Record that a read has shown that nothing is left under this name."""
         self._write({"gone": key})
         if not self.unfinished():
             self.path.unlink(missing_ok=True)
 
     def unfinished(self) -> tuple[Made, ...]:
-        """What may be left, oldest first. A line that was cut off by a crash was of a call that was not made."""
+        """Return what may be left, oldest first. A line that a crash cut off was of a call that was not made."""
         found: dict[str, Made] = {}
         for said in self._lines():
             if "made" in said:
@@ -72,7 +81,7 @@ class Journal:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """By this process alone. Raises Conflict while another validation runs."""
+        """Hold the journal for this process alone. Raises Conflict while another validation runs."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self.path.with_suffix(".lock").open("w") as lock:
             try:
@@ -114,3 +123,77 @@ def _settle(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+OVER = (Lifecycle.TERMINATING, Lifecycle.TERMINATED)
+
+
+def end(client: Client, made: Made, waiting: Waiting, limits: Limits) -> None:
+    """Delete the instance, then the rest.
+
+    An instance whose create was never answered may still appear, so its absence counts only after a while. Raises Unmet
+    where something is left, CloudError where the provider refuses.
+    """
+    began = clock.monotonic()
+
+    def over() -> bool:
+        found = client.instance(made.location, made.zone, made.key, made.instance_id)
+        if found is None or found.state is Lifecycle.TERMINATED:
+            surely = bool(made.instance_id) or not made.asked
+            return surely or clock.now().timestamp() - made.at >= client.find_after
+        if found.state is not Lifecycle.TERMINATING:
+            client.terminate(found)
+        return False
+
+    def swept() -> bool:
+        left.clear()
+        left.extend(client.sweep(made.location, made.zone, made.key, made.tags))
+        return not left
+
+    left: list[str] = []
+    waiting.until(f"{made.key} is gone", over, limits.ended)
+    try:
+        waiting.until(f"Nothing is left of {made.key}", swept, max(0.0, limits.ended - clock.monotonic() + began))
+    except Unmet as unmet:
+        raise Unmet(f"{unmet.message} Still there: {', '.join(left) or 'not known'}.") from None
+
+
+def leftovers(client: Client, run_tags: RunTags) -> Iterator[Made]:
+    """Find machines of any run of this owner whose name is proven, such as those of a lost journal."""
+    for place in _places(client):
+        for one in client.instances(place, {INSTALLATION: run_tags.owner}):
+            if one.state not in OVER and _proven(one, run_tags):
+                yield Made(
+                    key=one.key, location=one.location, zone=one.zone, instance_id=one.id, asked=True,
+                    tags={name: value for name, value in one.tags.items() if name in (INSTALLATION, RESOURCE)},
+                )  # fmt: skip
+
+
+def _proven(one: Instance, run_tags: RunTags) -> bool:
+    return one.key.startswith(PREFIX) and one.tags.get(PROOF, "") == run_tags.proof(one.key)
+
+
+def _places(client: Client) -> Sequence[str]:
+    if client.api is Api.GLOBAL:
+        return [""]
+    return [one.name for one in client.locations() if one.available]
+
+
+def clean(
+    client: Client, run_tags: RunTags, journal: Journal, limits: Limits | None = None
+) -> tuple[list[str], list[str]]:
+    """End what earlier runs have left, by the journal and by what bears the owner's tag and a proof. The names that
+    are gone now, and sentences about those that are not."""
+    limits = limits or Limits()
+    waiting, gone, left = Waiting(limits.pace), [], []
+    known = {one.key: one for one in journal.unfinished()}
+    found = {one.key: one for one in leftovers(client, run_tags)}
+    for made in [*known.values(), *(one for key, one in found.items() if key not in known)]:
+        try:
+            end(client, made, waiting, limits)
+        except (Unmet, CloudError) as error:
+            left.append(error.message)
+        else:
+            journal.gone(made.key)
+            gone.append(made.key)
+    return gone, left

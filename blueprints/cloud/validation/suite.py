@@ -1,27 +1,111 @@
-"""The checks carried out: in order, each bounded, and the clean-up whatever happens."""
+"""The checks as data, and a run of them: in order, each with a time limit, with a clean-up in any case.
+
+They follow the twelve parts of Brev's suite (v1/*_validation.go) and add what that leaves out: idempotent and lost
+creates, refusals, the pinned host key, reboot, tags, disk and type, spot, expiry, a second terminate, nothing left.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from blueprints.cloud.client import capabilities
-from blueprints.cloud.validation.checks import CHEAP, CHECKS, NAMES, Check
-from blueprints.cloud.validation.ground import Ground
+from blueprints.cloud.validation import changing, creating, reading, running
+from blueprints.cloud.validation.environment import Environment
 from blueprints.cloud.validation.values import Finding, Report, Verdict
 from blueprints.cloud.validation.waiting import LeftOut
 from drydock.core import clock
 from drydock.core.errors import DrydockError, InvalidRequest
 
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """A check.
+
+    `act` raises `waiting.Unmet` with a sentence where its assertion does not hold, and returns a sentence for people.
+    It deletes what it makes beside the main machine, and leaves that running.
+    """
+
+    name: str
+    asserts: str
+    act: Callable[[Environment], str]
+    needs: str = ""
+    """The capability without which it is not supported."""
+    lacks: str = ""
+    """The capability with which there is nothing to be seen."""
+    after: str = ""
+    """The check that must have passed."""
+    limit: float = 120.0
+    """Seconds; a call that is under way may be over it by its own deadline."""
+    makes: int = 0
+    """Machines that it has at once, beside the main one."""
+
+
+CHECKS = (
+    Check(name="identity", act=reading.identity, asserts="The account says who it is, twice the same."),
+    Check(name="locations", act=reading.locations, asserts="There is a location, and one that is available."),
+    Check(name="types", act=reading.types, limit=300.0,
+          asserts="Asked twice: the same types, ids that are unique and kept; a location's are among all."),
+    Check(name="prices", act=reading.prices, asserts="Prices are above nothing and say where they are from."),
+    Check(name="quotas", act=reading.quotas, needs="quota", asserts="Limits of the account and what is used of them."),
+    Check(name="image-choice", act=reading.image_choice,
+          asserts="An image is found by its id; one that is not there is told as not found."),
+    Check(name="images", act=reading.images, needs="machine-image", asserts="Images by a pattern, newest first."),
+    Check(name="refused-create", act=creating.refused_create, limit=900.0, makes=1,
+          asserts="A create with an impossible image, or type, is a definite no, and leaves no machine."),
+    Check(name="create", act=creating.create, limit=600.0,
+          asserts="A machine as ordered, answered for in time, that says when it was made."),
+    Check(name="repeated-create", act=creating.repeated_create, needs="idempotent-create", after="create", limit=600.0,
+          asserts="The same token makes no second machine, with whatever parameters."),
+    Check(name="listing", act=creating.listing, after="create", limit=600.0,
+          asserts="It is listed by its tags in its place alone, and read by its id and by its name."),
+    Check(name="boot", act=running.boot, after="create", limit=1200.0, asserts="It runs, and has an address."),
+    Check(name="ssh", act=running.ssh, after="boot", needs="user-data", limit=700.0,
+          asserts="It lets our account in, by the host key that it was given and no other."),
+    Check(name="guest", act=running.guest, after="ssh", limit=700.0,
+          asserts="cloud-init is done; Debian or Ubuntu as ordered, a home, systemd well, root without a password."),
+    Check(name="firewall", act=running.firewall, needs="firewall", after="ssh", limit=600.0,
+          asserts="A port is reached from outside only while it is open."),
+    Check(name="tags", act=running.tags, needs="tags", after="boot", limit=600.0,
+          asserts="A tag is set and read; the others stay."),
+    Check(name="console", act=running.console, needs="console-output", after="boot", limit=600.0,
+          asserts="The console says something, not too much at once."),
+    Check(name="reboot", act=changing.reboot, needs="reboot", after="ssh", limit=1200.0,
+          asserts="Another boot of the same machine, reached by the same key."),
+    Check(name="resize-volume", act=changing.resize_volume, needs="resize-volume", after="ssh", limit=1800.0,
+          asserts="The guest sees a larger disk."),
+    Check(name="stop-start", act=changing.stop_start, needs="stop-start", after="ssh", limit=2400.0,
+          asserts="Stopped it does not answer; started it is the same machine with the same disk and key."),
+    Check(name="change-type", act=changing.change_type, needs="change-type", after="ssh", limit=2400.0,
+          asserts="Stopped it becomes another type, and runs as that."),
+    Check(name="lost-create", act=creating.lost_create, limit=1800.0, makes=1,
+          asserts="A machine whose create was never answered is found by its order, and ended by its name."),
+    Check(name="spot", act=creating.spot, needs="spot", limit=1800.0, makes=1,
+          asserts="A spot order makes a spot machine, or is a definite no that leaves none."),
+    Check(name="spot-refusal", act=creating.spot_refusal, lacks="spot", limit=900.0, makes=1,
+          asserts="Without spot machines a spot order is a definite no."),
+    Check(name="expiry", act=creating.expiry, needs="server-side-expiry", limit=1500.0, makes=1,
+          asserts="The provider ends a machine by itself when its time is over."),
+    Check(name="terminate", act=changing.terminate, after="create", limit=1300.0,
+          asserts="Ended, until a read shows it; asked for again it is success."),
+    Check(name="nothing-left", act=changing.nothing_left, limit=1300.0,
+          asserts="No machine of this run is listed, and nothing is left under any of its names."),
+)  # fmt: skip
+NAMES = tuple(one.name for one in CHECKS)
+CHEAP = tuple(one.name for one in CHECKS[: NAMES.index("refused-create")])
+"""Those that make nothing."""
 _LAST = "nothing-left"
 
 
 def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> frozenset[str]:
-    """The names of the checks that are wanted, with those that they need. What was made is looked for in any case.
-    Raises InvalidRequest for a name that is none."""
+    """Return the names of the wanted checks, with those they need; leftovers are looked for in any case.
+
+    Raises InvalidRequest for an unknown name.
+    """
     for field, names in (("only", only), ("skip", skip)):
         if wrong := sorted(set(names) - set(NAMES)):
             raise InvalidRequest(
-                f"There is no check {wrong[0]!r}.", field=field, hint=f"There are: {', '.join(NAMES)}."
+                f"There is no check {wrong[0]!r}.", field=field, hint=f"Choose one of: {', '.join(NAMES)}."
             )
     wanted = set(only or NAMES) - set(skip)
     for one in reversed(CHECKS):
@@ -31,22 +115,25 @@ def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> frozenset[
 
 
 class Suite:
-    """One run. `told` hears of each check as it begins (None), and of its finding."""
+    """One run. `told` is called with each check as it begins (and None), and with its finding."""
 
     def __init__(
-        self, ground: Ground, *, wanted: Collection[str] | None = None,
+        self, environment: Environment, *, wanted: Collection[str] | None = None,
         told: Callable[[Check, Finding | None], None] = lambda check, finding: None,
     ) -> None:  # fmt: skip
-        self.ground, self._told = ground, told
+        self.environment, self._told = environment, told
         self._wanted = chosen() if wanted is None else frozenset(wanted)
-        self._able = capabilities(type(ground.client))
+        self._able = capabilities(type(environment.client))
         self._findings: dict[str, Finding] = {}
         self.left: list[str] = []
         """Sentences about what the clean-up could not end."""
 
     def run(self) -> Report:
-        """All that is wanted. Whatever ends it early (a signal too) goes on its way after the clean-up; what that
-        could not end is in `left` and in the journal."""
+        """Run the wanted checks, then clean up.
+
+        Whatever ends the run early (a signal too) is raised again after the clean-up; what that could not delete is in
+        `left` and in the journal.
+        """
         began, began_at = clock.monotonic(), clock.now()
         try:
             for check in CHECKS:
@@ -54,10 +141,10 @@ class Suite:
         finally:
             # The last check has tried for all the time there is.
             tried = _LAST in self._findings and self._findings[_LAST].verdict is Verdict.FAILED
-            self.left = sorted(self.ground.made) if tried else self.ground.clear()
-        wish = self.ground.wish
+            self.left = sorted(self.environment.made) if tried else self.environment.clear()
+        wish = self.environment.wish
         return Report(
-            provider=self.ground.client.provider, run=self.ground.marks.run, began_at=began_at,
+            provider=self.environment.client.provider, run=self.environment.run_tags.run, began_at=began_at,
             seconds=clock.monotonic() - began, location=wish.location, type=wish.type, image=wish.image.id,
             findings=tuple(self._findings.values()), left=tuple(self.left), capabilities=tuple(sorted(self._able)),
         )  # fmt: skip
@@ -82,15 +169,15 @@ class Suite:
         if before is not Verdict.PASSED:
             verdict = before if before is Verdict.NOT_SUPPORTED else Verdict.NOT_RUN
             return _finding(check, verdict, f"It needs {check.after}, which is {before}.")
-        if elapsed > self.ground.limits.all and check.name != _LAST:
-            return _finding(check, Verdict.NOT_RUN, f"{self.ground.limits.all:.0f} s are over.")
+        if elapsed > self.environment.limits.all and check.name != _LAST:
+            return _finding(check, Verdict.NOT_RUN, f"{self.environment.limits.all:.0f} s are over.")
         return None
 
     def _carried_out(self, check: Check) -> Finding:
         began = clock.monotonic()
-        self.ground.waiting.limit(check.limit)
+        self.environment.waiting.limit(check.limit)
         try:
-            message, verdict = check.act(self.ground), Verdict.PASSED
+            message, verdict = check.act(self.environment), Verdict.PASSED
         except LeftOut as left_out:
             message, verdict = left_out.message, Verdict.SKIPPED
         except DrydockError as error:

@@ -1,4 +1,4 @@
-"""Frozen values of a validation: what is asked for, how long things may take, and what was found."""
+"""Frozen values of a validation: the wanted machine, time limits, and findings."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Limits:
 
 
 class Verdict(StrEnum):
-    """What came of a check."""
+    """The result of a check."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -74,7 +74,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One check's verdict, a sentence for people, and the seconds that it took."""
+    """One check's verdict, a sentence for people, and its duration in seconds."""
 
     check: str
     verdict: Verdict
@@ -84,7 +84,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All findings in order. `left`: what could not be ended, and is in the journal."""
+    """All findings in order. `left`: what could not be deleted; it is in the journal."""
 
     provider: str
     run: str
@@ -99,7 +99,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Nothing failed, nothing had to be left out for it, and nothing is left."""
+        """Return whether nothing failed, nothing was left out because of a failure, and nothing is left."""
         bad = (Verdict.FAILED, Verdict.NOT_RUN)
         return not self.left and all(one.verdict not in bad for one in self.findings)
 

@@ -29,20 +29,20 @@ class LeftOut(DrydockError):
 
 
 def expect(holds: object, otherwise: str) -> None:
-    """Raises Unmet with that sentence unless it holds."""
+    """Raise Unmet with the message unless the condition holds."""
     if not holds:
         raise Unmet(otherwise)
 
 
 class Waiting:
-    """Waits until a moment at most. `pace`: seconds between two looks."""
+    """Waiting with a common limit. `pace`: seconds between two polls."""
 
     def __init__(self, pace: float) -> None:
         self.pace = pace
         self.until_at = float("inf")
 
     def limit(self, seconds: float) -> None:
-        """Nothing waits longer than so many seconds from now."""
+        """Let nothing wait longer than this many seconds from now."""
         self.until_at = clock.monotonic() + seconds
 
     def until(self, what: str, look: Callable[[], T | None], seconds: float) -> T:

@@ -1,4 +1,4 @@
-"""What a blueprint of kind storage may say, what a storage is, and what a lease may require of one."""
+"""Config of blueprints of kind storage, attributes of a storage, and requirements of leases."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class Config(OnHost):
 
 
 class Attributes(Fields):
-    """What a storage is."""
+    """Attributes of a storage."""
 
     limit: Limit | None = Field(default=None, description="loop: the kernel refuses more; checked: it is looked at.")
     disk_mib: int | None = Field(default=None, description="Its size in MiB.")
 
 
 class Requirements(Fields):
-    """What a lease may require of a storage."""
+    """Requirements that a lease may have for a storage."""
 
     disk_mib: PositiveInt | None = Field(default=None, description="At least this size in MiB.")
     limit: Words | None = Field(default=None, description="One of: loop, checked.")
@@ -54,7 +54,7 @@ MATCHES = (Match("disk_mib", ">=", "disk_mib"), Match("limit", "in", "limit"))
 
 
 def drafts(config: Config, asked: Asked | None) -> Iterator[Draft]:
-    """A storage of the size that is asked for."""
+    """Yield a draft for a storage of the requested size."""
     size = _size(config, asked)
     if size > config.max_disk_mib:
         return
@@ -72,7 +72,7 @@ def _size(config: Config, asked: Asked | None) -> int:
 
 
 def _limits(config: Config, asked: Asked | None) -> tuple[Limit | None, ...]:
-    """What may be promised now: nothing, where it shows only when it is built."""
+    """Return the limits that can be promised in advance; None if the limit is known only after the build."""
     if config.limit != "auto":
         return (config.limit,)
     return (None,) if asked is None or asked.requirements.limit is None else ("loop", "checked")

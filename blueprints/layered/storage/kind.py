@@ -8,13 +8,13 @@ from blueprints.contract import Step
 from blueprints.hosts import HOST
 from blueprints.layered import host as hosts
 from blueprints.layered.frame import Layered
-from blueprints.layered.storage import acts
+from blueprints.layered.storage import actions
 from blueprints.layered.storage import config as schema
 from blueprints.layered.storage.openers import OPENERS
 from blueprints.specs import LeaseView
 
-_CLEAR = Step(name="account", act=acts.clear, deadline=3600)
-_PROCESSES = Step(name="processes", act=acts.end_processes)
+_CLEAR = Step(name="account", act=actions.clear, deadline=3600)
+_PROCESSES = Step(name="processes", act=actions.end_processes)
 
 
 class Storage(Layered):
@@ -29,14 +29,15 @@ class Storage(Layered):
     describe = schema.drafts
     openers = OPENERS
     plans = {
-        "build": (Step(name="host", act=acts.have_host), _CLEAR, Step(name="folder", act=acts.make)),
-        "activate": (_CLEAR, Step(name="folder", act=acts.open_it)),
+        "build": (Step(name="host", act=actions.have_host), _CLEAR, Step(name="folder", act=actions.make)),
+        "activate": (_CLEAR, Step(name="folder", act=actions.open_it)),
         "deactivate": (_PROCESSES,),
-        "clean": (Step(name="files", act=acts.wipe, deadline=3600), Step(name="folder", act=acts.make_again)),
-        "check": (Step(name="look", act=acts.check),),
-        "destroy": (Step(name="folder", act=acts.remove, deadline=3600),),
+        "clean": (Step(name="files", act=actions.wipe, deadline=3600), Step(name="folder", act=actions.make_again)),
+        "check": (Step(name="look", act=actions.check),),
+        "destroy": (Step(name="folder", act=actions.remove, deadline=3600),),
     }
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Only where it is cleaned from outside, and the account could not leave anything beyond its own reach."""
+        """Return whether the storage is cleaned from outside and the account could not leave anything beyond its own
+        reach."""
         return hosts.reusable(lease.resource)

@@ -1,4 +1,4 @@
-"""A file system of its own for a storage, in a file beside its folder: the kernel itself then keeps the size."""
+"""A separate file system for a storage, in a file beside its folder, so that the kernel itself enforces the size."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class DiskFull(Exception):
 
 
 def image_mib(disk_mib: int) -> int:
-    """Size of the file in which `disk_mib` fit beside what the file system itself needs."""
+    """Return the size of the image file for `disk_mib` of contents plus the overhead of the file system."""
     return max(MIB_AT_LEAST, disk_mib + disk_mib // 20 + 4)
 
 
@@ -109,8 +109,8 @@ def make(there: Account, folder: str, disk_mib: int) -> str:
 
 
 def again(there: Account, folder: str) -> str:
-    """Put the file system over the folder that was there before, as after a reboot of the host; why it cannot be
-    done, or ""."""
+    """Mount the existing file system on the folder again, for example after a reboot of the host. Return why that
+    failed, or an empty string."""
     return _reason(there.run(_AGAIN, folder, f"{folder}.img").strip())
 
 

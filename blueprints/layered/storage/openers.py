@@ -1,4 +1,4 @@
-"""How interfaces are opened on a lease of a storage."""
+"""Openers of the interfaces on a lease of a storage."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from interfaces.filesystem.rooted import RootedFilesystem
 
 
 def command(lease: LeaseView, still_mine: Callable[[], None]) -> ShellCommand:
-    """Commands that begin in the folder, which is also their HOME."""
+    """Return commands that start in the folder, which is also their HOME."""
     return ShellCommand(_within(lease), still_mine=still_mine)
 
 
 def filesystem(lease: LeaseView, still_mine: Callable[[], None]) -> RootedFilesystem:
-    """Files of the folder; what is written is measured first where nothing else keeps the size."""
+    """Return the files of the folder; usage is measured before each write unless the kernel enforces the size."""
     facts, within, check = lease.resource.facts, _within(lease), None
     if facts["limit"] == "checked":
         check = Allowance(ShellCommand(within.outer, still_mine=still_mine), facts["folder"], facts["disk_mib"])

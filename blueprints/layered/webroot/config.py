@@ -1,4 +1,4 @@
-"""What a blueprint of kind webroot may say, what a web root is, and what a lease may require of one."""
+"""Config of blueprints of kind webroot, attributes of a web root, and requirements of leases."""
 
 from __future__ import annotations
 
@@ -41,27 +41,28 @@ class Config(Fields):
         return self
 
     def site(self, port: int) -> Site:
-        """The site on this port. Raises InvalidRequest."""
+        """Return the site on this port. Raises InvalidRequest."""
         return Site(
             address=self.address, port=port, public_host=self.public_host, index=self.index,
             headers=tuple(self.headers.items()), fallback=self.fallback, listing=self.listing,
         )  # fmt: skip
 
     def ports(self, start: int) -> list[str]:
-        """All ports, beginning somewhere else for every `start`, so that sites seldom ask for the same first."""
+        """Return all ports, in rotation from a position derived from `start`, so that sites rarely request the same
+        port first."""
         count = self.last_port - self.first_port + 1
         return [str(self.first_port + (start + n) % count) for n in range(count)]
 
 
 class Attributes(Fields):
-    """What a web root is."""
+    """Attributes of a web root."""
 
     address: str | None = Field(default=None, description="Where it listens.")
     public_host: str | None = Field(default=None, description="What addresses of its pages name.")
 
 
 class Requirements(Fields):
-    """What a lease may require of a web root."""
+    """Requirements that a lease may have for a web root."""
 
     address: str | None = Field(default=None, description="Listens exactly here.")
     public_host: str | None = Field(default=None, description="Exactly this name in addresses of pages.")
@@ -71,7 +72,7 @@ MATCHES = (Match("address", "=", "address"), Match("public_host", "=", "public_h
 
 
 def drafts(config: Config, asked: Asked | None) -> Iterator[Draft]:
-    """The one that the config describes, if it is what is asked for."""
+    """Yield the draft that the config describes, if it matches the request."""
     size = (asked.amounts.disk_mib if asked else 0) or config.disk_mib
     attributes = {"address": config.address} | ({"public_host": config.public_host} if config.public_host else {})
     draft = Draft(attributes=attributes, capacity=Amounts(disk_mib=size))

@@ -1,5 +1,5 @@
-"""The kind `webroot`: an nginx of its own with one site, in a storage that it leases for life. A lease of it puts
-pages and settings in place and runs no program; even so its end is made from outside of the account of the server."""
+"""The kind `webroot`: a separate nginx with one site, in a storage that it leases for life. A lease uploads pages and
+settings and runs no program; it is nevertheless ended from outside the server's account."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import ClassVar
 from blueprints.contract import Step
 from blueprints.layered import host as hosts
 from blueprints.layered.frame import Layered
-from blueprints.layered.webroot import acts
+from blueprints.layered.webroot import actions
 from blueprints.layered.webroot import config as schema
 from blueprints.layered.webroot.server import OPENERS, STORAGE
 from blueprints.specs import LeaseView
 
-_STOP = Step(name="stop", act=acts.stop)
+_STOP = Step(name="stop", act=actions.stop)
 
 
 class Webroot(Layered):
@@ -28,15 +28,15 @@ class Webroot(Layered):
     describe = schema.drafts
     openers = OPENERS
     plans = {
-        "build": (Step(name="storage", act=acts.have_storage), Step(name="site", act=acts.prepare)),
-        "activate": (Step(name="start", act=acts.start),),
+        "build": (Step(name="storage", act=actions.have_storage), Step(name="site", act=actions.prepare)),
+        "activate": (Step(name="start", act=actions.start),),
         "deactivate": (_STOP,),
-        "clean": (_STOP, Step(name="files", act=acts.remove, deadline=3600), Step(name="pages", act=acts.renew)),
-        "check": (Step(name="look", act=acts.check),),
-        "destroy": (_STOP, Step(name="files", act=acts.remove, deadline=3600)),
+        "clean": (_STOP, Step(name="files", act=actions.remove, deadline=3600), Step(name="pages", act=actions.renew)),
+        "check": (Step(name="look", act=actions.check),),
+        "destroy": (_STOP, Step(name="files", act=actions.remove, deadline=3600)),
     }
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Only where the storage is one that may be reused: it is cleaned from outside."""
+        """Return whether the storage may be reused, which requires that it is cleaned from outside."""
         storage = lease.resource.parents.get(STORAGE)
         return storage is not None and hosts.reusable(storage.resource)

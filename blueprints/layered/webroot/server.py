@@ -1,4 +1,4 @@
-"""The web server of a web root, as its steps and its leases use it."""
+"""The web server of a web root, for its steps and its leases."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class SiteHttpd(NginxHttpd):
 
 
 def files_of(storage: LeaseView) -> RootedFilesystem:
-    """The files of the storage."""
+    """Return the files of the storage."""
     return cast(RootedFilesystem, storage.interface("filesystem"))
 
 
 def httpd_of(storage: LeaseView, site: Site, still_mine: Callable[[], None] = lambda: None) -> SiteHttpd:
-    """The web server of a site in the storage, with the storage's own bound on what is written."""
+    """Return the web server of a site in the storage, with the storage's own usage limit."""
     files = files_of(storage)
     return SiteHttpd(
         files.transport,
@@ -54,17 +54,17 @@ def httpd_of(storage: LeaseView, site: Site, still_mine: Callable[[], None] = la
 
 
 def answers(command: Command, site: Site, seconds: float) -> bool:
-    """Whether a browser on the host would get an answer; True where the host has nothing to ask with."""
+    """Return whether the site answers a request made on the host; True if the host has no tool to make one."""
     return "no" not in command.check(["/bin/sh", "-c", _FETCH, "sh", site.listen], timeout=seconds).text.split()
 
 
 def httpd(lease: LeaseView, still_mine: Callable[[], None]) -> SiteHttpd:
-    """The web server of a lease."""
+    """Return the web server of a lease."""
     return httpd_of(lease.resource.parents[STORAGE], Site.from_json(lease.facts["site"]), still_mine)
 
 
 def filesystem(lease: LeaseView, still_mine: Callable[[], None]) -> RootedFilesystem:
-    """The pages of a lease."""
+    """Return the pages of a lease."""
     files = files_of(lease.resource.parents[STORAGE])
     root = f"{files.root}/{PAGES}"
     return RootedFilesystem(files.transport, still_mine=still_mine, root=root, usage_check=files.usage_check)

@@ -1,4 +1,4 @@
-"""What a blueprint of kind working_copy may say, what a working copy is, and what a lease may require of one."""
+"""Config of blueprints of kind working_copy, attributes of a working copy, and requirements of leases."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Config(OnHost):
 
 
 class Attributes(Fields):
-    """What a working copy is."""
+    """Attributes of a working copy."""
 
     repository: str | None = Field(default=None, description="Where it comes from.")
 
 
 class Requirements(Fields):
-    """What a lease may require of a working copy."""
+    """Requirements that a lease may have for a working copy."""
 
     repository: Repository | None = Field(default=None, description="The address of the repository.")
     ref: Ref | None = Field(default=None, description="A branch, a tag or a commit's full number.")
@@ -58,7 +58,7 @@ MATCHES = (Match("repository", "=", "repository"),)
 
 
 def drafts(config: Config, asked: Asked | None) -> Iterator[Draft]:
-    """A copy of the repository that is asked for, if it is allowed."""
+    """Yield a draft for a copy of the requested repository, if it is allowed."""
     wished = asked.requirements.repository if asked else None
     repository = wished or config.repository
     if repository is None or not allowed(repository, config.protocols, config.repositories):

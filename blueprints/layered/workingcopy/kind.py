@@ -9,7 +9,7 @@ from blueprints.contract import Step
 from blueprints.hosts import HOST
 from blueprints.layered import host as hosts
 from blueprints.layered.frame import Layered
-from blueprints.layered.workingcopy import acts
+from blueprints.layered.workingcopy import actions
 from blueprints.layered.workingcopy import config as schema
 from blueprints.layered.workingcopy.names import allowed, is_pattern
 from blueprints.layered.workingcopy.openers import OPENERS
@@ -17,7 +17,7 @@ from blueprints.specs import BlueprintView, LeaseView, Problem
 
 _HOURS = 4 * 3600.0
 _A_PATTERN = "One is written like https://git.example.com/team/*."
-_PROCESSES = Step(name="processes", act=acts.end_processes)
+_PROCESSES = Step(name="processes", act=actions.end_processes)
 
 
 class WorkingCopy(Layered):
@@ -34,27 +34,29 @@ class WorkingCopy(Layered):
     openers = OPENERS
     plans = {
         "build": (
-            Step(name="host", act=acts.have_host),
-            Step(name="look", act=acts.look),
-            Step(name="account", act=acts.clear, deadline=3600),
-            Step(name="clone", act=acts.clone, deadline=_HOURS),
+            Step(name="host", act=actions.have_host),
+            Step(name="look", act=actions.look),
+            Step(name="account", act=actions.clear, deadline=3600),
+            Step(name="clone", act=actions.clone, deadline=_HOURS),
         ),
         "activate": (
-            Step(name="account", act=acts.clear, deadline=3600),
-            Step(name="checkout", act=acts.checkout, deadline=_HOURS),
+            Step(name="account", act=actions.clear, deadline=3600),
+            Step(name="checkout", act=actions.checkout, deadline=_HOURS),
         ),
         "deactivate": (_PROCESSES,),
-        "clean": (_PROCESSES, Step(name="files", act=acts.empty, deadline=3600)),
-        "check": (Step(name="look", act=acts.check),),
-        "destroy": (_PROCESSES, Step(name="folder", act=acts.remove, deadline=3600)),
+        "clean": (_PROCESSES, Step(name="files", act=actions.empty, deadline=3600)),
+        "check": (Step(name="look", act=actions.check),),
+        "destroy": (_PROCESSES, Step(name="folder", act=actions.remove, deadline=3600)),
     }
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Only where it is cleaned from outside, and the account could not leave anything beyond its own reach."""
+        """Return whether the copy is cleaned from outside and the account could not leave anything beyond its own
+        reach."""
         return hosts.reusable(lease.resource)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Whether its own repository is allowed, ssh knows whom to trust, and secrets stay with servers it names."""
+        """Check that the blueprint's own repository is allowed, that ssh has known hosts to trust, and that secrets are
+        sent only to named servers."""
         config: schema.Config = blueprint.config
         problems = [
             Problem(message=f"No pattern of addresses: {each!r}. {_A_PATTERN}", field="repositories")

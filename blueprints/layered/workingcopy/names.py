@@ -29,7 +29,7 @@ _NOT_IN_REF = re.compile(rf"[{UNSAFE} ~^:?*\[\\]|\.\.|@\{{|//|\.lock(/|$)|(^|/)\
 
 
 def protocol_of(repository: str) -> Protocol:
-    """How the repository is reached. Raises ValueError for what is no plain address."""
+    """Return the protocol of a repository's address. Raises ValueError if it is not a plain address."""
     if _NOT_IN_URL.search(repository) or len(repository) > 1000:
         raise ValueError("a repository's address is one word of plain characters")
     found = _REMOTE.fullmatch(repository) or _FILE.fullmatch(repository) or _SHORT_SSH.fullmatch(repository)
@@ -47,7 +47,7 @@ def protocol_of(repository: str) -> Protocol:
 
 
 def _leads_elsewhere(path: str) -> bool:
-    """Whether the path may be another one to whoever reads its escapes."""
+    """Return whether the path could mean another one to a program that decodes its escapes."""
     plain = unquote(path)
     if _NOT_ESCAPED.search(plain) or plain.count("/") != path.count("/"):
         return True
@@ -55,8 +55,8 @@ def _leads_elsewhere(path: str) -> bool:
 
 
 def prompts_of(repository: str, username: str) -> tuple[str, ...]:
-    """What git asks, word by word, when the repository's own server wants a name and a password; empty where no
-    server asks so."""
+    """Return git's prompts, as words, when the repository's own server requires a name and a password; empty if its
+    protocol never prompts."""
     found = _REMOTE.fullmatch(repository)
     if found is None or not found["protocol"].startswith("http"):
         return ()
@@ -71,21 +71,21 @@ def prompts_of(repository: str, username: str) -> tuple[str, ...]:
 
 
 def checked_repository(repository: str) -> str:
-    """The address, or ValueError."""
+    """Return the address unchanged. Raises ValueError if it is invalid."""
     protocol_of(repository)
     return repository
 
 
 def checked_ref(ref: str) -> str:
-    """The name of a branch or tag, or a commit, or ValueError: nothing that git could read as an option or a
-    calculation."""
+    """Return the name of a branch or tag, or a commit, unchanged. Raises ValueError for a ref that git could read as an
+    option or a revision expression."""
     if not ref or ref.startswith(("-", "/")) or ref in ("@", "HEAD") or len(ref) > 250 or _NOT_IN_REF.search(ref):
         raise ValueError("a ref is the name of a branch or tag, or a commit's full number")
     return ref
 
 
 def allowed(repository: str, protocols: Iterable[str], patterns: Iterable[str]) -> bool:
-    """Whether an operator allows the repository: its protocol, and one of the patterns if there are any."""
+    """Return whether an operator allows the repository: its protocol, and one of the patterns if there are any."""
     patterns = tuple(patterns)
     if protocol_of(repository) not in protocols:
         return False
@@ -93,12 +93,13 @@ def allowed(repository: str, protocols: Iterable[str], patterns: Iterable[str]) 
 
 
 def is_pattern(pattern: str) -> bool:
-    """Whether it reads like an address, in which `*` may stand in the account, the host, the port and the path."""
+    """Return whether the pattern has the form of an address, with optional `*` in the account, the host, the port and
+    the path."""
     return any(each.fullmatch(pattern) for each in _PATTERNS)
 
 
 def _fits(repository: str, pattern: str) -> bool:
-    """Part by part, so that what an asker writes into one part is never taken for another."""
+    """Match part by part, so that text which a lease supplies for one part is never taken for another."""
     for plain, starred in zip((_REMOTE, _FILE, _SHORT_SSH), _PATTERNS, strict=True):
         found, wanted = plain.fullmatch(repository), starred.fullmatch(pattern)
         if found or wanted:

@@ -1,4 +1,4 @@
-"""How interfaces are opened on a lease of a working copy."""
+"""Openers of the interfaces on a lease of a working copy."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from blueprints.layered.host import host_of
 from blueprints.layered.within import Within
 from blueprints.specs import LeaseView
 from interfaces.command.jobs import Job, JobSpec
-from interfaces.command.shell import ShellCommand
-from interfaces.command.shelljobs import ShellJobs
+from interfaces.command.shell import ShellCommand, ShellJobs
 from interfaces.filesystem.rooted import RootedFilesystem
 
 
 class _JobsInCopy(ShellJobs):
-    """Jobs begin in the copy; what they leave for us stands outside of it, so that git does not see it."""
+    """Jobs that start in the copy. Their records are kept outside of it, so that git does not see them."""
 
     def __init__(self, command: ShellCommand, folder: str, copy: str) -> None:
         super().__init__(command, folder)
@@ -29,7 +28,7 @@ class _JobsInCopy(ShellJobs):
 
 
 class CopyCommand(ShellCommand):
-    """Commands and jobs that begin in the copy. HOME is outside of it."""
+    """Commands and jobs that start in the copy. HOME is outside of it."""
 
     def __init__(self, within: Within, home: str, *, still_mine: Callable[[], None]) -> None:
         super().__init__(within, still_mine=still_mine)

@@ -1,9 +1,10 @@
-"""What runs on the host, as jobs. git there reads no configuration but ours, runs no hooks, and asks nobody.
+"""Scripts that run on the host as jobs. Their git reads no configuration except Drydock's, runs no hooks, and never
+prompts a person.
 
-Two accounts take part beside root, and neither is given what the other has. An account of git's own, which is no
-lease's, speaks with the repository and keeps a mirror of it; it alone has the credential. The lease's account gets a
-copy of that mirror, checked out, and nothing of ours runs as that account. Where there is no way to the host from
-outside, one account does it all, without a credential.
+Two accounts take part besides root, and neither receives the other's data. git's own account, which is never given to a
+lease, talks to the repository and keeps a mirror of it; only this account has the credential. The lease's account gets
+a checked-out copy of that mirror, and Drydock runs nothing as that account. If the host cannot be reached from outside,
+one account does everything, without a credential.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ printf '\ndrydock %s %s\n' "$found" "$branch"
 """
 
 GIT = _PRELUDE + _FETCH + _CHECKOUT
-"""$1 folder of git's, $2 protocols, $3 whether redirects are followed, $4 known hosts, $5 prompts that are answered,
-$6 address, $7 depth or 0, $8 `fetch` or `checkout`, $9 ref or empty, $10 and $11 name and address of the author. Input:
+"""$1 folder for git, $2 protocols, $3 whether redirects are followed, $4 known hosts, $5 prompts that are answered, $6
+address, $7 depth or 0, $8 `fetch` or `checkout`, $9 ref or empty, $10 and $11 name and address of the author. Input:
 username, password, then the private key. Its last line after a checkout is `drydock commit branch`."""
 
 # The copy is taken out of git's reach, then given to the lease's account, then put in its place; root alone can change
@@ -147,18 +148,18 @@ mkdir -- "$folder.home" || exit 1
 [ -z "$uid" ] || chown -R -h "$uid:$gid" -- "$new" "$folder.home" || exit 1
 chmod 700 -- "$new" && mv -T -- "$new" "$folder"
 """
-"""$1 folder of ours in the home, $2 git's account or empty, $3 folder of the copy, $4 and $5 account and group of the
+"""$1 control folder in the home, $2 git's account or empty, $3 folder of the copy, $4 and $5 account and group of the
 lease or empty, $6 `GIT`, and its arguments from $2 on."""
 
 FORGET = 'rm -rf -- "$1/git/secret" "$1/git/copy" "$1/new"'
-"""$1 folder of ours. Removes what a job that was ended left."""
+"""$1 control folder. Removes the files left by a job that was ended."""
 
 THERE = '[ -d "$1/git/mirror/.git" ] && echo 1 || echo 0'
-"""$1 folder of ours. Prints 1 where the mirror is there."""
+"""$1 control folder. Prints 1 if the mirror exists, else 0."""
 
 TOOLS = r"""
 command -v git >/dev/null 2>&1 || { echo 'there is no git'; exit 0; }
 [ -z "$1" ] || command -v setpriv >/dev/null 2>&1 || { echo 'there is no setpriv (util-linux)'; exit 0; }
 [ "$2" != ssh ] || command -v ssh >/dev/null 2>&1 || echo 'there is no ssh'
 """
-"""$1 git's account or empty, $2 protocol of the repository. Prints what is missing."""
+"""$1 git's account or empty, $2 protocol of the repository. Prints the missing tools."""

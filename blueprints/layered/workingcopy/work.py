@@ -1,4 +1,4 @@
-"""A script of git as a job on the host: started once, looked at until it is over, understood from what it said."""
+"""Run a git script as a job on the host: start it once, poll it until it is over, and interpret its output."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LONGEST = 400
 
 
 def base_of(spec: Spec, home: str) -> str:
-    """The folder of ours in the home of the account, with the mirror and the jobs."""
+    """Return the control folder in the account's home, with the mirror and the jobs."""
     return f"{home}/{spec.resource.key}.control"
 
 
 def done_on(there: Account, spec: Spec, memo: Json, name: str, *more: str) -> str | Answer:
-    """What git said when the job has ended well, else the answer of the step."""
+    """Return git's output if the job has succeeded, else the answer of the step."""
     folder, config = spec.resource.facts["folder"], spec.config
     base = base_of(spec, folder.rpartition("/")[0])
     repository = str(spec.resource.attributes["repository"])
@@ -56,7 +56,7 @@ def done_on(there: Account, spec: Spec, memo: Json, name: str, *more: str) -> st
 
 
 def jobs_ended(there: Account, spec: Spec) -> bool:
-    """End every job of ours; True when none is left."""
+    """End every git job; return True if none is left."""
     if not (home := there.home):
         return True
     jobs = there.jobs(base_of(spec, home))
@@ -71,14 +71,14 @@ def jobs_ended(there: Account, spec: Spec) -> bool:
 
 
 def forgotten(there: Account, spec: Spec) -> bool:
-    """Remove what a job that was ended left, the credential first of all."""
+    """Remove the files left by a job that was ended, the credential first of all."""
     if home := there.home:
         there.run(scripts.FORGET, base_of(spec, home))
     return True
 
 
 def refusal(there: Account, spec: Spec) -> Failed | None:
-    """The answer where the blueprint has a credential that the host could not keep from leases."""
+    """Return a failure if the blueprint has a credential that the host could not keep from leases."""
     if there.controlled or not spec.config.credential:
         return None
     message = (
@@ -117,7 +117,8 @@ def _progress(said: str, memo: Json) -> Wait:
 
 
 def _words(said: str) -> str:
-    """What git said, short: where it gave up, and the line before, where ssh and the other side say why."""
+    """Shorten git's output to the line with the error and the line before it, in which ssh or the server explains the
+    cause."""
     lines = [line.strip() for line in re.split(r"[\r\n]+", said) if line.strip() and "%" not in line]
     chosen = [line for n, line in enumerate(lines) if any(map(_SAID.match, lines[n : n + 2]))] or lines[-1:]
     return " ".join(chosen)[-_LONGEST:] or "git said nothing."

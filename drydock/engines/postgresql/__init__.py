@@ -1,1 +1,1 @@
-"""Django's PostgreSQL backend, with the private engine started at the first connection."""
+"""Django's PostgreSQL backend, which starts the private engine at the first connection."""

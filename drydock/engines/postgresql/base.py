@@ -1,7 +1,7 @@
 """The database backend: `ENGINE = "drydock.engines.postgresql"`.
 
-With `"DRYDOCK_ENGINES": Config(...)` in the database's settings a connection first sees that the private PostgreSQL
-runs; without, it is Django's own backend. Either way the server must be PostgreSQL 15 or later.
+With `"DRYDOCK_ENGINES": Config(...)` in the database's settings, a connection first makes sure that the private
+PostgreSQL runs; without it, this is Django's own backend. In both cases the server must be PostgreSQL 15 or later.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from drydock.engines.layout import POSTGRESQL, Config
 
 
 class DatabaseFeatures(features.DatabaseFeatures):
-    """What the server must offer."""
+    """The features that the server must have."""
 
     minimum_database_version = (15,)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
-    """A connection that brings its server along."""
+    """A connection that starts the private server if need be."""
 
     features_class = DatabaseFeatures
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
-        """Connect; a private engine that has died since is started once more."""
+        """Connect. A private engine that has died in the meantime is started again, once."""
         config: Config | None = self.settings_dict.get("DRYDOCK_ENGINES")
         if config is None:
             return super().get_new_connection(conn_params)
@@ -39,7 +39,10 @@ class DatabaseWrapper(base.DatabaseWrapper):
             return super().get_new_connection(conn_params)
 
     def _ensure(self, config: Config, again: bool = False) -> None:
-        """An engine that cannot start is an OperationalError, as Django and its callers expect."""
+        """Make sure that the private engine runs.
+
+        Raises OperationalError if it cannot start, as Django and its callers expect.
+        """
         try:
             ensure(config, POSTGRESQL, again=again)
         except EngineError as error:

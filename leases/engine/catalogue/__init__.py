@@ -1,3 +1,3 @@
-"""What providers offer: offers and prices, quotas at the provider, when accounts are polled, drafts of machines."""
+"""The catalogue: offers and prices, provider quotas, the schedule of polls, and drafts of machines from offers."""
 
 __all__ = ["drafts", "offers", "poll_schedule", "provider_quotas"]

@@ -1,4 +1,4 @@
-"""Drafts of machines from offers, also for a machine that is to get another instance type."""
+"""Draft machines from offers, including the changes to a machine that gets another instance type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leases.models import Resource
 
 
 def builds(kind: Kind) -> bool:
-    """Whether the kind can build at all."""
+    """Return whether this kind can build resources."""
     return isinstance(kind, Builds | Offers)
 
 
@@ -26,9 +26,11 @@ def drafts(
     blueprint: Blueprint, kind: Kind, config: Any, asked: Asked | None, *, choose: str = "",
     failing: Sequence[tuple[str, str]] = (),
 ) -> Sequence[Draft]:  # fmt: skip
-    """What could be built for `asked` (None: to keep a minimum ready), best first. `failing`: (scope, key) of what
-    failed lately; it comes last, and only where there is nothing else, as does what the account may not have now
-    (`Draft.refused`). Raises CatalogueStale, and what a kind raises.
+    """Return what could be built for a request, best first; if `asked` is None, what to build to keep a minimum ready.
+
+    `failing` lists the (scope, key) of recent failures. Drafts that these rule out, or that the account's quota
+    refuses (`Draft.refused`), come last and are returned only if there are no others. Raises CatalogueStale, and
+    whatever the kind raises.
     """
     if isinstance(kind, Builds):
         return kind.drafts(config, asked)
@@ -54,8 +56,7 @@ def _draft(kind: Offers, config: Any, asked: Asked | None, offer: Offer, refused
 
 
 def _refuse_stale(account: str, kind: str) -> None:
-    """That nothing was found tells nothing as long as the catalogue was not read, or cannot be read now. Raises
-    CatalogueStale."""
+    """Raise CatalogueStale if the catalogue was never read or cannot be read now, so an empty result proves nothing."""
     trouble = catalogue.trouble(account, kind)
     if not catalogue.was_read(account, kind):
         raise CatalogueStale(f"its catalogue is not read yet{f': {trouble}' if trouble else ''}")
@@ -64,18 +65,18 @@ def _refuse_stale(account: str, kind: str) -> None:
 
 
 _KEPT = ("region", "zone", "image", "isolation", "continent", "arch", "market")
-"""Attributes that stay with the machine, whatever its type."""
+"""Attributes that a machine keeps when its type changes."""
 _OF_OFFER = ("family", "price_source")
-"""Facts that come of an offer and go with it."""
+"""Facts that come from the offer and change with it."""
 
 
 def type_of(resource: Resource) -> str:
-    """The provider's name of its type; empty where it has none."""
+    """Return the provider's name for the machine's type, or an empty string if it has none."""
     return _said(resource)[0]
 
 
 def _said(resource: Resource) -> tuple[str, str]:
-    """Type and market, as its offer is called: place/type/market."""
+    """Return type and market from a machine's offer name (place/type/market); both are empty if it has none."""
     place, offer = f"{resource.zone}/", resource.offer
     if not resource.zone or not offer.startswith(place):
         return "", ""
@@ -84,13 +85,16 @@ def _said(resource: Resource) -> tuple[str, str]:
 
 
 def retyped(resource: Resource, kind: Kind, config: Any, type_name: str) -> dict[str, Any]:
-    """What a run is to make of it. Raises InvalidRequest where no offer is that type there, or where what leases hold
-    would not fit; Conflict where it is of no type."""
+    """Return the arguments for the run that changes a machine's type.
+
+    Raises InvalidRequest if the machine already has that type, its zone does not offer it, or the leases on the
+    machine would not fit; raises Conflict if the machine was not built from an offer.
+    """
     was, market = _said(resource)
     if not isinstance(kind, Offers) or not was:
-        raise Conflict(f"{resource.name} was made of no offer, so it cannot become another type.")
+        raise Conflict(f"{resource.name} was not built from an offer, so its type cannot be changed.")
     if type_name == was:
-        raise InvalidRequest(f"It is a {was} already.", field="type_name")
+        raise InvalidRequest(f"{resource.name} is already a {was}.", field="type_name")
     sought = replace(kind.sought(config, None), names=(type_name,), markets=(market,))
     offer = _offered(resource, kind.name, sought)
     _refuse_another(resource, offer)
@@ -114,12 +118,14 @@ def _offered(resource: Resource, kind: str, sought: Sought) -> Offer:
         raise _another(resource, known)
     why = "the blueprint does not allow it" if known is not None else f"it is not offered in {resource.zone}"
     raise InvalidRequest(
-        f"It cannot become {name!r}: {why}.", field="type_name", hint="`drydock offers` lists what is offered."
+        f"{resource.name} cannot become {name!r}: {why}.",
+        field="type_name",
+        hint="`drydock offers` lists what is offered.",
     )
 
 
 def _there(resource: Resource, kind: str, sought: Sought) -> Offer | None:
-    """The offer of a type in the machine's own zone."""
+    """Return the first offer found in the machine's own zone, or None."""
     return next((one for one in catalogue.find(kind, sought, limit=500) if one.place == resource.zone), None)
 
 
@@ -137,7 +143,10 @@ def _another(resource: Resource, offer: Offer) -> InvalidRequest:
 
 
 def _refuse_too_small(resource: Resource, draft: Draft) -> None:
-    """What a lease holds alone follows; the shares of others must fit."""
+    """Raise InvalidRequest if the current shares would not fit on the new type.
+
+    An exclusive lease takes whatever the machine becomes.
+    """
     if resource.held_alone:
         return
     there = draft.capacity
@@ -152,7 +161,7 @@ def _refuse_too_small(resource: Resource, draft: Draft) -> None:
 
 
 def _kept(draft: Draft, gone: list[str]) -> Mapping[str, Any]:
-    """What of the draft the machine becomes; its slots and its disk stay."""
+    """Return the parts of the draft that the machine takes over. Its slots and disk stay as they are."""
     return {
         "offer": draft.offer, "price": draft.price, "gone": gone,
         "attributes": {name: value for name, value in draft.attributes.items() if name not in _KEPT},

@@ -1,4 +1,4 @@
-"""The catalogue: write the offers of a provider, find those that meet a placement request, and what they cost."""
+"""The catalogue: store a provider's offers, find those that meet a placement request, and look up prices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WRITE = f"""
     ON CONFLICT (credential_id, kind, location, zone, type, market) DO UPDATE SET
         {", ".join(f"{name} = excluded.{name}" for name in _SAID)}, changed_at = clock_timestamp()
     WHERE {_SAME} IS DISTINCT FROM {_NEW}"""
-"""What is as it was is not written: of many thousand offers a few change between two readings."""
+"""Writes only offers that changed: between two polls, few of many thousands do."""
 _MISSED = f"""
     UPDATE blueprints_listing o SET available = FALSE, changed_at = clock_timestamp()
     WHERE o.credential_id = %s AND o.kind = %s AND (%s = '' OR o.location = %s) AND o.available
@@ -43,10 +43,10 @@ _MISSED = f"""
 _PLACE = """CASE WHEN o.zone = '' THEN o.location WHEN starts_with(o.zone, o.location) THEN o.zone
     ELSE o.location || '-' || o.zone END"""
 _NAME = f"({_PLACE}) || '/' || o.type || '/' || o.market"
-"""As `blueprints.offers.Offer` has them."""
+"""The SQL equivalent of `blueprints.offers.Offer.name`."""
 _NOT_COUNTED = """NOT EXISTS (SELECT FROM unnest(%s::text[]) AS q(key) WHERE split_part(q.key, '/', 1) IN ('', o.location)
     AND split_part(q.key, '/', 2) IN ('', o.family) AND split_part(q.key, '/', 3) IN ('', o.market))"""
-"""As `blueprints.offers.counts`."""
+"""The SQL equivalent of `blueprints.offers.counts`."""
 _FOUND = ", ".join(f"o.{name}" for name in _COLUMNS)
 _ORDER = {"fastest": "o.boot_seconds NULLS LAST, o.price NULLS LAST, o.id"}
 _BY_PRICE = "o.price NULLS LAST, o.id"
@@ -54,7 +54,10 @@ _BY_PRICE = "o.price NULLS LAST, o.id"
 
 @short
 def write(reading: Reading, token: uuid.UUID, offers: Sequence[Offer]) -> int | None:
-    """Keep what was read of one place; how many rows changed, None when another has taken the reading over."""
+    """Store the offers of one place.
+
+    Return the number of rows that changed, or None if another process has taken over the poll.
+    """
     if not keeps(reading.pk, token):
         return None
     given = json.dumps([_row(offer, reading.country) for offer in {_key(offer): offer for offer in offers}.values()])
@@ -72,7 +75,7 @@ def _row(offer: Offer, country: str) -> dict[str, Any]:
 
 
 def was_read(account: str, kind: str) -> bool:
-    """Whether any inventory of the account was ever read."""
+    """Return whether the offers of this account have ever been read."""
     sql = """
         SELECT 1 FROM blueprints_reading n JOIN blueprints_credential c ON c.id = n.credential_id
         WHERE c.name = %s AND n.kind = %s AND n.what = 'inventory' AND n.seen_at IS NOT NULL LIMIT 1"""
@@ -80,7 +83,7 @@ def was_read(account: str, kind: str) -> bool:
 
 
 def trouble(account: str, kind: str) -> str:
-    """Why a reading of the account failed last, or an empty string."""
+    """Return why the last poll of the account failed, or an empty string if it succeeded."""
     sql = """
         SELECT n.message FROM blueprints_reading n JOIN blueprints_credential c ON c.id = n.credential_id
         WHERE c.name = %s AND n.kind = %s AND n.what IN ('places', 'inventory') AND n.message <> '' LIMIT 1"""
@@ -92,8 +95,11 @@ def find(
     kind: str, sought: Sought, *, choose: str = "", but: Sequence[str] = (), not_in: Sequence[str] = (),
     not_counted: Sequence[str] = (), room: Sql | None = None, limit: int = 50,
 ) -> list[Offer]:  # fmt: skip
-    """The best offers for what is sought: the cheapest first, or those that are soonest ready. `but` leaves out
-    offers by name, `not_in` zones, `not_counted` what quotas count so, `room` says what else must be true of a listing `o`."""
+    """Return the best offers for a query: the cheapest first, or those that are ready soonest.
+
+    Excludes offers by name (`but`), by zone (`not_in`), and by the quota that they count against (`not_counted`).
+    `room` is a further condition on a listing `o`.
+    """
     what = condition(sought) if room is None else condition(sought) & room
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
@@ -110,7 +116,7 @@ def _offer(row: tuple[Any, ...]) -> Offer:
 
 
 def condition(sought: Sought) -> Sql:
-    """True for a listing `o` that is what is sought."""
+    """Return SQL that is true if listing `o` meets the query."""
     found = Sql("TRUE")
     for text, value in _CONDITIONS:
         if (asked := value(sought)) not in (None, "", 0, []):
@@ -119,7 +125,7 @@ def condition(sought: Sought) -> Sql:
 
 
 def _patterns(sought: Sought) -> list[str]:
-    """As LIKE has them."""
+    """Return the requested type names as LIKE patterns."""
     escaped = (name.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") for name in sought.types)
     return [name.replace("*", "%") for name in escaped]
 
@@ -138,7 +144,7 @@ _CONDITIONS: tuple[tuple[str, Any], ...] = (
     ("o.gpu_model = %s", lambda s: s.gpu_model),
     ("o.gpu_count >= %s", lambda s: s.gpu_count),
     ("o.gpu_memory_mib >= %s", lambda s: s.gpu_memory_mib),
-    # That it is not empty is said as the index of these has it.
+    # The first condition is redundant. It is written as in the partial index, so that the index is used.
     ("o.confidential <> '{}'::varchar(16)[] AND o.confidential @> %s::varchar[]", lambda s: list(s.confidential)),
     ("o.price <= %s", lambda s: s.max_price),
 )  # fmt: skip
@@ -155,7 +161,7 @@ _SEEN = f"""
 
 
 def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
-    """Offers by their names, whether or not they are to be had."""
+    """Return the offers with these names, by name, whether or not they are available."""
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
         WHERE c.name = %s AND o.kind = %s AND o.type = ANY(%s) AND {_NAME} = ANY(%s)"""
@@ -165,7 +171,7 @@ def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
 
 
 def booted(resource_id: int) -> None:
-    """A resource could be used: how long that took is remembered with its offer. Young figures count more."""
+    """Record how long a resource took to become usable, with its offer. Recent values weigh more."""
     run(_SEEN, (resource_id,))
 
 
@@ -175,7 +181,10 @@ _PRICE = """
 
 
 def price_of(blueprint: Blueprint, facts: Mapping[str, Any]) -> float | None:
-    """What a machine with these facts (`location`, `zone`, `type`, `market`) costs an hour; None where no offer says."""
+    """Return the hourly price of a machine, or None if no offer matches it.
+
+    Reads `location`, `zone`, `type` and `market` from `facts`.
+    """
     account = blueprint.config.get("credential", "") if isinstance(blueprint.config, dict) else ""
     where = [str(facts.get(name) or "") for name in ("location", "zone", "type")]
     found = rows(_PRICE, (account, blueprint.kind, *where, facts.get("market") or "on_demand"))

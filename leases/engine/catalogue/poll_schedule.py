@@ -1,4 +1,4 @@
-"""When the account of a provider is polled next, and what the last poll found."""
+"""When each provider account is polled next, and the result of its last poll."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from blueprints.contract import Allows, Offers
 from blueprints.models import Allowance, Blueprint, Credential, Listing, Reading
 from blueprints.offers import Place
 from drydock.core.errors import DrydockError
-from leases import hints
 from leases.engine.core import specs
 from leases.engine.core.database import patient, rows, run, short, some
+from leases.messaging import hints
 
 _PLACES_EVERY = 600.0
 _READS_FOR = 120.0
-"""Seconds for one reading: of a large region it has some dozen pages."""
+"""Time limit for one poll, in seconds; a poll of a large region reads a few dozen pages."""
 _LONGEST = 300.0
-"""Seconds between two tries of what fails."""
+"""The longest delay between two attempts of a failing poll, in seconds."""
 _DUE = """
     SELECT id FROM blueprints_reading WHERE due_at <= statement_timestamp()
         AND (token IS NULL OR token_until < statement_timestamp()) ORDER BY due_at"""
@@ -39,17 +39,18 @@ _DONE = """
 
 @dataclass(kw_only=True)
 class _Used:
-    """An account as the blueprints use it: all places, or some."""
+    """Where blueprints use an account: everywhere, or in certain places."""
 
     everywhere: bool = False
     places: set[str] = field(default_factory=set)
 
     def wants(self, place: Place) -> bool:
+        """Return whether a blueprint uses the account in this place."""
         return place.name == "" or (place.available and (self.everywhere or place.name in self.places))
 
 
 def due() -> int:
-    """Have a worker make every reading that is due; how many there are."""
+    """Ask workers to make every poll that is due. Return the number of polls due."""
     known = set(Reading.objects.filter(what=Reading.What.PLACES).values_list("credential_id", "kind"))
     Reading.objects.bulk_create(
         [Reading(credential_id=pk, kind=kind, what=Reading.What.PLACES) for pk, kind in _used().keys() - known],
@@ -62,27 +63,30 @@ def due() -> int:
 
 
 def take(reading_id: int) -> uuid.UUID | None:
-    """The token of whoever may read now; None when it is not due or somebody reads."""
+    """Claim a poll and return its token, or None if it is not due or another process has claimed it."""
     token = uuid.uuid4()
     seconds = max(_READS_FOR, settings.DRYDOCK.step_token_seconds)
     return token if patient(run, _TAKE, (token, seconds, reading_id, token)) else None
 
 
 def keeps(reading_id: int, token: uuid.UUID) -> bool:
-    """Whoever reads still has the turn. Inside a transaction: nobody can take it over before its end."""
+    """Return whether this process still owns the poll. Inside a transaction, it then owns it until the end."""
     return bool(rows("SELECT 1 FROM blueprints_reading WHERE id = %s AND token = %s FOR UPDATE", (reading_id, token)))
 
 
 def done(reading: Reading, token: uuid.UUID, every: float, *, problem: str, found: int | None) -> None:
-    """The reading is over. The next one follows a little sooner or later than `every` seconds, so that those of many
-    accounts spread; after a failure later."""
+    """Finish a poll and schedule the next one.
+
+    The next poll is due after about `every` seconds, with jitter to spread the polls of many accounts, and later
+    after a failure.
+    """
     after = min(every * 3, max(every, _LONGEST)) if problem else every
     spread_ = after * (0.9 + secrets.randbelow(201) / 1000)
     patient(run, _DONE, (spread_, problem, problem, found, reading.pk, token))
 
 
 def interval(reading: Reading, kind: Offers) -> float:
-    """Seconds between two readings: as the operator says, else as the provider."""
+    """Return the seconds between two polls: the operator's setting, or else the provider's default."""
     said = settings.DRYDOCK
     match reading.what:
         case Reading.What.INVENTORY:
@@ -96,7 +100,7 @@ def interval(reading: Reading, kind: Offers) -> float:
 
 
 def _used() -> dict[tuple[int, str], _Used]:
-    """The accounts that blueprints use, and where they build."""
+    """Return the accounts that blueprints use, and the places where they build."""
     known = dict(Credential.objects.values_list("name", "id"))
     found: dict[tuple[int, str], _Used] = defaultdict(_Used)
     for blueprint in Blueprint.objects.filter(kind__in=_offering()):
@@ -116,7 +120,7 @@ def _used() -> dict[tuple[int, str], _Used]:
 _STOOD_IN = """
     SELECT DISTINCT r.attributes ->> 'region' FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE b.kind = %s AND b.config ->> 'credential' = %s AND r.gone_at IS NULL"""
-"""Where something of ours stands, though no blueprint may name the place any more."""
+"""Places where a resource of ours still exists, even if no blueprint names them any more."""
 
 
 def _offering() -> list[str]:
@@ -125,7 +129,7 @@ def _offering() -> list[str]:
 
 
 def reads(name: str) -> bool:
-    """Whether a kind, if it is there, reads offers with its credential."""
+    """Return whether a kind is installed and reads offers with its credential."""
     try:
         return isinstance(registry.kind(name), Offers)
     except DrydockError:
@@ -133,7 +137,10 @@ def reads(name: str) -> bool:
 
 
 def _bounded(kind: str, used: _Used, names: list[str]) -> list[str]:
-    """Where allowances are read: in each place, or where one stands for all in those that blueprints name."""
+    """Return the places where provider quotas are read.
+
+    This is each place; or, if one place stands for all of them, the places that blueprints name.
+    """
     if not isinstance(registry.kind(kind), Allows):
         return []
     return sorted(used.places) if names == [""] and used.places and not used.everywhere else names
@@ -149,7 +156,7 @@ def _spread_allowances(of_account: dict[str, Any], places: list[str]) -> None:
 
 @short
 def spread(reading: Reading, token: uuid.UUID, places: list[Place]) -> int:
-    """A reading of inventory and status for each place that a blueprint uses, and none for any other."""
+    """Schedule inventory and status polls for exactly the places that blueprints use or resources are in."""
     if not keeps(reading.pk, token):
         return 0
     used = _used().get((reading.credential_id, reading.kind), _Used())

@@ -1,4 +1,4 @@
-"""Quotas of accounts at their providers, and what is left of them."""
+"""The quotas of accounts at their providers, and how much of each is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leases.engine.core.database import rows, run, short
 from leases.engine.placement.constraints import Sql
 
 _FRESH = 600.0
-"""Seconds after which a reading says nothing any more: what is not known refuses nothing."""
+"""Age in seconds beyond which a poll is too old to refuse anything."""
 _KEY = ("location", "name", "family", "market")
 _GIVEN = """jsonb_to_recordset(%s::jsonb) AS g(location text, name text, family text, market text, unit text,
     "limit" float8, used float8)"""
@@ -44,20 +44,20 @@ _ON_ITS_WAY = """
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """An allowance, and what of our own is on its way and not counted by the provider yet."""
+    """A provider quota, and how much of it our machines use that the provider does not count yet."""
 
     of: Allowance
     ours: float = 0.0
 
     @property
     def room(self) -> float:
-        """What may still be had."""
+        """How much of the quota may still be used."""
         return self.of.limit - self.of.used - self.ours
 
 
 @short
 def write(reading: Reading, token: uuid.UUID, found: Sequence[Allowance]) -> bool:
-    """Keep what was read of one place; True when there is more room than there was."""
+    """Store the quotas of one place. Return whether there is more room than before."""
     if not keeps(reading.pk, token):
         return False
     given = json.dumps([asdict(one) for one in {_key(one): one for one in found}.values()])
@@ -72,7 +72,7 @@ def _key(one: Allowance) -> tuple[str, ...]:
 
 
 def left(account: str, kind: str) -> list[Left]:
-    """What an account may still have, as far as that is known and fresh."""
+    """Return what an account may still use, as far as recent polls show."""
     known = rows(_KNOWN, (account, kind, _FRESH))
     if not known:
         return []
@@ -82,7 +82,10 @@ def left(account: str, kind: str) -> list[Left]:
 
 
 def _left(row: tuple[Any, ...], coming: Sequence[tuple[Any, ...]], offers: dict[str, Offer]) -> Left:
-    """A machine counts there from its create on: what has no instance yet, or is younger than the reading, does not."""
+    """Return the quota and what our uncounted machines use of it.
+
+    A machine is uncounted if it has no instance yet or is newer than the poll.
+    """
     allowance = Allowance(**dict(zip((*_KEY, "unit", "limit", "used"), row, strict=False)))
     read_at = row[-1]
     uncounted = [offers[name] for name, at, made in coming if name in offers and (not made or at > read_at)]
@@ -90,7 +93,7 @@ def _left(row: tuple[Any, ...], coming: Sequence[tuple[Any, ...]], offers: dict[
 
 
 def refusal(known: Sequence[Left], sought: Sought, offer: Offer) -> str:
-    """Why an offer has no room in an account, with the provider's figures; empty where it has, or nobody knows."""
+    """Return why the account has no room for an offer, with the provider's figures; an empty string if it has room."""
     for one in known:
         if (wanted := one.of.takes(offer, addresses=sought.addresses)) > 0 and wanted > one.room:
             where = f" in {one.of.location}" if one.of.location else ""
@@ -109,11 +112,11 @@ _ROOM = """NOT EXISTS (SELECT FROM jsonb_to_recordset(%s::jsonb) AS q(location t
         AND CASE q.unit WHEN 'vcpus' THEN o.vcpus WHEN 'gpus' THEN o.gpu_count WHEN 'instances' THEN 1 ELSE %s END
             > greatest(q.room, 0))"""
 _LARGEST = 4096
-"""More than one machine takes of anything: an allowance with so much room needs no look."""
+"""More than a single machine uses of any quota, so a quota with this much room needs no check."""
 
 
 def room(known: Sequence[Left], sought: Sought) -> Sql | None:
-    """True for a listing `o` that has room in its account, as `refusal` says it; None where all have."""
+    """Return SQL that is true if the account has room for listing `o` (see `refusal`), or None if no quota is tight."""
     tight = [
         {"location": one.of.location, "family": one.of.family, "market": one.of.market, "unit": one.of.unit,
          "room": one.room} for one in known if one.room < _LARGEST

@@ -1,5 +1,7 @@
-"""What every part of the engine stands on: statements and transactions, transitions of state, runs, this installation,
-specs for kinds, workers, watched workloads and turns under a token. Decides nothing.
+"""The foundation of the engine. It makes no decisions.
+
+Statements and transactions, state transitions, runs, the installation's identity, specs for kinds, workers, watched
+workloads, and tokens for periodic tasks.
 """
 
 __all__ = ["database", "installation", "runs", "specs", "token_lease", "transitions", "workers", "workloads"]

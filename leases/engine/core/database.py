@@ -1,4 +1,4 @@
-"""Transactions and statements on the database, and what to do when its connection is lost.
+"""Transactions and statements on the database, and recovery from lost connections.
 
 Raw SQL begins here: claims and queues need row locks, SKIP LOCKED and statements that the ORM cannot express, and a
 warm claim may not cost more than 14 statements.
@@ -38,13 +38,13 @@ _hook: Callable[[str], None] | None = None
 
 
 def failpoint(name: str) -> None:
-    """Does nothing unless a test has set a hook."""
+    """Call the hook that a test has set, if any."""
     if _hook is not None:
         _hook(name)
 
 
 def hook(new: Callable[[str], None] | None) -> None:
-    """Set what is called at every failpoint of this process; None takes it away."""
+    """Set the function that every failpoint of this process calls; None removes it."""
     global _hook
     _hook = new
 
@@ -53,17 +53,17 @@ _word = mmap.mmap(-1, 1)
 
 
 def begin_draining() -> None:
-    """From now on this process, and those forked from it, begin no step; the ones at hand are finished."""
+    """Stop this process and its forks from beginning further steps. Steps under way finish."""
     _word[0] = 1
 
 
 def is_draining() -> bool:
-    """Whether this worker is ending."""
+    """Return whether this worker is shutting down."""
     return _word[0] == 1
 
 
 def forget_draining() -> None:
-    """Begin steps again: for a process that has ended one worker and starts another."""
+    """Allow new steps again, in a process that shut down one worker and starts another."""
     _word[0] = 0
 
 
@@ -73,13 +73,13 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 LOST = (OperationalError, InterfaceError)
-"""What Django raises when the connection broke or could not be made, among other things: see `is_lost`."""
+"""Errors that Django raises for a lost connection, but also for other causes; see `is_lost`."""
 PATIENCE = 60.0
-"""Seconds for which programs that wait put up with a database that does not answer."""
+"""How long waiting programs tolerate a database that does not answer, in seconds."""
 _PAUSE = 0.25
 _CONNECTION = "08"
 _ENDED = {"57P01", "57P02", "57P03", "57P04", "57P05", "25P03"}
-"""SQLSTATEs: ended by an administrator, a crash or a timeout, and refused while starting or stopping."""
+"""SQLSTATEs of connections ended by an administrator, a crash or a timeout, or refused at startup or shutdown."""
 _REPORT_EVERY = 1.0
 _answering: ContextVar[bool] = ContextVar("answering", default=False)
 _reported_at = float("-inf")
@@ -87,10 +87,10 @@ _guard = threading.Lock()
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether an error means that a connection broke or could not be made.
+    """Return whether an error means that the connection broke or could not be made.
 
-    A broken connection is closed, so that the next statement connects anew; it may have been replaced already, when
-    the transaction was rolled back. Inside a transaction nothing can be told: whoever began it has to see the error.
+    Closes a broken connection, so that the next statement reconnects. A rollback may have replaced the connection
+    already. Returns False inside a transaction, because whoever opened it has to see the error.
     """
     if not isinstance(error, LOST) or connection.in_atomic_block:
         return False
@@ -100,7 +100,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def _of_connection(error: BaseException) -> bool:
-    """Return whether the server, or libpq without it, tells of the connection and not of a statement."""
+    """Return whether the error reports a connection failure rather than a failed statement."""
     if not isinstance(error, OperationalError):
         return False
     state = getattr(error.__cause__, "sqlstate", None) or ""
@@ -108,7 +108,7 @@ def _of_connection(error: BaseException) -> bool:
 
 
 def report(error: BaseException) -> None:
-    """Log that the database does not answer: at most one line a second for each process."""
+    """Log that the database does not answer, at most once a second for each process."""
     global _reported_at
     with _guard:
         now = clock.monotonic()
@@ -119,10 +119,11 @@ def report(error: BaseException) -> None:
 
 
 def patient(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call something that may be repeated, again and again while the database does not answer.
+    """Call an idempotent function, and repeat the call while the database does not answer.
 
-    Raises the last error after `PATIENCE` seconds, and at once whatever does not mean a lost connection. While a web
-    request is answered nothing is repeated, since its client is told to come back, nor in a worker that is ending.
+    Raises the last error after `PATIENCE` seconds, and any error other than a lost connection at once. Never
+    repeats while a web request is being answered, because the client is told to retry, or in a worker that is
+    shutting down.
     """
     until = clock.monotonic() + PATIENCE
     while True:
@@ -136,29 +137,32 @@ def patient(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def request_started(**_: object) -> None:
-    """Receive Django's signal of this name."""
+    """Note that this thread is answering a web request. Receives Django's signal."""
     _answering.set(True)
 
 
 def request_finished(**_: object) -> None:
-    """Receive Django's signal of this name."""
+    """Note that this thread has answered its web request. Receives Django's signal."""
     _answering.set(False)
 
 
 _STALE_PLAN = "0A000"
-"""A migration has changed a type that a prepared statement gives; the rollback forgets what was prepared."""
+"""A migration changed a type that a prepared statement returns. The rollback discards the prepared statements."""
 _REPEAT = {"40P01", "40001", _STALE_PLAN}
 _LOCK_NOT_AVAILABLE = "55P03"
 _TRIES = 8
 _PREPARE_AFTER = 2
 _PLANS_KEPT = 5.0
-"""Seconds. A plan that was made for a small table reads all of it, and the server keeps it until it next looks at
-the statistics, which may be minutes in which the table grows; planning anew costs some milliseconds."""
+"""How long plans are reused, in seconds.
+
+A plan made for a small table reads all of it, and the server keeps that plan until it next updates the statistics. In
+those minutes the table may grow, while planning again costs a few milliseconds.
+"""
 
 
 class _Local(threading.local):
     ours = False
-    """The open transaction is one that we repeat."""
+    """True if the open transaction is one that `short` repeats."""
     plans_until = 0.0
 
 
@@ -166,14 +170,13 @@ _local = _Local()
 
 
 class InsideTransaction(Conflict):
-    """This waits for other processes, which cannot see what your transaction has not committed yet.
-    Call it after the transaction."""
+    """This waits for other processes, which cannot see your uncommitted changes. Call it after the transaction."""
 
 
 def short(work: Callable[P, R]) -> Callable[P, R]:
-    """Run `work` in a transaction of its own; deadlocks and serialization failures are repeated.
+    """Wrap `work` in its own transaction, repeated after a deadlock or serialization failure.
 
-    Raises Busy when a lock was not free within the lock timeout, InsideTransaction inside a caller's transaction.
+    Raises Busy if a lock was not free within the lock timeout, and InsideTransaction inside a caller's transaction.
     """
 
     @wraps(work)
@@ -208,23 +211,23 @@ def _ours() -> Iterator[None]:
 
 
 def refuse_inside_transaction(what: str) -> None:
-    """Raises InsideTransaction when the caller has a transaction open."""
+    """Raise InsideTransaction if the caller has a transaction open."""
     if connection.in_atomic_block:
         raise InsideTransaction(f"{what} was called inside a transaction. {InsideTransaction.__doc__}")
 
 
 def sqlstate(error: BaseException) -> str:
-    """The SQLSTATE of a database error, or an empty string."""
+    """Return the SQLSTATE of a database error, or an empty string if it has none."""
     return getattr(error.__cause__, "sqlstate", None) or ""
 
 
 def constraint(error: BaseException) -> str:
-    """The name of the constraint that a database error is about, or an empty string."""
+    """Return the name of the constraint that a database error reports, or an empty string if it reports none."""
     return getattr(getattr(error.__cause__, "diag", None), "constraint_name", None) or ""
 
 
 def rows(sql: str, params: Any = (), *, hot: bool = False) -> list[tuple[Any, ...]]:
-    """All rows of a statement. `hot`: see `_cursor`."""
+    """Return all rows of a statement. See `_cursor` for `hot`."""
     try:
         with _cursor(hot) as cursor:
             cursor.execute(sql, params)
@@ -232,41 +235,46 @@ def rows(sql: str, params: Any = (), *, hot: bool = False) -> list[tuple[Any, ..
     except NotSupportedError as error:
         if not hot or connection.in_atomic_block or sqlstate(error) != _STALE_PLAN:
             raise
-        connection.close()  # what was prepared goes with it; the next statement connects again
+        connection.close()  # this drops its prepared statements; the next statement reconnects
         return rows(sql, params)
 
 
 def some(sql: str, params: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The first rows of a statement: as many as one look of the sweep acts on. Where it says no order, any of them:
-    those that cannot be helped must not keep the others from being looked at."""
+    """Return at most as many rows of a statement as one check of the sweep acts on.
+
+    Without an ORDER BY, the rows are chosen at random, so that rows that always fail do not keep the others from
+    being processed.
+    """
     ordered = sql if "ORDER BY" in sql else f"SELECT * FROM ({sql}) found ORDER BY random()"
     return rows(f"{ordered} LIMIT {settings.DRYDOCK.sweep_batch}", params)
 
 
 def run(sql: str, params: Any = (), *, hot: bool = False) -> int:
-    """Execute a statement; the number of rows it touched. `hot`: see `_cursor`."""
+    """Execute a statement and return the number of affected rows. See `_cursor` for `hot`."""
     with _cursor(hot) as cursor:
         cursor.execute(sql, params)
         return int(cursor.rowcount)
 
 
 def leases_by_id(condition: str) -> str:
-    """Return the WHERE condition of an UPDATE of several leases that locks them in the order of their ids.
+    """Return the WHERE condition for an UPDATE of several leases that locks them in the order of their ids.
 
-    A plain UPDATE locks rows in the order in which its plan finds them, and two of them can deadlock.
+    A plain UPDATE locks rows in the order in which its plan finds them, so two of them can deadlock.
     """
     return f"id = ANY(ARRAY(SELECT id FROM leases_lease WHERE {condition} ORDER BY id FOR NO KEY UPDATE))"
 
 
 def _cursor(hot: bool) -> Any:
-    """A cursor. What is `hot`, and sent again and again with the same text, the server plans once a connection:
-    planning it costs more than carrying it out. Where the best plan depends on the values it is not hot.
+    """Return a cursor, which uses prepared statements if the statement is `hot`.
 
-    Whoever writes a hot statement about one row says its state by a parameter: with a literal the planner takes a
-    small partial index for the state, and reads all of that.
+    A hot statement is sent again and again with the same text, and planning it costs more than executing it. The
+    server plans it once for each connection. A statement whose best plan depends on its parameters must not be hot.
 
-    Not in a caller's transaction, which we could not repeat when a migration makes a plan useless, nor where Django
-    keeps a log of statements, which cannot show prepared ones.
+    A hot statement about one row passes the row's state as a parameter: with a literal, the planner picks a small
+    partial index for that state and reads all of it.
+
+    Prepares nothing inside a caller's transaction, which cannot be repeated after a migration invalidates a plan,
+    or while Django logs statements, which it cannot do for prepared ones.
     """
     db: Any = connections[DEFAULT_DB_ALIAS]
     repeatable = _local.ours or not db.in_atomic_block
@@ -278,21 +286,21 @@ def _cursor(hot: bool) -> Any:
     if (now := clock.monotonic()) > _local.plans_until:
         _local.plans_until = now + _PLANS_KEPT
         with db.wrap_database_errors:
-            # Left to itself the server compares costs, and plans those that look dear anew for every call.
+            # By default, the server compares costs and plans expensive statements anew for every call.
             db.connection.execute("DISCARD PLANS; SET plan_cache_mode = force_generic_plan")
     return db._prepare_cursor(ServerBindingCursor(db.connection))  # type: ignore[call-arg]
 
 
 def bound_lock_waits() -> None:
-    """For the rest of this transaction a lock is waited for no longer than the settings say."""
+    """Apply the configured lock timeout to the rest of this transaction."""
     run("SELECT set_config('lock_timeout', %s, TRUE)", (f"{settings.DRYDOCK.lock_timeout_ms}ms",))
 
 
 def attempt(act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-    """Return what `act` returns, or None when it raises.
+    """Return what `act` returns, or log the error and return None if it raises.
 
-    A lost connection to the database is raised: nothing else can be done without it, and the error would be logged
-    for every row.
+    Raises if the connection to the database is lost: nothing else can be done without it, and the error would be
+    logged for every row.
     """
     try:
         return act(*args, **kwargs)
@@ -304,9 +312,14 @@ def attempt(act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
 
 
 def each(act: Callable[..., object], found: Iterable[tuple[object, ...]]) -> int:
-    """Act on each row found. Returns how many did not answer False or raise."""
+    """Call `act` for each row. Return the number of calls that neither raised nor returned False."""
     return sum(attempt(_done, act, *row) or False for row in found)
 
 
 def _done(act: Callable[..., object], *row: object) -> bool:
     return act(*row) is not False
+
+
+def begins_with(text: str) -> str:
+    """Return the LIKE pattern for values that begin with a text."""
+    return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"

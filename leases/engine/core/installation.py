@@ -1,8 +1,9 @@
-"""This installation: its identity and epoch, whether it is suspended, and which objects at a provider are provably ours.
+"""This installation: its identity and epoch, whether it is suspended, and which provider objects are provably ours.
 
-A restored or copied database speaks of things outside that may be another's now, or may have changed since. So the
-installation bears the fingerprint of the database and the ownership key for which it was confirmed; under another
-one, nothing outside is touched and every sweep that destroys only lists, until an operator confirms.
+A restored or copied database refers to provider objects that may have changed, or may by now belong to another
+installation. So the installation stores the fingerprint of the database and ownership key for which it was confirmed.
+While the fingerprint differs, nothing outside the database is changed, and sweeps only list what they would destroy,
+until an operator confirms the installation.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from leases.models import Installation, Resource
 log = logging.getLogger(__name__)
 
 _KEPT = 5.0
-"""Seconds for which a process remembers what it read."""
+"""How long a process caches what it read, in seconds."""
 _FIRST_EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 ELSEWHERE = "This is not the database for which it was confirmed: it was restored, copied or moved."
@@ -38,7 +39,7 @@ UNKNOWN = "It has resources, and nobody ever confirmed for which database and ow
 
 
 def add_dropped(number: int, why: str) -> None:
-    """So many messages of the broker could not be read, the last for this reason."""
+    """Count broker messages that could not be read, and keep the reason for the last one."""
     run(
         "UPDATE leases_installation SET dropped_messages = dropped_messages + %s, dropped_at = clock_timestamp(),"
         " dropped_message = %s",
@@ -48,7 +49,7 @@ def add_dropped(number: int, why: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """From these ids on, resources (`r`) and leases (`l`) belong to this epoch."""
+    """An epoch, and the first ids of resources (`r`) and leases (`l`) that belong to it."""
 
     number: int
     r: int
@@ -57,7 +58,10 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """The installation as this process knows it. `problem` says why nothing outside may be touched; empty: it may."""
+    """The status of the installation, as cached by this process.
+
+    `problem` says why nothing outside the database may be changed; it is empty if changes are allowed.
+    """
 
     short: str
     epochs: tuple[Epoch, ...]
@@ -65,11 +69,11 @@ class Standing:
 
     @property
     def epoch(self) -> int:
-        """The present one."""
+        """The number of the current epoch."""
         return self.epochs[-1].number
 
     def epoch_of(self, letter: str, pk: int) -> int:
-        """The epoch in which resource (`r`) or lease (`l`) `pk` was made."""
+        """Return the number of the epoch in which resource (`r`) or lease (`l`) `pk` was created."""
         return next(e.number for e in reversed(self.epochs) if getattr(e, letter) <= pk)
 
 
@@ -79,7 +83,7 @@ _shown: tuple[float, str] | None = None
 
 
 def current() -> Standing:
-    """The standing, read again every few seconds."""
+    """Return the status of the installation, read again every few seconds."""
     global _known
     with _guard:
         known = _known
@@ -93,7 +97,10 @@ def current() -> Standing:
 
 
 def problem() -> str:
-    """Why it is suspended, in one statement and without looking at the database's identity: for pages."""
+    """Return why the installation is suspended, or an empty string, without checking the database's identity.
+
+    Costs one statement, for use in pages.
+    """
     with _guard:
         known, shown = _known, _shown
     if known is not None and clock.monotonic() - known[0] <= _KEPT:
@@ -105,7 +112,7 @@ def problem() -> str:
 
 
 def seen(said: str) -> str:
-    """Remember why it is suspended, as it was read with something else; as this process knows it."""
+    """Cache a reason for suspension that was read along with other data, and return the reason to show."""
     global _shown
     with _guard:
         said = said or (OTHER_KEY if _known and _known[1].problem == OTHER_KEY else "")
@@ -114,14 +121,16 @@ def seen(said: str) -> str:
 
 
 def notice() -> None:
-    """See at once whether this database was restored, before this process writes the first row into it: what is made
-    from here on is of the epoch that the next confirmation begins."""
+    """Detect a restored database before this process writes its first row.
+
+    Rows written from then on belong to the epoch that the next confirmation begins.
+    """
     if _known is None:
         current()
 
 
 def forget() -> None:
-    """Read it again at the next look."""
+    """Drop the cached status, so that the next call reads it again."""
     global _known, _shown
     with _guard:
         _known = _shown = None
@@ -147,7 +156,7 @@ def _make() -> Installation:
 
 
 def _adopt(row: Installation) -> None:
-    """One of a version that knew no fingerprint, and has made nothing yet."""
+    """Confirm an installation from a version without fingerprints, provided that it has no resources."""
     if not Resource.objects.exists():
         row.fingerprint = fingerprint(row.uuid)
         Installation.objects.filter(pk=1, fingerprint="").update(fingerprint=row.fingerprint)
@@ -165,16 +174,18 @@ def _problem(row: Installation) -> str:
 
 
 def fingerprint(name: uuid.UUID) -> str:
-    """Of this very database, and of the ownership key. Neither says anything about what it was made of."""
-    # The key comes first: its file, of which the database's half knows, is made at its first use.
+    """Return hashes of this database's identity and of the ownership key, neither of which reveals its input."""
+    # Read the key first: its first use creates its file, which the database's half of the hash depends on.
     key = hmac.new(str(settings.DRYDOCK_OWNERSHIP_KEY).encode(), name.bytes, hashlib.sha256).hexdigest()[:24]
     database = hashlib.sha256("|".join(_database()).encode()).hexdigest()[:24]
     return f"{database}:{key}"
 
 
 def _database() -> list[str]:
-    """What tells this database from a restored or copied one: the cluster, the database, the table; with engines of
-    our own also where their state is, since that is copied as a folder."""
+    """Return what distinguishes this database from a restored or copied one: the cluster, the database and the table.
+
+    With private engines this includes the state folder, because it is copied as a folder.
+    """
     found = rows(
         "SELECT d.oid::text, 'leases_installation'::regclass::oid::text FROM pg_database d"
         " WHERE d.datname = current_database()"
@@ -199,7 +210,7 @@ def _folder() -> list[str]:
 
 
 def suspend(problem: str, *, actor: str = "drydock") -> bool:
-    """Touch nothing outside any more until somebody confirms; False when it was suspended already."""
+    """Stop changing anything outside the database until an operator confirms. Return False if already suspended."""
     current()
     changed = _suspend(problem, actor)
     if changed:
@@ -211,7 +222,7 @@ _SUSPEND = "UPDATE leases_installation SET problem = %s, epochs = epochs || %s::
 
 
 def _suspend(problem: str, actor: str) -> bool:
-    """Keep the problem, and where the ids stood: from there on a new epoch begins when somebody confirms."""
+    """Store the problem and the ids from which a new epoch begins once an operator confirms."""
     with transaction.atomic():
         epoch = rows("SELECT epoch FROM leases_installation FOR NO KEY UPDATE")[0][0]
         changed = run(_SUSPEND, (problem[:2000], json.dumps([_beginning(epoch)])))
@@ -221,13 +232,16 @@ def _suspend(problem: str, actor: str) -> bool:
 
 
 def _beginning(epoch: int) -> dict[str, int | None]:
-    """An epoch after `epoch`, its number not known yet."""
+    """Return the beginning of an epoch that follows `epoch` and has no number yet."""
     return {"epoch": None, "after": epoch, "r": _after("resource"), "l": _after("lease")}
 
 
 def confirm(*, actor: str) -> bool:
-    """This database speaks for the installation, from here and with this key; what it makes from now on is of a new
-    epoch, so that no name of what was made after the back-up comes again. False when it was not suspended."""
+    """Confirm that this database, in this place and with this key, speaks for the installation.
+
+    Begins a new epoch, so that no name given out after the backup is reused. Returns False if the installation was
+    not suspended.
+    """
     current()
     with transaction.atomic():
         row = Installation.objects.select_for_update().get(pk=1)
@@ -245,17 +259,17 @@ def confirm(*, actor: str) -> bool:
 
 
 def _next(epoch: int) -> int:
-    """Minutes of this calendar: two restores of one back-up do not begin the same epoch."""
+    """Return the next epoch number. It counts minutes, so that two restores of one backup get different numbers."""
     return max(epoch + 1, int((clock.now() - _FIRST_EPOCH).total_seconds() // 60))
 
 
 def _after(table: str) -> int:
-    """The first id that no row has had yet, as far as this database remembers."""
+    """Return the first id of a table that, as far as this database knows, has not been given out."""
     return int(rows(f"SELECT nextval(pg_get_serial_sequence('leases_{table}', 'id')) + 1")[0][0])
 
 
 def ever_made(pk: int) -> bool:
-    """Whether this database remembers having given the resource id `pk` away."""
+    """Return whether this database has ever given out the resource id `pk`."""
     sequence = rows("SELECT pg_get_serial_sequence('leases_resource', 'id')")[0][0]
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}")
@@ -267,26 +281,26 @@ INSTALLATION, EPOCH, RESOURCE, PROOF = (
     "drydock-installation", "drydock-epoch", "drydock-resource", "drydock-proof",
 )  # fmt: skip
 BLUEPRINT = "drydock-blueprint"
-"""Tells which blueprint of ours made it; the proof does not cover it."""
+"""The tag that names the blueprint of an object. The proof does not cover it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proven:
-    """What a tag proves: made by this installation, in this epoch, for the resource of this id."""
+    """What an object's tags prove: the epoch and the resource id for which this installation made it."""
 
     epoch: int
     resource: int
 
 
 def tags(short: str, epoch: int, resource: int) -> dict[str, str]:
-    """The tags of a resource, its proof among them."""
+    """Return the tags of a resource, including its proof of ownership."""
     return {
         INSTALLATION: short, EPOCH: str(epoch), RESOURCE: str(resource), PROOF: _proof(short, str(epoch), str(resource)),
     }  # fmt: skip
 
 
 def proven(found: Mapping[str, str], short: str) -> Proven | None:
-    """What the tags of a thing prove; None where they prove nothing to installation `short`."""
+    """Return what an object's tags prove to the installation `short`, or None if they prove nothing."""
     epoch, resource = found.get(EPOCH, ""), found.get(RESOURCE, "")
     if found.get(INSTALLATION) != short or not (_number(epoch) and _number(resource)):
         return None

@@ -1,4 +1,4 @@
-"""Start and stop runs, end the leases that others hold, and wake the runs that wait for leases."""
+"""Start and stop runs, mark for release the leases that others hold, and wake the runs that wait for leases."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Any
 
 from blueprints import registry
 from blueprints.contract import Kind, Plan
-from leases import hints
 from leases.engine.core.database import leases_by_id, rows, short
+from leases.messaging import hints
 from leases.models import Run
 
 Phase = Run.Phase
 
 
 def plan(kind: Kind, phase: str) -> Plan:
-    """The kind's plan for a phase; empty where the kind has none."""
+    """Return the kind's plan for a phase, or an empty one if the kind has none."""
     make = getattr(kind, phase, None)
     return make() if make is not None else ()
 
 
 def plan_of(kind_name: str, phase: str) -> Plan:
+    """Return the plan for a phase of the kind with this name."""
     return plan(registry.kind(kind_name), phase)
 
 
@@ -37,7 +38,7 @@ def start(
     asked: Any = None,
     wanted: dict[str, Any] | None = None,
 ) -> int | None:
-    """Begin a run unless one is under way for the same lease or resource; its id. Inside a transaction."""
+    """Start a run unless the lease or resource already has one; return its id or None. Call inside a transaction."""
     body = None if asked is None else json.dumps(asked)
     found = rows(_START, (resource_id, lease_id, phase, body, json.dumps(wanted or {})))
     if not found:
@@ -55,9 +56,9 @@ _FREE = "NOT in_call AND NOT uninterruptible"
 
 
 def stop(*, lease_id: int | None = None, resource_id: int | None = None) -> bool:
-    """End the run of a lease or of a resource itself where it may be interrupted now; else ask it to end.
+    """End the run of a lease or resource if it can be interrupted now; otherwise ask it to end.
 
-    True when no run is left. A run that was asked ends at the next boundary between its steps.
+    Returns True if no run is left. A run that was asked to end does so at the next boundary between steps.
     """
     whose = "lease_id" if lease_id is not None else "lease_id IS NULL AND resource_id"
     key = (lease_id if lease_id is not None else resource_id,)
@@ -75,7 +76,7 @@ _MARK = "UPDATE leases_lease SET release_wanted = {reason}, release_actor = {act
 
 
 def end_children(*, for_lease: int | None = None, for_resource: int | None = None, phase: str | None = None) -> None:
-    """Mark the leases that a lease, a resource, or one of its phases holds for release."""
+    """Mark for release the leases that a lease or resource holds, or only those that it holds for one phase."""
     column = "for_lease_id" if for_lease is not None else "for_resource_id"
     only = " AND need_phase = %s" if phase is not None else ""
     params: list[Any] = [for_lease if for_lease is not None else for_resource, *([phase] if phase is not None else [])]
@@ -86,9 +87,9 @@ def end_children(*, for_lease: int | None = None, for_resource: int | None = Non
 
 @short
 def end_waiting_siblings(lease_id: int) -> None:
-    """Mark the leases of an ended lease's group that still wait for release: a group is granted whole or not at all.
+    """Mark the pending leases in an ended lease's group for release: a group is granted whole or not at all.
 
-    Runs in a transaction of its own, after the lease's end is committed: it locks the siblings by id, and a
+    Runs in its own transaction, after the end of the lease is committed: it locks the siblings by id, and a
     transaction that holds one of them must not wait for another with a lower id. Until then no member can be
     granted (`pending.members_of`), and after a crash the sweep finds them (`lease_checks.left_in_groups`).
     """
@@ -98,7 +99,7 @@ def end_waiting_siblings(lease_id: int) -> None:
 
 
 def want_release(lease_id: int, *, reason: str, actor: str) -> None:
-    """Mark a lease for release in the caller's transaction, and with a waiting lease its whole group.
+    """Mark a lease for release in the caller's transaction and, if it is pending, its whole group as well.
 
     The group is marked at once, so that a transaction that releases several members locks all of them by id, in
     whatever order it names them.
@@ -116,7 +117,7 @@ def want_release(lease_id: int, *, reason: str, actor: str) -> None:
 
 
 def hints_for_holder(lease_id: int) -> None:
-    """Somebody's run may wait for this lease: look, after commit."""
+    """Send hints after commit to the runs that may be waiting for this lease."""
     hints.once_committed(_wake_holder, lease_id)
 
 
@@ -126,12 +127,12 @@ def _wake_holder(lease_id: int) -> None:
 
 
 def undo_activation(lease_id: int, resource_id: int) -> None:
-    """A cancelled or failed activation leaves something behind: deactivate, whatever comes next."""
+    """Start the deactivation of a lease whose activation was cancelled or failed."""
     start(resource_id=resource_id, lease_id=lease_id, phase="deactivate")
 
 
 def wake_for(lease_id: int) -> None:
-    """A lease became active or ended: the run that waits for it is due."""
+    """Make the runs that wait for this lease due, because the lease became active or ended."""
     for (run_id,) in rows(
         "UPDATE leases_run n SET due_at = clock_timestamp() FROM leases_lease c WHERE c.id = %s"
         " AND n.waits_for = 'leases' AND n.due_at IS NULL AND ((c.for_lease_id IS NOT NULL AND n.lease_id = c.for_lease_id)"

@@ -1,7 +1,8 @@
-"""Database rows as the frozen values that kinds work on, their dependencies, and the removal of secrets from answers.
+"""Database rows as the frozen values that kinds work on, their dependencies, and redaction of secrets.
 
-A lease that was lost may still be what leads to the thing that stands on it: a host that answers again, an account
-that is not cleaned away yet. Where nothing is left of any of them, a thing that exists only inside them is gone, too.
+Something may still be left of a resource that was built on a lost lease: its host may answer again, or an account may
+not have been removed yet. A resource that exists only inside its dependencies is gone once nothing is left of any of
+them.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from interfaces.contract import Interface
 from leases.engine.core import installation
 from leases.engine.core.database import rows
 from leases.models import Debt, Lease, Resource, Run
-from leases.requests import invalid
+from leases.validation.requests import invalid
 
 _LAST = """
     SELECT DISTINCT ON (c.need) c.id, r.state = 'active', b.kind, EXISTS (
@@ -38,8 +39,10 @@ _LAST = """
 
 
 def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
-    """The newest lease under every name that the resource held for life: those of which something is left, and those
-    of which nothing is."""
+    """Return the newest lease under each name that the resource holds for life, in two lists.
+
+    The first list has the leases of which something is left, the second those of which nothing is left.
+    """
     left, gone = list[int](), list[int]()
     for lease_id, there, kind, kept in rows(_LAST, (resource_id,)):
         (left if there and (kept or not _undone(kind)) else gone).append(lease_id)
@@ -47,12 +50,12 @@ def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
 
 
 def _undone(kind: str) -> bool:
-    """Whether the end of a lease of this kind removes all that it made possible."""
+    """Return whether ending a lease of this kind removes everything that was built on it."""
     return isinstance(registry.kind(kind), Activates | Cleans)
 
 
 def has_lost_all_dependencies(resource: Resource) -> bool:
-    """True when it existed only inside others and nothing is left of any of them."""
+    """Return whether the resource existed only inside its dependencies and nothing is left of any of them."""
     if not _gone_with_needs(resource):
         return False
     left, gone = last_dependencies(resource.pk)
@@ -60,7 +63,7 @@ def has_lost_all_dependencies(resource: Resource) -> bool:
 
 
 def has_lost_a_dependency(resource: Resource) -> bool:
-    """True when something inside which it existed is gone, so that what is left may be out of reach for ever."""
+    """Return whether a dependency that contained the resource is gone, so that the rest may never answer again."""
     return _gone_with_needs(resource) and bool(last_dependencies(resource.pk)[1])
 
 
@@ -69,7 +72,7 @@ def _gone_with_needs(resource: Resource) -> bool:
 
 
 def secrets_of(spec: Spec) -> list[Any]:
-    """Every secret value within reach of a step, those of the leases that it stands on too."""
+    """Return every secret within reach of a step, including the secrets of the leases that it depends on."""
     leases = [*spec.parents.values(), *([spec.lease] if spec.lease is not None else [])]
     return [*resource_secrets(spec.resource), *(found for lease in leases for found in _of_lease(lease))]
 
@@ -82,7 +85,7 @@ def _of_lease(lease: LeaseView) -> Iterator[Any]:
 
 
 def resource_secrets(resource: ResourceView) -> Iterator[Any]:
-    """Those of a resource, its account and all that it stands on."""
+    """Return the secrets of a resource, of its account and of everything it depends on."""
     yield resource.secrets
     yield resource.blueprint.credentials
     for parent in resource.parents.values():
@@ -90,8 +93,10 @@ def resource_secrets(resource: ResourceView) -> Iterator[Any]:
 
 
 def redacted(answer: Answer) -> Answer:
-    """The answer as it may be told: its texts without secrets, its own among them, and without zero bytes, of which
-    the database keeps none."""
+    """Return the answer with NUL bytes and all secrets, including its own, removed from its texts.
+
+    PostgreSQL cannot store NUL bytes in text.
+    """
     said = {field.name: getattr(answer, field.name) for field in fields(answer)}
     with hidden(answer.secrets if isinstance(answer, Ready) else None):
         clean = {name: redact(text.replace("\0", "")) for name, text in said.items() if type(text) is str}
@@ -105,7 +110,7 @@ class BadConfig(DrydockError):
 
 
 def config(kind_name: str, stored: Any) -> Any:
-    """A stored config read into the kind's Config. Raises BadConfig or KindNotFound."""
+    """Parse a stored config into the kind's Config. Raises BadConfig or KindNotFound."""
     try:
         return registry.kind(kind_name).Config.model_validate(stored)
     except ValidationError as error:
@@ -114,7 +119,7 @@ def config(kind_name: str, stored: Any) -> Any:
 
 
 def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintView:
-    """A blueprint; with the secrets of the credentials that its config names where they are needed."""
+    """Return a blueprint as a value; with `secrets`, includes the secrets of the credentials that its config names."""
     read = config(blueprint.kind, blueprint.config)
     named = {value for name, value in read if name.endswith("credential") and value} if secrets else set()
     return BlueprintView(
@@ -128,7 +133,10 @@ def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintV
 
 
 def asked_view(lease: Lease, kind_name: str) -> Asked:
-    """What a lease asks for, its requirements as the kind's Requirements where it knows them all."""
+    """Return a lease's request as a value.
+
+    Raises ValidationError if the kind does not know one of the requirements.
+    """
     return asked(
         kind_name,
         {
@@ -141,7 +149,7 @@ def asked_view(lease: Lease, kind_name: str) -> Asked:
 
 
 def asked(kind_name: str, stored: dict[str, Any]) -> Asked:
-    """The same from what a run keeps of it. Raises ValidationError where the kind does not know a requirement."""
+    """Return the request that is stored with a run. Raises ValidationError if the kind does not know a requirement."""
     return Asked(
         type=stored["type"],
         requirements=registry.kind(kind_name).Requirements.model_validate(stored["requirements"]),
@@ -154,13 +162,16 @@ def asked(kind_name: str, stored: dict[str, Any]) -> Asked:
 
 
 def key(letter: str, pk: int) -> str:
-    """The name outside of resource (`r`) or lease (`l`) `pk`: unique to this installation and safe in DNS."""
+    """Return the external name of resource (`r`) or lease (`l`) `pk`, unique to this installation and valid in DNS."""
     here = installation.current()
     return _key(here.short, here.epoch_of(letter, pk), letter, pk)
 
 
 def made_as(resource: Resource) -> installation.Proven:
-    """In which epoch and for which number a resource was made. An adopted one was made for a row that is lost."""
+    """Return the epoch and number under which a resource was made.
+
+    For an adopted resource, these are the epoch and number of the lost row.
+    """
     lost = resource.facts.get("adopted") if resource.origin == Resource.Origin.ADOPTED else None
     if lost:
         return installation.Proven(epoch=lost["epoch"], resource=lost["resource"])
@@ -168,12 +179,12 @@ def made_as(resource: Resource) -> installation.Proven:
 
 
 def name_of(resource: Resource) -> str:
-    """The name of a resource outside."""
+    """Return the external name of a resource."""
     return key_of(installation.current(), made_as(resource))
 
 
 def key_of(here: installation.Standing, made: installation.Proven) -> str:
-    """The name under which a resource was made, whatever has become of its row."""
+    """Return the name under which a resource was made, whether or not its row still exists."""
     return _key(here.short, made.epoch, "r", made.resource)
 
 
@@ -182,7 +193,7 @@ def _key(short: str, epoch: int, letter: str, pk: int) -> str:
 
 
 def tags(resource: Resource) -> dict[str, str]:
-    """What marks a thing outside as ours, with the proof that it is."""
+    """Return the tags that mark an external object as ours, including the proof."""
     made, blueprint = made_as(resource), resource.blueprint.name
     if resource.origin == Resource.Origin.ADOPTED:
         blueprint = resource.facts.get("adopted", {}).get("blueprint") or blueprint
@@ -193,9 +204,9 @@ def tags(resource: Resource) -> dict[str, str]:
 
 
 def resource_view(resource: Resource, *, parents: bool = True, ending: bool = False) -> ResourceView:
-    """A resource with its secrets and, unless told otherwise, the leases that it holds on others.
+    """Return a resource as a value, with its secrets and, if `parents`, the leases that it holds on other resources.
 
-    `ending`: also those that are over, as they last were, as long as something is left of them.
+    With `ending`, includes ended leases as they last were, as long as something of them is left.
     """
     return ResourceView(
         id=resource.pk,
@@ -231,7 +242,7 @@ def lease_view(
     lease: Lease, *, still_mine: Callable[[], None] | None = None, ending: bool = False,
     resource: ResourceView | None = None,
 ) -> LeaseView:  # fmt: skip
-    """A lease on its resource, able to open interfaces. `resource`: where it was read already."""
+    """Return a lease on its resource as a value that can open interfaces. Pass `resource` if it was already read."""
     assert lease.resource is not None
     check, there = still_mine or (lambda: None), lease.resource
     return LeaseView(
@@ -258,30 +269,33 @@ def _asked_beside(lease_id: int, resource: Resource) -> tuple[Asked, ...]:
 
 
 def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interface:
-    """The interface `name` on a lease. Raises NotSupported when its kind has none of that name."""
+    """Open the interface `name` on a lease. Raises NotSupported if its kind has no interface of that name."""
     openers = registry.kind(view.resource.blueprint.kind).interfaces()
     if name not in openers:
         there = ", ".join(sorted(openers)) or "none"
         raise NotSupported(
-            f"A lease on {view.resource.blueprint.kind!r} has no interface {name!r}.", hint=f"It has: {there}."
+            f"A lease on {view.resource.blueprint.kind!r} has no interface {name!r}.", hint=f"Choose one of: {there}."
         )
     return openers[name](view, still_mine)
 
 
 def control_of(view: LeaseView) -> Control | None:
-    """The way to the host under a lease past the lease's own account, where its kind has one."""
+    """Return a connection to the host that does not use the lease's account, or None if the kind offers none."""
     kind = registry.kind(view.resource.blueprint.kind)
     return kind.control(view) if isinstance(kind, Controls) else None
 
 
 _HOLDS = "SELECT 1 FROM leases_lease WHERE {whose}_id = %s AND state = %s AND need <> '' LIMIT 1"
-"""Most hold nothing, and this costs far less than reading what is held."""
+"""Most holders hold no leases, and this check costs far less than reading the leases."""
 
 
 def held_by(
     *, for_resource: int | None = None, for_lease: int | None = None, ending: bool = False
 ) -> dict[str, LeaseView]:
-    """The active leases that a resource or a lease holds, by the name under which it asked for them."""
+    """Return the leases that a resource or lease holds, by the name under which it asked for them.
+
+    Only active leases, unless `ending` adds those of which something is left.
+    """
     whose = {"for_resource": for_resource} if for_resource is not None else {"for_lease": for_lease}
     wanted = Q(**whose, state="active")
     if ending and for_resource is not None:
@@ -293,7 +307,7 @@ def held_by(
 
 
 def owed_view(debt: Debt) -> LeaseView:
-    """A lease as it was on the resource that it lost."""
+    """Return a lease as it was on the resource that it lost, which has yet to be cleaned."""
     lease = debt.lease
     lease.resource, lease.facts, lease.secrets = debt.resource, debt.facts, debt.secrets
     held = Lease.objects.filter(pk__in=debt.holds.values()).select_related("owner", "resource__blueprint")
@@ -302,13 +316,13 @@ def owed_view(debt: Debt) -> LeaseView:
 
 
 def locks(**holder: int) -> dict[str, str]:
-    """The slot locks of a holder by the name under which it asked for them."""
+    """Return a holder's slot locks, by the name under which it asked for them."""
     ((column, pk),) = holder.items()
     return dict(rows(f"SELECT name, value FROM leases_slotlock WHERE {column} = %s AND name <> ''", (pk,), hot=True))
 
 
 def spec(run: Run, *, deadline: float) -> Spec:
-    """What the next step of a run works on."""
+    """Return the input of the next step of a run."""
     resource = run.resource
     own = resource_view(resource, ending=run.phase == Run.Phase.DESTROY)
     lease = _lease_of(run, own)

@@ -1,4 +1,7 @@
-"""Turns under a token: one process at a time polls a provider for a blueprint. Works through connection poolers."""
+"""Tokens for periodic tasks, so that only one process does a blueprint's task at a time.
+
+They also work through connection poolers.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,8 @@ from dataclasses import dataclass, field
 from django.conf import settings
 
 from blueprints import registry
-from leases import hints
 from leases.engine.core.database import patient, rows, run
+from leases.messaging import hints
 
 _BEGIN = """
     INSERT INTO {table} (blueprint_id) SELECT id FROM blueprints_blueprint b
@@ -33,16 +36,19 @@ _DONE = """
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLease:
-    """`table` holds the rows, of blueprints whose kind has the `capability`; `hint` asks a worker for a look."""
+    """A periodic task for each blueprint whose kind has the `capability`, done by one process at a time.
+
+    `table` stores the tasks; `hint` asks a worker to do one.
+    """
 
     table: str
     capability: type
     hint: str
     which: str = field(default="TRUE")
-    """SQL: which of those blueprints `b`."""
+    """SQL condition that selects among the blueprints `b` whose kind has the capability."""
 
     def ask(self) -> int:
-        """Have a worker look at every blueprint that is due; how many there are."""
+        """Ask workers to do the task for every blueprint that is due. Return the number of blueprints."""
         names = ([name for name in registry.names() if self._can(name)],)
         run(self._sql(_BEGIN), names)
         found = rows(self._sql(_DUE), names)
@@ -51,18 +57,21 @@ class TokenLease:
         return len(found)
 
     def take(self, blueprint_id: int) -> uuid.UUID | None:
-        """The token of whoever may look now; None when it is not due or somebody looks."""
+        """Claim the task and return its token, or None if it is not due or another process has claimed it."""
         token = uuid.uuid4()
         given = (token, settings.DRYDOCK.step_token_seconds, blueprint_id, token)
         took = patient(run, self._sql(_TAKE), given)
         return token if took else None
 
     def keep(self, blueprint_id: int, token: uuid.UUID) -> bool:
-        """Whoever looks goes on for as long again; False when another has taken it over."""
+        """Extend the token by its full term. Return False if another process has taken over."""
         return bool(run(self._sql(_KEEP), (settings.DRYDOCK.step_token_seconds, blueprint_id, token)))
 
     def done(self, blueprint_id: int, token: uuid.UUID, *, after: float, problem: str, found: int | None) -> bool:
-        """The look is over, the next one follows `after` seconds; False when another has taken it over."""
+        """Finish the task and schedule the next one in `after` seconds.
+
+        Return False if another process has taken over.
+        """
         return bool(patient(run, self._sql(_DONE), (after, problem, problem, found, blueprint_id, token)))
 
     def _sql(self, template: str) -> str:

@@ -1,6 +1,6 @@
-"""Change the state of leases and resources: a guarded UPDATE, whose event a trigger writes in the same statement.
+"""Change the state of leases and resources with a guarded UPDATE, for which a trigger records the event.
 
-The triggers of `leases/migrations` refuse every other way to change a state.
+The triggers in `leases/migrations` reject any other change of state.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from drydock.core.errors import Conflict
-from leases import hints
 from leases.engine.core.database import rows, run
+from leases.messaging import hints
 from leases.models import Event, Lease, Resource
 from leases.signals import lease_changed
 from leases.states import LEASE, RESOURCE, LeaseState, ResourceState
@@ -22,7 +22,7 @@ class StaleTransition(Conflict):
 def move_lease(
     lease_id: int, to: LeaseState, *, reason: str, message: str = "", actor: str = "", **columns: Any
 ) -> None:
-    """Bring a lease to `to`. Raises StaleTransition when it is in no state from which `to` follows."""
+    """Move a lease to state `to`. Raises StaleTransition if its present state does not allow that."""
     _move(Lease, lease_id, to, LEASE.before(to), reason=reason, message=message, actor=actor, **columns)
     announce(lease_id, to, reason)
 
@@ -30,7 +30,7 @@ def move_lease(
 def move_resource(
     resource_id: int, to: ResourceState, *, reason: str, message: str = "", actor: str = "", **columns: Any
 ) -> None:
-    """Bring a resource to `to`. Raises StaleTransition when it is in no state from which `to` follows."""
+    """Move a resource to state `to`. Raises StaleTransition if its present state does not allow that."""
     _move(Resource, resource_id, to, RESOURCE.before(to), reason=reason, message=message, actor=actor, **columns)
 
 
@@ -58,9 +58,9 @@ _RETURN = """
 
 
 def release_lease(lease_id: int, *, reason: str, message: str, actor: str) -> str:
-    """Lock a lease and end its right; the state it was in, or empty when its right had ended before.
+    """Lock a lease and release it. Return its former state, or an empty string if it was already released or ended.
 
-    Where reason or actor are empty, those of the wish for its release count.
+    If `reason` or `actor` is empty, uses the one recorded when the release was requested.
     """
     found = rows(_RELEASE, (message, reason, actor[:150], lease_id, _RIGHTFUL), hot=True)
     if not found:
@@ -71,20 +71,20 @@ def release_lease(lease_id: int, *, reason: str, message: str, actor: str) -> st
 
 
 def return_lease(lease_id: int, *, reason: str) -> None:
-    """End a released lease and give its share back in the same statement. Raises StaleTransition."""
+    """End a released lease and return its share in one statement. Raises StaleTransition in any other state."""
     if not rows(_RETURN, (reason, lease_id, LeaseState.RELEASED), hot=True):
         raise StaleTransition(f"Lease {lease_id} cannot become destroyed now.")
     announce(lease_id, LeaseState.DESTROYED, reason)
 
 
 def announce(lease_id: int, state: str, reason: str) -> None:
-    """Tell the applications of this process after commit."""
+    """Send `lease_changed` to listeners in this process after the commit."""
     if lease_changed.has_listeners():
         hints.once_committed(lease_changed.send_robust, Lease, lease_id=lease_id, state=str(state), reason=str(reason))
 
 
 def explain(lease_id: int, reason: str, message: str, **columns: Any) -> None:
-    """Say why a lease is still where it is; an event when the reason is a new one."""
+    """Set the reason and message of a lease that stays in its state. Record an event if either has changed."""
     changed = run(
         "UPDATE leases_lease SET reason = %s, message = %s WHERE id = %s AND (reason, message) <> (%s, %s)",
         (reason, message, lease_id, reason, message),
@@ -96,17 +96,23 @@ def explain(lease_id: int, reason: str, message: str, **columns: Any) -> None:
 
 
 def record_event(kind: str, message: str = "", *, actor: str = "drydock", **about: Any) -> None:
-    """Record something that is no transition: `lease_id`, `resource_id`, `blueprint_id`, `reason`, `details`."""
+    """Record an event that is not a transition.
+
+    `about` may contain `lease_id`, `resource_id`, `blueprint_id`, `reason` and `details`.
+    """
     Event.objects.create(kind=kind, message=message, actor=actor[:150], **about)
 
 
 def lock_resource(resource_id: int) -> bool:
-    """Lock a resource for this transaction; False when there is none."""
+    """Lock a resource for the rest of this transaction. Return False if it does not exist."""
     return bool(rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,)))
 
 
 def take_out_of_service(resource: Resource, message: str) -> None:
-    """Nobody else gets it: what we built is drained and so destroyed, anything else waits for an operator."""
+    """Stop offering the resource to leases.
+
+    A resource that we built is drained and then destroyed; any other is quarantined until an operator acts.
+    """
     column = "drained" if resource.origin == Resource.Origin.BUILT else "quarantined"
     run(f"UPDATE leases_resource SET {column} = TRUE, note = %s WHERE id = %s", (message[:2000], resource.pk))
     record_event(f"resource.{column}", message, resource_id=resource.pk)

@@ -1,4 +1,4 @@
-"""Workers: which are alive, by their heartbeat in the database."""
+"""Workers, and which of them are alive according to their heartbeats in the database."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ QUEUES = ("claims", "steps", "periodic")
 
 
 def own_name() -> str:
-    """This process as a worker."""
+    """Return the name under which this process works."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def seen(name: str, queues: Sequence[str] = QUEUES) -> None:
-    """A worker of this name (host:process) lives, and serves these queues."""
+    """Record that the worker with this name (host:process) is alive and serves these queues."""
     run(
         "INSERT INTO leases_worker (name, queues, seen_at) VALUES (%s, %s, clock_timestamp())"
         " ON CONFLICT (name) DO UPDATE SET seen_at = clock_timestamp(), queues = EXCLUDED.queues",
@@ -35,12 +35,12 @@ def seen(name: str, queues: Sequence[str] = QUEUES) -> None:
 
 
 def gone(name: str) -> None:
-    """A worker has ended in an orderly way."""
+    """Remove a worker that has shut down cleanly."""
     run("DELETE FROM leases_worker WHERE name = %s", (name,))
 
 
 def served(queue: str) -> bool:
-    """Whether a worker that reads this queue was seen lately."""
+    """Return whether a worker that serves this queue was seen recently."""
     return bool(
         rows(
             "SELECT 1 FROM leases_worker WHERE %s = ANY (queues)"
@@ -51,12 +51,12 @@ def served(queue: str) -> bool:
 
 
 def forget_lost() -> int:
-    """Forget those that were lost long ago."""
+    """Delete workers that have not been seen for a day."""
     return run("DELETE FROM leases_worker WHERE seen_at < clock_timestamp() - interval '1 day'")
 
 
 class Pulse:
-    """Reports from a thread of its own that this worker lives, with or without work, and makes the other reports."""
+    """A thread that sends this worker's heartbeat, whether busy or idle, and its other periodic reports."""
 
     def __init__(self, queues: Sequence[str], *reports: Callable[[], None]) -> None:
         self.name, self.queues, self._reports = own_name(), tuple(queues), reports
@@ -65,7 +65,7 @@ class Pulse:
         self._thread.start()
 
     def end(self) -> None:
-        """The worker ends in an orderly way."""
+        """Stop the thread and remove the worker."""
         self._over.set()
         self._thread.join(5)
 
@@ -76,7 +76,10 @@ class Pulse:
         self._say(*self._reports, partial(gone, self.name))
 
     def _say(self, *reports: Callable[[], None]) -> None:
-        """Bad luck costs one beat. No connection is kept: children are forked meanwhile."""
+        """Send one heartbeat.
+
+        A failure costs one heartbeat. No connection stays open, because child processes are forked meanwhile.
+        """
         try:
             for report in reports:
                 report()

@@ -1,4 +1,4 @@
-"""Watched workloads: what is to be observed of a lease's jobs, and when."""
+"""Watched workloads: what to observe of a lease's jobs, and when."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from django.conf import settings
 
 from blueprints import registry
 from drydock.core.errors import DrydockError, InvalidRequest
-from leases import hints
 from leases.engine.core.database import rows
 from leases.engine.core.installation import current
+from leases.messaging import hints
 from leases.models.job import Watch
-from leases.requests import LeaseRequest
-from leases.workload import Workload
+from leases.validation.requests import LeaseRequest
+from leases.workloads.workload import Workload
 
 COMMAND = "command"
 
 
 def require_commands(asked: LeaseRequest) -> None:
-    """Raises InvalidRequest when a blueprint that may serve the request gives leases that run no commands."""
+    """Raise InvalidRequest if a blueprint that may serve the request provides leases that cannot run commands."""
     found = rows(
         "SELECT name, kind FROM blueprints_blueprint WHERE resource_type = %s AND removed_at IS NULL ORDER BY name",
         (asked.type,),
@@ -30,14 +30,18 @@ def require_commands(asked: LeaseRequest) -> None:
     if mute:
         name, kind = mute[0]
         raise InvalidRequest(
-            f"Leases of the blueprint {name!r} (kind {kind}) run no commands, so nothing can begin or be measured there.",
+            f"Leases of blueprint {name!r} (kind {kind}) cannot run commands, so workloads and metrics are not supported"
+            " there.",
             field="metrics" if asked.workload is None else "workload",
             hint=f"Ask for another type, or leave it out with excluded_blueprints: {', '.join(one for one, _ in mute)}.",
         )
 
 
 def _runs_commands(kind: str) -> bool:
-    """A kind that does not load serves nobody."""
+    """Return whether leases of this kind can run commands.
+
+    Return True for a kind that cannot be loaded, because it serves no lease.
+    """
     try:
         return COMMAND in registry.kind(kind).interfaces()
     except DrydockError:
@@ -45,7 +49,7 @@ def _runs_commands(kind: str) -> bool:
 
 
 def write(lease_id: int, workload: Workload | None) -> None:
-    """With the lease's own row: what is to be watched of it."""
+    """Store what to watch of a lease, in the transaction that writes the lease."""
     if workload is None:
         Watch.objects.create(lease_id=lease_id)
     else:
@@ -60,8 +64,10 @@ _HOLDS_BACK = """
 
 
 def holds_back(lease_id: int) -> bool:
-    """Whether a lease that has ended is not to be cleaned yet: a worker still gathers what it leaves to be known. It
-    is given as long as the settings say, and no longer."""
+    """Return whether to delay the cleaning of an ended lease until a worker has collected its last output and metrics.
+
+    The settings limit the delay.
+    """
     if not rows(_HOLDS_BACK, (lease_id, settings.DRYDOCK.gather_seconds)):
         return False
     hints.after_commit("watch", lease_id)
@@ -80,7 +86,10 @@ _DUE = """
 
 
 def due() -> int:
-    """For the sweep: have those looked at that are due, often at first and then as the settings say; how many."""
+    """Ask workers to check the watched leases that are due. Return the number of leases due.
+
+    A lease is checked often at first, and later at the configured interval.
+    """
     if current().problem:
         return 0
     found = rows(_DUE, (settings.DRYDOCK.metrics_interval_seconds, settings.DRYDOCK.sweep_batch))

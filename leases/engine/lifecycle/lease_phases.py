@@ -1,28 +1,41 @@
-"""Outcomes of the phases of a lease: activation, deactivation, cleaning.
+"""Outcomes of a lease's phases (activation, deactivation, cleaning), and its transfer to another owner.
 
-They run inside the transaction that applies the answer, with lease and resource locked. A run of the resource itself
-does the last two for a lease that is gone (`cleanup`).
+The owner changes in one transaction, and from then on interfaces serve the new owner alone. That transaction starts a
+run that closes the account, ends its processes and lets the new owner in with new keys. If the run fails, the lease
+ends, since the former owner might still have access.
+
+Outcomes are applied in the transaction that applies the step's answer, with lease and resource locked. If the lease is
+gone, a run of the resource itself deactivates and cleans (`cleanup`).
 """
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
+from django.db.models.functions import Now
+
 from blueprints import registry
 from blueprints.answers import Failed
-from blueprints.contract import Activates, Cleans
-from leases import hints
-from leases.engine.core.database import rows, run
-from leases.engine.core.runs import hints_for_holder, start, undo_activation
+from blueprints.contract import Activates, Cleans, HandsOver, Kind
+from drydock.core.errors import Busy, Conflict, NotAllowed, NotSupported
+from leases.engine.core import specs
+from leases.engine.core.database import leases_by_id, rows, run, short
+from leases.engine.core.runs import hints_for_holder, start, undo_activation, want_release
 from leases.engine.core.transitions import announce, record_event, take_out_of_service
 from leases.engine.lifecycle import release
-from leases.engine.placement import claims
+from leases.engine.placement import budgets, claims, quotas
+from leases.engine.placement.constraints import serves
 from leases.engine.resources import cleanup, eviction, unreachable
-from leases.models import Lease, Resource, Run
+from leases.engine.scheduling.request import refuse_taken_name
+from leases.messaging import hints
+from leases.models import Job, Lease, Resource, Run
 from leases.reasons import Reason
 from leases.states import LeaseState
+from leases.validation.requests import digest
 
 
 def begin_activation(lease_id: int, resource_id: int, kind_name: str) -> None:
-    """An acquired lease whose resource is there: set it up, or make it active where nothing is to be set up."""
+    """Start the activation of an acquired lease on its active resource, or make it active if its kind needs none."""
     if isinstance(registry.kind(kind_name), Activates):
         run(
             "UPDATE leases_lease SET reason = %s, message = 'It is being set up.' WHERE id = %s AND state = 'acquired'",
@@ -40,7 +53,7 @@ def _activate(lease_id: int) -> None:
 
 
 def activated(current: Run) -> None:
-    """Every step of the activation is done."""
+    """Handle the end of an activation: make the lease active, or undo the activation if it is no longer wanted."""
     assert current.lease_id is not None
     if _state(current.lease_id) == LeaseState.ACQUIRED and not current.cancel_wanted:
         _activate(current.lease_id)
@@ -51,7 +64,7 @@ def activated(current: Run) -> None:
 
 
 def activation_failed(current: Run, answer: Failed) -> None:
-    """It is undone and cleaned here, then tried elsewhere."""
+    """Undo a failed activation and clean up after it; the lease is then tried on another resource."""
     assert current.lease_id is not None
     message = f"Could not be set up on {current.resource.name}: {answer.message}"
     Lease.objects.filter(pk=current.lease_id).update(message=message)
@@ -63,8 +76,10 @@ def activation_failed(current: Run, answer: Failed) -> None:
 
 
 def _leave(current: Run, answer: Failed, message: str) -> None:
-    """The resource does not answer: the lease is tried elsewhere at once, as often as it takes, and what it may have
-    left there is cleaned when the resource answers again."""
+    """Move a lease away from a resource that does not answer, without counting it as one of the lease's attempts.
+
+    Anything that the lease may have left there is cleaned when the resource answers again.
+    """
     assert current.lease_id is not None
     cleanup.incur(current.lease_id, LeaseState.RELEASED, current.resource_id)
     unreachable.mark(current.resource_id, answer.message)
@@ -75,7 +90,10 @@ def _leave(current: Run, answer: Failed, message: str) -> None:
 
 
 def deactivated(current: Run) -> None:
-    """Access and processes are gone; now what the lease left, also one that was never active: its steps were there."""
+    """Continue with cleaning, now that account and processes are gone.
+
+    This includes leases that were never active, because they may have left something as well.
+    """
     if current.debt_id is not None:
         cleanup.deactivated(current)
     elif isinstance(registry.kind(current.resource.blueprint.kind), Cleans):
@@ -85,7 +103,7 @@ def deactivated(current: Run) -> None:
 
 
 def cleaned(current: Run) -> None:
-    """Nothing is left of the lease: its share is returned, and the lease ends or is served elsewhere."""
+    """Return the share of a cleaned lease, and end the lease or place it elsewhere."""
     if current.debt_id is not None:
         cleanup.paid(current)
         return
@@ -100,7 +118,10 @@ def cleaned(current: Run) -> None:
 
 
 def cleaning_failed(current: Run, answer: Failed) -> None:
-    """What cannot be cleaned goes to nobody else: what we built is destroyed, anything else owes the cleaning."""
+    """Make sure that no other lease gets a resource that could not be cleaned.
+
+    Destroys a resource that we built; on any other, the cleanup is deferred.
+    """
     silent = unreachable.told_by(current, answer)
     if silent:
         unreachable.mark(current.resource_id, answer.message)
@@ -130,3 +151,161 @@ def _bounce(current: Run, state: str, message: str) -> None:
 
 def _state(lease_id: int) -> str:
     return str(rows("SELECT state FROM leases_lease WHERE id = %s", (lease_id,))[0][0])
+
+
+_LOCK_LEASE = "SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE"
+_READ_STANDING = """
+    SELECT l.state, l.release_wanted <> '' OR coalesce(l.until <= clock_timestamp(), FALSE), l.name, l.owner_id,
+        l.resource_id, b.kind, b.name, l.group_id IS NOT NULL, l.watched,
+        l.for_lease_id IS NOT NULL OR l.for_resource_id IS NOT NULL,
+        EXISTS (SELECT FROM leases_lease c WHERE c.for_lease_id = l.id
+            AND c.state IN ('pending', 'acquired', 'active', 'released')),
+        EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id),
+        EXISTS (SELECT FROM leases_job j WHERE j.lease_id = l.id AND j.ends_lease AND j.state IN ('pending', 'running'))
+    FROM leases_lease l LEFT JOIN leases_resource r ON r.id = l.resource_id
+    LEFT JOIN blueprints_blueprint b ON b.id = r.blueprint_id WHERE l.id = %s"""
+
+
+class _Standing(NamedTuple):
+    """The properties of a locked lease that decide whether it can be transferred."""
+
+    state: str
+    ends: bool
+    name: str
+    owner_id: int | None
+    resource_id: int
+    kind: str
+    blueprint: str
+    in_group: bool
+    works: bool
+    is_held: bool
+    holds: bool
+    has_run: bool
+    ends_with_job: bool
+
+
+@short
+def transfer(lease_id: int, *, of: int | None, to: int, to_name: str, actor: str, message: str) -> None:
+    """Give a lease of one owner to another. Raises Conflict, Busy, NotAllowed, NotSupported."""
+    rows(_LOCK_LEASE, (lease_id,))
+    found = _Standing(*rows(_READ_STANDING, (lease_id,))[0])
+    if found.owner_id != of:
+        raise Conflict(f"Lease {lease_id} was given to somebody else meanwhile.")
+    kind = _refuse_transfer(lease_id, found, to)
+    refuse_taken_name(found.name, to)
+    lease = Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id)
+    if not kind.reusable_after(specs.lease_view(lease)):
+        raise NotSupported(
+            f"Lease {lease_id} could change its host itself, so that its former owner could keep a way in.",
+            hint="Release it, and let the other one request a lease.",
+        )
+    former = "Drydock itself" if lease.owner is None else lease.owner.get_username()
+    _change_owner(lease, to)
+    _refuse_excess(lease_id, found, to, to_name)
+    if isinstance(kind, HandsOver):
+        start(resource_id=found.resource_id, lease_id=lease_id, phase="hand_over")
+    words = f"From {former} to {to_name}. {message}".strip()
+    record_event("lease.transferred", words, actor=actor, lease_id=lease_id, resource_id=found.resource_id)
+    hints.once_committed(_unpark, found.owner_id)
+
+
+def _refuse_transfer(lease_id: int, found: _Standing, to: int) -> Kind:
+    """Raise Conflict, Busy or NotSupported if the lease cannot be transferred. Return its resource's kind."""
+    refused = {
+        f"Lease {lease_id} already belongs to this user.": found.owner_id == to,
+        f"Lease {lease_id} is {found.state}; only active leases can be transferred.": found.state != LeaseState.ACTIVE,
+        f"Lease {lease_id} is being released.": found.ends,
+        f"Lease {lease_id} is held by another lease or a resource and can only move with it.": found.is_held,
+        f"Lease {lease_id} belongs to a group, and a group can only have one owner.": found.in_group,
+        f"Lease {lease_id} holds leases of its own, which would stay behind.": found.holds,
+        f"Lease {lease_id} has a workload, or is measured for its owner.": found.works,
+        f"Lease {lease_id} ends with a job that runs on it.": found.ends_with_job,
+    }
+    for sentence, holds in refused.items():
+        if holds:
+            raise Conflict(sentence, hint="Release it, and let the other one request a lease.")
+    if found.has_run:
+        raise Busy(f"Lease {lease_id} is busy. Try again in a moment.")
+    kind = registry.kind(found.kind)
+    if isinstance(kind, Activates | Cleans) and not isinstance(kind, HandsOver):
+        raise NotSupported(f"Leases on {found.blueprint} (kind {found.kind}) cannot be transferred.")
+    return kind
+
+
+_USAGE_ENDS = """
+    UPDATE leases_usage SET ended_at = greatest(started_at, clock_timestamp())
+    WHERE lease_id = %s AND ended_at IS NULL"""
+
+
+def _change_owner(lease: Lease, to: int) -> None:
+    """Change the owner, and with it the request class.
+
+    What the former owner alone decided ends: keys, the idempotency key, the group to charge, heartbeats, a hold, open
+    jobs.
+    """
+    secrets: dict[str, Any] = dict(lease.secrets or {})
+    secrets.pop("private_key", None)
+    Lease.objects.filter(pk=lease.pk).update(
+        owner=to, charged_group=None, idempotency_key=None, fingerprint="", heartbeat_limit=None, public_keys=[],
+        secrets=secrets, held=False, hold_until=None, shape=digest([lease.shape, {"owner": to}])[:32],
+    )  # fmt: skip
+    # A job that has not begun would begin for the new owner.
+    Job.objects.filter(lease=lease, state__in=(Job.State.PENDING, Job.State.RUNNING)).update(
+        state=Job.State.CANCELLED, message="Its lease was given to another user.", ended_at=Now(), stdin=None,
+        env=None, environment={},
+    )  # fmt: skip
+    run(_USAGE_ENDS, (lease.pk,))
+    rows("SELECT drydock_usage_begins(%s, %s)", (lease.resource_id, lease.pk))
+
+
+def _refuse_excess(lease_id: int, found: _Standing, to: int, to_name: str) -> None:
+    """Raise Conflict or NotAllowed if the new owner may not have the lease.
+
+    Checks the quota, then the budget, then the blueprint, which is the order of the locks.
+    """
+    if excess := quotas.exceeded(lease_id):
+        raise Conflict(f"{to_name} cannot take it: {excess.sentence}", field="to")
+    if over := budgets.overspent(lease_id):
+        raise Conflict(f"{to_name} cannot take it: {over}", field="to")
+    may = serves(to)
+    on = "SELECT 1 FROM blueprints_blueprint b JOIN leases_resource r ON r.blueprint_id = b.id WHERE r.id = %s"
+    if not rows(f"{on} AND {may.text}", (found.resource_id, *may.params)):
+        raise NotAllowed(f"{to_name} may not use {found.blueprint}.", field="to", hint="An operator can allow it.")
+
+
+_PARKED = "parked AND state = 'pending' AND owner_id = %s"
+
+
+def _unpark(owner_id: int | None) -> None:
+    """Unpark leases of the former owner, whose quota and budgets have room again."""
+    found = rows(f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_PARKED)} RETURNING type", (owner_id,))
+    for resource_type in sorted({one for (one,) in found}):
+        hints.send("serve", resource_type)
+
+
+def handed_over(current: Run) -> None:
+    """Record that the keys were replaced, so only the new owner has access.
+
+    If the lease is no longer active or the run was cancelled, start the deactivation instead.
+    """
+    assert current.lease_id is not None
+    if _state(current.lease_id) == LeaseState.ACTIVE and not current.cancel_wanted:
+        message = "Its former owner no longer has access."
+        record_event("lease.keys_replaced", message, lease_id=current.lease_id, resource_id=current.resource_id)
+    else:
+        undo_activation(current.lease_id, current.resource_id)
+
+
+def hand_over_failed(current: Run, answer: Failed) -> None:
+    """Request the release of the lease, since its former owner might still have access.
+
+    If the lease is no longer active, start the deactivation instead.
+    """
+    assert current.lease_id is not None
+    message = f"Its keys could not be replaced, so it ends: {answer.message}"
+    record_event("lease.transfer_failed", message, lease_id=current.lease_id, resource_id=current.resource_id)
+    if _state(current.lease_id) == LeaseState.ACTIVE:
+        want_release(current.lease_id, reason=Reason.ACTIVATION_FAILED, actor="drydock")
+        hints.after_commit("end", current.lease_id)
+    else:
+        undo_activation(current.lease_id, current.resource_id)

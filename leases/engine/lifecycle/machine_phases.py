@@ -1,6 +1,6 @@
-"""Acts on a machine that its lease asked for: stop, start, reboot, resize, another instance type, tags.
+"""Actions on a machine, requested by its lease: stop, start, reboot, resize, change of instance type, tags.
 
-While one is under way, or while the machine is off because somebody wants it so, nothing takes it for dead.
+A machine is not considered dead during such an action, or while it is off on request.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from blueprints.amounts import Amounts
 from blueprints.answers import Failed
 from drydock.core.errors import Conflict
-from leases import hints
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import start
 from leases.engine.core.transitions import lock_resource, record_event
@@ -19,14 +18,15 @@ from leases.engine.placement import budgets
 from leases.engine.placement.budget_check import UNKNOWN
 from leases.engine.placement.pending import read_json
 from leases.engine.resources import failures, maintenance, provision
+from leases.messaging import hints
 from leases.models import Resource, Run
 
 PHASES = {"reboot": "reboot", "resize": "resize", "retype": "change-type", "tag": "tag"}
-"""Phase -> the act as people call it."""
+"""The user-facing name of the action for each phase."""
 
 
 class Wish(NamedTuple):
-    """What is asked of a machine, by whom, and of which lease."""
+    """A requested action on a machine: what to do, who asked, and for which lease."""
 
     resource_id: int
     phase: str
@@ -55,10 +55,10 @@ _NOW = """
 
 @short
 def ask(wish: Wish) -> bool:
-    """Write what is wanted, for a worker to carry out; False when just that is under way already.
+    """Record a requested action for a worker to carry out. Return False if the same action is already under way.
 
-    Raises Conflict while the machine is not active, off (for a reboot), or busy with something else, and where a
-    budget does not allow a dearer type. What that costs is reserved, and charged, from now on.
+    Raises Conflict if the machine is not active, is off (for a reboot) or is busy with another action, or if a
+    budget does not allow a more expensive type. The new type's price is reserved and charged from now on.
     """
     unaffordable = _unaffordable(wish)
     now = _locked(wish.resource_id)
@@ -82,14 +82,17 @@ def ask(wish: Wish) -> bool:
 
 
 def _unaffordable(wish: Wish) -> str:
-    """Why no budget allows a dearer type. Before the machine is locked: whoever claims it locks budgets first, too."""
+    """Return why a budget does not allow a more expensive type, or an empty string if it does.
+
+    Call before locking the machine: claims lock budgets first.
+    """
     was = rows("SELECT price FROM leases_resource WHERE id = %s", (wish.resource_id,))[0][0]
     rise = _rise(wish, was)
     return budgets.against_rise(wish.resource_id, rise) if rise > 0 else ""
 
 
 def _rise(wish: Wish, was: float | None) -> float:
-    """So much more it will cost, in US dollars an hour."""
+    """Return by how much the machine's price will rise, in US dollars an hour."""
     if wish.phase != "retype":
         return 0.0
     price = wish.wanted["draft"]["price"]
@@ -102,9 +105,10 @@ def _same(there: Any, wanted: dict[str, Any]) -> bool:
 
 @short
 def switch(wish: Wish) -> bool:
-    """Keep it on or off from now, as `wanted["power"]` says; False when it is so already, or is being made so.
+    """Switch a machine on or off, as `wanted["power"]` says, and keep it so.
 
-    Raises Conflict while it is not active or is busy with something else.
+    Return False if it is already in that state or is being switched. Raises Conflict if it is not active or is busy
+    with another action.
     """
     now = _locked(wish.resource_id)
     wanted = wish.wanted["power"]
@@ -130,16 +134,16 @@ def _refuse_busy(now: _Now) -> None:
     if now.state != "active":
         raise Conflict(f"{now.name} is {now.state}.")
     if now.in_maintenance:
-        raise Conflict(f"{now.name} is in maintenance.", hint="Ask again when that is over.")
+        raise Conflict(f"{now.name} is in maintenance.", hint="Try again when that is done.")
     if now.phase not in (None, "check"):
         what = PHASES.get(str(now.phase), now.phase)
-        raise Conflict(f"{now.name} is busy with {what}.", hint="Ask again when that is over.")
+        raise Conflict(f"{now.name} is busy with {what}.", hint="Try again when that is done.")
     if now.power_wanted and now.power != now.power_wanted:
-        raise Conflict(f"{now.name} is to be switched {now.power_wanted}.", hint="Ask again when that is over.")
+        raise Conflict(f"{now.name} is to be switched {now.power_wanted}.", hint="Try again when that is done.")
 
 
 def _drop_check(now: _Now) -> None:
-    """A health check only looks: it gives way, and whatever it was about to answer no longer counts."""
+    """Cancel a running health check. It only observes, so its answer can be ignored."""
     if now.run_id is None:
         return
     for current in Run.objects.filter(pk=now.run_id, phase=Run.Phase.CHECK):
@@ -150,7 +154,7 @@ def _drop_check(now: _Now) -> None:
 def tell(
     outcome: str, phase: str, message: str, *, resource_id: int, lease_id: int | None, actor: str = "drydock"
 ) -> None:
-    """An event of the machine, and of the lease for which it was asked: asked, done or failed."""
+    """Record that an action on the machine was requested, is done or failed, also for the lease that requested it."""
     details = {"act": PHASES[phase]}
     record_event(
         f"machine.{outcome}", message, actor=actor, resource_id=resource_id, lease_id=lease_id, details=details
@@ -158,13 +162,13 @@ def tell(
 
 
 def rebooted(current: Run) -> None:
-    """It works again."""
+    """Record that the reboot is done."""
     _well(current, "on")
     _tell(current, "done", "It was rebooted.")
 
 
 def resized(current: Run) -> None:
-    """Its disk is larger, and with it what is held alone."""
+    """Record the larger disk, also in the share of an exclusive lease."""
     disk_gib = current.wanted["disk_gib"]
     resource = Resource.objects.get(pk=current.resource_id)
     _become(resource, {"total_disk_mib": 1024 * disk_gib, "facts": {**resource.facts, "disk_gib": disk_gib}})
@@ -173,7 +177,7 @@ def resized(current: Run) -> None:
 
 
 def retyped(current: Run) -> None:
-    """It is another type: its size, price and attributes are those of its new offer."""
+    """Record the new type, and the size, price and attributes of its offer."""
     draft, resource = current.wanted["draft"], Resource.objects.get(pk=current.resource_id)
     kept = {name: value for name, value in resource.attributes.items() if name not in draft["gone"]}
     _become(
@@ -191,7 +195,7 @@ def retyped(current: Run) -> None:
 
 
 def tagged(current: Run) -> None:
-    """The tags are set."""
+    """Record the tags that were set."""
     resource = Resource.objects.only("facts").get(pk=current.resource_id)
     tags = {**resource.facts.get("tags", {}), **current.wanted["tags"]}
     Resource.objects.filter(pk=current.resource_id).update(facts={**resource.facts, "tags": tags})
@@ -199,8 +203,10 @@ def tagged(current: Run) -> None:
 
 
 def failed(current: Run, answer: Failed) -> None:
-    """It stays what it was, at its price, and its leases stay. What may be off now and should not be is switched on
-    again."""
+    """Record that an action failed; the machine and its leases stay as they were, at the old price.
+
+    A machine that may now be off, although it should be on, is switched on again.
+    """
     if "was_price" in current.wanted:
         run("UPDATE leases_resource SET price = %s WHERE id = %s", (current.wanted["was_price"], current.resource_id))
     if current.phase == Run.Phase.RETYPE and current.wanted["power"] == "on":
@@ -214,7 +220,7 @@ def failed(current: Run, answer: Failed) -> None:
 
 
 def _become(resource: Resource, columns: dict[str, Any], extra: dict[str, int] | None = None) -> None:
-    """Change what it is. Whoever holds it alone holds all that it is then: a share is inserted anew, never changed."""
+    """Change a machine's size. The share of an exclusive lease is deleted and inserted again for the whole machine."""
     alone = rows(
         "DELETE FROM leases_share WHERE resource_id = %s AND exclusive RETURNING lease_id, slots, created_at",
         (resource.pk,),
@@ -237,7 +243,7 @@ _WHOLE = """
 
 
 def _well(current: Run, power: str) -> None:
-    """It is as it is wanted: its health counts anew from now."""
+    """Record the power that the machine now has, and reset its health checks."""
     run(
         "UPDATE leases_resource r SET power = %s, power_at = NULL, check_failures = 0,"
         " check_at = clock_timestamp() + b.check_interval FROM blueprints_blueprint b"

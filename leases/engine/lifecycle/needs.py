@@ -1,4 +1,4 @@
-"""What a step asked for: leases, slot locks and maintenance of related resources."""
+"""The leases, slot locks and maintenance of related resources that a step has asked for."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from leases.engine.resources import maintenance, provision
 from leases.engine.resources.maintenance import NotToBeHad as NotToBeHad
 from leases.engine.scheduling.request import Cause, request
 from leases.models import Part, Run
-from leases.requests import read
+from leases.validation.requests import read
 
 
 def provide(current: Run, need: Need) -> str:
-    """Ask for what is missing; what the run now waits for (`leases`, `maintenance`), or empty when all is there.
+    """Request what is missing. Return what the run waits for (`leases` or `maintenance`), or an empty string.
 
-    Call inside the transaction that applies the step's answer. Raises NotToBeHad.
+    Call inside the transaction that applies the step's answer. Raises NotToBeHad if a need cannot be met.
     """
     satisfied(current)
     for wanted in need.locks:
@@ -44,7 +44,7 @@ _FOR_WHOM = """
 
 
 def _for_whom(current: Run) -> set[int]:
-    """The blueprints of all for whose needs this run works, directly or not."""
+    """Return the blueprints of everything that this run serves, directly or indirectly."""
     return {found for (found,) in rows(_FOR_WHOM, (current.lease_id or (current.asked or {}).get("lease"),))}
 
 
@@ -66,7 +66,7 @@ def _lock(current: Run, wanted: NeededLock) -> None:
 
 
 def _choice(current: Run, wanted: NeededLock) -> tuple[str, tuple[str, ...]]:
-    """Where the lock is, and what may be chosen: of parts only those that are well."""
+    """Return the lock's scope and the values to choose from. For parts, these are the healthy parts."""
     if not wanted.part_class:
         return wanted.scope, wanted.candidates
     well = Part.objects.filter(resource_id=current.resource_id, part_class=wanted.part_class, state="ok")
@@ -88,7 +88,10 @@ def _ask(current: Run, wanted: NeededLease) -> None:
 
 
 def _owner(current: Run) -> int | None:
-    """A lease's own needs are its owner's; what a resource holds outlives its owners and is the installation's."""
+    """Return the owner for a needed lease: that of the lease that needs it, or None if a resource needs it.
+
+    The leases that a resource holds outlive its owners and belong to the installation.
+    """
     return current.lease.owner_id if current.lease is not None else None
 
 
@@ -121,24 +124,29 @@ _OPEN = """
 
 
 def children(current: Run) -> list[tuple[int, str, str]]:
-    """(id, state, message) of the newest lease under each name the run's holder asked for; ended ones only when
-    they were asked for since this run began."""
+    """Return (id, state, message) of the newest lease under each name that the run's holder asked for.
+
+    Includes an ended lease only if it was requested after this run began.
+    """
     column = "for_lease_id" if current.lease_id is not None else "for_resource_id"
     pk = current.lease_id if current.lease_id is not None else current.resource_id
     return [(i, s, m) for i, s, m in rows(_OPEN.format(column=column), (pk, pk, current.started_at))]
 
 
 def satisfied(current: Run) -> bool:
-    """True when all that it asked for is active. Raises NotToBeHad when one of them cannot be had."""
+    """Return whether every lease that the run asked for is active. Raises NotToBeHad if one of them is broken."""
     found = children(current)
     for lease_id, state, message in found:
         if state == "broken":
-            raise NotToBeHad(f"Lease {lease_id}, which it needs, cannot be had: {message}")
+            raise NotToBeHad(f"Lease {lease_id}, which it needs, cannot be granted: {message}")
     return all(state == "active" for _, state, _ in found if state in ("pending", "acquired", "active", "ending"))
 
 
 def end_phase(current: Run) -> None:
-    """The phase is over, well or not: leases for it end, and maintenance is lifted when nobody else needs it."""
+    """Release what the phase needed, whether it succeeded or failed.
+
+    Ends its leases, and lifts the maintenance that no other run needs.
+    """
     if current.lease_id is not None:
         end_children(for_lease=current.lease_id, phase=current.phase)
     else:

@@ -1,4 +1,4 @@
-"""How a phase ends: a table from the phase to what follows its success or failure."""
+"""How a phase ends: a table that maps each phase to the actions after its success or failure."""
 
 from __future__ import annotations
 
@@ -12,42 +12,49 @@ from leases.engine.resources import failures
 from leases.models import Resource, Run
 
 EVICTING = ("build", "check", "power", "update")
-"""Phases of a resource whose failure takes shares away."""
+"""Phases of a resource whose failure evicts its holders."""
 HOLDERS_CHANGE = (*EVICTING, "resize", "retype")
-"""Those that change what their holders have, so that all of them are locked."""
+"""Phases that change what the holders have, so all holders must be locked."""
 
 ACTS = ("power", "reboot", "resize", "retype", "tag")
-"""What is done to a machine on purpose: a success ends the report of an earlier failure."""
+"""Phases that users request for machines. Success deletes the record of an earlier failure."""
 
 
 def keeps_trying(run: Run) -> bool:
-    """The first check of a registered resource is repeated until it is well, corrected or removed.
-    A destruction is repeated until the absence is confirmed, unless what it stood on is gone: then its tries are
-    bounded, and what is left is gone with the rest or cleaned with the leases that it still holds."""
+    """Return whether the phase is repeated until it succeeds.
+
+    The first check of a registered resource is repeated until it succeeds or the registration is corrected or
+    removed. A destruction is repeated until the resource is confirmed absent. If a dependency that contained the
+    resource is gone, the attempts are limited: whatever is left is either gone as well or cleaned with the leases
+    that the resource still holds.
+    """
     if run.phase == "build" and run.resource.origin == Resource.Origin.REGISTERED:
         return True
     return run.phase == "destroy" and not specs.has_lost_a_dependency(run.resource)
 
 
 def kept(run: Run, answer: Failed) -> int:
-    """A phase that keeps trying has failed once more; how often, for the delay before the next try."""
+    """Record another failure of a phase that is repeated.
+
+    Return the number of earlier failures, which determines the delay before the next attempt.
+    """
     return resource_phases.first_check_failed(run, answer) if run.phase == "build" else run.tries
 
 
 def succeeded(run: Run) -> None:
-    """The plan is done."""
+    """Act on the success of a run's phase."""
     if run.phase in ACTS:
         failures.forget(run.resource_id)
     _SUCCEEDED[run.phase](run)
 
 
 def failed(run: Run, answer: Failed) -> None:
-    """The plan cannot succeed."""
+    """Act on the final failure of a run's phase."""
     _FAILED[run.phase](run, answer)
 
 
 def cancelled(run: Run) -> None:
-    """The run was asked to end: whoever asked wants the lease or the resource gone."""
+    """Act on a cancelled run. Whoever cancelled it wants the lease or the resource gone."""
     if run.lease_id is not None:
         runs.undo_activation(run.lease_id, run.resource_id)
     elif run.phase == "destroy":
@@ -59,6 +66,7 @@ def cancelled(run: Run) -> None:
 _SUCCEEDED: dict[str, Callable[[Run], None]] = {
     "build": resource_phases.built,
     "activate": lease_phases.activated,
+    "hand_over": lease_phases.handed_over,
     "deactivate": lease_phases.deactivated,
     "clean": lease_phases.cleaned,
     "check": resource_phases.checked,
@@ -73,6 +81,7 @@ _SUCCEEDED: dict[str, Callable[[Run], None]] = {
 _FAILED: dict[str, Callable[[Run, Failed], None]] = {
     "build": resource_phases.build_failed,
     "activate": lease_phases.activation_failed,
+    "hand_over": lease_phases.hand_over_failed,
     "deactivate": lease_phases.cleaning_failed,
     "clean": lease_phases.cleaning_failed,
     "check": resource_phases.check_failed,

@@ -1,4 +1,4 @@
-"""Release: end the right of a lease, clean while its share is held, return the share and serve the next in the queue."""
+"""Release: end a lease's right, clean while its share is still held, return the share, and serve the next lease."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from django.db import connection
 from blueprints import registry
 from blueprints.contract import Activates, Cleans, Kind
 from drydock.core.errors import Busy
-from leases import hints
 from leases.engine.core import specs, workloads
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import end_children, end_waiting_siblings, start, stop, want_release
@@ -18,6 +17,7 @@ from leases.engine.placement import claims, quotas
 from leases.engine.placement.pending import parked_with
 from leases.engine.resources import retirement
 from leases.engine.scheduling import place
+from leases.messaging import hints
 from leases.models import Lease
 from leases.reasons import Reason
 from leases.states import LeaseState, ResourceState
@@ -25,7 +25,7 @@ from leases.states import LeaseState, ResourceState
 
 @dataclass(kw_only=True)
 class ReleaseContext:
-    """What the end of a lease touches, read with the lease locked."""
+    """Everything that the end of a lease affects, read with the lease locked."""
 
     id: int
     state: str
@@ -41,10 +41,10 @@ class ReleaseContext:
     has_run: bool
     parked_siblings: bool
     keep: bool
-    """The resource may stay after this lease."""
+    """True if the resource may stay after this lease."""
     watched: bool
     returned: bool = False
-    """Set when the share was given back in this transaction."""
+    """True once the share was returned in this transaction."""
 
 
 _RIGHTFUL = ["pending", "acquired", "active"]
@@ -67,21 +67,26 @@ _READ = f"""
 
 
 def lock(lease_id: int) -> ReleaseContext | None:
-    """Lock a lease, then read what its end touches: in a new statement, since a statement that waited for a lock
-    sees what it joins as it was before."""
+    """Lock a lease and return what its end affects, or None if the lease does not exist.
+
+    Reads in a new statement, because a statement that waited for a lock sees joined rows as they were before.
+    """
     return read(lease_id) if rows(_LOCK, (lease_id,), hot=True) else None
 
 
 def read(lease_id: int) -> ReleaseContext:
-    """What the end of a locked lease touches."""
+    """Return everything that the end of a locked lease affects."""
     return ReleaseContext(
         **dict(zip(ReleaseContext.__dataclass_fields__, rows(_READ, (_RIGHTFUL, lease_id), hot=True)[0], strict=False))
     )
 
 
 def follow_up(ending: ReleaseContext) -> None:
-    """Follow up a committed end: end the waiting leases of its group, unpark leases that wait for quota, retire what
-    cannot be used again and hand over what has room."""
+    """Follow up on the committed end of a lease.
+
+    Ends the pending leases of its group, unparks leases that wait for quota, retires a resource that is not kept,
+    and hands over free room.
+    """
     if ending.in_group:
         end_waiting_siblings(ending.id)
     if ending.parked_siblings:
@@ -92,11 +97,11 @@ def follow_up(ending: ReleaseContext) -> None:
         retirement.retire_idle(spare, reason=why, message=message)
     place.hand_over(ending.type, ending.resource_id if ending.has_share and ending.keep else None)
     if spare is not None and ending.resource_state == ResourceState.PENDING:
-        retirement.retire_idle(spare, reason=Reason.CANCELLED, message="Nobody wants it any more.", unwanted=True)
+        retirement.retire_idle(spare, reason=Reason.CANCELLED, message="No lease needs it any more.", unwanted=True)
 
 
 def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message: str = "") -> None:
-    """End a lease, now or, inside a caller's transaction, after its commit. Ending one that has ended is fine."""
+    """End a lease at once or, inside a caller's transaction, after the commit. Idempotent."""
     if connection.in_atomic_block:
         want_release(lease_id, reason=reason, actor=actor)
         hints.after_commit("end", lease_id)
@@ -105,7 +110,7 @@ def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message
 
 
 def end(lease_id: int, *, reason: str = "", actor: str = "", message: str = "") -> None:
-    """Bring a lease as far towards its end as can be done now; idempotent, and called again until it is there."""
+    """Bring a lease as close to its end as is possible now. Idempotent; called again until the lease has ended."""
     try:
         ending = _end(lease_id, reason, actor, message)
     except Busy:
@@ -128,7 +133,7 @@ def _end(lease_id: int, reason: str, actor: str, message: str) -> ReleaseContext
 
 
 def wind_down(ending: ReleaseContext, before: str) -> None:
-    """From the end of the right to the return of the share, as far as can be done without a call outside."""
+    """Take a released lease as far towards the return of its share as possible without external calls."""
     if before == LeaseState.PENDING:
         claims.unreserve(ending.id)
         return give_back(ending)
@@ -153,8 +158,10 @@ def wind_down(ending: ReleaseContext, before: str) -> None:
 
 
 def take_out_unless_reusable(lease_id: int, kind: Kind) -> None:
-    """What cannot go to another owner after this lease is taken out in the transaction that returns the share, so
-    that no claim comes between."""
+    """Take the resource out of service if it must not go to another owner after this lease.
+
+    Call in the transaction that returns the share, so that no claim comes in between.
+    """
     asks_the_lease = type(kind).reusable_after is not Kind.reusable_after
     if kind.reusable and not asks_the_lease:
         return
@@ -163,12 +170,12 @@ def take_out_unless_reusable(lease_id: int, kind: Kind) -> None:
     if not asks_the_lease or not kind.reusable_after(specs.lease_view(lease)):
         take_out_of_service(
             lease.resource,
-            "Used with rights that cannot be cleaned away: it is re-imaged or destroyed before it serves.",
+            "The lease had rights that cleaning cannot undo: it is re-imaged or destroyed before it serves again.",
         )
 
 
 def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
-    """Return the share and end the lease. Its follow-up comes after the commit."""
+    """Return the share and end the lease. The caller follows up after the commit."""
     if ending.has_locks:
         run("DELETE FROM leases_slotlock WHERE lease_id = %s", (ending.id,))
     return_lease(ending.id, reason=reason)
@@ -178,7 +185,10 @@ def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
 
 
 def finished(lease_id: int) -> None:
-    """The lease's cleaning is done: give the share back. Inside a transaction; follow-up after commit."""
+    """Return the share of a lease that has been cleaned.
+
+    Call inside a transaction; the follow-up happens after the commit.
+    """
     ending = lock(lease_id)
     if ending is None:
         return

@@ -7,7 +7,6 @@ import json
 from django.conf import settings
 
 from blueprints.answers import Failed, Scope
-from leases import hints
 from leases.engine.catalogue import offers
 from leases.engine.core.database import rows, run
 from leases.engine.core.runs import start
@@ -15,13 +14,14 @@ from leases.engine.core.transitions import move_resource, record_event, take_out
 from leases.engine.lifecycle.lease_phases import begin_activation
 from leases.engine.resources import cleanup, eviction, maintenance, remembered_errors, retirement, unreachable
 from leases.engine.resources import failures as act_failures
+from leases.messaging import hints
 from leases.models import Resource, Run
 from leases.reasons import Reason
 from leases.states import ResourceState
 
 
 def cancelled(current: Run) -> None:
-    """A run nobody wants any more; when somebody took room on it meanwhile, it begins again where it stood."""
+    """Destroy a resource whose run was cancelled, or restart the run if a lease has claimed the resource meanwhile."""
     wanted = rows(
         "SELECT used_slots > 0 OR reserved_for_id IS NOT NULL FROM leases_resource WHERE id = %s",
         (current.resource_id,),
@@ -33,14 +33,14 @@ def cancelled(current: Run) -> None:
         position = {"position": current.position, "memo": current.memo, "in_call": current.in_call}
         Run.objects.filter(pk=restarted or 0).update(**position)
     else:
-        message = "Nobody wants it any more."
+        message = "No lease needs it any more."
         retirement.begin_destroy(
             current.resource_id, ResourceState.RELEASED, reason=Reason.CANCELLED, message=message, actor="drydock"
         )
 
 
 def built(current: Run) -> None:
-    """It is there: whoever took room on it is set up."""
+    """Activate a resource that was built, and the leases that claimed room on it."""
     move_resource(
         current.resource_id,
         ResourceState.ACTIVE,
@@ -67,7 +67,7 @@ def built(current: Run) -> None:
 
 
 def build_failed(current: Run, answer: Failed) -> None:
-    """It comes to nothing: its holders wait again, and what there is of it is destroyed."""
+    """Return the holders of a failed build to the queue, and destroy the parts that exist."""
     remembered_errors.remember(current.resource, answer)
     message = f"Build failed at {current.step or 'a step'}: {answer.message}"
     _take_out(
@@ -76,8 +76,10 @@ def build_failed(current: Run, answer: Failed) -> None:
 
 
 def first_check_failed(current: Run, answer: Failed) -> int:
-    """A registered resource is not as it was said to be, or does not answer: it stays, with the problem, and nobody is
-    given it. Returns how often that has happened before."""
+    """Keep a registered resource whose first check failed, with its problem. Return the number of earlier failures.
+
+    The resource differs from its registration or does not answer. No lease gets it.
+    """
     message = f"First check failed: {answer.message}"
     evicted = eviction.lock_holders(current.resource_id)
     eviction.evict_all(
@@ -92,7 +94,7 @@ def _take_out(current: Run, reason: Reason, message: str, *, counts: bool = True
 
 
 def checked(current: Run) -> None:
-    """It answers and is healthy; so it serves again, and what lost leases left can be cleaned."""
+    """Put a healthy resource back into service, and make its deferred cleanups due."""
     unreachable.clear(current.resource_id)
     run(
         "UPDATE leases_resource r SET check_failures = 0, observed = 'ok', observed_at = clock_timestamp(),"
@@ -104,8 +106,11 @@ def checked(current: Run) -> None:
 
 
 def check_failed(current: Run, answer: Failed) -> None:
-    """Once is nothing; several times in a row take it out: destroyed, or quarantined where it is not ours. What is
-    switched off because we want it so is not expected to answer."""
+    """Count a failed check, and take the resource out of service after several in a row.
+
+    It is destroyed if we built it, and quarantined otherwise. A resource that is off because we want it off is not
+    expected to answer.
+    """
     if maintenance.is_wanted_off(current.resource_id):
         record_event(
             "resource.check_failed", f"It is off, as wanted: {answer.message}", resource_id=current.resource_id
@@ -126,7 +131,7 @@ def check_failed(current: Run, answer: Failed) -> None:
     )
     if failures < settings.DRYDOCK.check_failure_limit:
         return
-    message = f"Found dead by {failures} checks: {answer.message}"
+    message = f"Failed {failures} checks in a row: {answer.message}"
     if current.resource.origin in (Resource.Origin.BUILT, Resource.Origin.ADOPTED):
         _take_out(current, Reason.UNHEALTHY, message)
         return
@@ -137,8 +142,10 @@ def check_failed(current: Run, answer: Failed) -> None:
 
 
 def _unanswered(current: Run, answer: Failed) -> None:
-    """It does not answer. Its leases say so, and are lost after some time: it is replaced where we built it, else it
-    serves again as soon as it answers."""
+    """Mark a resource that does not answer. If that lasts too long, take its leases away.
+
+    It is replaced if we built or adopted it; otherwise it serves again as soon as it answers.
+    """
     unreachable.mark(current.resource_id, answer.message)
     if not unreachable.too_long(current.resource_id):
         unreachable.tell_leases(current.resource_id, answer.message)
@@ -152,7 +159,7 @@ def _unanswered(current: Run, answer: Failed) -> None:
 
 
 def powered(current: Run) -> None:
-    """Its power is as it was wanted."""
+    """Record that the power is in the wanted state."""
     now = "off" if current.wanted.get("power") == "off" else "on"
     run(
         "UPDATE leases_resource r SET power = %s, power_at = NULL, check_failures = 0,"
@@ -165,12 +172,14 @@ def powered(current: Run) -> None:
 
 
 _FOR_NOW = ("retries", "deadline")
-"""Codes of failures that say nothing about another day."""
+"""Codes of failures that may not recur later."""
 
 
 def power_failed(current: Run, answer: Failed) -> None:
-    """Whoever waits for the cycle is told; what is not as it is wanted is tried again later, unless its provider never
-    stops such a machine."""
+    """Report a failed switch to the runs that wait for the power cycle, and try again later.
+
+    Gives up switching off if the provider cannot stop the machine.
+    """
     lease_id = act_failures.record(current, answer)
     record_event("resource.power_failed", answer.message, resource_id=current.resource_id, lease_id=lease_id)
     if current.wanted.get("power") == "off" and answer.scope is not Scope.STEP and answer.code not in _FOR_NOW:
@@ -188,19 +197,19 @@ def power_failed(current: Run, answer: Failed) -> None:
 
 
 def updated(current: Run) -> None:
-    """It is as its blueprint says now."""
+    """Record that the resource matches its blueprint."""
     run(
         "UPDATE leases_resource r SET generation = %s, check_failures = 0, observed = 'ok' WHERE r.id = %s",
         (current.wanted.get("generation", current.resource.blueprint.generation), current.resource_id),
     )
     unreachable.clear(current.resource_id)
     maintenance.lift_unless_needed(current.resource_id)
-    record_event("resource.updated", "Brought to the blueprint as it is now.", resource_id=current.resource_id)
+    record_event("resource.updated", "Updated to the current blueprint.", resource_id=current.resource_id)
     hints.after_commit("serve", current.resource.type)
 
 
 def update_failed(current: Run, answer: Failed) -> None:
-    """What cannot be updated in place is replaced; what is not ours to replace is given to nobody, and tried again."""
+    """Replace a resource that cannot be updated in place. If we did not build it, take it out of service and retry."""
     if current.resource.origin != Resource.Origin.BUILT:
         failures = unreachable.failing(current.resource_id, f"Update failed: {answer.message}")
         wait = settings.DRYDOCK.step_backoff_seconds * 2 ** min(failures, 20)
@@ -213,12 +222,12 @@ def update_failed(current: Run, answer: Failed) -> None:
 
 
 def destroyed(current: Run) -> None:
-    """Its absence is confirmed."""
+    """Record that the resource is confirmed absent."""
     retirement.gone(current.resource_id)
 
 
 def destroy_failed(current: Run, answer: Failed) -> None:
-    """Something that it stood on is gone, and the rest cannot be reached: what it holds is given back and cleaned."""
-    message = f"Counts as gone with what it stood on: {answer.message}"
+    """Release what the resource holds, because something it was built on is gone and the rest cannot be reached."""
+    message = f"Considered gone with the resource that it existed inside: {answer.message}"
     record_event("resource.gone_with_parents", message, resource_id=current.resource_id)
     retirement.gone(current.resource_id)

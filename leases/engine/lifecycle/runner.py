@@ -1,4 +1,4 @@
-"""Carry out the steps of a run, under a token."""
+"""Carries out the steps of a run, under a token."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from blueprints.contract import Act, Plan, Step
 from drydock.core import clock
 from drydock.core.errors import NotFound
 from drydock.core.logging import about, hidden
-from leases import hints
 from leases.engine.core import database, runs, specs
 from leases.engine.core.database import failpoint, patient, refuse_inside_transaction, rows
 from leases.engine.core.installation import current as standing
 from leases.engine.lifecycle import step_results
+from leases.messaging import hints
 from leases.models import Run
 
 log = logging.getLogger(__name__)
 
 _BUDGET = 10.0
-"""Seconds one task goes on with a run whose next step is due at once."""
+"""How long one task continues a run whose next step is due at once, in seconds."""
 
 
 def carry_on(run_id: int) -> bool:
-    """Do what is due of a run. True when at least one step was called.
+    """Carry out the due steps of a run. Return whether at least one step was called.
 
-    Nothing is called while the installation is suspended, nor begun in a worker that is ending.
+    Calls nothing while the installation is suspended, and begins nothing in a worker that is shutting down.
     """
     refuse_inside_transaction("carry_on")
     began, called = clock.monotonic(), False
@@ -52,11 +52,11 @@ _TAKE = """
 
 
 def _one(run_id: int) -> bool:
-    """Take the run, call its next step and apply the answer; False when there is nothing to do now."""
+    """Claim the run, call its next step and apply the answer. Return False if there is nothing to do now."""
     if standing().problem:
         return False
     token = uuid.uuid4()
-    # From here on the token keeps everybody else away: when the database goes away, this goes on when it is back.
+    # From here on the token keeps other workers away, so if the database goes away, wait until it is back.
     if not (found := patient(rows, _TAKE, (token, settings.DRYDOCK.step_token_seconds, run_id, token))):
         return False
     failpoint("run.taken")
@@ -70,7 +70,7 @@ def _one(run_id: int) -> bool:
 
 
 def _ids(current: Run) -> dict[str, Any]:
-    """What its log lines are about."""
+    """Return the context for the run's log lines."""
     return {
         "run": current.pk, "phase": current.phase, "resource": current.resource_id, "lease": current.lease_id,
         "blueprint": current.resource.blueprint.name,
@@ -95,13 +95,16 @@ def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
 
 
 def _ends_here(current: Run, step: Step | None) -> bool:
-    """A cancel is honoured between two calls, unless the last one may still be having its effect."""
+    """Return whether to cancel the run now: between two calls, and only if the last call cannot still take effect."""
     open_ = current.in_call and step is not None and (step.find is not None or not step.interruptible)
     return current.cancel_wanted and not current.uninterruptible and not open_
 
 
 def _in_time(answer: Answer, step: Step, seconds: float) -> Answer:
-    """After its deadline a step is over unless it is done: asked first, since nobody may have asked for long."""
+    """Return the answer, or a failure if the step is past its deadline and still not done.
+
+    The deadline is checked after the call, because the step may not have been called for a long time.
+    """
     unfinished = isinstance(answer, Wait | Absent) or (isinstance(answer, Failed) and answer.scope is Scope.STEP)
     if seconds <= step.deadline or not unfinished:
         return answer
@@ -111,7 +114,7 @@ def _in_time(answer: Answer, step: Step, seconds: float) -> Answer:
 
 
 def _call(current: Run, step: Step) -> Answer:
-    """One short call of a kind. Whatever it raises becomes an answer."""
+    """Make one short call to a kind. An exception becomes an answer."""
     assert not connection.in_atomic_block, "no transaction is open during a call outside"
     look = step.find if current.in_call else None
     answer = _answer(current, step, look)
@@ -148,19 +151,21 @@ def _understood(answer: Any, step: Step) -> Answer:
     if isinstance(answer, Ready | Wait | Failed | Unknown | Absent | Hold | Need):
         return answer
     return Failed(
-        scope=Scope.OPERATOR, code="bad_answer", message=f"{step.name} answered {answer!r}, which is not an answer."
+        scope=Scope.OPERATOR,
+        code="bad_answer",
+        message=f"{step.name} answered {answer!r}, which is not a valid answer.",
     )
 
 
 def _apply(current: Run, token: uuid.UUID, outcome: Any, answer: Answer | None, plan: Plan) -> bool:
-    """True: the run may be gone on with at once."""
+    """Apply an outcome. Return True if the run can continue at once."""
     try:
         again = patient(step_results.apply, current, token, outcome, answer, plan)
     except Exception as error:
         if database.is_lost(error):
             raise
         log.exception("What %s led to could not be written.", current)
-        unkept = Unknown(message=f"What it led to could not be kept: {type(error).__name__}: {error}")
+        unkept = Unknown(message=f"The result could not be stored: {type(error).__name__}: {error}")
         again = patient(step_results.apply, current, token, step_results.unkept, unkept, plan)
     failpoint("run.applied")
     return again

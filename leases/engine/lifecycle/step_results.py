@@ -1,7 +1,4 @@
-"""What the answer of a step means for its run: next step, wait, try again, fail; and what is kept of it.
-
-The lease has ended and the resource serves on. Its health checks try again, and say what is still there.
-"""
+"""Decides what a step's answer means for its run (next step, wait, retry or fail), and stores the results."""
 
 from __future__ import annotations
 
@@ -17,15 +14,15 @@ from django.db.models.functions import Now
 from blueprints.answers import Absent, Answer, Failed, Hold, Need, Ready, Scope, Unknown, Wait
 from blueprints.contract import Plan
 from drydock.core.errors import Busy, InvalidRequest
-from leases import hints
 from leases.engine.core.database import failpoint, rows, run, short
 from leases.engine.core.transitions import record_event
 from leases.engine.lifecycle import needs, phases
 from leases.engine.resources import eviction, failures, provision, unreachable
+from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
 
 AT_MOST = 1000
-"""Places of one resource that are kept."""
+"""Maximum number of entries kept for one resource."""
 _KEEP = """
     UPDATE leases_resource SET facts = jsonb_set(facts, '{aside}', coalesce(facts -> 'aside', '[]') || to_jsonb(%s::text))
     WHERE id = %s AND NOT coalesce(facts -> 'aside', '[]') ? %s
@@ -33,7 +30,11 @@ _KEEP = """
 
 
 def keep_aside(current: Run, answer: Ready) -> None:
-    """Keep what a cleaning put aside, and what a check has found of it."""
+    """Record files that a cleaning put aside, and which of them a check found removed.
+
+    The lease has ended and the resource stays in service. Its health checks retry the removal and report what is
+    left.
+    """
     if where := str(answer.facts.get("put_aside") or "")[:1000]:
         _put(current, where)
     if current.phase == Run.Phase.CHECK and "aside" in answer.facts:
@@ -59,7 +60,10 @@ Outcome = Callable[[Run, Answer | None, Plan], bool]
 
 
 def apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, plan: Plan) -> bool:
-    """Apply an outcome if the token still holds; True when the run can be gone on with at once."""
+    """Apply an outcome if the token is still valid. Return True if the run can continue at once.
+
+    Raises Busy if shares of the resource change in every attempt to lock their holders.
+    """
     for _ in range(8):
         more = _apply(run, token, outcome, answer, plan)
         if more is not None:
@@ -69,7 +73,7 @@ def apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, p
 
 @short
 def _apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, plan: Plan) -> bool | None:
-    """None: a share was taken while its holders were locked; again."""
+    """Apply an outcome. Return None, so that the caller retries, if the resource's holders changed during locking."""
     holders = _lock(run)
     if holders is not None and not eviction.are_all(run.resource_id, holders):
         return None
@@ -81,7 +85,7 @@ def _apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, 
 
 
 def _lock(run: Run) -> eviction.Holders | None:
-    """Lock what the outcome may touch, in order; the holders where it may take their shares away."""
+    """Lock the rows that the outcome may affect, in order. Return the holders if their shares may change, or None."""
     holders = None
     if run.lease_id is not None:
         rows("SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (run.lease_id,))
@@ -92,7 +96,7 @@ def _lock(run: Run) -> eviction.Holders | None:
 
 
 def _still_holds(run: Run, token: uuid.UUID) -> bool:
-    """Lock the run and see whether it is still ours."""
+    """Lock the run and return whether the token is still valid."""
     found = rows("SELECT cancel_wanted FROM leases_run WHERE id = %s AND token = %s FOR NO KEY UPDATE", (run.pk, token))
     if found:
         run.cancel_wanted = found[0][0]
@@ -100,19 +104,19 @@ def _still_holds(run: Run, token: uuid.UUID) -> bool:
 
 
 def in_(seconds: float) -> Any:
-    """By the database's clock: this machine's may be wrong."""
+    """Return the time `seconds` from now by the database's clock, because this machine's clock may be wrong."""
     return Now() + dt.timedelta(seconds=seconds)
 
 
 def leave(run: Run, **columns: Any) -> None:
-    """Leave the run to its next call; where that may be its end, a cancel waits no longer."""
+    """Leave the run until its next call. If it was asked to end and may end here, make it due at once."""
     if run.cancel_wanted and not columns.get("in_call") and not columns.get("uninterruptible", run.uninterruptible):
         columns["due_at"] = Now()
     Run.objects.filter(pk=run.pk).update(token=None, token_until=None, **columns)
 
 
 def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """The run was asked to end and may end here."""
+    """End a run that was cancelled."""
     needs.end_phase(run)
     Run.objects.filter(pk=run.pk).delete()
     phases.cancelled(run)
@@ -120,7 +124,7 @@ def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:
 
 
 def postponed(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Its kind is not installed here: nothing was called, and nothing has failed."""
+    """Postpone a run whose kind is not installed here. No step was called, and this does not count as a failure."""
     assert isinstance(answer, Unknown)
     leave(run, in_call=run.in_call, step_since=None, due_at=in_(_NOT_HERE), sentence=answer.message)
     return False
@@ -130,13 +134,16 @@ _NOT_HERE = 10.0
 
 
 def unkept(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """What the answer led to was refused by the database: the call happened, and is looked at again."""
+    """Handle an answer whose consequences could not be written.
+
+    The call was made, so its result is looked up again.
+    """
     assert isinstance(answer, Unknown)
     return again(run, answer.message.replace("\0", ""), in_call=True)
 
 
 def done(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Every step of the plan is done."""
+    """Finish a run whose plan is complete."""
     needs.end_phase(run)
     Run.objects.filter(pk=run.pk).delete()
     phases.succeeded(run)
@@ -144,15 +151,15 @@ def done(run: Run, answer: Answer | None, plan: Plan) -> bool:
 
 
 def gone_with_parents(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Nothing is left of what it stood on, so nothing is left of it."""
+    """Finish the destruction of a resource that existed only inside its dependencies, of which nothing is left."""
     record_event(
-        "resource.gone_with_parents", "What it stood on is gone, and it with that.", resource_id=run.resource_id
+        "resource.gone_with_parents", "The resource that it existed inside is gone.", resource_id=run.resource_id
     )
     return done(run, answer, plan)
 
 
 def failed(run: Run, answer: Failed) -> bool:
-    """The phase cannot succeed."""
+    """Finish a run whose phase has failed, or repeat the phase if it is one that keeps trying."""
     needs.end_phase(run)
     if phases.keeps_trying(run):
         return again(
@@ -168,8 +175,10 @@ def again(
     run: Run, message: str, *, code: str = "", in_call: bool = False, limit: bool = True, tried: int | None = None,
     **columns: Any,
 ) -> bool:  # fmt: skip
-    """The same step later, with backoff; when it was tried too often the phase has failed. `tried`: how often, where
-    the run does not count it."""
+    """Repeat the step later, with backoff; after too many attempts, the phase fails.
+
+    Pass `tried`, the number of attempts, if it differs from the run's own count.
+    """
     tries = run.tries if tried is None else tried
     if run.phase == Run.Phase.DESTROY:
         failures.record(run, Failed(scope=Scope.STEP, code=code or "unknown", message=message))
@@ -180,7 +189,7 @@ def again(
     wait = min(settings.DRYDOCK.step_backoff_seconds * 2 ** min(tries, 20), settings.DRYDOCK.step_backoff_limit_seconds)
     leave(
         run, in_call=in_call, tries=F("tries") + 1, due_at=in_(wait),
-        sentence=f"Try {tries + 2} follows: {message}"[:2000], **columns,
+        sentence=f"Attempt {tries + 2} follows: {message}"[:2000], **columns,
     )  # fmt: skip
     return False
 
@@ -250,7 +259,7 @@ def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
 
 
 def _keep(run: Run, answer: Ready) -> None:
-    """Keep what a step found out with the lease or the resource. Of a lease that is gone nothing is kept."""
+    """Store the facts of a step's answer with the lease or the resource. For a lost lease, store no facts."""
     keep_aside(run, answer)
     if run.debt_id is not None:
         return

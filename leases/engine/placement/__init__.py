@@ -1,3 +1,3 @@
-"""Which resource a pending lease may have: constraints, claims, the queue, quotas, budgets, groups on resources."""
+"""Decides which resource a pending lease may have: constraints, claims, the queue, quotas, budgets, groups."""
 
 __all__ = ["assignment", "budget_check", "budgets", "claims", "constraints", "limits", "pending", "quotas"]

@@ -16,24 +16,24 @@ from leases.engine.placement.pending import read_json
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A resource that a member could be on."""
+    """A resource that a member could be assigned to."""
 
     resource_id: int
     parent_id: int | None
     free: Mapping[str, int]
     reserved: bool = False
-    """It fills for the group already."""
+    """True if it is already reserved for the group."""
 
     @property
     def whole(self) -> Amounts:
-        """All that is free: what a member takes that wants it alone."""
+        """All free capacity, which an exclusive member takes."""
         extra = {name: amount for name, amount in self.free.items() if name not in CLASSES}
         return Amounts(**{name: self.free[name] for name in CLASSES}, extra=extra)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What the members must share or must not, and where those are that wait no longer."""
+    """What the members of a group must or must not share, and the places of members that already have a resource."""
 
     same: str = ""
     different: str = ""
@@ -41,7 +41,7 @@ class Rule:
 
 
 def rule_of(group_id: int) -> Rule:
-    """The rule of a group as it stands."""
+    """Return the current rule of a group."""
     same, different = rows("SELECT same, different FROM leases_leasegroup WHERE id = %s", (group_id,))[0]
     held = rows(
         "SELECT r.id, r.part_of_id FROM leases_lease l JOIN leases_resource r ON r.id = l.resource_id"
@@ -52,7 +52,7 @@ def rule_of(group_id: int) -> Rule:
 
 
 def narrowed(questions: list[PlacementRequest], rule: Rule) -> list[PlacementRequest]:
-    """The questions of members that must be together, such that what answers one has room for all."""
+    """Return the members' requests, restricted to resources with room for all members that must share one."""
     if rule.same == "resource":
         questions = _on_one(questions)
     if rule.held and rule.same == "resource":
@@ -63,7 +63,7 @@ def narrowed(questions: list[PlacementRequest], rule: Rule) -> list[PlacementReq
 
 
 def _on_one(questions: list[PlacementRequest]) -> list[PlacementRequest]:
-    """Each asking for all of them, and that what the others ask is met as well."""
+    """Return each request with the total amounts and with the constraints of the others."""
     whole = total(questions)
     kinds: list[PlacementRequest] = []
     for placement in questions:
@@ -75,7 +75,7 @@ def _on_one(questions: list[PlacementRequest]) -> list[PlacementRequest]:
 
 
 def total(questions: Iterable[PlacementRequest]) -> Amounts:
-    """What they ask together."""
+    """Return the sum of the requested amounts."""
     amounts: Counter[str] = Counter()
     extra: Counter[str] = Counter()
     for placement in questions:
@@ -85,7 +85,7 @@ def total(questions: Iterable[PlacementRequest]) -> Amounts:
 
 
 def places(placement: PlacementRequest) -> list[Place]:
-    """Where a member could go now, without a lock; those reserved for its group first."""
+    """Return the places that a member could take now, resources reserved for its group first. Takes no lock."""
     room = has_room(placement)
     sql = f"""
         SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, r.total_slots - r.used_slots,
@@ -107,7 +107,10 @@ _STEPS = 20_000
 
 
 def assign(options: list[list[Place]], questions: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-    """A place for every member that waits under the group's rule, or None. Pure; bounded depth-first search."""
+    """Return a place for every pending member that satisfies the group's rule, or None if there is no such assignment.
+
+    A pure function that runs a bounded depth-first search.
+    """
     budget = [_STEPS]
 
     def extend(chosen: list[Place]) -> list[Place] | None:
@@ -129,8 +132,7 @@ def assign(options: list[list[Place]], questions: list[PlacementRequest], rule: 
 def goes(
     place: Place, placement: PlacementRequest, chosen: Sequence[Place], questions: Sequence[PlacementRequest], rule: Rule
 ) -> bool:  # fmt: skip
-    """True when a member may be there beside those of its group for which `chosen` was: the n-th for the n-th of
-    `questions`."""
+    """Return whether a member may take `place` if the first members, in the order of `questions`, take `chosen`."""
     beside = [asked for asked, one in zip(questions, chosen, strict=False) if one.resource_id == place.resource_id]
     return _keeps(place, [*rule.held, *chosen], rule) and _has_room_beside(place, placement, beside)
 

@@ -1,8 +1,9 @@
-"""Budgets: what owners and blueprints may spend, in US dollars an hour, and what is spent of it.
+"""Budgets: what owners and blueprints may spend, in US dollars an hour, and how much of it is spent.
 
-What an owner's leases cost is the sum over the shares that they hold: price of the resource times the lease's part of
-it; after its end a lease goes on costing until a machine that is destroyed with it is gone. A share is inserted while
-the budget's row is locked, so no two claims spend the same dollar. What a blueprint has built costs its whole price for as long as it is there, leased or not; a build is decided while its row is locked.
+The cost of an owner's leases is the sum over their shares: the price of the resource times the lease's part of it. An
+ended lease keeps costing until a machine that is destroyed with it is gone. A share is inserted while the budget's row
+is locked, so no two claims spend the same dollar. A blueprint's resources cost their whole price as long as they exist,
+leased or not; a build is decided while the blueprint's row is locked.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from leases.models import Budget
 from leases.reasons import Reason
 
 PART = "CASE WHEN s.exclusive THEN 1 ELSE least(s.slots::float8 / greatest(r.total_slots, 1), 1) END"
-"""The part of a resource `r` that a share `s` is."""
+"""The fraction of resource `r` that share `s` takes."""
 _OF = """
     SELECT b.id, b.user_id, b.group_id, coalesce(u.{name}, g.name), b.max_hourly, l.id
     FROM leases_budget b JOIN leases_lease l ON l.id = ANY(%s) AND l.for_resource_id IS NULL
@@ -42,7 +43,7 @@ USED = f"""
         FROM leases_usage u JOIN leases_lease x ON x.id = u.lease_id AND x.state IN ('destroyed', 'broken')
         WHERE u.ended_at IS NULL AND x.for_resource_id IS NULL) l
     WHERE {{whose}} = """
-"""What is held, and what goes on costing after the end of a lease until its machine is gone."""
+"""The cost of held resources, and of ended leases whose machines are not gone yet."""
 _GATHERED = """
     SELECT coalesce(sum(price), 0) FROM leases_resource WHERE reserved_for_id = ANY(%s) AND state IN ('pending', 'active')"""
 _OF_BLUEPRINT = """
@@ -53,19 +54,19 @@ _OF_BLUEPRINT = """
 
 @dataclass(frozen=True, kw_only=True)
 class Budgets:
-    """The budgets of some leases: each with those that are charged to it."""
+    """The budgets of some leases, each with the leases charged to it."""
 
     found: Sequence[tuple[BudgetState, frozenset[int]]] = ()
 
     def of(self, lease_id: int, placement: PlacementRequest) -> BudgetCheck:
-        """Those of one lease."""
+        """Return the budgets of one lease."""
         purses = tuple(purse for purse, charged in self.found if lease_id in charged)
         if not purses:
             return UNBOUNDED
         return BudgetCheck(purses=purses, slots=placement.amounts.slots, exclusive=placement.exclusive)
 
     def against(self, costs: Mapping[int, float]) -> str:
-        """Why they do not allow what these leases would cost together, or an empty string."""
+        """Return why the budgets do not allow the total cost of these leases, or an empty string if they do."""
         for purse, charged in self.found:
             cost = sum(costs.get(lease_id, 0.0) for lease_id in charged)
             if not purse.affords(cost):
@@ -74,13 +75,12 @@ class Budgets:
 
 
 def lock(lease_ids: Sequence[int]) -> Budgets:
-    """The budgets that these leases are charged to, locked until the transaction ends: nothing of them is spent
-    meanwhile."""
+    """Return the budgets that these leases are charged to, locked until the transaction ends."""
     return _read(lease_ids, "FOR NO KEY UPDATE OF b")
 
 
 def look(lease_ids: Sequence[int]) -> Budgets:
-    """The same without a lock: what is true now."""
+    """Return the budgets that these leases are charged to as they are now, without a lock."""
     return _read(lease_ids, "")
 
 
@@ -101,14 +101,16 @@ def _purse(user: int | None, group: int | None, holder: str, maximum: float) -> 
 
 
 def spent(user: int | None, group: int | None) -> float:
-    """What the leases of a user, or those charged to a group, cost an hour."""
+    """Return the hourly cost of a user's leases, or of the leases charged to a group."""
     whose = "l.owner_id" if user is not None else "l.charged_group_id"
     return float(rows(USED.format(whose=whose) + "%s", (user if user is not None else group,))[0][0])
 
 
 def overspent(lease_id: int) -> str:
-    """Why a lease that costs something may not last longer: more is spent than a budget of its owner or group
-    allows. Empty where nothing is in the way."""
+    """Return why a lease may not be extended, or an empty string if it may or costs nothing.
+
+    A lease with a price cannot be extended while its owner or group exceeds a budget.
+    """
     costs = "SELECT 1 FROM leases_usage WHERE lease_id = %s AND ended_at IS NULL"
     if not rows(costs, (lease_id,)):
         return ""
@@ -128,7 +130,7 @@ _STANDING = f"""
 
 
 def standing(budget_ids: Sequence[int]) -> dict[int, tuple[float, int]]:
-    """What is spent of budgets now, and how many leases tell that they wait for more of them."""
+    """Return how much of each budget is spent, and how many leases wait for it."""
     return {pk: (float(used), waiting) for pk, used, waiting in rows(_STANDING, (list(budget_ids),))}
 
 
@@ -145,19 +147,22 @@ _SHORT_SINCE = """
 
 
 def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
-    """Since when nothing more can be had of budgets: the first lease that waits for more of one, or else the newest
-    cost that counts against it. None where nothing costs."""
+    """Return the time since when each budget has been exhausted.
+
+    This is when the first lease began to wait for it, or else when its newest cost began; None for a budget without
+    costs.
+    """
     return dict(rows(_SHORT_SINCE, (list(budget_ids),)))
 
 
 def holder(budget_id: int) -> str:
-    """Whose a budget is, in words."""
+    """Return the name of the user, group or blueprint that the budget is for."""
     row = Budget.objects.select_related("user", "group", "blueprint").get(pk=budget_id)
     return f"blueprint {row.blueprint.name}" if row.blueprint is not None else str(row.user or row.group)
 
 
 def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
-    """What a waiting lease may spend as it stands now. Of a group, what is gathered for it counts as spent."""
+    """Return the budgets that limit a pending lease now. Reservations for its group count as spent."""
     found = look([lease_id]).of(lease_id, placement)
     if not (found.purses and placement.group):
         return found
@@ -167,7 +172,7 @@ def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
 
 
 def blueprint_affords(blueprint_id: int, draft: Draft) -> bool:
-    """Whether a blueprint's budget allows one more of this. The blueprint must be locked."""
+    """Return whether a blueprint's budget allows a resource at the draft's price. The blueprint must be locked."""
     if draft.price == 0 or (draft.price is None and not draft.offer):
         return True
     found = rows(_OF_BLUEPRINT, (blueprint_id,))
@@ -180,8 +185,11 @@ _HELD = f"""
 
 
 def against_rise(resource_id: int, rise: float) -> str:
-    """Why the budgets of those who hold a resource, or that of its blueprint, do not allow that it costs so much more;
-    empty where they do. They stay locked until the transaction ends."""
+    """Return why budgets do not allow a resource's price to rise by this much, or an empty string if they do.
+
+    Checks the budgets of the leases that hold the resource, and the budget of its blueprint. All of them stay
+    locked until the transaction ends.
+    """
     held = {lease_id: part * rise for lease_id, part in rows(_HELD, (resource_id,))}
     if said := lock(list(held)).against(held):
         return said
@@ -197,7 +205,7 @@ def against_rise(resource_id: int, rise: float) -> str:
 
 
 def costs(places: Mapping[int, int], questions: Mapping[int, PlacementRequest]) -> dict[int, float]:
-    """What leases would cost on the resources that `places` names for them."""
+    """Return the hourly cost of each lease on the resource that `places` assigns to it."""
     sql = "SELECT id, coalesce(price, 0), greatest(total_slots, 1) FROM leases_resource WHERE id = ANY(%s)"
     known = {pk: (of, slots) for pk, of, slots in rows(sql, (sorted(set(places.values())),))}
     return {
@@ -208,8 +216,10 @@ def costs(places: Mapping[int, int], questions: Mapping[int, PlacementRequest]) 
 
 
 def park(lease_ids: Sequence[int], sentence: str, verdicts: Any = None) -> None:
-    """Out of the queue until what the owner spends, or may spend, changes, or it is their time again. Inside a
-    transaction, with the leases locked."""
+    """Take leases out of the queue until their owner's spending or budget changes, or they are due again.
+
+    Call inside a transaction, with the leases locked.
+    """
     said = {} if verdicts is None else {"verdicts": verdicts}
     for lease_id in lease_ids:
         claims.unreserve(lease_id)

@@ -2,8 +2,8 @@
 
 Raw SQL: the search locks what it finds with SKIP LOCKED, and the claim is one statement.
 
-Pass 1 skips what others have locked. Pass 2, a statement of its own, waits for them; only pass 2 may say that
-there is no room.
+Pass 1 skips resources that others have locked. Pass 2, a separate statement, waits for the locks; only pass 2 may
+conclude that no resource has room.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from leases.states import LeaseState
 
 _WAITS = 5
 _NEAR = 4
-"""Times as many as are weighed: so many that are not full are looked at before all are."""
+"""The multiple of the candidate limit that is searched among resources that are not full, before all are searched."""
 _ONE_SLOT = Amounts(slots=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """A locked resource that has room for a question."""
+    """A locked resource that has room for a request."""
 
     resource_id: int
     state: str
     kind: str
     name: str
     queue: bool = False
-    """True when somebody waits for the same type since before."""
+    """True if an older lease of the same type is waiting."""
     free: tuple[int, ...] = ()
-    """What is free of each class of `CLASSES`, before the claim."""
+    """The free amount of each class in `CLASSES` before the claim."""
 
     @property
     def activates(self) -> bool:
-        """True when a lease has work of its own to do there before it is active."""
+        """True if a lease must be set up on this resource before it is active."""
         return isinstance(registry.kind(self.kind), Activates)
 
 
@@ -56,9 +56,9 @@ FREE = ", ".join(f"r.total_{name} - r.used_{name}" for name in CLASSES)
 
 
 def find(placement: PlacementRequest) -> Room | None:
-    """Lock one resource with room, or None when there is none. Call inside a short transaction.
+    """Lock one resource with room, or return None if no resource has room. Call inside a short transaction.
 
-    Raises Busy when others hold the locks too long; a lock timeout of the database means the same.
+    Raises Busy if others hold the locks too long; a lock timeout of the database means the same.
     """
     for turn in range(1 + _WAITS):
         if turn == 1:
@@ -74,13 +74,13 @@ def find(placement: PlacementRequest) -> Room | None:
 
 
 def look(placement: PlacementRequest, rank: float | None = None) -> Room | None:
-    """Pass 1. `rank` also asks whether anybody waits for the same type with a lower one."""
+    """Run pass 1. With `rank`, also report whether a lease of a lower rank is waiting for the same type."""
     first = _first(placement)
     return None if first is None else _lock(placement, first, rank, "SKIP LOCKED")
 
 
 def _lock(placement: PlacementRequest, first: Sql, rank: float | None, locking: str) -> Room | None:
-    """Lock the best of the resources whose ids are given, if it still has room."""
+    """Lock the best of the given resources that still has room, or return None."""
     free, queue, preferred = is_free(placement), _queue(placement, rank), list(placement.preferred_traits)
     wished = "cardinality(ARRAY(SELECT unnest(r.traits) INTERSECT SELECT unnest(%s::varchar[]))) DESC, "
     score = wished if preferred else ""
@@ -99,13 +99,13 @@ def _lock(placement: PlacementRequest, first: Sql, rank: float | None, locking: 
 
 
 def _plain(placement: PlacementRequest) -> bool:
-    """One slot anywhere: what the database finds by one plan, whatever there is."""
+    """Return whether the request is for one slot on any resource, so that one fixed plan suits any fleet."""
     asks = any((placement.requirements, placement.traits, placement.forbidden_traits, placement.also))
     return placement.amounts == _ONE_SLOT and placement.allowed_blueprints is None and not asks
 
 
 def _depends(placement: PlacementRequest) -> bool:
-    """It asks for so much, for so many or for named blueprints: which index knows most depends on which."""
+    """Return whether the best index depends on the request, because it names blueprints or asks for large amounts."""
     return any(map(_compares, (placement, *placement.also)))
 
 
@@ -120,10 +120,10 @@ def _number(value: object) -> bool:
 
 
 def _first(placement: PlacementRequest) -> Sql | None:
-    """The ids of the first resources with room, of which the best is taken; None when there is none.
+    """Return SQL for the ids of the first resources with room, or None if no resource has room.
 
-    For a plain question they are found by the statement that locks one. Else a statement of its own is planned for
-    what is asked, and the one that locks is the same for all.
+    A plain request is searched within the statement that locks. Any other is searched first, with a statement
+    planned for it, so that the statement that locks is the same for all.
     """
     ids = _ids(placement)
     if _plain(placement):
@@ -133,9 +133,11 @@ def _first(placement: PlacementRequest) -> Sql | None:
 
 
 def _ids(placement: PlacementRequest) -> Sql:
-    """Most often they are among the first that are not full. Else they are looked for by whichever index knows most;
-    the order by an expression keeps the planner from walking through all in the order of the ids, which it would when
-    it expects more matches than there are."""
+    """Return SQL for the ids of resources with room, preferably from among those that are not full.
+
+    Otherwise the SQL searches by the most selective index. It orders by an expression, because the planner would
+    walk through all ids if it expected more matches than there are.
+    """
     room, limit = has_room(placement), settings.DRYDOCK.candidate_limit
     near = f"(SELECT * FROM leases_resource r WHERE r.type = %s AND r.claimable ORDER BY r.id LIMIT {_NEAR * limit})"
     return Sql(
@@ -157,9 +159,9 @@ def _queue(placement: PlacementRequest, rank: float | None) -> Sql:
 
 
 def fits(resource_id: int, questions: Sequence[PlacementRequest], free: Sequence[int]) -> list[int]:
-    """Which of the questions the resource could serve now, by their place in the list.
+    """Return the positions of the requests that the resource could serve now.
 
-    `free`: what is free there of each class; questions for more are not put to the database.
+    `free` is the free amount of each class; requests for more than that are not sent to the database.
     """
     small = [n for n, placement in enumerate(questions) if _within(placement.amounts, free)]
     if not small:
@@ -182,7 +184,7 @@ _ACQUIRE = """
             heartbeat_at = CASE WHEN heartbeat_limit IS NOT NULL THEN clock_timestamp() END
         WHERE id = %s AND state = %s RETURNING id, resource_id)
     INSERT INTO leases_share (lease_id, resource_id, exclusive, slots, cpu_millicores, ram_mib, disk_mib, extra)"""
-"""The lease moves, and what moved gets its share: lease and resource are locked already."""
+"""Moves the lease and inserts its share. The lease and the resource are already locked."""
 _SHARE = _ACQUIRE + " SELECT id, resource_id, FALSE, %s, %s, %s, %s, %s::jsonb FROM moved"
 _WHOLE = (
     _ACQUIRE
@@ -212,7 +214,7 @@ _UNRESERVE = """
 
 
 def take(placement: PlacementRequest, room: Room) -> bool:
-    """Move the lease on and insert its share; True when it is active at once. Same transaction as `find`."""
+    """Acquire the resource for the lease, in the transaction of `find`. Return True if the lease is active at once."""
     lease_id = placement.lease_id
     assert lease_id is not None
     moved = (*_standing(room), room.resource_id, lease_id, LeaseState.PENDING)
@@ -226,8 +228,10 @@ def take(placement: PlacementRequest, room: Room) -> bool:
 
 
 def activate(lease_id: int) -> bool:
-    """An acquired lease becomes active; False when it is no longer acquired. It ends when its limits say at the
-    latest: only where one may be passed, they are read."""
+    """Make an acquired lease active. Return False if it is no longer acquired.
+
+    Applies the limits on its duration, which are read only if one may be exceeded.
+    """
     longest = limits.of_installation()
     span = None if longest is None else longest.span
     found = rows(_ACTIVATE, (Reason.READY, lease_id, LeaseState.ACQUIRED, span, span), hot=True)
@@ -237,10 +241,10 @@ def activate(lease_id: int) -> bool:
 
 
 def unreserve(lease_id: int) -> int:
-    """Give up the resources that fill for this lease.
+    """Release the lease's reservations. Return the number released.
 
-    Waits for no lock, since other resources may be locked already: what somebody else holds is left to the sweep
-    (`queue_looks.idle_reservations`) or to the next look at the lease.
+    Never waits for a lock, since other resources may already be locked. Rows that others have locked are left to
+    the sweep (`lease_checks.idle_reservations`) or to the lease's next turn.
     """
     return run(_UNRESERVE, (lease_id,))
 
@@ -253,18 +257,18 @@ def _standing(room: Room) -> tuple[str, str]:
     if room.state == "pending":
         return Reason.BUILDING, f"{room.name or 'its resource'} is being built."
     if room.activates:
-        return Reason.ACTIVATING, f"It is being set up on {room.name or f'resource {room.resource_id}'}."
+        return Reason.ACTIVATING, f"The lease is being set up on {room.name or f'resource {room.resource_id}'}."
     return Reason.GRANTED, ""
 
 
 def belongs_to_older(room: Room, waiter: pending.PendingLease) -> bool:
-    """True when an older waiter of some shape could use the room."""
+    """Return whether an older pending lease, of any request class, could use the room."""
     older = pending.older(waiter.placement.type, waiter.rank, room.free)
     return bool(older) and bool(fits(room.resource_id, [head.placement for head in older], room.free))
 
 
 def finish_claim(waiter: pending.PendingLease, room: Room) -> bool:
-    """Take the share in `room`, start the activation it needs; True when the lease is active at once."""
+    """Take the share in `room` and start the activation it needs. Return True if the lease is active at once."""
     active = take(waiter.placement, room)
     announce(waiter.id, LeaseState.ACQUIRED, Reason.GRANTED)
     if active:

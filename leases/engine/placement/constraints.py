@@ -1,10 +1,7 @@
-"""What a pending lease requires of a resource: a frozen `PlacementRequest`, and the SQL that finds what meets it.
+"""A pending lease's requirements for a resource: a frozen `PlacementRequest`, and the SQL to find resources.
 
-Each condition on an attribute stands beside one that an index answers: containment for what is equal, listed or
-contained, an index of its own for every attribute that is compared as a number.
-
-Each condition stands beside one that says nothing more but that an index answers: containment for what is equal,
-listed or contained, an index of its own for every attribute that is compared as a number.
+Each condition on an attribute is paired with a redundant one that an index can answer: containment for equality, lists
+and sets, and an index per attribute for attributes that are compared as numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +31,10 @@ class Sql:
 
 
 def matches(match: Match, value: Any) -> Sql:
-    """True for a resource `r` whose attribute meets the requirement; the SQL twin of `blueprints.matching.misses`."""
+    """Return SQL that is true if an attribute of resource `r` meets the requirement.
+
+    The SQL equivalent of `matching.misses`.
+    """
     has = f"r.attributes -> '{_attribute(match.attribute)}'"
     return _OPERATORS[match.operator](has, match.attribute, value)
 
@@ -98,7 +98,7 @@ def _attribute(name: str) -> str:
 
 
 def index_numbers() -> None:
-    """After migrating: an index for every attribute that an installed kind compares as a number."""
+    """Create an index for every attribute that an installed kind compares as a number. Runs after migrations."""
     if rows("SELECT 1 WHERE to_regclass('leases_resource') IS NULL"):
         return
     for name in sorted(_numbers()):
@@ -107,7 +107,7 @@ def index_numbers() -> None:
             f"CREATE INDEX IF NOT EXISTS {index} ON leases_resource (type, {value})"
             f" WHERE claimable AND attributes ? '{name}'"
         )
-        # The planner takes no statistics from a partial index; without any it would read the whole table.
+        # The planner takes no statistics from a partial index; without statistics it would read the whole table.
         run(f"CREATE STATISTICS IF NOT EXISTS {index}_known ON {value} FROM leases_resource")
 
 
@@ -117,12 +117,12 @@ def _numbers() -> set[str]:
 
 
 TINY = 1e-6
-"""Dollars. Sums of prices are not exact: so much more than a budget does not pass it."""
+"""US dollars. Sums of prices are inexact, so an excess below this amount does not exceed a budget."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementRequest:
-    """Everything about a lease that decides which resource could serve it."""
+    """Everything about a lease that determines which resources could serve it."""
 
     type: str
     requirements: Mapping[str, Any] = field(default_factory=dict)
@@ -134,37 +134,37 @@ class PlacementRequest:
     allowed_blueprints: tuple[int, ...] | None = None
     excluded_blueprints: tuple[int, ...] = ()
     avoided: tuple[int, ...] = ()
-    """Resources that failed this lease before: only when there is no other."""
+    """Resources that failed this lease before; used only if no other resource is suitable."""
     owner_id: int | None = None
-    """None where all blueprints of the type serve whoever asks."""
+    """None if every blueprint of the type serves every owner."""
     until: Any = None
-    """Datetime to which the lease may last, or None."""
+    """The latest time at which the lease ends, or None."""
     ttl: Any = None
-    """Timedelta it may last, or None."""
+    """How long the lease lasts, or None."""
     lease_id: int | None = None
     group: tuple[int, ...] = ()
-    """The leases of its group: what is reserved for one may serve any."""
+    """The leases of its group. A reservation for one of them may serve any of them."""
     at_most: Amounts | None = None
-    """For the whole of a resource: it must not be larger."""
+    """For an exclusive lease: the largest resource allowed."""
     at_most_price: float | None = None
-    """US dollars an hour that the lease's part of it may cost; then what has no known price is left out."""
+    """The highest cost of the lease's part in US dollars an hour. Excludes resources without a known price."""
     only_resources: tuple[int, ...] | None = None
     not_resources: tuple[int, ...] = ()
     only_parents: tuple[int, ...] | None = None
     not_parents: tuple[int, ...] = ()
     choose: str = ""
-    """Which of the blueprints that could build is taken; empty: as the installation says."""
+    """How to choose between blueprints that could build. If empty, the installation's default."""
     also: tuple[PlacementRequest, ...] = ()
-    """What others ask of the same resource."""
+    """Constraints of other leases that must share the resource."""
 
     @property
     def holders(self) -> tuple[int, ...]:
-        """Leases whose reservations count for this one."""
+        """The leases whose reservations this request may use."""
         return self.group or ((self.lease_id,) if self.lease_id is not None else ())
 
 
 def suits(placement: PlacementRequest) -> Sql:
-    """True for a resource `r` that could serve the question when it is empty."""
+    """Return SQL that is true if resource `r` could serve the request when empty."""
     found = (
         Sql("r.type = %s", (placement.type,))
         & _in_blueprints(placement)
@@ -181,8 +181,11 @@ def suits(placement: PlacementRequest) -> Sql:
 
 
 def held(placement: PlacementRequest) -> Sql:
-    """To join with leases `h`: those that hold what could serve the question. Looked at for each of them by its id
-    (OFFSET keeps it apart): the planner would rather walk through all resources, expecting to meet the few held soon."""
+    """Return SQL to join with leases `h`, keeping those on resources that could serve the request.
+
+    Looks up each resource by its id. OFFSET keeps the subquery separate: otherwise the planner would walk through
+    all resources, expecting to meet the few held ones soon.
+    """
     fit = suits(placement)
     return Sql(
         f"CROSS JOIN LATERAL (SELECT FROM leases_resource r WHERE r.id = h.resource_id AND {fit.text} OFFSET 0) held",
@@ -191,19 +194,22 @@ def held(placement: PlacementRequest) -> Sql:
 
 
 def has_room(placement: PlacementRequest) -> Sql:
-    """True for a resource that can serve the question now."""
+    """Return SQL that is true if resource `r` can serve the request now."""
     return suits(placement) & is_free(placement)
 
 
 def is_free(placement: PlacementRequest) -> Sql:
-    """The part of `has_room` that changes from one instant to the next: what a locked row is looked at again for."""
+    """Return the volatile part of `has_room`, which is checked again after a row is locked."""
     reserved = Sql("(r.reserved_for_id IS NULL OR r.reserved_for_id = ANY(%s))", (list(placement.holders),))
     return Sql("r.claimable AND NOT r.held_alone AND r.suspect_since IS NULL") & reserved & _free(placement)
 
 
 def _in_blueprints(placement: PlacementRequest) -> Sql:
-    """Says again, as numbers, which blueprints are named: of these the planner knows how many resources they have, and
-    reads them alone where the others of the type have many. What may be leased or suit is not gone."""
+    """Return a redundant condition on the allowed blueprints, by id.
+
+    It tells the planner how many resources these blueprints have, so that only those are read if the type's other
+    blueprints have many. A resource that is claimable or suitable is not gone.
+    """
     if placement.allowed_blueprints is None:
         return Sql("TRUE")
     return Sql("r.blueprint_id = ANY(%s) AND r.gone_at IS NULL", (list(placement.allowed_blueprints),))
@@ -219,24 +225,27 @@ def _blueprints(placement: PlacementRequest) -> Sql:
 
 
 def allowed(placement: PlacementRequest) -> Sql:
-    """True for a blueprint `b` that serves the question's owner. The installation itself may use all."""
-    if placement.owner_id is None:
-        return Sql("TRUE")
+    """Return SQL that is true if blueprint `b` serves the request's owner. The installation may use all of them."""
+    return Sql("TRUE") if placement.owner_id is None else serves(placement.owner_id)
+
+
+def serves(owner_id: int) -> Sql:
+    """Return SQL that is true if a user may use blueprint `b`."""
     table, user = membership()
     return Sql(
         "(b.audience = 'everyone' OR EXISTS (SELECT FROM leases_authorization a WHERE a.blueprint_id = b.id"
         " AND a.state = 'authorized' AND (a.user_id = %s OR a.group_id IN"
         f" (SELECT g.group_id FROM {table} g WHERE g.{user} = %s))))",
-        (placement.owner_id, placement.owner_id),
+        (owner_id, owner_id),
     )
 
 
 def _kinds(placement: PlacementRequest) -> Sql:
-    """Per kind its blueprints that may serve this, with the conditions that it declares; a kind that does not know a
-    requirement cannot serve it.
+    """Return one condition for each kind: its blueprints that may serve the request, and its declared matches.
 
-    The blueprints are read first, as a list of ids: of a table of a few rows the planner knows nothing, and of a join
-    with it expects so little that it would rather read all resources than the first of them.
+    A kind that does not know a requirement cannot serve it. The blueprints are read first, as a list of ids: the
+    planner has no statistics on a table of a few rows, and expects so few results from a join with it that it would
+    read all resources instead of the first ones.
     """
     asked = {name: value for name, value in placement.requirements.items() if value is not None}
     installed = registry.kinds_of_type(placement.type)
@@ -293,8 +302,10 @@ def _bounded(at_most: Amounts | None) -> Sql:
 
 
 def _room(placement: PlacementRequest, column: str, capacity: str) -> Sql:
-    """One is written out, as most ask for one slot: of a parameter the planner expects that few resources have so
-    much, and reads an index of all that do."""
+    """Return SQL for the requested amounts. A single slot is written as a literal, since most requests are for one.
+
+    With a parameter, the planner expects few resources with that much room, and reads the whole index of them.
+    """
     found = Sql("TRUE")
     for name in CLASSES:
         if (asked := getattr(placement.amounts, name)) == 1:

@@ -1,7 +1,7 @@
-"""How long a lease may last: the limits of the installation, of the quotas it is charged to, and of its blueprint.
+"""How long a lease may last: the limits of the installation, of its quotas, and of its blueprint.
 
-The shortest applies. Quotas and the installation's limit are known when a lease is requested. A blueprint's is known
-then only where the request names blueprints, so every limit is applied once more when the lease becomes active.
+The shortest limit applies. Quotas and the installation's limit are known when a lease is requested. A blueprint's limit
+is known then only if the request names blueprints, so every limit is applied once more when the lease becomes active.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from leases.models import Lease
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """The longest that a lease may last after it is active, or how long it lasts by default."""
+    """The longest that a lease may last once it is active, or how long it lasts by default."""
 
     span: dt.timedelta
     source: str
-    """What sets it, as the end of a sentence: `the limit of the blueprint lab`."""
+    """Where the limit comes from, as the end of a sentence: `the limit of the blueprint lab`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What quotas or blueprints say about how long a lease lasts."""
+    """The default durations and limits that quotas or blueprints set."""
 
     defaults: tuple[Limit, ...] = ()
     maxima: tuple[Limit, ...] = ()
 
 
 def shortest(found: Iterable[Limit | None]) -> Limit | None:
-    """Return the limit that applies; None: no limit."""
+    """Return the shortest limit, or None if none is set."""
     return min((one for one in found if one is not None), key=lambda one: one.span, default=None)
 
 
 def of_installation() -> Limit | None:
-    """Return the limit of the settings."""
+    """Return the limit from the settings, or None if none is set."""
     hours = settings.DRYDOCK.lease_hours_limit
     source = "the limit of this installation (DRYDOCK_LEASE_HOURS_LIMIT)"
     return Limit(span=dt.timedelta(hours=hours), source=source) if hours else None
 
 
 def default_of_installation() -> Limit | None:
-    """Return the default of the settings."""
+    """Return the default duration from the settings, or None if none is set."""
     hours = settings.DRYDOCK.lease_hours
     source = "the default of this installation (DRYDOCK_LEASE_HOURS)"
     return Limit(span=dt.timedelta(hours=hours), source=source) if hours else None
@@ -64,14 +64,17 @@ _OF_QUOTAS = """
 
 
 def of_quotas(owner_id: int | None, group: int | str | None) -> Limits:
-    """Return what the quotas of an owner and of the charged group, by its id or name, say."""
+    """Return the limits and defaults in the quotas of an owner and of the charged group, given by id or name."""
     by = "name" if isinstance(group, str) else "id"
     found = rows(_OF_QUOTAS.format(users=get_user_model()._meta.db_table, by=by), (owner_id, group), hot=True)
     return _limits((f"the quota of the {sort} {name}", usual, longest) for name, sort, usual, longest in found)
 
 
 def of_blueprints(chosen: Collection[str] | Collection[int]) -> Limit | None:
-    """Return the limit of a lease on one of these blueprints, by name or id: the longest, where each has one."""
+    """Return the limit for a lease on one of these blueprints, given by name or id.
+
+    This is the longest of their limits, or None if one of them has no limit.
+    """
     by = "name" if all(isinstance(one, str) for one in chosen) else "id"
     found = rows(
         f"SELECT name, max_ttl FROM blueprints_blueprint WHERE {by} = ANY(%s) AND removed_at IS NULL",
@@ -82,7 +85,10 @@ def of_blueprints(chosen: Collection[str] | Collection[int]) -> Limit | None:
 
 
 def of_lease(lease: Lease) -> Limit | None:
-    """Return the limit of a lease as it stands: of the blueprint that it is on, or of those that it names."""
+    """Return the shortest limit of a lease, or None.
+
+    Uses the limit of its blueprint or, if it has no resource yet, of the blueprints that it names.
+    """
     resource, named = lease.resource, lease.allowed_blueprints
     on = [resource.blueprint_id] if resource is not None else named or ()
     return shortest(
@@ -102,7 +108,7 @@ _ACTIVE = """
 
 
 def shorten(lease_id: int) -> None:
-    """Let a lease that has just become active end when its limits say, and tell its owner where it asked for more.
+    """Apply the limits to a lease that has just become active, and tell its owner if it had asked for more.
 
     Call with the lease locked.
     """

@@ -1,4 +1,4 @@
-"""Pending leases: rows as placement requests, the queue by request class and its heads, and the members of a group."""
+"""Pending leases: their placement requests, the queue by request class and its heads, and the members of groups."""
 
 from __future__ import annotations
 
@@ -15,6 +15,16 @@ from blueprints.amounts import CLASSES, Amounts
 from leases.engine.core.database import rows
 from leases.engine.placement.constraints import PlacementRequest
 
+REQUESTED = (
+    "type", "name", "labels", "note", "owner_id", "charged_group_id", "requirements", "traits", "forbidden_traits",
+    "preferred_traits", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra", "exclusive", "allowed_blueprints",
+    "excluded_blueprints", "only_resources", "public_keys", "shape", "priority", "rank", "root_id", "ttl", "until",
+    "ttl_defaulted", "limited", "heartbeat_limit", "serve_again", "choose", "watched",
+)  # fmt: skip
+"""The columns that a request determines, written when it is made and again for the replacement of a lost lease.
+
+Those that `LeaseRequest` has under the same name are read from there.
+"""
 FIELDS = (
     "id", "type", "requirements", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra", "exclusive", "traits",
     "forbidden_traits", "preferred_traits", "allowed_blueprints", "excluded_blueprints", "avoided_resources",
@@ -25,12 +35,12 @@ COLUMNS = ", ".join(f"l.{name}" for name in FIELDS)
 
 
 def look_again() -> dt.timedelta:
-    """After how long a waiting lease is looked at again at the latest, whatever woke or did not wake it."""
+    """Return the longest time after which a pending lease is tried again, even if nothing wakes it."""
     return dt.timedelta(seconds=settings.DRYDOCK.look_again_seconds)
 
 
 class PendingLease:
-    """A waiting lease: its question, and its place in the queue."""
+    """A pending lease: its request and its place in the queue."""
 
     __slots__ = ("group_id", "id", "need", "placement", "rank", "shape")
 
@@ -65,12 +75,12 @@ class PendingLease:
 
 
 def read_json(value: Any) -> Any:
-    """A JSON column, as text or read already."""
+    """Return the value of a JSON column, whether or not it is already parsed."""
     return json.loads(value) if isinstance(value, str) else value
 
 
 def lock(lease_id: int) -> PendingLease | None:
-    """The lease, locked, if it is still waiting. Call inside a short transaction."""
+    """Lock the lease and return it, or None if it is no longer pending. Call inside a short transaction."""
     found = rows(
         f"SELECT {COLUMNS} FROM leases_lease l WHERE l.id = %s AND l.state = 'pending' AND l.release_wanted = ''"
         " FOR NO KEY UPDATE",
@@ -81,7 +91,7 @@ def lock(lease_id: int) -> PendingLease | None:
 
 _FIRST = 50
 _FEW = 32
-"""Up to so many shapes their heads are found shape by shape; of more, those of the waiters that wait longest."""
+"""If there are at most this many request classes, each head is looked up; otherwise the oldest leases are searched."""
 _OLDEST = 200
 
 _WAITS = "w.state = 'pending' AND NOT w.parked AND w.type = %(type)s"
@@ -93,13 +103,16 @@ _SHAPES = f"""
         SELECT (SELECT shape FROM leases_lease w WHERE {_ALONE} AND shape > s.shape ORDER BY shape LIMIT 1)
         FROM listed s WHERE s.shape IS NOT NULL),
     few AS MATERIALIZED (SELECT shape FROM listed WHERE shape IS NOT NULL LIMIT {{limit}})"""
-"""A loose index scan: it costs per distinct shape, not per waiter, and ends at its limit."""
+"""A loose index scan, whose cost depends on the number of request classes rather than leases, up to its limit."""
 _AMOUNTS = ", ".join(CLASSES)
 
 
 def _head(before: str = "TRUE", name: str = "l") -> str:
-    """The first of a shape. As a range of shapes and in their order: told that the shape is one, the planner may walk
-    through the whole queue by rank, in which a rare shape stands late."""
+    """Return SQL for the first lease of a request class.
+
+    Uses a range of classes in order: for a single class, the planner may walk through the whole queue by rank, in
+    which a rare class comes late.
+    """
     return f"""
     CROSS JOIN LATERAL (SELECT * FROM leases_lease w
         WHERE {_ALONE} AND w.shape >= s.shape AND w.shape <= s.shape AND {before}
@@ -107,8 +120,11 @@ def _head(before: str = "TRUE", name: str = "l") -> str:
 
 
 def _heads(*, before: str = "TRUE", fits: str = "TRUE", beside: str = "") -> str:
-    """The first waiters, as narrow rows `head` until it is known who is wanted. Those of one shape ask for the same, so
-    the heads among those that fit are the heads that fit. `beside`: what `fits` compares with."""
+    """Return SQL for the first pending leases, as narrow rows `head`.
+
+    Leases of one class ask for the same, so the heads among the leases that fit are the heads that fit. `beside` is
+    joined for `fits` to compare with.
+    """
     return f"""
     {_SHAPES.format(limit=_FEW + 1)},
     counted AS MATERIALIZED (SELECT count(*) <= {_FEW} AS by_shape FROM few),
@@ -128,7 +144,7 @@ _WAITERS = f"""
 
 
 def _within(free: str) -> str:
-    """True for those that ask for no more of any class than is free."""
+    """Return SQL that is true for leases that ask for no more than `free` of every class."""
     return " AND ".join(f"h.{name} <= ({free})[{n}]" for n, name in enumerate(CLASSES, 1))
 
 
@@ -150,13 +166,17 @@ _LOOK = f"""
             FROM leases_resource r WHERE r.id = %(resource)s) AS free),
     {_heads(fits=f"(g.free IS NULL OR {_within('g.free')})", beside="CROSS JOIN g")}
     SELECT g.there, g.free, l.* FROM g LEFT JOIN ({_WAITERS}) l ON TRUE ORDER BY l.rank, l.id"""
-"""Whether anybody waits is asked by the first of the queue, not by EXISTS: where many wait the planner expects to meet
-one soon among all leases, and walks through those that have ended."""
+"""Reads the first lease of the queue, rather than using EXISTS, to find out whether any lease waits.
+
+If many wait, the planner expects to meet one soon among all leases, and walks through the ended ones.
+"""
 
 
 def parked_with(column: str) -> str:
-    """SQL of (id, rank): those out of the queue for a quota or budget of the `column` that the lease `l` has, too, in
-    their order. As a range, for the reason that `_head` gives."""
+    """Return SQL for (id, rank) of parked leases that share `column` with lease `l`, in order.
+
+    Includes only leases parked for a quota or a budget. Uses a range for the same reason as `_head`.
+    """
     return f"""
         SELECT p.id, p.rank FROM leases_lease p WHERE p.parked AND p.state = 'pending'
         AND p.reason IN ('waiting_quota', 'waiting_budget') AND p.{column} >= l.{column} AND p.{column} <= l.{column}
@@ -164,37 +184,42 @@ def parked_with(column: str) -> str:
 
 
 def heads(resource_type: str, *, limit: int = _FIRST) -> list[PendingLease]:
-    """The first waiter of every shape, in order."""
+    """Return the first pending lease of every request class, in order."""
     return [PendingLease(row) for row in rows(_ALL, {"type": resource_type, "limit": limit, "start": ""}, hot=True)]
 
 
 def older(resource_type: str, rank: float, free: Sequence[int]) -> list[PendingLease]:
-    """Of the heads with a lower rank those that ask for no more of any class than is free."""
+    """Return the heads with a lower rank that ask for no more than `free` of every class."""
     given = {"type": resource_type, "before": rank, "free": list(free), "limit": _FIRST, "start": ""}
     return [PendingLease(row) for row in rows(_OLDER, given, hot=True)]
 
 
 def _due_heads(resource_type: str, start: str) -> list[PendingLease]:
-    """The heads that are due of some shapes from `start` on, first the one that was not looked at for longest."""
+    """Return the heads that are due among the request classes from `start` on, the longest due first."""
     return [PendingLease(row) for row in rows(_DUE, {"type": resource_type, "limit": _FIRST, "start": start})]
 
 
 def reclaiming(resource_type: str, other_than: int | None) -> int:
-    """How many heads but this one wait for something to be given up; looked for among the first shapes."""
+    """Return how many other heads wait for a resource to be reclaimed, searching only the first request classes."""
     given = {"type": resource_type, "start": "", "other": other_than}
     return int(rows(_RECLAIMING, given)[0][0])
 
 
 def look(resource_type: str, resource_id: int | None, limit: int) -> tuple[list[PendingLease], bool, list[int]]:
-    """In one statement: the first heads, where a resource is named of those that ask for no more than it has free;
-    whether anybody waits at all, groups included; what the resource has free."""
+    """Return the first heads, whether any lease or group waits, and what the resource has free, in one statement.
+
+    If a resource is given, the heads are those that ask for no more than it has free.
+    """
     found = rows(_LOOK, {"type": resource_type, "limit": limit, "start": "", "resource": resource_id}, hot=True)
     return [PendingLease(row[2:]) for row in found if row[2] is not None], found[0][0], found[0][1] or []
 
 
 def in_turn(resource_type: str) -> list[PendingLease]:
-    """The heads that are looked at now: the first ones, and of more shapes those that are due: of the first shapes
-    and, since there may be any number, of some from anywhere on."""
+    """Return the heads to try now.
+
+    These are the first heads and some due heads of request classes from a random start. If there are many classes,
+    they also include the due heads among the first classes, since there may be any number.
+    """
     first = heads(resource_type)
     anywhere = _due_heads(resource_type, secrets.token_hex(16))
     if len(first) > _FEW:
@@ -204,7 +229,7 @@ def in_turn(resource_type: str) -> list[PendingLease]:
 
 
 def next_of_shape(resource_type: str, shape: str, after: tuple[float, int]) -> tuple[float, int] | None:
-    """(rank, id) of the waiter of this shape that comes next in the queue after `after`."""
+    """Return (rank, id) of the next lease of this request class after `after` in the queue, or None."""
     found = rows(
         "SELECT rank, id FROM leases_lease WHERE state = 'pending' AND NOT parked AND group_id IS NULL AND type = %s"
         " AND shape <= %s AND (shape, rank, id) > (%s, %s, %s) ORDER BY shape, rank, id LIMIT 1",
@@ -214,7 +239,10 @@ def next_of_shape(resource_type: str, shape: str, after: tuple[float, int]) -> t
 
 
 def members_of(group_id: int) -> list[PendingLease]:
-    """Lock the members that wait, by id. Return none of them when a member has ended or is to end: all of them will."""
+    """Lock the pending members by id and return them.
+
+    Returns an empty list if a member has ended or is about to, because then all of them end.
+    """
     found = rows(
         f"SELECT {COLUMNS} FROM leases_lease l WHERE l.group_id = %s AND l.state = 'pending' AND l.release_wanted = ''"
         " ORDER BY l.id FOR NO KEY UPDATE",

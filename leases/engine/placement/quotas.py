@@ -1,6 +1,6 @@
-"""Quotas: how much of everything an owner may hold at once; leases beyond it are parked.
+"""Quotas: how much of each class of capacity an owner may hold at once. Leases beyond a quota are parked.
 
-Only what owners asked for themselves is charged (root leases); what those need in turn is not counted again.
+Only leases that owners requested themselves (root leases) are charged, not the leases that those need in turn.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from django.contrib.auth import get_user_model
 from django.db.models.functions import Now
 
 from blueprints.amounts import CLASSES, Amounts, amount
-from leases import hints
 from leases.engine.core.database import leases_by_id, rows
 from leases.engine.core.transitions import explain
 from leases.engine.placement import claims, pending
 from leases.engine.placement.constraints import PlacementRequest
+from leases.messaging import hints
 from leases.reasons import Reason
 
 LIMITS = ("leases", *CLASSES)
@@ -25,7 +25,7 @@ LIMITS = ("leases", *CLASSES)
 
 @dataclass(frozen=True, kw_only=True)
 class Excess:
-    """The first limit that a lease would pass."""
+    """The first limit that a lease would exceed."""
 
     holder: str
     limit: str
@@ -35,7 +35,7 @@ class Excess:
 
     @property
     def sentence(self) -> str:
-        """Say what the quota is, what is held of it and what more was requested."""
+        """The quota, how much of it is held and how much more was requested."""
         held, more = (amount(self.limit, number, bare=True) for number in (self.used, self.asked))
         never = " It can never be granted with this quota." if self.asked > self.maximum else ""
         return (
@@ -60,14 +60,14 @@ USED = """
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """What the quotas say to leases: the first limit that they would pass, and what is left of each class."""
+    """What the quotas allow some leases: the first limit that they would exceed, and the amounts that are left."""
 
     excess: Excess | None = None
     left: Amounts | None = None
-    """None: no quota limits them."""
+    """None if no quota limits the leases."""
 
     def bounding(self, placement: PlacementRequest) -> PlacementRequest:
-        """The question such that a lease that takes the whole of a resource stays within the quotas."""
+        """Return the request restricted so that an exclusive lease stays within the quotas."""
         if self.left is None or not placement.exclusive:
             return placement
         return replace(placement, at_most=self.left)
@@ -77,8 +77,10 @@ _ENDLESS = 1 << 62
 
 
 def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
-    """Lock the quotas that these leases are charged to, and see what they would say to them together. Inside a
-    transaction."""
+    """Lock the quotas that these leases are charged to, and return what they allow the leases in total.
+
+    Call inside a transaction.
+    """
     found = rows(_LOCK.format(users=get_user_model()._meta.db_table), (list(wanted),))
     left = dict.fromkeys(CLASSES, _ENDLESS)
     for (_, user, group, holder, *maxima), charged in groupby(found, key=lambda row: row[:-1]):
@@ -98,8 +100,25 @@ def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
     return Allowance(left=amounts_left if found else None)
 
 
+def exceeded(lease_id: int) -> Excess | None:
+    """Return the first limit that a lease's owner or group exceeds, including the lease, or None.
+
+    The quotas stay locked until the transaction ends.
+    """
+    for _, user, group, holder, *maxima, _ in rows(_LOCK.format(users=get_user_model()._meta.db_table), ([lease_id],)):
+        whose = "l.owner_id" if user is not None else "l.charged_group_id"
+        used = rows(USED.format(whose=whose), (user if user is not None else group,))[0]
+        own = rows(
+            "SELECT 1, slots, cpu_millicores, ram_mib, disk_mib FROM leases_share WHERE lease_id = %s", (lease_id,)
+        )
+        for limit, maximum, has, wants in zip(LIMITS, maxima, used, own[0], strict=True):
+            if maximum is not None and has > maximum:
+                return Excess(holder=holder, limit=limit, maximum=maximum, used=int(has) - wants, asked=wants)
+    return None
+
+
 def park(lease_ids: Sequence[int], excess: Excess) -> None:
-    """Out of the queue until what the owner holds changes, or it is their time again; nothing is reserved for them."""
+    """Take leases out of the queue until their owner holds less, or they are due again. Drop their reservations."""
     for lease_id in lease_ids:
         claims.unreserve(lease_id)
         due = Now() + pending.look_again()
@@ -114,8 +133,10 @@ _FIRST = f"""
 
 
 def unpark(lease_id: int) -> None:
-    """Put the first waiters that share an owner's or group's quota or budget with this lease back into the queue; for the
-    others the sweep looks in its time. Who waits for another try stays out."""
+    """Return to the queue the first leases that share an owner's or group's quota or budget with this lease.
+
+    The sweep unparks the others. Leases that wait for another attempt stay parked.
+    """
     found = rows(f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_FIRST)} RETURNING type", (lease_id,))
     for resource_type in sorted({row[0] for row in found}):
         hints.send("serve", resource_type)

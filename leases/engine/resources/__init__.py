@@ -1,5 +1,6 @@
-"""The life of a resource outside its phases: provisioning, remembered errors, deferred cleanup, eviction, maintenance,
-retirement, and resources that do not answer.
+"""The life of a resource outside its phases.
+
+Provisioning, remembered errors, deferred cleanup, eviction, maintenance, retirement, and unreachable resources.
 """
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""Deferred cleanup: what ended leases left on a resource that could not be cleaned at their end.
+"""Deferred cleanup of resources that could not be cleaned when their leases ended.
 
-While a resource owes, it is in maintenance, says so, and is kept even when its quarantine is lifted. A debt is paid
-by runs of the resource itself (deactivate, then clean), again and again until the resource answers; destroying or
-handing back the resource pays all of them.
+A resource with deferred cleanup is in maintenance, with a message that says so, and stays there even if its quarantine
+is lifted. Runs of the resource itself (deactivate, then clean) do the cleanup, and are repeated until the resource
+answers. Destroying the resource or handing it back settles all of it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ from django.db.models.functions import Now
 from blueprints import registry
 from blueprints.answers import Failed
 from blueprints.contract import Activates, Cleans, Kind
-from leases import hints
 from leases.engine.core import specs
 from leases.engine.core.database import each, rows, run, short
 from leases.engine.core.runs import start
 from leases.engine.core.transitions import lock_resource, record_event, take_out_of_service
 from leases.engine.resources import maintenance
+from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
 from leases.reasons import Reason
 from leases.states import LeaseState
 
-SPOILED = "Used with rights that cannot be cleaned away: it is re-imaged or destroyed before it serves."
+SPOILED = "The lease had rights that cleaning cannot undo: it is re-imaged or destroyed before it serves again."
 
 
 def incur(lease_id: int, state: str, resource_id: int) -> None:
-    """Keep what undoing a lease on this resource will need, if it may have used it. Both are locked."""
+    """Store what is needed to clean up after a lease on this resource, if the lease may have used it.
+
+    The lease and the resource must be locked.
+    """
     used = state in (LeaseState.ACTIVE, LeaseState.RELEASED) or Run.objects.filter(lease=lease_id).exists()
     resource = Resource.objects.select_related("blueprint").get(pk=resource_id)
     if not used or not _leaves(registry.kind(resource.blueprint.kind)):
@@ -39,7 +42,7 @@ def incur(lease_id: int, state: str, resource_id: int) -> None:
     held = Lease.objects.filter(for_lease=lease_id, state="active").exclude(need="").values_list("need", "pk")
     kept = {"facts": lease.facts, "secrets": lease.secrets, "locks": specs.locks(lease_id=lease_id)}
     Debt.objects.update_or_create(resource=resource, lease=lease, defaults={**kept, "holds": dict(held)})
-    record_event("resource.owes", "What the lease left is cleaned before anybody else gets it.",
+    record_event("resource.owes", "The leftovers of the lease are cleaned before the resource serves again.",
          resource_id=resource_id, lease_id=lease_id)  # fmt: skip
     run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s", (resource_id,))
     _explain(resource_id)
@@ -62,7 +65,7 @@ def _explain(resource_id: int) -> None:
 
 
 PATIENCE = dt.timedelta(hours=1)
-"""So long what stood on the lost lease is destroyed first: its own end may need the lease's account."""
+"""How long a cleanup waits while what was built on the lost lease is destroyed, which may need the lease's account."""
 _DUE = """
     SELECT DISTINCT ON (d.resource_id) d.id, d.resource_id FROM leases_debt d
     JOIN leases_resource r ON r.id = d.resource_id AND r.state = 'active' JOIN leases_lease l ON l.id = d.lease_id
@@ -75,7 +78,7 @@ _DUE = """
 
 
 def due() -> int:
-    """Begin to pay one debt of every resource that owes and is not busy with something else."""
+    """Begin one cleanup on every resource that has one due and is not busy."""
     return each(_pay, rows(_DUE, (PATIENCE,)))
 
 
@@ -91,7 +94,7 @@ def _pay(debt_id: int, resource_id: int) -> bool:
 
 
 def try_now(resource_id: int) -> bool:
-    """The resource is thought to answer: its debts are due. True when one had to wait until now."""
+    """Make the deferred cleanups of a resource due, because it seems to answer. Return whether any was not yet due."""
     sooner = "UPDATE leases_debt SET due_at = clock_timestamp() WHERE resource_id = %s AND due_at > clock_timestamp()"
     waited = run(sooner, (resource_id,))
     if waited:
@@ -100,24 +103,30 @@ def try_now(resource_id: int) -> bool:
 
 
 def deactivated(current: Run) -> None:
-    """The lease's access and processes are gone; now what it left."""
+    """Continue with cleaning what the lease left, now that its account and processes are gone."""
     start(resource_id=current.resource_id, phase="clean", wanted=current.wanted)
 
 
 def paid(current: Run) -> None:
-    """Nothing is left of the lease; what it could spoil for good is set apart. Inside the run's last transaction."""
+    """Finish a cleanup, and take the resource out of service if the lease could have spoiled it for good.
+
+    Call in the run's last transaction.
+    """
     debt = _of(current)
     kind = registry.kind(debt.resource.blueprint.kind)
     if not kind.reusable_after(specs.owed_view(debt)):
         take_out_of_service(debt.resource, SPOILED)
     record_event(
-        "resource.cleaned", "What the lost lease left is gone.", resource_id=debt.resource_id, lease_id=debt.lease_id
+        "resource.cleaned",
+        "The leftovers of the lost lease are gone.",
+        resource_id=debt.resource_id,
+        lease_id=debt.lease_id,
     )
     _settle(debt)
 
 
 def unpaid(current: Run, answer: Failed) -> None:
-    """It does not answer, or cannot be cleaned: what we built is replaced, anything else is tried again later."""
+    """Handle a failed cleanup: replace a resource that we built, and retry the cleanup of any other later."""
     debt = _of(current)
     message = f"Could not be cleaned: {answer.message}"
     record_event("resource.cleaning_failed", message, resource_id=debt.resource_id, lease_id=debt.lease_id)

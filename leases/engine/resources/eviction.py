@@ -1,4 +1,4 @@
-"""Take shares away from the leases that hold a resource."""
+"""Take the shares of a resource away from the leases that hold it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ from typing import TypeAlias
 from django.conf import settings
 from django.db.models.functions import Now
 
-from leases import hints
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import end_children, end_waiting_siblings
 from leases.engine.core.transitions import lock_resource, move_lease
 from leases.engine.placement import quotas
+from leases.engine.placement.pending import REQUESTED
 from leases.engine.resources import cleanup
+from leases.messaging import hints
 from leases.reasons import Reason
 from leases.states import LeaseState
 
 Holders: TypeAlias = list[tuple[int, str]]
-"""Leases with a share, and their states."""
+"""(lease id, state) of each lease with a share."""
 
 
 def lock_holders(resource_id: int) -> Holders:
-    """Lock the leases that have a share of a resource: before the resource itself, as everywhere."""
+    """Lock the leases that have a share of a resource, and return them.
+
+    As everywhere, leases are locked before their resource.
+    """
     sql = """
         SELECT l.id, l.state FROM leases_lease l WHERE l.id IN (
             SELECT lease_id FROM leases_share WHERE resource_id = %s) ORDER BY l.id FOR NO KEY UPDATE"""
@@ -30,7 +34,7 @@ def lock_holders(resource_id: int) -> Holders:
 
 
 def are_all(resource_id: int, holders: Holders) -> bool:
-    """True unless a share was taken or returned before the resource, too, was locked."""
+    """Return whether `holders` are still all leases with a share. Call with the resource locked."""
     there = rows("SELECT lease_id FROM leases_share WHERE resource_id = %s", (resource_id,))
     return {lease_id for (lease_id,) in there} == {lease_id for lease_id, _ in holders}
 
@@ -38,7 +42,7 @@ def are_all(resource_id: int, holders: Holders) -> bool:
 def evict_all(
     resource_id: int, holders: Holders, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Evict every holder."""
+    """Evict all given holders of the resource."""
     for lease_id, state in holders:
         evict(lease_id, state, resource_id, reason=reason, message=message, stays=stays, counts=counts)
 
@@ -46,10 +50,12 @@ def evict_all(
 def evict(
     lease_id: int, state: str, resource_id: int, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Take the share of a locked lease away: it waits again, is broken, or has ended anyway.
+    """Take the share of a locked lease away.
 
-    `stays`: the resource is not destroyed, so what the lease may have left there is a debt. `counts`: whether a lease
-    that waits again has used up one of its tries.
+    An acquired lease waits again, an active lease breaks, and a released lease ends.
+
+    With `stays` the resource is not destroyed, so it needs a deferred cleanup of anything that the lease may have
+    left. With `counts` a lease that waits again has used up one of its attempts.
     """
     if stays:
         cleanup.incur(lease_id, state, resource_id)
@@ -71,7 +77,10 @@ def evict(
 
 @short
 def orphan(lease_id: int, *, message: str) -> bool:
-    """A lease lost what it needs: it is broken, and asked for again where that is wished. Its resource goes on."""
+    """Break an active lease that lost a dependency, and request it again if it asks for that. Its resource stays.
+
+    Returns False if the lease is not active or is being released.
+    """
     found = rows(
         "SELECT resource_id FROM leases_lease WHERE id = %s AND state = 'active' AND release_wanted = ''"
         " FOR NO KEY UPDATE",
@@ -84,21 +93,16 @@ def orphan(lease_id: int, *, message: str) -> bool:
     return bool(found)
 
 
-_AGAIN = """
-    INSERT INTO leases_lease (type, name, labels, owner_id, charged_group_id, state, reason, message, actor, requirements,
-        traits, forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra, exclusive,
-        allowed_blueprints, excluded_blueprints, only_resources, public_keys, shape, priority, rank, root_id, ttl, until,
-        ttl_defaulted, limited, heartbeat_limit, serve_again, choose, watched, avoided_resources)
-    SELECT type, name, labels, owner_id, charged_group_id, 'pending', 'requested', 'In place of lease ' || id, 'drydock',
-        requirements, traits, forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra,
-        exclusive, allowed_blueprints, excluded_blueprints, only_resources, public_keys, shape, priority, rank, root_id,
-        ttl, until, ttl_defaulted, limited, heartbeat_limit, TRUE, choose, watched, ARRAY[resource_id]
+_SAME = ", ".join(REQUESTED)
+_AGAIN = f"""
+    INSERT INTO leases_lease ({_SAME}, state, reason, message, actor, avoided_resources)
+    SELECT {_SAME}, 'pending', 'requested', 'In place of lease ' || id, 'drydock', ARRAY[resource_id]
     FROM leases_lease WHERE id = %s AND serve_again AND release_wanted = '' AND (until IS NULL OR until > clock_timestamp())
     RETURNING id, type"""
 
 
 def ask_again(lease_id: int) -> None:
-    """A lost lease that wants it is asked for again, in its old place of the queue; `replaced_by` says as what."""
+    """Request a lost lease again at its old place in the queue, if it asks for that, and set `replaced_by`."""
     for new_id, resource_type in rows(_AGAIN, (lease_id,)):
         run("UPDATE leases_lease SET replaced_by_id = %s WHERE id = %s", (new_id, lease_id))
         run("INSERT INTO leases_watch (lease_id) SELECT id FROM leases_lease WHERE id = %s AND watched", (new_id,))
@@ -106,7 +110,7 @@ def ask_again(lease_id: int) -> None:
 
 
 def bounce(lease_id: int, resource_id: int, *, reason: str, message: str, counts: bool = True) -> None:
-    """Back to waiting, a bounded number of times; then broken. The share must be gone already."""
+    """Return a lease to the queue, or break it if that has happened too often. Its share must already be deleted."""
     bounces, wanted = rows("SELECT bounces, release_wanted FROM leases_lease WHERE id = %s", (lease_id,))[0]
     if wanted:
         move_lease(lease_id, LeaseState.RELEASED, reason=wanted)

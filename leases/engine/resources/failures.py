@@ -1,4 +1,4 @@
-"""Acts on a resource that failed in the background, for as long as they do."""
+"""Background actions on resources that have failed and not yet succeeded."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from leases.models import Resource, Run
 
 DESTROY = "destroy"
 TELLING = 2
-"""Attempts of a destruction that failed before it is reported: one may be chance."""
+"""The number of failed attempts after which a destruction is reported; a single failure may be chance."""
 DEADLINE = "deadline"
-"""The code of an act that was accepted, and not done within its time. Of a destruction that is reported at once: its
-step has waited for as long as any should take."""
+"""The code of an action that was accepted but not done in time.
+
+A destruction with this code is reported at once, since its step has already waited as long as any should take.
+"""
 REPORTED = f"(f.act = '{DESTROY}' AND (f.attempts >= {TELLING} OR f.code = '{DEADLINE}'))"
-"""SQL: the destructions that are reported."""
+"""SQL condition for the destructions that are reported."""
 _POWER = {"off": "stop", "on": "start", "cycle": "power-cycle"}
 _KEEP = """
     INSERT INTO leases_failure AS f (resource_id, lease_id, act, code, message)
@@ -30,14 +32,14 @@ _LAST_LEASE = """
 
 
 def act_of(current: Run) -> str:
-    """What a run does to its resource, as people call it."""
+    """Return the user-facing name of what a run does to its resource, such as `power-cycle`."""
     if current.phase == Run.Phase.POWER:
         return _POWER.get(str(current.wanted.get("power")), "power-cycle")
     return "change-type" if current.phase == Run.Phase.RETYPE else str(current.phase)
 
 
 def record(current: Run, answer: Failed) -> int | None:
-    """Keep that an act failed. Returns the lease that holds the whole resource, if any."""
+    """Record that an action failed. Return the lease that holds the whole resource, or None."""
     said = (act_of(current), answer.code[:128], answer.message[:2000].replace("\0", ""))
     was_reported = _is_reported(current.resource_id)
     ((attempts, lease_id),) = rows(_KEEP, (current.resource_id, current.resource_id, *said))
@@ -52,7 +54,7 @@ def _is_reported(resource_id: int) -> bool:
 
 
 def _report(resource: Resource, answer: Failed, attempts: int) -> None:
-    """Record the event of a destruction that keeps failing, also for the owner of the last lease."""
+    """Record an event for a destruction that keeps failing, also for the owner of the last lease."""
     last = [pk for (pk,) in rows(_LAST_LEASE, (resource.pk,))]
     record_event(
         "resource.destroy_failed", sentence(resource, attempts, answer.message), resource_id=resource.pk,
@@ -62,12 +64,12 @@ def _report(resource: Resource, answer: Failed, attempts: int) -> None:
 
 
 def sentence(resource: Resource, attempts: int, message: str) -> str:
-    """A destruction that keeps failing, with what the resource goes on costing."""
+    """Describe a destruction that keeps failing, including the resource's hourly cost if known."""
     cost = "" if resource.price is None else f" It goes on costing ${resource.price:.4f} an hour."
     tried = f"in {attempts} attempts" if attempts > 1 else "yet"
     return f"{resource} could not be destroyed {tried}: {message}{cost}"
 
 
 def forget(resource_id: int) -> None:
-    """An act succeeded, or the resource is gone."""
+    """Delete the record of a failed action, because an action succeeded or the resource is gone."""
     run("DELETE FROM leases_failure WHERE resource_id = %s", (resource_id,))

@@ -1,6 +1,6 @@
-"""Maintenance and power of resources, and updates in place.
+"""Maintenance, power and in-place updates of resources.
 
-A resource that is found switched otherwise than wanted is switched; a stop that was asked for is no failure.
+If the power of a resource differs from what is wanted, it is switched. A stop that we requested is not a failure.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from typing import Any
 from blueprints import registry
 from blueprints.answers import Maintenance
 from blueprints.contract import Powers, Updates
-from leases import hints
 from leases.engine.core.database import attempt, each, rows, run, short
 from leases.engine.core.runs import start
 from leases.engine.core.transitions import lock_resource, record_event
+from leases.messaging import hints
 from leases.models import Resource, Run
 
 
 def kinds_that_update(*, at_once: bool = False) -> list[str]:
-    """The kinds, of those that have blueprints, that update in place; `at_once`: those that do so within seconds."""
+    """Return the kinds of blueprints that update in place; with `at_once`, only those that do so within seconds."""
     names = [kind for (kind,) in rows("SELECT DISTINCT kind FROM blueprints_blueprint")]
     kinds = {name: attempt(registry.kind, name) for name in names}
     return [name for name, kind in kinds.items() if isinstance(kind, Updates) and (kind.at_once or not at_once)]
@@ -31,25 +31,28 @@ _CLOSE_OUTDATED = """
 
 
 def close_outdated(blueprint_id: int, kind: str) -> None:
-    """Give outdated resources to nobody before they are updated, where that takes seconds: what was made for one config
-    is not leased under another. Inside the transaction that changes the blueprint."""
+    """Close outdated resources to leases until they are updated, if the kind updates within seconds.
+
+    A resource that was set up for one config is not leased under another. Call inside the transaction that changes
+    the blueprint.
+    """
     found = registry.kind(kind)
     if isinstance(found, Updates) and found.at_once:
         run(_CLOSE_OUTDATED, (blueprint_id,))
 
 
 class NotToBeHad(Exception):
-    """What a step needs cannot be had; the message says why."""
+    """A need of a step cannot be met; the message says why."""
 
 
 def ask(current: Run, wanted: Maintenance) -> None:
-    """Take a related resource out of the queue for a run that waits for its maintenance. Raises NotToBeHad."""
+    """Put a related resource into maintenance for a run, which closes it to further leases. Raises NotToBeHad."""
     target = _related(current, wanted.relation)
     if wanted.action == "power_cycle" and not isinstance(_kind_of(target), Powers):
         raise NotToBeHad(f"Resource {target} cannot be power-cycled.")
     holders = _holders_but(target, current)
     if wanted.holders == "refuse" and holders:
-        raise NotToBeHad(f"Resource {target} is held by others, and the maintenance may not wait for them.")
+        raise NotToBeHad(f"Resource {target} is leased by others, and the maintenance must not wait for them.")
     current.maintenance = {
         "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
         "granted": False,
@@ -84,13 +87,16 @@ def _related(current: Run, relation: str) -> int:
             (relation, current.resource_id, current.lease_id),
         )
     if not found or found[0][0] is None:
-        raise NotToBeHad(f"It has no related resource {relation!r}.")
+        raise NotToBeHad(f"The resource has no related resource {relation!r}.")
     return int(found[0][0])
 
 
 def _holders_but(target: int, current: Run) -> list[int]:
-    """Leases with a share of the target that the asking run does not hold itself. Whoever waits for maintenance of
-    the same target uses nothing of it meanwhile, and is not waited for."""
+    """Return the leases with a share of the target that the run asking for maintenance does not hold itself.
+
+    Leaves out leases held for runs that wait for maintenance of the same target, since they do not use it
+    meanwhile.
+    """
     found = rows(
         "SELECT l.id FROM leases_share s JOIN leases_lease l ON l.id = s.lease_id WHERE s.resource_id = %s"
         " AND l.for_resource_id IS DISTINCT FROM %s AND (%s::bigint IS NULL OR l.for_lease_id IS DISTINCT FROM %s)"
@@ -103,7 +109,10 @@ def _holders_but(target: int, current: Run) -> list[int]:
 
 
 def advance(current: Run) -> bool:
-    """Go on with a maintenance that a run waits for; True when it is granted. Inside a transaction, run locked."""
+    """Advance the maintenance that a run waits for. Return True once it is granted.
+
+    Call inside a transaction, with the run locked.
+    """
     asked: dict[str, Any] = dict(current.maintenance or {})
     target = asked["resource"]
     free = asked["holders"] == "tell" or bool(asked.get("cycle")) or not _holders_but(target, current)
@@ -122,7 +131,10 @@ def advance(current: Run) -> bool:
 
 
 def _others_alone(target: int, but: int) -> bool:
-    """True when another run has the target to itself; the resource is locked so that two never get it together."""
+    """Return whether another run has already been granted maintenance of the target.
+
+    Locks the resource, so that two runs are never granted it together.
+    """
     rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (target,))
     return bool(
         rows(
@@ -134,7 +146,7 @@ def _others_alone(target: int, but: int) -> bool:
 
 
 def _power_cycled(target: int, asked: dict[str, Any]) -> bool:
-    """One cycle for all who asked by the time it began: it is over when the run that does it has ended."""
+    """Do one power cycle for all runs that asked before it began. Return True once the run that does it has ended."""
     going = rows("SELECT id FROM leases_run WHERE resource_id = %s AND lease_id IS NULL", (target,))
     if asked.get("cycle"):
         return not any(run_id == asked["cycle"] for (run_id,) in going)
@@ -153,7 +165,7 @@ def _power_cycled(target: int, asked: dict[str, Any]) -> bool:
 
 
 def _join(target: int, cycle: int) -> None:
-    """Whoever asked before the cycle begins shares it."""
+    """Let all runs that asked for a power cycle before this one begins share it."""
     run(
         "UPDATE leases_run SET maintenance = maintenance || jsonb_build_object('cycle', %s::bigint)"
         " WHERE waits_for = 'maintenance' AND (maintenance ->> 'resource')::bigint = %s"
@@ -164,12 +176,12 @@ def _join(target: int, cycle: int) -> None:
 
 @short
 def lift(resource_id: int) -> bool:
-    """End the maintenance of a resource if no run needs it and it owes nothing; True when it has ended."""
+    """End the maintenance of a resource unless a run, cleanup or update needs it. Return whether it has ended."""
     return lift_unless_needed(resource_id)
 
 
 def lift_unless_needed(resource_id: int, *, but: int = 0) -> bool:
-    """The same inside a transaction; `but` is a run that is about to end."""
+    """Do the same as `lift`, inside a transaction. `but` is a run that is about to end."""
     lock_resource(resource_id)
     lifted = rows(
         "UPDATE leases_resource r SET in_maintenance = FALSE WHERE r.id = %s AND r.in_maintenance"
@@ -193,7 +205,7 @@ _SWITCH_DUE = """
 
 
 def check_power() -> int:
-    """Begin to switch what is not as it is wanted and is not busy with something else."""
+    """Begin to switch the resources whose power differs from what is wanted and that are not busy."""
     return each(_switch, [row for row in rows(_SWITCH_DUE) if isinstance(registry.kind(row[1]), Powers)])
 
 
@@ -204,7 +216,7 @@ def _switch(resource_id: int, kind: str) -> bool:
 
 
 def begin_switch(resource_id: int) -> bool:
-    """Switch it as it is wanted; False where nothing is wanted, or it is busy. With the resource locked."""
+    """Begin to switch a locked resource. Return False if no power state is wanted or the resource is busy."""
     for (wanted,) in rows(
         "SELECT power_wanted FROM leases_resource WHERE id = %s AND state = 'active'", (resource_id,)
     ):
@@ -214,7 +226,10 @@ def begin_switch(resource_id: int) -> bool:
 
 @short
 def want_power(resource_id: int, power: str) -> bool:
-    """Keep it `on` or `off` from now; False when it is busy and switched as soon as it is not."""
+    """Switch a resource `on` or `off` and keep it so.
+
+    Returns False if the resource is busy, in which case it is switched afterwards.
+    """
     lock_resource(resource_id)
     run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (power, resource_id))
     hints.after_commit("sweep")
@@ -222,6 +237,6 @@ def want_power(resource_id: int, power: str) -> bool:
 
 
 def is_wanted_off(resource_id: int) -> bool:
-    """Whether an answer from it is not to be expected: it is wanted off, or somebody else switched it off."""
+    """Return whether the resource is not expected to answer, because it is wanted off or somebody else stopped it."""
     off = "SELECT 1 FROM leases_resource WHERE id = %s AND (power_wanted = 'off' OR facts ? 'stopped')"
     return bool(rows(off, (resource_id,)))

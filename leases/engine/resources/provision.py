@@ -1,4 +1,4 @@
-"""Write the row of a new resource with its capacities and parts, and amend it by what its build and checks say."""
+"""Insert new resources with their capacities and parts, and update them from the results of builds and checks."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from blueprints.amounts import CLASSES, Amounts
 from blueprints.answers import Ready
 from blueprints.models import Blueprint
 from blueprints.specs import Draft
-from leases import hints
 from leases.engine.core.database import rows
 from leases.engine.core.installation import notice
 from leases.engine.core.runs import start
 from leases.engine.core.transitions import record_event
 from leases.engine.placement import budgets, claims
+from leases.messaging import hints
 from leases.models import Capacity, Part, Resource
 from leases.reasons import Reason
 
 
 def amend(resource_id: int, answer: Ready) -> None:
-    """Write what a step found out about a resource. Inside the transaction that applies its answer.
+    """Store what a step found out about a resource. Call inside the transaction that applies the step's answer.
 
-    A capacity that shrinks below what is used only stops growth; nobody's share is taken away.
+    If a capacity shrinks below the amount in use, existing shares are kept, but no more of it can be claimed.
     """
     resource = Resource.objects.get(pk=resource_id)
     columns: dict[str, object] = {}
@@ -45,15 +45,16 @@ def amend(resource_id: int, answer: Ready) -> None:
 
 
 def set_further(resource_id: int, capacity: Amounts) -> None:
-    """The totals of the further classes of capacity."""
+    """Set the totals of the resource's further classes of capacity."""
     for name, total in capacity.extra.items():
         Capacity.objects.update_or_create(resource_id=resource_id, name=name, defaults={"total": total})
 
 
 def set_parts(resource_id: int, parts: Sequence[specs.Part], *, whole: bool = False) -> bool:
-    """The named parts that are there, and their states; True when one came back to be had.
+    """Store the named parts and their states. Return whether one became available again.
 
-    Those of the same classes (`whole`: of any class) that are not named stay as missing, since a lease may hold them.
+    Parts of the same classes (with `whole`, of any class) that are not named are kept as missing, since a lease may
+    hold them.
     """
     known = {(part.part_class, part.identity): part for part in Part.objects.filter(resource_id=resource_id)}
     for part in parts:
@@ -81,24 +82,24 @@ def _set_part(resource_id: int, known: Part | None, part: specs.Part) -> None:
 
 
 def _tell(part: Part, state: str) -> None:
-    """An event for the resource, and for the lease that holds the part."""
+    """Record a part's change of state for the resource, and for the lease that holds the part."""
     message = f"{part.part_class} {part.identity} was {part.state} and is {state}."
     holder = rows("SELECT lease_id FROM leases_slotlock WHERE key = %s", (part_lock(part.resource_id, part),))
     record_event("resource.part", message, resource_id=part.resource_id, lease_id=holder[0][0] if holder else None)
 
 
 def part_lock(resource_id: int, part: Part) -> str:
-    """The key of the slot lock on a part."""
+    """Return the key of the slot lock on a part."""
     return f"{part_scope(resource_id, part.part_class)}/{part.identity}"[:255]
 
 
 def part_scope(resource_id: int, part_class: str) -> str:
-    """The scope of the slot locks on the parts of one class."""
+    """Return the scope of the slot locks on the parts of one class."""
     return f"{part_class} of resource {resource_id}"
 
 
 def _count(resource_id: int, part_class: str) -> bool:
-    """A class of capacity that is named like the parts is as many as are well; True when it grew."""
+    """Set the capacity class named like the parts to the number of healthy parts. Return whether it grew."""
     grown = rows(
         "UPDATE leases_capacity c SET total = w.n FROM leases_capacity o, (SELECT count(*) AS n FROM leases_part p"
         " WHERE p.resource_id = %s AND p.part_class = %s AND p.state = 'ok') w"
@@ -109,7 +110,10 @@ def _count(resource_id: int, part_class: str) -> bool:
 
 
 def lock_blueprint(blueprint_id: int) -> Blueprint | None:
-    """The blueprint, locked: whoever builds or raises its limit waits here."""
+    """Lock the blueprint row and return it, or None if it no longer exists.
+
+    Builds, and changes to its limit, wait for this lock.
+    """
     return Blueprint.objects.select_for_update(no_key=True).filter(pk=blueprint_id).first()
 
 
@@ -118,12 +122,14 @@ _THERE = """
             SELECT FROM leases_resource WHERE blueprint_id = %s AND gone_at IS NULL LIMIT %s) t),
         (SELECT count(*) FROM (
             SELECT FROM leases_resource WHERE blueprint_id = %s AND gone_at IS NULL AND state = 'pending' LIMIT %s) p)"""
-"""Counted no further than the limits, which is all one needs to know."""
+"""Counts only up to the limits, which is enough."""
 
 
 def may_build(blueprint: Blueprint, draft: Draft | None = None) -> bool:
-    """Whether one more may be built now, within the blueprint's budget where it is known which. The blueprint must
-    be locked."""
+    """Return whether the blueprint's limits allow one more resource now and, if a draft is given, also its budget.
+
+    The blueprint must be locked.
+    """
     most = blueprint.max_resources
     there, building = rows(_THERE, (blueprint.pk, most or 0, blueprint.pk, blueprint.max_builds))[0]
     in_limit = most is None or there < most
@@ -135,7 +141,7 @@ def insert(
     blueprint: Blueprint, draft: Draft, *, actor: str, message: str, asked: Any = None, origin: str = "built",
     reserved_for: int | None = None, registration: Any = None,
 ) -> claims.Room:  # fmt: skip
-    """Write the row of a drafted resource with its further capacities and parts, and begin its build."""
+    """Insert a drafted resource with its further capacities and parts, and begin its build."""
     notice()
     life = blueprint.max_lifetime
     resource = Resource.objects.create(
@@ -163,7 +169,10 @@ def insert(
 
 
 def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:
-    """What the draft is part of: of its own blueprint, else the only one of that identity there is."""
+    """Return the resource that the draft is part of, or None.
+
+    Prefers a resource of the same blueprint, or else the only one with that identity.
+    """
     if not draft.part_of:
         return None
     there = Resource.objects.filter(identity=draft.part_of, gone_at=None)

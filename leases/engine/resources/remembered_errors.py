@@ -13,20 +13,20 @@ from django.db.models.functions import Now
 from blueprints.answers import Failed, Scope
 from blueprints.models import RememberedError
 from blueprints.offers import type_in
-from leases import hints
 from leases.engine.core.database import rows
 from leases.engine.core.transitions import record_event
+from leases.messaging import hints
 from leases.models import Resource
 from leases.states import ResourceState
 
 
 def _seconds(scope: Scope) -> float | None:
-    """How long a failure of this scope is remembered, unless the kind says otherwise; None: until an operator acts."""
+    """Return for how many seconds a failure of this scope is remembered; None means until an operator acts."""
     return None if scope is Scope.OPERATOR else getattr(settings.DRYDOCK, f"remember_{scope.value}_seconds")
 
 
 def remember(resource: Resource, answer: Failed) -> None:
-    """Keep a failure so that the next candidate is tried and this one not, for a while."""
+    """Remember a failure, so that other candidates are tried for a while."""
     if answer.blames_request:
         answer = _with_others(resource, answer)
     scope = answer.scope
@@ -43,7 +43,7 @@ def remember(resource: Resource, answer: Failed) -> None:
 
 
 def _with_others(resource: Resource, answer: Failed) -> Failed:
-    """An operator's matter where several types of the blueprint were refused alike."""
+    """Return the failure, with scope OPERATOR if several types of the blueprint were refused in the same way."""
     alike = list(
         RememberedError.objects.filter(
             Q(until=None) | Q(until__gt=Now()),
@@ -63,8 +63,10 @@ def _with_others(resource: Resource, answer: Failed) -> Failed:
 
 
 def leads_elsewhere(resource: Resource, answer: Failed) -> bool:
-    """The provider said no to this offer, and there may be others: going through them uses up none of a lease's
-    tries, as each is left aside once it has failed."""
+    """Return whether the provider refused only this offer, so that other offers may still work.
+
+    Trying those uses up none of the lease's attempts, because each is ruled out once it has failed.
+    """
     definite = answer.scope in (Scope.OFFER, Scope.ZONE, Scope.LOCATION) and answer.code not in _UNCLEAR
     return bool(resource.offer) and definite
 
@@ -73,7 +75,7 @@ _UNCLEAR = ("retries", "deadline", "need")
 
 
 def forget(resource: Resource) -> None:
-    """It could be built after all."""
+    """Forget the error that ruled out an offer, because the offer was built."""
     RememberedError.objects.filter(blueprint_id=resource.blueprint_id, key=resource.offer, scope="offer").delete()
 
 
@@ -87,8 +89,10 @@ _MENDED = """
 
 
 def mended(kind: str, credential: str, codes: Iterable[str]) -> None:
-    """A listing with a credential works: what failed because nothing worked with it is tried again, without anybody's
-    `forget`. Not sooner than after half a minute, so that a refusal of one call alone is not repeated all the time."""
+    """Forget errors that an invalid credential caused, because a listing with it works again.
+
+    Keeps errors from the last half minute, so that a call that alone is still refused is not repeated all the time.
+    """
     for blueprint_id, resource_type in rows(_MENDED, (kind, credential, list(codes))):
         message = f"The credential {credential} works again; what it was refused for is tried again."
         record_event("credential.mended", message, blueprint_id=blueprint_id)
@@ -96,10 +100,13 @@ def mended(kind: str, credential: str, codes: Iterable[str]) -> None:
 
 
 ALIKE = 3
-"""So many types that were refused as wrong with the same code, and it is the request that is wrong."""
+"""If this many types are refused as invalid with the same code, the request is to blame."""
 
 
 def is_requests(types: Collection[str], *, built_since: bool) -> bool:
-    """Whether the request, and so the blueprint's config, is to blame for refusals with one code of these types. Not
-    where something else of the blueprint could be built since the first of them: then it is theirs."""
+    """Return whether the request, and so the blueprint's config, is to blame for the refusals of these types.
+
+    All were refused with the same code. If the blueprint has built something since the first refusal, the types are
+    to blame instead.
+    """
     return len(set(types)) >= ALIKE and not built_since

@@ -1,16 +1,16 @@
-"""Retire resources: idle, lost, outdated, taken out, gone."""
+"""Retire resources: idle, lost, outdated, taken out of service, or gone."""
 
 from __future__ import annotations
 
 from blueprints import registry
 from blueprints.contract import Updates
 from drydock.core.errors import Busy
-from leases import hints
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import end_children, start, stop
 from leases.engine.core.transitions import move_resource
 from leases.engine.placement import quotas
 from leases.engine.resources import eviction, failures
+from leases.messaging import hints
 from leases.reasons import Reason
 from leases.states import ResourceState
 
@@ -18,9 +18,9 @@ from leases.states import ResourceState
 def retire_idle(
     resource_id: int, *, reason: Reason, message: str, actor: str = "drydock", unwanted: bool = False
 ) -> bool:
-    """Give a resource up if nobody holds a share of it. True when it is on its way out.
+    """Retire a resource if no lease has a share of it. Return whether it is being destroyed or, if outdated, updated.
 
-    `unwanted`: it is still being built and only goes when no minimum asks for it.
+    With `unwanted`, a resource that is still being built is retired only if no minimum requires it.
     """
     try:
         return _retire(resource_id, reason, message, actor, unwanted)
@@ -49,15 +49,18 @@ def _retire(resource_id: int, reason: str, message: str, actor: str, unwanted: b
 
 
 _NOT_KEPT = """
-    SELECT r.drained OR b.drained, NOT b.enabled, coalesce(r.dies_at <= clock_timestamp(), FALSE)
+    SELECT r.drained OR b.drained, NOT b.enabled, coalesce(r.dies_at <= clock_timestamp(), FALSE),
+        CASE WHEN r.drained THEN r.note ELSE '' END
     FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id WHERE r.id = %s"""
 
 
 def why_not_kept(resource_id: int) -> tuple[Reason, str]:
-    """Why a resource that we built does not stay after its lease: a code, and a sentence for a person."""
-    for drained, disabled, too_old in rows(_NOT_KEPT, (resource_id,)):
-        if drained or disabled:
-            return Reason.DRAINED, "Drained." if drained else "Its blueprint is disabled."
+    """Return why a resource that we built does not stay after its lease: a code and a sentence."""
+    for drained, disabled, too_old, note in rows(_NOT_KEPT, (resource_id,)):
+        if drained:
+            return Reason.DRAINED, f"Drained: {note}" if note else "Drained."
+        if disabled:
+            return Reason.DRAINED, "Its blueprint is disabled."
         if too_old:
             return Reason.TOO_OLD, "Older than its blueprint allows."
     return Reason.OUTDATED, "Built from an older blueprint."
@@ -74,8 +77,11 @@ _ROLLING = """
 
 
 def _may_roll(resource_id: int) -> bool | None:
-    """Whether one more may be updated or replaced now; None where it is not only outdated. Locks the blueprint, so
-    that two never count the same."""
+    """Return whether one more resource may be updated or replaced now.
+
+    Returns None if the resource is not merely outdated. Locks the blueprint, so that two processes never count at
+    the same time.
+    """
     lock = "SELECT 1 FROM blueprints_blueprint WHERE id = (SELECT blueprint_id FROM leases_resource WHERE id = %s)"
     rows(f"{lock} FOR NO KEY UPDATE", (resource_id,))
     for only_outdated, room in rows(_ROLLING, (resource_id,)):
@@ -84,7 +90,10 @@ def _may_roll(resource_id: int) -> bool | None:
 
 
 def begin_update(resource_id: int, generation: int) -> bool:
-    """Bring an idle resource to its blueprint in place; False when it is not idle, or busy. Inside a transaction."""
+    """Start an in-place update of an idle resource.
+
+    Return False if it is leased, not active, awaiting cleanup, or has a run under way. Call inside a transaction.
+    """
     taken = run(
         "UPDATE leases_resource r SET in_maintenance = TRUE WHERE id = %s AND used_slots = 0 AND state = 'active'"
         " AND NOT EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id) AND NOT EXISTS (SELECT FROM leases_run n"
@@ -95,13 +104,16 @@ def begin_update(resource_id: int, generation: int) -> bool:
 
 
 def begin_destroy(resource_id: int, to: ResourceState, *, reason: str, message: str, actor: str) -> None:
-    """Move a resource, whose run has ended, out and begin its destruction. Inside a transaction."""
+    """Move a resource that has no run to state `to`, and begin its destruction. Call inside a transaction."""
     move_resource(resource_id, to, reason=reason, message=message, actor=actor, reserved_for=None)
     start(resource_id=resource_id, phase="destroy")
 
 
 def lose(resource_id: int, *, reason: Reason, message: str, actor: str = "drydock") -> bool:
-    """Take a dead or failed resource out: its leases are broken or wait again, what is left of it is destroyed."""
+    """Destroy a dead or failed resource; its leases break or wait again. Return False if it was already ending.
+
+    Raises Busy if its shares change in every attempt to lock their holders.
+    """
     for _ in range(8):
         done = _lose(resource_id, reason, message, actor)
         if done is not None:
@@ -111,7 +123,7 @@ def lose(resource_id: int, *, reason: Reason, message: str, actor: str = "drydoc
 
 @short
 def _lose(resource_id: int, reason: str, message: str, actor: str) -> bool | None:
-    """None: a share was taken meanwhile; again."""
+    """Do one attempt of `lose`. Return None if a share was taken meanwhile, so that the caller tries again."""
     holders = eviction.lock_holders(resource_id)
     found = rows("SELECT state FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
     if not found or found[0][0] not in (ResourceState.PENDING, ResourceState.ACTIVE):
@@ -131,14 +143,14 @@ def take_out(
     actor: str = "drydock",
     counts: bool = True,
 ) -> None:
-    """Evict all holders and begin the destruction. Resource and holders are locked."""
+    """Evict all holders and begin the destruction. Resource and holders must be locked."""
     eviction.evict_all(resource_id, holders, reason=reason, message=message, counts=counts)
     run("DELETE FROM leases_run WHERE resource_id = %s", (resource_id,))
     begin_destroy(resource_id, ResourceState.BROKEN, reason=reason, message=message, actor=actor)
 
 
 def gone(resource_id: int, *, forced: str = "", actor: str = "drydock") -> None:
-    """The absence of a resource is confirmed (or an operator vouches for it). Inside a transaction."""
+    """Record that a resource is gone, as confirmed by a step or by an operator. Call inside a transaction."""
     state, resource_type = rows(
         "SELECT state, type FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,)
     )[0]

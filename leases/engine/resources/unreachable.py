@@ -1,7 +1,7 @@
 """Resources that do not answer, and resources that their provider no longer lists.
 
-A kind says which codes of failures mean that (`Kind.unreachable`). Every function here runs inside the transaction that
-applies the answer of a step.
+Each kind declares which failure codes mean that a resource does not answer (`Kind.unreachable`). Every function here
+runs inside the transaction that applies the step's answer.
 """
 
 from __future__ import annotations
@@ -13,36 +13,36 @@ from django.conf import settings
 from blueprints import registry
 from blueprints.answers import Failed
 from blueprints.specs import Owned
-from leases import hints
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.transitions import explain, record_event
 from leases.engine.resources import eviction
+from leases.messaging import hints
 from leases.models import Lease, Resource, Run
 from leases.reasons import Reason
 from leases.signals import interruption_announced
 from leases.states import SUSPECTED, VANISHED
 
 UNREACHABLE = "unreachable"
-"""What is observed of such a resource."""
+"""The observed status of a resource that does not answer."""
 RECHECK = 10.0
-"""Most seconds between two checks of a resource that does not answer."""
+"""The longest time between two checks of a resource that does not answer, in seconds."""
 _AT_ONCE = (Run.Phase.ACTIVATE, Run.Phase.CHECK, Run.Phase.UPDATE)
 _ON_LEASE = (Run.Phase.ACTIVATE, Run.Phase.DEACTIVATE, Run.Phase.CLEAN)
 _PHASES = (*_ON_LEASE, Run.Phase.CHECK, Run.Phase.UPDATE)
 
 
 def told_by(current: Run, answer: Failed) -> bool:
-    """True when the answer says that the resource itself does not answer."""
+    """Return whether the answer means that the resource itself does not answer."""
     kind = registry.kind(current.resource.blueprint.kind)
     return current.phase in _PHASES and answer.code in kind.unreachable
 
 
 def ends_phase(current: Run, answer: Failed) -> bool:
-    """Return whether the step is not tried again in place.
+    """Return whether the failure ends the phase, rather than being retried in place.
 
-    A lease goes elsewhere, a check has its answer, cleaning waits until the resource answers, and a registered
-    resource is checked from the beginning. A resource that we built is destroyed when it cannot be cleaned, so its
-    cleaning is tried as often as other steps.
+    A lease is moved elsewhere, a check has its result, cleaning waits until the resource answers, and a registered
+    resource is checked from the beginning. A resource that we built is destroyed if it cannot be cleaned, so its
+    cleaning is retried as often as other steps.
     """
     registered = current.resource.origin == Resource.Origin.REGISTERED
     if registered and current.phase in (Run.Phase.BUILD, Run.Phase.UPDATE):
@@ -54,7 +54,7 @@ def ends_phase(current: Run, answer: Failed) -> bool:
 
 
 def notice(current: Run, answer: Failed) -> None:
-    """Mark the resource when a step that is tried again found that it does not answer."""
+    """Mark the resource as unreachable if a step that will be retried found that it does not answer."""
     if told_by(current, answer):
         mark(current.resource_id, answer.message)
 
@@ -70,7 +70,7 @@ _MARK = """
 
 
 def mark(resource_id: int, message: str) -> None:
-    """Give the resource to nobody until a check finds that it answers; the first of these checks is due at once."""
+    """Close the resource to leases until a check finds that it answers. The first of these checks is due at once."""
     for (fresh,) in rows(_MARK, (UNREACHABLE, message[:2000], RECHECK, resource_id)):
         if fresh:
             record_event("resource.unreachable", message, resource_id=resource_id)
@@ -84,7 +84,7 @@ _FAILING = """
 
 
 def failing(resource_id: int, message: str) -> int:
-    """Give a resource to nobody whose first check, or update, has failed. Returns how often it has before."""
+    """Take a resource out of service after a failed first check or update. Return the number of earlier failures."""
     ((failures, before),) = rows(_FAILING, (message[:2000], resource_id))
     if not failures or before != message[:2000]:
         record_event("resource.check_failed", message, resource_id=resource_id, details={"failures": failures + 1})
@@ -93,13 +93,13 @@ def failing(resource_id: int, message: str) -> int:
 
 
 def check_in(resource_id: int, seconds: float) -> None:
-    """When the resource is looked at again."""
+    """Schedule the next check of the resource in `seconds`."""
     later = "UPDATE leases_resource SET check_at = clock_timestamp() + %s * interval '1 s' WHERE id = %s"
     run(later, (seconds, resource_id))
 
 
 def clear(resource_id: int) -> None:
-    """It answers: it serves again, and its leases no longer say that it may be gone. Holders are locked."""
+    """Put a resource that answers back into service, and clear the suspicion on its leases. Holders must be locked."""
     found = rows(
         "UPDATE leases_resource r SET suspect_since = NULL, message = '' FROM leases_resource before"
         " WHERE r.id = %s AND before.id = r.id AND before.suspect_since IS NOT NULL RETURNING r.type",
@@ -113,13 +113,13 @@ def clear(resource_id: int) -> None:
 
 
 def tell_leases(resource_id: int, message: str) -> None:
-    """Say of the active leases that their resource does not answer. Holders are locked."""
+    """Tell the active leases that the resource does not answer. Holders must be locked."""
     for lease_id in _leases(resource_id, Reason.READY):
         explain(lease_id, Reason.SUSPECTED, f"Its resource does not answer: {message}"[:2000])
 
 
 def _leases(resource_id: int, reason: Reason) -> list[int]:
-    """Active leases there whose reason is this one."""
+    """Return the active leases on the resource that have this reason."""
     sql = """
         SELECT l.id FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id
         WHERE s.resource_id = %s AND l.state = 'active' AND l.reason = %s ORDER BY l.id"""
@@ -127,13 +127,13 @@ def _leases(resource_id: int, reason: Reason) -> list[int]:
 
 
 def too_long(resource_id: int) -> bool:
-    """True when it has not answered for so long that its leases are lost."""
+    """Return whether the resource has not answered for so long that its leases are lost."""
     sql = "SELECT 1 FROM leases_resource WHERE id = %s AND suspect_since < clock_timestamp() - %s * interval '1 s'"
     return bool(rows(sql, (resource_id, settings.DRYDOCK.unreachable_limit_seconds)))
 
 
 def since(resource_id: int) -> str:
-    """Since when, for a sentence."""
+    """Return when the resource stopped answering, formatted for use in a message."""
     ((at,),) = rows("SELECT date_trunc('second', suspect_since) FROM leases_resource WHERE id = %s", (resource_id,))
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -148,13 +148,13 @@ _KEEP_SEEN = """
 
 
 def keep_seen(resource_id: int, found: Owned) -> None:
-    """Keep what its own read tells, over what a listing told."""
+    """Store the result of a direct read, which takes precedence over a listing."""
     run(_KEEP_SEEN, (json.dumps({**found.facts, "state": found.state}), found.power, resource_id))
 
 
 @short
 def suspect(resource_id: int, message: str, *, observed: str = SUSPECTED, reason: Reason = Reason.SUSPECTED) -> None:
-    """Say of a machine and its leases that it may be gone, or is off, and why. Nothing else changes."""
+    """Record that a machine may be gone or off, also for its leases. Changes nothing else."""
     holders = eviction.lock_holders(resource_id)
     before = rows("SELECT state, observed FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
     if not before or before[0][0] != "active":
@@ -184,12 +184,12 @@ _CLEAR_SUSPICION = """
 
 @short
 def clear_suspicion(resource_id: int) -> None:
-    """It is well: neither it nor its leases are doubted any more."""
+    """Clear the suspicion on a machine and its leases."""
     holders = eviction.lock_holders(resource_id)
     cleared = rows(_CLEAR_SUSPICION, (resource_id, list(DOUBTED), list(DOUBTED)))
     if not cleared or not cleared[0][0]:
         return
-    message = "It is there and well."
+    message = "It exists and is healthy."
     record_event("resource.found", message, actor="status", resource_id=resource_id)
     for lease_id, state in holders:
         if state == "active" and _says_so(lease_id):
@@ -208,11 +208,11 @@ _ANNOUNCE = """
 
 @short
 def announce(resource_id: int, why: str) -> None:
-    """Tell of a machine and its leases that its provider takes it back soon; the applications of this process too.
+    """Announce that the provider will soon take a machine back, to its leases and to applications in this process.
 
-    Once: a listing and the guest may both tell of it.
+    Announces it once: a listing and the guest may both report it.
     """
-    message = f"Its provider takes it back soon: {why}"
+    message = f"Its provider will take it back soon: {why}"
     holders = eviction.lock_holders(resource_id)
     if not run(_ANNOUNCE, (resource_id,)):
         return

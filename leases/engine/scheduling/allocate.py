@@ -11,7 +11,6 @@ from django.db.models.functions import Least, Now
 
 from blueprints.specs import Draft
 from drydock.core.errors import Busy
-from leases import hints
 from leases.engine.core.database import bound_lock_waits, rows, short
 from leases.engine.core.runs import end_waiting_siblings
 from leases.engine.core.transitions import explain, move_lease
@@ -22,14 +21,15 @@ from leases.engine.resources.provision import insert, lock_blueprint, may_build
 from leases.engine.scheduling import candidates
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
 from leases.engine.scheduling.decision import decide as _decide
-from leases.engine.scheduling.place import Outcome
+from leases.engine.scheduling.place import Outcome, place
+from leases.messaging import hints
 from leases.models import Lease
 from leases.reasons import Reason
 from leases.states import LeaseState
 
 
 def decide(lease_id: int) -> Outcome:
-    """Decide for one waiting lease and act on it."""
+    """Decide what to do for one pending lease, and do it."""
     found = rows(f"SELECT {pending.COLUMNS} FROM leases_lease l WHERE id = %s AND state = 'pending'", (lease_id,))
     if not found:
         return Outcome.GONE
@@ -41,7 +41,7 @@ def decide(lease_id: int) -> Outcome:
 
 
 def opinion(waiter: pending.PendingLease) -> Decision:
-    """The decision as it stands now; nothing is changed."""
+    """Return the current decision for a pending lease. Changes nothing."""
     spending = budgets.spending(waiter.id, waiter.placement)
     placement = waiter.placement
     wanted = candidates.demand(placement)
@@ -53,21 +53,32 @@ def opinion(waiter: pending.PendingLease) -> Decision:
 
 
 def act(waiter: pending.PendingLease, decision: Decision) -> Outcome:
-    """Carry the decision out."""
+    """Carry out a decision."""
     verdicts = [verdict.to_json() for verdict in decision.verdicts]
     match decision:
         case Build():
             return build(waiter.id, decision.blueprint_id, decision.draft, verdicts)
         case Reclaim():
-            for resource_id in decision.resource_ids:
-                retirement.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Removed for another lease.")
-            return _wait(waiter.id, Reason.WAITING_RECLAIM, decision.message, verdicts, None)
+            return _reclaim(waiter, decision, verdicts)
         case Wait() if decision.personal and waiter.group_id is None:
             return _beyond(waiter.id, decision, verdicts)
         case Wait():
             return _wait(waiter.id, decision.reason, decision.message, verdicts, decision.retry_at)
         case Refuse():
             return _refuse(waiter.id, decision.message, verdicts)
+
+
+def _reclaim(waiter: pending.PendingLease, decision: Reclaim, verdicts: Any) -> Outcome:
+    """Retire idle resources for a lease, unless it can be placed now.
+
+    A resource that is idle now may have been in use when no room was found, and could serve this very lease.
+    Members of a group look for room together.
+    """
+    if waiter.group_id is None and (outcome := place(waiter.id, wait=True)) is not Outcome.NO_ROOM:
+        return outcome
+    for resource_id in decision.resource_ids:
+        retirement.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Removed for another lease.")
+    return _wait(waiter.id, Reason.WAITING_RECLAIM, decision.message, verdicts, None)
 
 
 @short
@@ -81,7 +92,7 @@ def _wait(lease_id: int, reason: Reason, message: str, verdicts: Any, retry_at: 
 
 @short
 def _beyond(lease_id: int, decision: Wait, verdicts: Any) -> Outcome:
-    """Its own budget is in the way. Where nothing else is, it stays out of the queue meanwhile."""
+    """Keep a lease waiting if its own budgets stop it; park it if nothing else does."""
     if pending.lock(lease_id) is None:
         return Outcome.GONE
     if decision.reason is Reason.WAITING_BUDGET and decision.only_personal:
@@ -107,7 +118,7 @@ def _refuse(lease_id: int, message: str, verdicts: Any) -> Outcome:
 
 @short
 def build(lease_id: int, blueprint_id: int, draft: Draft, verdicts: Any) -> Outcome:
-    """Write the resource row, the lease's share of it and the run that builds it, all or nothing."""
+    """Insert a resource, the lease's share of it and the run that builds it, in one transaction."""
     bound_lock_waits()
     waiter = pending.lock(lease_id)
     if waiter is None:
@@ -125,14 +136,14 @@ def build(lease_id: int, blueprint_id: int, draft: Draft, verdicts: Any) -> Outc
     if blueprint is None or not may_build(blueprint, draft) or spending.against(draft):
         return Outcome.BUSY
     lease = Lease.objects.select_related("owner").get(pk=lease_id)
-    room = insert(blueprint, draft, asked=_stored(lease), actor="allocator", message="For a waiting lease.")
+    room = insert(blueprint, draft, asked=_stored(lease), actor="allocator", message="Built for a pending lease.")
     Lease.objects.filter(pk=lease_id).update(verdicts=verdicts)
     return _take(waiter, room)
 
 
 @short
 def build_reserved(waiter: pending.PendingLease, blueprint_id: int, draft: Draft) -> bool:
-    """Build a resource that only the group of this waiting lease may claim, with what the waiter says it needs."""
+    """Build a resource for this pending lease that only its group may claim. Return whether the build was begun."""
     reserved = "SELECT 1 FROM leases_resource WHERE reserved_for_id = %s AND state IN ('pending', 'active')"
     if pending.lock(waiter.id) is None or rows(reserved, (waiter.id,)):
         return False
@@ -140,7 +151,7 @@ def build_reserved(waiter: pending.PendingLease, blueprint_id: int, draft: Draft
     if blueprint is None or not may_build(blueprint, draft):
         return False
     asked = _stored(Lease.objects.get(pk=waiter.id)) | dataclasses.asdict(waiter.placement.amounts)
-    message = "For a waiting group."
+    message = "Built for a pending group."
     insert(blueprint, draft, asked=asked, actor="allocator", message=message, reserved_for=waiter.id)
     return True
 
@@ -152,7 +163,7 @@ def _take(waiter: pending.PendingLease, room: claims.Room) -> Outcome:
 
 
 def _stored(lease: Lease) -> dict[str, Any]:
-    """What a build keeps of the lease that caused it."""
+    """Return the parts of the lease that the run stores for the build that it caused."""
     return {
         "lease": lease.pk, "root": lease.root_id or lease.pk, "rank": lease.rank, "priority": lease.priority,
         "owner": lease.owner_id, "type": lease.type, "requirements": lease.requirements, "exclusive": lease.exclusive,

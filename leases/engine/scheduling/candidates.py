@@ -1,5 +1,6 @@
-"""Read the blueprints that could serve a pending lease as candidates: counts, limits, offers, remembered errors, and
-what is being released already.
+"""Read the blueprints that could serve a pending lease as candidates for the decision.
+
+A candidate has counts, limits, offers, remembered errors, and the capacity that is already being released.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from leases.engine.placement.constraints import PlacementRequest, allowed, held,
 from leases.engine.scheduling.decision import COUNTED, Candidate, Exclusion
 
 _COUNTED = 100
-"""Waiters of one shape are counted up to this."""
+"""Leases of one request class are counted up to this number."""
 
 
 class Demand(NamedTuple):
-    """Waiting leases that what is leaving has to serve."""
+    """The pending leases that the resources being released have to serve."""
 
     alike: int
-    """This one, and those that ask for the same; counted up to a hundred."""
+    """This lease and others with the same request, counted up to `_COUNTED`."""
     others: int
-    """Those before which nothing but a resource that leaves is in the way: heads of other shapes, the own group."""
+    """Leases that wait only for a resource to be released: heads of other request classes, and members of the group."""
 
     def places(self, placement: PlacementRequest, drafts: Sequence[Draft]) -> int:
-        """How many resources they need, made from the first of the drafts."""
+        """Return how many resources the leases need if they are built from the first draft."""
         most = _fitting(placement, drafts[0].capacity) if drafts else 1
         return -(-self.alike // most) + self.others
 
@@ -51,7 +52,7 @@ ALONE = Demand(1, 0)
 
 
 def _fitting(placement: PlacementRequest, capacity: Amounts) -> int:
-    """How many such leases one resource takes."""
+    """Return how many leases with this request fit on one resource."""
     if placement.exclusive:
         return 1
     asked = [(getattr(placement.amounts, name), getattr(capacity, name)) for name in CLASSES]
@@ -68,7 +69,7 @@ _ALIKE = f"""
 
 
 def demand(placement: PlacementRequest) -> Demand:
-    """How many leases wait for room like this one."""
+    """Return how many leases wait for the same room as this one."""
     for alike, siblings in rows(_ALIKE, (placement.lease_id,)):
         return Demand(1 + alike, siblings + pending.reclaiming(placement.type, placement.lease_id))
     return ALONE
@@ -78,15 +79,15 @@ _LEAVES = """
     {0}.state IN ('released', 'broken') AND {0}.gone_at IS NULL AND EXISTS (
         SELECT FROM leases_run n WHERE n.resource_id = {0}.id AND n.lease_id IS NULL AND n.phase = 'destroy'
             AND n.waits_for = '' AND n.tries < 3)"""
-"""It is being destroyed, and nothing says that this takes for ever."""
+"""The resource is being destroyed, and nothing suggests that this will not end."""
 _CLEANED = """
     i.gone_at IS NOT NULL AND NOT EXISTS (
         SELECT FROM leases_run m WHERE m.lease_id = h.id AND (m.waits_for <> '' OR m.tries >= 3))"""
-"""The resource `i` is gone, and its lease `h` is cleaned away."""
+"""Resource `i` is gone, and its lease `h` is being cleaned."""
 
 
 def places_leaving(blueprint_id: int, maximum: int) -> int:
-    """How many places under the blueprint's limit are free once what is being destroyed is gone."""
+    """Return how many places under the blueprint's limit will be free once the current destructions are done."""
     leaves = _LEAVES.format("r")
     sql = f"""
         SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = %s AND r.gone_at IS NULL
@@ -95,7 +96,7 @@ def places_leaving(blueprint_id: int, maximum: int) -> int:
 
 
 def holders_leaving(placement: PlacementRequest) -> int:
-    """Resources being destroyed, or just gone, whose leases on what could serve the question are still to end."""
+    """Return how many resources that are being destroyed, or just were, still hold leases on usable resources."""
     fit, leaves = held(placement), _LEAVES.format("i")
     sql = f"""
         SELECT count(DISTINCT i.id) FROM leases_resource i
@@ -108,7 +109,7 @@ def holders_leaving(placement: PlacementRequest) -> int:
 log = logging.getLogger(__name__)
 
 _MACHINES = ("host", "machine")
-"""Resource types whose resources people call machines."""
+"""Resource types whose resources are called machines in messages."""
 
 _COUNTS = """
     SELECT b.id, {allowed},
@@ -131,8 +132,10 @@ _COUNTS = """
 def candidates(
     placement: PlacementRequest, wanted: Demand = ALONE, spending: BudgetCheck = UNBOUNDED
 ) -> list[Candidate]:
-    """Every blueprint that the request allows, in the order in which they are tried; `wanted`: who else waits;
-    `spending`: the budgets that the lease is charged to."""
+    """Return every blueprint that the request allows as a candidate, in the order in which they are tried.
+
+    `wanted` counts the other leases that wait; `spending` has the budgets that the lease is charged to.
+    """
     may, fit = allowed(placement), suits(placement)
     every = Blueprint.objects.filter(resource_type=placement.type).prefetch_related(_errors())
     named = [blueprint for blueprint in every if _named(blueprint, placement)]
@@ -151,7 +154,7 @@ def candidates(
 
 
 def _errors() -> Any:
-    """Those that still rule something out, by the database's clock."""
+    """Return a prefetch of the remembered errors that are still in force by the database's clock."""
     return Prefetch("errors", RememberedError.objects.filter(Q(until=None) | Q(until__gt=Now())))
 
 
@@ -248,9 +251,12 @@ def _what_it_could_build(
 def _drafts(
     blueprint: Blueprint, kind: Kind, config: Any, one: Asked, affords: Callable[[Draft], bool], **how: Any
 ) -> Sequence[Draft]:
-    """What it would build for this; where that is nothing and the kind drafts by itself, what it would build at all,
-    which then tells why not. Only the first offers are read: where budgets allow none of the fastest, the cheapest
-    come after them."""
+    """Return what the blueprint would build for this request.
+
+    If that is nothing and the kind drafts by itself, returns what it could build for any request, so that the
+    verdict can say why that does not suit. Only the first offers are read; if budgets allow none of the fastest,
+    the cheapest follow them.
+    """
     found = machine_drafts.drafts(blueprint, kind, config, one, **how)
     if isinstance(kind, Offers) and how["choose"] == "fastest" and not any(map(affords, found)):
         found = [*found, *machine_drafts.drafts(blueprint, kind, config, one, **how | {"choose": "price"})]
@@ -276,7 +282,7 @@ def _asked(kind_name: str, placement: PlacementRequest) -> Asked:
 
 
 def draft_misfit(draft: Draft, wants: Asked, matches: Any) -> str:
-    """Why a draft would not serve what is asked, or an empty string."""
+    """Return why a draft would not serve the request, or an empty string if it would."""
     if short := shortfall(wants.amounts.shortage(draft.capacity)):
         return short
     if lacking := wants.traits - draft.traits:
@@ -298,7 +304,7 @@ def _too_long(longest: dt.timedelta | None, placement: PlacementRequest) -> str:
     if placement.until is not None:
         wanted = placement.until - rows("SELECT clock_timestamp()")[0][0]
     if wanted is not None and wanted > longest:
-        return f"what it builds lives {longest}, the lease would last {wanted}"
+        return f"what it builds lives {longest}, but the lease would last {wanted}"
     return ""
 
 
@@ -307,7 +313,10 @@ def _setbacks(blueprint: Blueprint) -> list[Exclusion]:
 
 
 def _idle(blueprint_id: int) -> tuple[int, ...]:
-    """Of those idle for longest, first the ones that hold or are part of something, which is free after them."""
+    """Return the resources that have been idle longest, first those that hold leases or are part of others.
+
+    Removing those frees what they hold or belong to.
+    """
     sql = """
         SELECT r.id FROM (SELECT id, part_of_id, idle_since FROM leases_resource
             WHERE blueprint_id = %s AND state = 'active' AND used_slots = 0 AND origin = 'built'
@@ -318,7 +327,7 @@ def _idle(blueprint_id: int) -> tuple[int, ...]:
 
 
 def _spare(blueprint_id: int) -> tuple[tuple[int, float], ...]:
-    """Those idle for longest that cost something, and what."""
+    """Return (id, price) of the resources with a price that have been idle longest."""
     sql = """
         SELECT r.id, r.price FROM leases_resource r
         WHERE r.blueprint_id = %s AND r.state = 'active' AND r.used_slots = 0 AND r.origin = 'built' AND r.price > 0
@@ -327,7 +336,7 @@ def _spare(blueprint_id: int) -> tuple[tuple[int, float], ...]:
 
 
 def idle_holders(placement: PlacementRequest) -> tuple[int, ...]:
-    """Idle resources that hold leases on what could serve the question."""
+    """Return idle resources whose own leases hold room that the request could use."""
     fit = held(placement)
     sql = f"""
         SELECT i.id FROM leases_resource i JOIN leases_lease h ON h.for_resource_id = i.id AND h.state = 'active'

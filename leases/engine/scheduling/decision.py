@@ -15,12 +15,12 @@ from leases.engine.placement.constraints import TINY
 from leases.reasons import Reason
 
 COUNTED = 1000
-"""Suitable resources are counted up to this: a decision must not cost more the larger the fleet is."""
+"""Suitable resources are counted up to this number, so that a decision does not cost more as the fleet grows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What one candidate said, in words a person can act on."""
+    """The result for one candidate, in words that a user can act on."""
 
     blueprint: str
     answer: str
@@ -28,13 +28,13 @@ class Verdict:
     sentence: str
     offer: str = ""
     reason: str = ""
-    """Why it waits, or says no, where that may change without another decision."""
+    """Why the candidate waits or says no, if that may change without a new decision."""
     cost: float | None = None
     price: float | None = None
-    """For a budget that is in the way: what the lease would cost, and all of what would be built. None: unknown."""
+    """If a budget is exceeded: what the lease and the whole resource would cost. None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return what is kept with the lease."""
+        """Return the verdict as it is stored with the lease."""
         shown: dict[str, Any] = {
             "blueprint": self.blueprint,
             "offer": self.offer,
@@ -57,12 +57,12 @@ class Exclusion:
     message: str
     until: dt.datetime | None
     passes: bool = False
-    """Nothing has failed, and nobody need mend it: it passes by itself, at a time that nobody knows."""
+    """True if nothing has failed and nobody has to act: the exclusion ends by itself, at an unknown time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A blueprint as the decision sees it."""
+    """A blueprint as input to the decision."""
 
     id: int
     name: str
@@ -71,48 +71,48 @@ class Candidate:
     authorized: bool = True
     authorization_asked: bool = False
     impossible: str = ""
-    """Why it could never serve this, or empty."""
+    """Why the blueprint could never serve the request; empty if it could."""
     builds: bool = True
     drafts: tuple[Draft, ...] = ()
-    """What it could build for this, best first."""
+    """What the blueprint could build for the request, best first."""
     stale: str = ""
     there: int = 0
-    """Resources that count against the limit; counted up to it."""
+    """Resources that count towards the limit, counted up to it."""
     maximum: int | None = None
     building: int = 0
     max_builds: int = 10
     setbacks: tuple[Exclusion, ...] = ()
     budget: BudgetState | None = None
-    """What everything that it has built may cost; None: any amount."""
+    """The budget for everything that the blueprint has built; None if it has no budget."""
     freeing: float = 0.0
-    """US dollars an hour that are free once what is being destroyed is gone."""
+    """US dollars an hour that current destructions will free."""
     spare: tuple[tuple[int, float], ...] = ()
-    """Idle resources that may be given up to make room in the budget, and the price of each."""
+    """Idle resources that may be removed to free budget, each with its price."""
     suitable: int = 0
-    """Resources that could serve this if they were empty; counted up to `COUNTED`."""
+    """Resources that could serve the request if empty, counted up to `COUNTED`."""
     used_slots: int = 0
     slots: int = 0
-    """The slots in use of those, and all that they have."""
+    """The slots of the suitable resources: in use, and in total."""
     noun: str = "resource"
-    """How people call one of its resources."""
+    """What one of its resources is called in messages."""
     silent: int = 0
-    """Those of them that do not answer."""
+    """How many of the suitable resources do not answer."""
     idle: tuple[int, ...] = ()
-    """Idle resources that may be given up to make room under the limit, idle children first."""
+    """Idle resources that may be removed to make room under the limit, starting with those that free others."""
     leaving: int = 0
-    """Places under the limit that are free once what is being destroyed is gone."""
+    """Places under the limit that current destructions will free."""
     wanted: int = 1
-    """Places that are waited for: for this lease, those like it, and others that wait for something to leave."""
+    """Places needed for this lease, for others like it, and for leases that wait for a resource to be released."""
 
     @property
     def enough_leaves(self) -> bool:
-        """True when what is being destroyed makes room enough, so that nothing more is given up."""
+        """True if current destructions make enough room, so that nothing else is removed."""
         return self.leaving >= self.wanted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """Build this draft by this blueprint."""
+    """Build this draft with this blueprint."""
 
     blueprint_id: int
     draft: Draft
@@ -121,7 +121,7 @@ class Build:
 
 @dataclass(frozen=True, kw_only=True)
 class Reclaim:
-    """Give up these idle resources, then look again."""
+    """Remove these idle resources, then decide again."""
 
     resource_ids: tuple[int, ...]
     verdicts: tuple[Verdict, ...]
@@ -130,21 +130,21 @@ class Reclaim:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Nothing to be done now; look again when woken, or at `retry_at`."""
+    """Do nothing now. Decide again when woken, or at `retry_at`."""
 
     reason: Reason
     message: str
     verdicts: tuple[Verdict, ...]
     retry_at: dt.datetime | None = None
     personal: bool = False
-    """A budget of its owner or group is in the way somewhere: another lease like it might do better."""
+    """True if some candidate exceeds a budget of the lease's owner or group, so another owner's might be served."""
     only_personal: bool = False
-    """And nothing else is in the way anywhere."""
+    """True if only budgets of the lease's owner or group are exceeded."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refuse:
-    """Only an operator can change that this cannot be served."""
+    """Break the lease, because only an operator could make it possible to serve."""
 
     message: str
     verdicts: tuple[Verdict, ...]
@@ -155,32 +155,37 @@ Decision: TypeAlias = Build | Reclaim | Wait | Refuse
 
 @dataclass(frozen=True, kw_only=True)
 class _Opinion:
-    """One candidate's verdict and what follows from it."""
+    """One candidate's verdict and its consequences."""
 
     verdict: Verdict
     reason: Reason | None = None
-    """Why it waits; None for no, build and reclaim."""
+    """Why the candidate waits; None if it says no, builds or reclaims."""
     draft: Draft | None = None
     reclaim: tuple[int, ...] = ()
     enough: bool = False
-    """What it waits for is on its way."""
+    """True if what the candidate waits for is on its way."""
     until: dt.datetime | None = None
     personal: bool = False
-    """A budget of the lease's owner or group is in the way."""
+    """True if a budget of the lease's owner or group is exceeded."""
     excluded: bool = False
-    """It is disabled or drained, or the owner may not use it: that others cannot serve this is decided without it."""
+    """True if the blueprint is disabled or drained, or the owner may not use it.
+
+    The decision whether other blueprints can serve the request ignores it.
+    """
 
 
 def decide(
     candidates: Sequence[Candidate], *, held_idle: Sequence[int] = (), held_leaving: int = 0, wanted: int = 1,
     choose: str = "order", spending: BudgetCheck = UNBOUNDED,
 ) -> Decision:  # fmt: skip
-    """Walk the candidates in order: the first that can build does, or of those that can the one that is cheapest or
-    soonest ready (`choose`); else the first that can reclaim; else wait.
+    """Return the decision for a request, given its candidates in order.
 
-    `held_idle` are idle resources whose own leases hold room that this lease could use; `held_leaving` is how many
-    such are being destroyed already, `wanted` how many leases wait for that. Where enough is leaving, nothing more
-    is given up. `spending`: the budgets that bound what may be built for this lease.
+    Builds with the first candidate that can, or with the cheapest or fastest of them (`choose`). Otherwise reclaims
+    with the first candidate that can, or else waits.
+
+    `held_idle` are idle resources whose own leases hold room that this lease could use, `held_leaving` is how many
+    such resources are already being destroyed, and `wanted` is how many leases wait for that room. If enough is
+    being released, nothing else is removed. `spending` has the budgets that limit what may be built for this lease.
     """
     opinions = [(candidate, _opinion(candidate, spending)) for candidate in candidates]
     verdicts = tuple(opinion.verdict for _, opinion in opinions)
@@ -189,7 +194,7 @@ def decide(
         candidate, draft = min(able, key=lambda one: _CHOICES[choose](one[1]))
         return Build(blueprint_id=candidate.id, draft=draft, verdicts=verdicts)
     if held_leaving >= wanted:
-        message = "An idle resource that holds what is requested is being removed."
+        message = "An idle resource that uses the requested capacity is being removed."
         return Wait(reason=Reason.WAITING_RECLAIM, message=message, verdicts=verdicts)
     if any(opinion.enough for _, opinion in opinions):
         return _wait_or_refuse([opinion for _, opinion in opinions if opinion.enough], verdicts)
@@ -197,7 +202,7 @@ def decide(
         return Reclaim(
             resource_ids=tuple(held_idle[:1]),
             verdicts=verdicts,
-            message="An idle resource that holds what is requested is removed.",
+            message="An idle resource that uses the requested capacity is removed.",
         )
     for candidate, opinion in opinions:
         if opinion.reclaim:
@@ -214,18 +219,21 @@ _CHOICES: dict[str, Callable[[Draft], float]] = {
     "price": lambda draft: (float("inf") if draft.offer else 0.0) if draft.price is None else draft.price,
     "fastest": lambda draft: float("inf") if draft.boot_seconds is None else draft.boot_seconds,
 }
-"""What is no offer costs nothing more: it is the operator's own. An offer of unknown price comes last. Of equals the
-first in the operators' order."""
+"""The key by which drafts are compared. Ties keep the operators' order.
+
+A draft without an offer costs nothing extra, because it is the operator's own. Unknown prices come last.
+"""
 
 
 def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> Decision:
     waiting = [opinion for opinion in opinions if opinion.reason is not None]
     if not all(opinion.excluded for opinion in opinions):
-        # A blueprint that is switched off is worth waiting for only where there is no other.
+        # A blueprint that is switched off is worth waiting for only if there is no other.
         waiting = [opinion for opinion in waiting if not opinion.excluded]
     if not waiting:
-        said = "; ".join(f"{v.blueprint}: {v.sentence}" for v in verdicts) or "no blueprint gives this type"
-        return Refuse(message=f"No blueprint can serve this. {said}", verdicts=verdicts)
+        said = "; ".join(f"{v.blueprint}: {v.sentence}" for v in verdicts)
+        message = f"No blueprint can serve this: {said}" if said else "No blueprint provides this type."
+        return Refuse(message=message, verdicts=verdicts)
     first = min(waiting, key=lambda opinion: URGENCY.index(opinion.reason))
     times = [opinion.until for opinion in waiting if opinion.until is not None]
     assert first.reason is not None
@@ -286,7 +294,7 @@ def _without_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
 
 
 def _full(candidate: Candidate, which: str) -> str:
-    """Say that its resources are full, how full, and how many of them do not answer."""
+    """Return a clause that says how full the blueprint's resources are, and how many of them do not answer."""
     n, one = candidate.suitable, candidate.suitable == 1
     there = f"its only {which}{candidate.noun}" if one else f"all {_number(n)} {which}{candidate.noun}s"
     if one and candidate.silent:
@@ -353,8 +361,11 @@ def _at_limit(candidate: Candidate, maximum: int) -> _Opinion:
 
 
 def _first_draft(candidate: Candidate, spending: BudgetCheck) -> tuple[Draft | None, Exclusion | None]:
-    """The first draft that no remembered error rules out and that the budgets allow; where they allow none of those,
-    the cheapest of them; where there is none, the error that ends first."""
+    """Return the first draft that no remembered error rules out and that the budgets allow.
+
+    If budgets allow none of these, returns the cheapest. If errors rule out all drafts, returns the error that ends
+    first instead.
+    """
     errors = [setback for draft in candidate.drafts if (setback := _setback(candidate, draft))]
     able = [draft for draft in candidate.drafts if _setback(candidate, draft) is None]
     for draft in able:
@@ -370,7 +381,10 @@ def _affords(candidate: Candidate, draft: Draft) -> bool:
 
 
 def _beyond_budget(candidate: Candidate, draft: Draft, spending: BudgetCheck) -> _Opinion | None:
-    """Why a budget does not allow it, and whether something of the blueprint's that is idle makes room for it."""
+    """Return the opinion if a budget does not allow a draft, or None if all budgets do.
+
+    If the blueprint's own budget is exceeded, its idle resources are reclaimed if that frees enough.
+    """
     if against := spending.against(draft):
         return replace(_wait(candidate, Reason.WAITING_BUDGET, against), personal=True)
     if candidate.budget is None or candidate.budget.affords(price_of(draft)):
@@ -397,7 +411,7 @@ def _setback(candidate: Candidate, draft: Draft) -> Exclusion | None:
 
 
 def rules_out(scope: str, key: str, draft: Draft) -> bool:
-    """Whether a remembered error of this scope and key rules out a draft."""
+    """Return whether a remembered error with this scope and key rules out a draft."""
     if scope == "location":
         return counts(key, draft.counted)
     return {"offer": draft.offer, "zone": draft.zone, "blueprint": "", "operator": ""}.get(scope) == key
@@ -416,7 +430,7 @@ def _wait(candidate: Candidate, reason: Reason, sentence: str, until: dt.datetim
 
 
 def _dear(opinion: _Opinion, draft: Draft, spending: BudgetCheck) -> _Opinion:
-    """The opinion with what the draft costs, so that another budget can be compared with it later."""
+    """Return the opinion with the draft's cost added, so that a changed budget can be compared with it later."""
     cost, whole = (None if value == UNKNOWN else value for value in (spending.cost(draft), price_of(draft)))
     return replace(
         opinion,

@@ -1,4 +1,4 @@
-"""Groups: claim all members in one transaction or none, and make room for a group that waits."""
+"""Groups: claim all members in one transaction or none, and make room for a waiting group."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leases.engine.placement.claims import finish_claim
 from leases.engine.placement.constraints import suits
 from leases.engine.placement.pending import PendingLease, lock, look_again, members_of
 from leases.engine.scheduling import allocate
-from leases.engine.scheduling.decision import Build, Decision, Refuse, Wait
+from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
 from leases.engine.scheduling.place import RESERVE, Outcome
 from leases.reasons import Reason
 
@@ -29,29 +29,35 @@ STALLED = (
     Reason.WAITING_AUTHORIZATION,
     Reason.NEEDS_OPERATOR,
 )
-"""What a member waits for that is not room: no room that others leave would help."""
+"""Reasons for which a member waits other than for room, so that room released by others would not help."""
 
 
 def gather(group_id: int) -> Outcome:
-    """Reserve a free resource for the members that have none yet, and build for those that find none."""
+    """Reserve free resources for members that have none yet, and build for those that find none."""
     acted = _each_alone(group_id)
     while (without := _reserve_free(group_id)) is not None:
-        if not _make_room_for_one([member for member in without if member.id not in acted], acted):
+        if not _make_room_for_one(group_id, [member for member in without if member.id not in acted], acted):
             return _wait(group_id, acted)
     return Outcome.GONE
 
 
-def _make_room_for_one(found: Sequence[PendingLease], acted: dict[int, Decision | None]) -> bool:
-    """Act on the decision for each member in turn until a resource is built or reserved: others may fit on it."""
+def _make_room_for_one(group_id: int, found: Sequence[PendingLease], acted: dict[int, Decision | None]) -> bool:
+    """Act on each member's decision until a resource is built or reserved, which others may then fit on.
+
+    Returns False if no resource was built or reserved.
+    """
     for member in found:
-        acted[member.id] = _make_room(member)
+        acted[member.id] = _make_room(group_id, member)
         if acted[member.id] is None:
             return True
     return False
 
 
 def _each_alone(group_id: int) -> dict[int, Decision | None]:
-    """Of members below one parent only the first is made room for: what the others wait for by themselves."""
+    """For a group below one parent, act on the refused and stalled decisions of all members but the first.
+
+    Returns the decisions acted on.
+    """
     acted: dict[int, Decision | None] = {}
     for member in _below_one_parent(group_id)[1:]:
         decision = allocate.opinion(member)
@@ -71,13 +77,13 @@ def _stalls(decision: Decision | None) -> bool:
 
 
 def stand_back(group_id: int) -> Outcome:
-    """An older group gathers: this one holds nothing meanwhile."""
+    """Release the group's reservations while an older group gathers its resources."""
     return _wait(group_id, {}, keep=False)
 
 
 @short
 def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = True) -> Outcome:
-    """Say why its members wait. A group that is stalled keeps no resource from others."""
+    """Record why the members wait. A stalled group keeps no reservations."""
     found = members_of(group_id)
     keep = keep and not any(_stalls(decision) for decision in acted.values())
     for member in found:
@@ -91,7 +97,7 @@ def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = T
 
 @short
 def _reserve_free(group_id: int) -> list[PendingLease] | None:
-    """The members for which nothing free was found; None when none of them waits."""
+    """Reserve free resources. Return the members that found none, or None if no member is pending."""
     found = members_of(group_id)
     if not found:
         return None
@@ -104,11 +110,17 @@ def _reserve_free(group_id: int) -> list[PendingLease] | None:
 _RESERVE = """
     UPDATE leases_resource SET reserved_for_id = %s WHERE id = (
         SELECT id FROM leases_resource WHERE id = %s AND reserved_for_id IS NULL FOR NO KEY UPDATE SKIP LOCKED)"""
-"""Waits for no lock, as others were taken before in no order; the next look reserves what is locked now."""
+"""Waits for no lock, since other resources were already locked in no particular order.
+
+A resource that is locked now is reserved in the next attempt.
+"""
 
 
 def _spread(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
-    """Reserve places, as few as the rule allows: members that fit together share one."""
+    """Reserve as few resources as the rule allows: members that fit together share one.
+
+    Returns the members that found none.
+    """
     chosen: list[Place] = []
     placed: list[PendingLease] = []
     without = []
@@ -128,7 +140,7 @@ def _spread(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
 
 
 def _first_for_all(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
-    """The first member, asking for all of them, unless what is reserved for one of them could take them all."""
+    """Return the first member with a request for all of them, or no member if a reserved resource could take all."""
     first = found[0]
     first.placement = narrowed([member.placement for member in found], rule)[0]
     fit = suits(first.placement)
@@ -141,9 +153,11 @@ def _first_for_all(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
     return [first]
 
 
-def _make_room(member: PendingLease) -> Decision | None:
-    """Build or reserve for it, else act on what was decided and answer that."""
+def _make_room(group_id: int, member: PendingLease) -> Decision | None:
+    """Build or reserve for a member and return None, or else act on its decision and return it."""
     decision = allocate.opinion(member)
+    if isinstance(decision, Reclaim) and _has_room_now(group_id, member):
+        return None
     if isinstance(decision, Build):
         allocate.build_reserved(member, decision.blueprint_id, decision.draft)
         return None
@@ -153,9 +167,14 @@ def _make_room(member: PendingLease) -> Decision | None:
     return decision
 
 
+def _has_room_now(group_id: int, member: PendingLease) -> bool:
+    """Return whether a resource that was busy in the first search can now be reserved for the member."""
+    return member.id not in {one.id for one in _reserve_free(group_id) or ()}
+
+
 @short
 def _reserve_busy(member: PendingLease) -> bool:
-    """Where nothing can be built: after a while one resource that could take what is asked fills for the group."""
+    """Reserve a suitable busy resource for a group that has waited long, if nothing can be built."""
     overdue = "SELECT 1 FROM leases_lease WHERE id = %s AND since < statement_timestamp() - %s * interval '1 s'"
     if lock(member.id) is None or not rows(overdue, (member.id, settings.DRYDOCK.head_reservation_seconds)):
         return False
@@ -164,7 +183,7 @@ def _reserve_busy(member: PendingLease) -> bool:
 
 
 def waiting(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
-    """(rank, id) of the groups that wait for a resource of this type: the first, and those due among the others."""
+    """Return (rank, id) of groups that wait for a resource of this type: the first ones, and others that are due."""
     found = rows(
         "WITH g AS (SELECT min(rank) AS rank, group_id, min(due_at) AS due FROM leases_lease"
         " WHERE state = 'pending' AND group_id IS NOT NULL AND NOT parked AND group_id IN (SELECT group_id"
@@ -177,7 +196,7 @@ def waiting(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
 
 
 def advance(group_id: int) -> Outcome:
-    """Grant a group if all of it has room; else, when it is the oldest, reserve what there is and build the rest."""
+    """Grant a group if all members have room; otherwise, if it is the oldest, reserve free room and build the rest."""
     try:
         outcome = _grant(group_id)
         if outcome is not Outcome.NO_ROOM:
@@ -223,13 +242,13 @@ def _take(found: list[PendingLease], chosen: list[Place]) -> Outcome:
 
 
 def _costs(found: list[PendingLease], chosen: list[Place]) -> dict[int, float]:
-    """What each would cost an hour."""
+    """Return the hourly cost of each member."""
     where = {member.id: place.resource_id for member, place in zip(found, chosen, strict=True)}
     return budgets.costs(where, {member.id: member.placement for member in found})
 
 
 def _taken(found: list[PendingLease], chosen: list[Place]) -> list[Amounts]:
-    """What each would take: all of it who wants it alone."""
+    """Return the amounts that each member would take; an exclusive lease takes the whole resource."""
     pairs = zip(found, chosen, strict=True)
     return [place.whole if one.placement.exclusive else one.placement.amounts for one, place in pairs]
 
@@ -256,7 +275,9 @@ _OLDER = """
 
 
 def _is_oldest(group_id: int) -> bool:
-    """Only the oldest group of each of its types may hold reservations, so that two never hold what both need. A group
-    is as old as its oldest member, for all its types: else two could be older than each other. One that could not
-    have all it needs whatever room there is stands in nobody's way."""
+    """Return whether this group is the oldest for each of its types. Only the oldest may hold reservations.
+
+    Otherwise two groups could each hold what both need. A group is as old as its oldest member for all its types;
+    otherwise each of two groups could be older than the other. A group that no room could serve is ignored.
+    """
     return not rows(_OLDER, {"group": group_id, "stalled": list(STALLED)})

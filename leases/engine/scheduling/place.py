@@ -1,4 +1,4 @@
-"""Look for room for one pending lease, reserve a resource for it, and hand room over to the head of the queue."""
+"""Find room for one pending lease, reserve a resource for it, and hand over room to the head of the queue."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from enum import Enum
 from django.conf import settings
 
 from drydock.core.errors import Busy
-from leases import hints
 from leases.engine.core.database import bound_lock_waits, rows, run, short
 from leases.engine.placement import budgets, claims, pending, quotas
 from leases.engine.placement.claims import belongs_to_older, finish_claim
 from leases.engine.placement.constraints import suits
+from leases.messaging import hints
 
 
 class Outcome(Enum):
-    """What came of looking for room for one waiter."""
+    """The outcome of an attempt to place one pending lease."""
 
     GRANTED = "it has its share"
     NO_ROOM = "nothing has room"
@@ -27,7 +27,7 @@ class Outcome(Enum):
 
 
 def place(lease_id: int, *, wait: bool = False) -> Outcome:
-    """Look for room for one waiter. `wait`: it is the head of its shape and whoever is before it was served."""
+    """Find room for one pending lease. Set `wait` for a head of the queue after its predecessors were served."""
     try:
         return _place(lease_id, wait)
     except Busy:
@@ -66,7 +66,10 @@ RESERVE = """
 
 @short
 def reserve(lease_id: int) -> bool:
-    """Let one resource fill for a head of the queue that has waited long, and for nobody else."""
+    """Reserve a resource for a head of the queue that has waited long, so that no other lease may claim it.
+
+    Returns whether a resource was reserved.
+    """
     waiter = pending.lock(lease_id)
     if waiter is None or rows("SELECT 1 FROM leases_resource WHERE reserved_for_id = %s", (lease_id,)):
         return False
@@ -75,7 +78,7 @@ def reserve(lease_id: int) -> bool:
 
 
 def overdue_heads(resource_type: str) -> list[int]:
-    """Heads of the queue that have waited so long that a resource is reserved for them."""
+    """Return the heads of the queue that have waited long enough to have a resource reserved for them."""
     found = [head.id for head in pending.heads(resource_type)]
     return [
         lease_id
@@ -87,9 +90,9 @@ def overdue_heads(resource_type: str) -> list[int]:
 
 
 def hand_over(resource_type: str, resource_id: int | None = None) -> None:
-    """Room was made: give it to the heads of the queue here and now; deciding and building is for the workers.
+    """Grant freed room to the heads of the queue at once; workers do the deciding and building.
 
-    `resource_id`: where; heads that could not use it are not looked at here.
+    With `resource_id`, considers only heads that could use that resource.
     """
     waiters, anybody, free = pending.look(resource_type, resource_id, limit=8)
     if waiters and resource_id is not None:

@@ -1,5 +1,6 @@
-"""Preempt the youngest build or activation that waits while it holds what an older lease needs, so that two never wait
-for each other for ever.
+"""Preempt the youngest waiting build or activation that holds what an older lease needs.
+
+Otherwise two leases could wait for each other forever.
 """
 
 from __future__ import annotations
@@ -32,15 +33,18 @@ _UNFINISHED = """
 
 
 def preempt() -> int:
-    """For leases that others need and that have waited long: the youngest build or activation that waits while it
-    holds what would serve them is given up; what it was for waits again."""
+    """Preempt for leases that others depend on and that have waited long.
+
+    Gives up the youngest waiting build or activation that holds what would serve them; its lease waits again.
+    Returns the number of preemptions.
+    """
     found = rows(_WAITING, (settings.DRYDOCK.head_reservation_seconds,))
     return each(_preempt, [(PendingLease(row),) for row in found])
 
 
 def _preempt(waiter: PendingLease) -> bool:
     fit = held(waiter.placement)
-    message = "It waited for others itself, and yields what it holds to a lease that is older."
+    message = "The lease was waiting for others itself, so it released its share to an older lease."
     for (resource_id,) in rows(_HOLDER.format(held=fit.text), (*fit.params, waiter.rank)):
         return retirement.lose(resource_id, reason=Reason.RECLAIMED, message=message)
     for (lease_id,) in rows(_UNFINISHED.format(held=fit.text), (*fit.params, waiter.rank)):
@@ -50,7 +54,10 @@ def _preempt(waiter: PendingLease) -> bool:
 
 @short
 def _undo(lease_id: int, message: str) -> bool:
-    """Give up an activation that waits: what it holds ends at once, its own share after it is cleaned."""
+    """Give up a waiting activation: release its own leases at once, and its share once the resource is cleaned.
+
+    Returns False if the activation no longer waits.
+    """
     found = rows(
         "SELECT resource_id FROM leases_lease WHERE id = %s AND state = 'acquired' AND release_wanted = ''"
         " FOR NO KEY UPDATE",

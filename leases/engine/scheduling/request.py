@@ -1,4 +1,4 @@
-"""Write the row of a request, and claim at once where there is room."""
+"""Insert the lease for a request, and claim at once if there is room."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from django.conf import settings
 from django.db import connection, transaction
 
 from drydock.core.errors import Conflict, InvalidRequest
-from leases import hints
 from leases.engine.core import workloads
 from leases.engine.core.database import rows, short
 from leases.engine.core.installation import notice
@@ -21,14 +20,15 @@ from leases.engine.placement import claims, pending
 from leases.engine.placement import quotas as quota_checks
 from leases.engine.placement.claims import belongs_to_older, finish_claim
 from leases.engine.scheduling.place import Outcome, place
+from leases.messaging import hints
 from leases.models import LeaseGroup
 from leases.reasons import Reason
-from leases.requests import LeaseRequest, digest
+from leases.validation.requests import LeaseRequest, digest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """For whom a lease is asked when no owner asks: the run of a resource or lease that needs it."""
+    """The run of a resource or lease that needs a lease. Empty for a lease that an owner requested."""
 
     for_resource: int | None = None
     for_lease: int | None = None
@@ -42,7 +42,7 @@ class Cause:
 
 @dataclass(frozen=True, kw_only=True)
 class Requested:
-    """A lease that was written, or found by its idempotency key."""
+    """A lease that was inserted, or found by its idempotency key."""
 
     id: int
     replayed: bool = False
@@ -50,15 +50,15 @@ class Requested:
 
 @dataclass(frozen=True, kw_only=True)
 class Usable:
-    """The blueprints of a type, by name, and what else is read with them."""
+    """The blueprints of a type by name, and facts that are read with them."""
 
     ids: dict[str, int]
     restricted: bool
-    """True when one of them does not serve everyone: then owners of one request differ in what serves them."""
+    """True if one of the blueprints does not serve everyone, so that requests of different owners differ in class."""
     quotas: bool
-    """True when this installation has any quota."""
+    """True if this installation has any quotas."""
     budgets: bool
-    """True when it has any budget."""
+    """True if this installation has any budgets."""
 
 
 _USABLE = """
@@ -68,7 +68,11 @@ _USABLE = """
 
 
 def usable(asked: LeaseRequest) -> Usable:
-    """The blueprints of the type, with those named in the request checked. Raises InvalidRequest."""
+    """Return the blueprints of the requested type.
+
+    Raises InvalidRequest if there are none, if the request names an unknown one, or if one of them cannot run the
+    commands that the request needs.
+    """
     found = rows(_USABLE, (asked.type,), hot=True)
     ids = {name: pk for pk, name, *_ in found}
     for field in ("allowed_blueprints", "excluded_blueprints"):
@@ -77,11 +81,11 @@ def usable(asked: LeaseRequest) -> Usable:
             raise InvalidRequest(
                 f"There is no blueprint {sorted(unknown)[0]!r} for {asked.type!r}.",
                 field=field,
-                hint=f"There are: {there}.",
+                hint=f"Choose one of: {there}.",
             )
     if not found:
         raise InvalidRequest(
-            f"No blueprint gives {asked.type!r} yet.",
+            f"No blueprint provides {asked.type!r} yet.",
             field="type",
             hint="An operator adds one: drydock blueprints add.",
         )
@@ -91,23 +95,18 @@ def usable(asked: LeaseRequest) -> Usable:
     return Usable(ids=ids, restricted=restricted, quotas=found[0][3], budgets=found[0][4])
 
 
-_COLUMNS = (
-    "type, name, labels, owner_id, charged_group_id, group_id, state, reason, message, actor, requirements, traits,"
-    " forbidden_traits, preferred_traits, slots, cpu_millicores, ram_mib, disk_mib, extra, exclusive,"
-    " allowed_blueprints, excluded_blueprints, public_keys, shape, priority, rank, root_id, for_resource_id,"
-    " for_lease_id, need, need_phase, ttl, until, give_up_at, heartbeat_limit, heartbeat_at, serve_again, choose,"
-    " watched, idempotency_key, fingerprint, only_resources, ttl_defaulted, limited"
-)
+_RANK = "coalesce(%(rank)s, extract(epoch FROM clock_timestamp()) - %(priority)s * %(ageing)s)"
+_BEATS = "CASE WHEN %(heartbeat_limit)s::interval IS NOT NULL THEN clock_timestamp() END"
+_WRITTEN = {name: f"%({name})s" for name in pending.REQUESTED} | {
+    "rank": _RANK, "state": "'pending'", "reason": "%(reason)s", "message": "'Requested.'", "actor": "%(actor)s",
+    "group_id": "%(group_id)s", "for_resource_id": "%(for_resource_id)s", "for_lease_id": "%(for_lease_id)s",
+    "need": "%(need)s", "need_phase": "%(need_phase)s",
+    "give_up_at": "clock_timestamp() + %(wait_limit)s::interval", "heartbeat_at": _BEATS,
+    "idempotency_key": "%(idempotency_key)s", "fingerprint": "%(fingerprint)s",
+}  # fmt: skip
+"""The value that is inserted into each column."""
 _INSERT = f"""
-    INSERT INTO leases_lease ({_COLUMNS}) VALUES (
-        %(type)s, %(name)s, %(labels)s, %(owner)s, %(charged)s, %(group)s, 'pending', %(reason)s, %(message)s, %(actor)s,
-        %(requirements)s, %(traits)s, %(forbidden)s, %(preferred)s, %(slots)s, %(cpu)s, %(ram)s, %(disk)s, %(extra)s,
-        %(exclusive)s, %(allowed)s, %(excluded)s, %(keys)s, %(shape)s, %(priority)s,
-        coalesce(%(rank)s, extract(epoch FROM clock_timestamp()) - %(priority)s * %(ageing)s), %(root)s,
-        %(for_resource)s, %(for_lease)s, %(need)s, %(need_phase)s, %(ttl)s, %(until)s,
-        clock_timestamp() + %(wait_limit)s::interval, %(heartbeat)s,
-        CASE WHEN %(heartbeat)s::interval IS NOT NULL THEN clock_timestamp() END, %(serve_again)s, %(choose)s,
-        %(watched)s, %(key)s, %(fingerprint)s, %(only)s, %(ttl_defaulted)s, %(limited)s)
+    INSERT INTO leases_lease ({", ".join(_WRITTEN)}) VALUES ({", ".join(_WRITTEN.values())})
     ON CONFLICT DO NOTHING
     RETURNING {pending.COLUMNS.replace("l.", "")}"""
 
@@ -120,11 +119,15 @@ def insert(
     cause: Cause | None,
     group: int | None,
 ) -> tuple[Requested, pending.PendingLease | None]:
+    """Insert a lease, or return the one that has its idempotency key.
+
+    The pending lease is None for a lease that already existed.
+    """
     if asked.until is not None and (late := _too_late(asked, owner_id)):
         return late, None
     notice()
     if asked.name and owner_id is not None and cause is None:
-        _refuse_taken_name(asked, owner_id)
+        refuse_taken_name(asked.name, owner_id, asked.idempotency_key)
     values = _values(asked, owner_id, blueprints, actor, cause or Cause(), group)
     found = rows(_INSERT, values, hot=True)
     if found:
@@ -142,54 +145,62 @@ _NAMED = """
     ORDER BY id LIMIT 1"""
 
 
-def _refuse_taken_name(asked: LeaseRequest, owner_id: int) -> None:
-    """Refuse a name that a live lease of the owner has. Leases that other leases need have names of ours.
+def refuse_taken_name(name: str, owner_id: int, key: str | None = None) -> None:
+    """Raise Conflict if a live lease of the owner has this name, unless it was requested under this idempotency key.
 
-    The lock is on this name alone and lasts until the transaction ends, so that of two requests at the same time one
-    is refused. Raises Conflict.
+    Drydock itself names the leases that other leases need. The lock is on this name only and lasts until the
+    transaction ends, so that one of two concurrent requests is refused.
     """
-    rows("SELECT pg_advisory_xact_lock(hashtext('drydock lease ' || %s), hashtext(%s))", (str(owner_id), asked.name))
-    for pk, state in rows(_NAMED, (owner_id, asked.name, asked.idempotency_key)):
+    if not name:
+        return
+    rows("SELECT pg_advisory_xact_lock(hashtext('drydock lease ' || %s), hashtext(%s))", (str(owner_id), name))
+    for pk, state in rows(_NAMED, (owner_id, name, key)):
         raise Conflict(
-            f"Lease {pk} is named {asked.name!r} already, and is {state}.",
+            f"Lease {pk} already has the name {name!r} and is {state}.",
             field="name", hint="Choose another name, or release that lease first.",
         )  # fmt: skip
 
 
 def _too_late(asked: LeaseRequest, owner_id: int | None) -> Requested | None:
-    """Asked for until a time that has passed, by the database's clock: only a replay is answered."""
+    """Raise InvalidRequest if the end is in the past by the database's clock.
+
+    Returns the lease if the request is a replay, or None if the end is still to come.
+    """
     sql = """
         SELECT %s <= clock_timestamp(), EXISTS (SELECT FROM leases_lease WHERE owner_id = %s AND idempotency_key = %s)"""
     ((past, known),) = rows(sql, (asked.until, owner_id, asked.idempotency_key))
     if not past:
         return None
     if not known:
-        raise InvalidRequest("It is in the past.", field="until")
+        raise InvalidRequest("The time is in the past.", field="until")
     return _replay(asked, owner_id, None)
 
 
 def _values(
     asked: LeaseRequest, owner_id: int | None, blueprints: Usable, actor: str, cause: Cause, group: int | None
 ) -> dict[str, Any]:
-    """The parameters of the INSERT."""
+    """Return the parameters of the INSERT."""
     ids = blueprints.ids
-    return {
-        "type": asked.type, "name": asked.name, "labels": json.dumps(asked.labels), "owner": owner_id,
-        "charged": _charged(asked, owner_id), "group": group, "reason": Reason.REQUESTED,
-        "message": "Asked for.", "actor": actor, "requirements": json.dumps(asked.requirements),
-        "traits": list(asked.traits), "forbidden": list(asked.forbidden_traits),
-        "preferred": list(asked.preferred_traits), "slots": asked.slots, "cpu": asked.cpu_millicores,
-        "ram": asked.ram_mib, "disk": asked.disk_mib, "extra": json.dumps(asked.extra), "exclusive": asked.exclusive,
-        "allowed": None if asked.allowed_blueprints is None else [ids[n] for n in asked.allowed_blueprints],
-        "excluded": [ids[n] for n in asked.excluded_blueprints], "keys": list(asked.public_keys),
-        "shape": asked.shape([owner_id if blueprints.restricted else None, cause.only_resources]), "priority": cause.priority or asked.priority,
-        "rank": cause.rank, "ageing": settings.DRYDOCK.ageing_seconds, "root": cause.root,
-        "for_resource": cause.for_resource, "for_lease": cause.for_lease, "need": cause.need,
-        "need_phase": cause.need_phase, "ttl": asked.lasts, "until": asked.until, "wait_limit": asked.wait_limit,
-        "heartbeat": asked.heartbeat_limit, "serve_again": asked.serve_again, "choose": asked.choose, "watched": asked.watched, "key": asked.idempotency_key,
+    said = {name: _stored(getattr(asked, name)) for name in pending.REQUESTED if name in LeaseRequest.model_fields}
+    return said | {
+        "owner_id": owner_id, "charged_group_id": _charged(asked, owner_id), "group_id": group,
+        "reason": Reason.REQUESTED, "actor": actor,
+        "allowed_blueprints": None if asked.allowed_blueprints is None else [ids[n] for n in asked.allowed_blueprints],
+        "excluded_blueprints": [ids[n] for n in asked.excluded_blueprints],
+        "shape": asked.shape([owner_id if blueprints.restricted else None, cause.only_resources]),
+        "priority": cause.priority or asked.priority, "rank": cause.rank, "root_id": cause.root,
+        "ageing": settings.DRYDOCK.ageing_seconds, "for_resource_id": cause.for_resource,
+        "for_lease_id": cause.for_lease, "need": cause.need, "need_phase": cause.need_phase, "ttl": asked.lasts,
+        "wait_limit": asked.wait_limit, "watched": asked.watched, "idempotency_key": asked.idempotency_key,
         "fingerprint": asked.fingerprint if asked.idempotency_key else "",
-        "only": list(cause.only_resources) or None, "ttl_defaulted": asked.ttl_defaulted, "limited": asked.limited,
+        "only_resources": list(cause.only_resources) or None, "ttl_defaulted": asked.ttl_defaulted,
+        "limited": asked.limited,
     }  # fmt: skip
+
+
+def _stored(value: Any) -> Any:
+    """Return a value of a request in the form that the database driver accepts."""
+    return json.dumps(value) if isinstance(value, dict) else list(value) if isinstance(value, tuple) else value
 
 
 def _charged(asked: LeaseRequest, owner_id: int | None) -> int | None:
@@ -199,12 +210,12 @@ def _charged(asked: LeaseRequest, owner_id: int | None) -> int | None:
 
     found = Group.objects.filter(name=asked.charged_group, user=owner_id).values_list("id", flat=True).first()
     if found is None:
-        raise InvalidRequest(f"The owner is in no group {asked.charged_group!r}.", field="charged_group")
+        raise InvalidRequest(f"The owner is not in group {asked.charged_group!r}.", field="charged_group")
     return found
 
 
 def _replay(asked: LeaseRequest, owner_id: int | None, cause: Cause | None) -> Requested:
-    """The lease that the idempotency key (or the need) stands for, read in a new statement."""
+    """Return the lease that has the idempotency key (or the need), read in a new statement."""
     if cause is not None and cause.need:
         found = rows(
             "SELECT id, '' FROM leases_lease WHERE for_resource_id IS NOT DISTINCT FROM %s AND for_lease_id"
@@ -218,7 +229,7 @@ def _replay(asked: LeaseRequest, owner_id: int | None, cause: Cause | None) -> R
     )
     if not found or found[0][1] != asked.fingerprint:
         raise Conflict(
-            f"The idempotency key {asked.idempotency_key!r} stands for another request.",
+            f"The idempotency key {asked.idempotency_key!r} was already used for another request.",
             field="idempotency_key", hint="Use a new key for a new request.",
         )  # fmt: skip
     return Requested(id=found[0][0], replayed=True)
@@ -227,9 +238,10 @@ def _replay(asked: LeaseRequest, owner_id: int | None, cause: Cause | None) -> R
 def request(
     asked: LeaseRequest, owner_id: int | None, *, actor: str, cause: Cause | None = None, usable_by: Usable | None = None
 ) -> Requested:  # fmt: skip
-    """Write the lease row and, unless a caller's transaction is open, claim at once.
+    """Insert the lease and, unless a caller's transaction is open, claim at once.
 
-    `usable_by`: what `usable` answered, where the caller has asked already. Raises InvalidRequest, or Conflict when the idempotency key was used for another request.
+    Pass `usable_by`, the result of `usable`, if it was already called. Raises InvalidRequest, or Conflict if the
+    idempotency key was used for another request.
     """
     blueprints = usable_by or usable(asked)
     if connection.in_atomic_block:
@@ -244,8 +256,10 @@ def request(
 
 
 def serve_now(lease_id: int) -> bool:
-    """Look again, in a new transaction, after the request was committed: whoever made room meanwhile could not
-    have seen it. True when the lease needs nobody else to look at it."""
+    """Try again to claim, in a new transaction after the request was committed. Return True if no worker is needed.
+
+    A lease that released room in between could not have seen the request.
+    """
     return place(lease_id) in (Outcome.GRANTED, Outcome.GONE)
 
 
@@ -260,7 +274,7 @@ def _insert_and_claim(
 
 
 def _claim_now(waiter: pending.PendingLease, blueprints: Usable) -> bool:
-    """Take room at once, unless somebody who waits since before could use it. Waits for no lock."""
+    """Claim room at once, unless an older pending lease could use it. Waits for no lock."""
     if not blueprints.restricted:
         waiter.placement = replace(waiter.placement, owner_id=None)
     if blueprints.quotas:
@@ -278,12 +292,12 @@ def _claim_now(waiter: pending.PendingLease, blueprints: Usable) -> bool:
 
 
 class _NothingWritten(Exception):
-    """Ends a rehearsal."""
+    """Raised to roll back a rehearsal."""
 
 
 @contextmanager
 def rehearse(asked: LeaseRequest, owner_id: int | None, *, actor: str) -> Iterator[pending.PendingLease]:
-    """The request as a waiter in a transaction that is rolled back at the end of the block. Raises as `request`."""
+    """Yield the request as a pending lease, in a transaction that is then rolled back. Raises what `request` raises."""
     given = asked.model_copy(update={"idempotency_key": None})
     with suppress(_NothingWritten), transaction.atomic():
         _, waiter = insert(given, owner_id, usable(given), actor, None, None)
@@ -296,7 +310,7 @@ def request_group(
     asked: list[LeaseRequest], owner_id: int, *, actor: str, same: str = "", different: str = "",
     idempotency_key: str | None = None,
 ) -> tuple[int, list[int]]:  # fmt: skip
-    """Write a group of leases; they are granted together or not at all. The group's id and its leases' ids."""
+    """Insert a group of leases that are granted together or not at all. Return the ids of the group and its leases."""
     blueprints = [usable(one) for one in asked]
     fingerprint = digest([same, different, [one.fingerprint for one in asked]]) if idempotency_key else ""
     with transaction.atomic():
@@ -318,5 +332,5 @@ def _group(owner_id: int, same: str, different: str, key: str | None, fingerprin
     )
     group = LeaseGroup.objects.select_for_update(no_key=True).get(owner_id=owner_id, idempotency_key=key)
     if group.fingerprint != fingerprint:
-        raise Conflict(f"The idempotency key {key!r} stands for another group.", field="idempotency_key")
+        raise Conflict(f"The idempotency key {key!r} was already used for another group.", field="idempotency_key")
     return group, not group.leases.exists()

@@ -1,4 +1,4 @@
-"""Serve the queue: the heads of all request classes in order, then what each of them can have."""
+"""Serve the queue: the heads of all request classes in order, then the leases behind them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import heapq
 
 from django.conf import settings
 
-from leases import hints
 from leases.engine.core.database import attempt
 from leases.engine.placement import pending
 from leases.engine.scheduling import allocate, groups
 from leases.engine.scheduling.place import Outcome, place
+from leases.messaging import hints
 
 
 def serve(resource_type: str) -> int:
-    """Give what has room to the waiters in order, and decide for those that find none. The number served."""
+    """Grant room to pending leases in order, and decide for those that find none. Return the number granted."""
     queue = [(head.rank, head.id, head.shape) for head in pending.in_turn(resource_type)]
     queue += [(rank, group_id, "") for rank, group_id in groups.waiting(resource_type)]
     heapq.heapify(queue)
@@ -32,7 +32,7 @@ def serve(resource_type: str) -> int:
 
 
 _ONWARD = (Outcome.GRANTED, Outcome.GONE, Outcome.PARKED, Outcome.BEYOND)
-"""After these the next waiter of the same shape is looked at; what one cannot have, its like cannot either."""
+"""The outcomes after which the next lease of the same request class is tried, because it may be served instead."""
 
 
 def _advance(lease_id: int) -> Outcome:

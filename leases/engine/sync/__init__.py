@@ -1,3 +1,3 @@
-"""What providers and hosts say that there is: polls of accounts, discovery, machines in doubt, orphans."""
+"""Keeps the rows in line with providers and hosts: polls of accounts, discovery, suspected machines, orphans."""
 
 __all__ = ["discovery", "orphan_actions", "orphans", "poll", "suspects"]

@@ -1,4 +1,4 @@
-"""Discover resources: what a kind finds is registered, and what is missing twice is lost."""
+"""Discover resources: register those that a kind finds, and mark those missed twice as lost."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from blueprints.models import Blueprint
 from blueprints.specs import Draft
 from drydock.core.errors import DrydockError
 from drydock.core.logging import about, hidden, redact
-from leases import hints
 from leases.engine.core import specs
 from leases.engine.core.database import refuse_inside_transaction, run, short
 from leases.engine.core.token_lease import TokenLease
 from leases.engine.core.transitions import record_event
 from leases.engine.resources import provision, retirement
+from leases.messaging import hints
 from leases.models import Resource
 from leases.reasons import Reason
 
@@ -29,19 +29,19 @@ log = logging.getLogger(__name__)
 
 _NOT_SEEN = "Not seen"
 LOST_AFTER = 2
-"""So many discoveries in a row must miss a resource before it counts as lost."""
+"""The number of consecutive discoveries that must miss a resource before it is considered lost."""
 
 
 _TURNS = TokenLease(table="leases_sync", capability=Discovers, hint="discover", which="b.enabled")
 
 
 def due() -> int:
-    """Ask for the discoveries that are due."""
+    """Ask workers to make the discoveries that are due. Return the number of discoveries due."""
     return _TURNS.ask()
 
 
 def discover(blueprint_id: int) -> bool:
-    """Look at what is there for one blueprint, if it is due and nobody else looks; True when it was looked."""
+    """Discover the resources of one blueprint, if that is due and no other process does. Return whether it was done."""
     refuse_inside_transaction("discover")
     token = _TURNS.take(blueprint_id)
     if token is None:
@@ -56,7 +56,7 @@ def discover(blueprint_id: int) -> bool:
 
 
 def _look(blueprint: Blueprint) -> tuple[Sequence[Draft] | None, str]:
-    """What the kind sees, or why it could not see; an outage is no absence."""
+    """Return what the kind finds, or None and why it could not look. An outage is not taken for an absence."""
     kind = registry.kind(blueprint.kind)
     assert isinstance(kind, Discovers)
     try:
@@ -72,8 +72,7 @@ def _look(blueprint: Blueprint) -> tuple[Sequence[Draft] | None, str]:
 
 
 def _apply(blueprint: Blueprint, found: Sequence[Draft], token: uuid.UUID) -> str:
-    """Write what was found, each for itself, as long as nobody else has taken the look over; what could not be
-    written, in a sentence, or an empty string."""
+    """Store each finding independently while the token is valid. Return the problems in words, or an empty string."""
     known = dict(
         Resource.objects.filter(blueprint=blueprint, gone_at=None).exclude(identity=None).values_list("identity", "pk")
     )
@@ -90,11 +89,11 @@ def _apply(blueprint: Blueprint, found: Sequence[Draft], token: uuid.UUID) -> st
             _miss(resource)
     if not problems:
         return ""
-    return redact(f"{len(problems)} of {len(found)} could not be taken up: {'; '.join(problems)}")[:2000]
+    return redact(f"{len(problems)} of {len(found)} could not be registered: {'; '.join(problems)}")[:2000]
 
 
 def _take_up(blueprint: Blueprint, resource_id: int | None, draft: Draft) -> list[str]:
-    """Write one that was found; why it could not be, if so. One bad draft stops no other."""
+    """Store one finding. Return the problem if it could not be stored. A bad draft does not affect the others."""
     try:
         if resource_id is None:
             _meet(blueprint.pk, draft)
@@ -107,14 +106,14 @@ def _take_up(blueprint: Blueprint, resource_id: int | None, draft: Draft) -> lis
 
 
 def _wholes_first(found: Sequence[Draft]) -> list[Draft]:
-    """Those that are part of another one after it."""
+    """Sort drafts so that parts follow the resources that they are part of."""
     identities = {draft.identity for draft in found}
     return sorted((d for d in found if d.identity), key=lambda d: bool(d.part_of and d.part_of in identities))
 
 
 @short
 def _meet(blueprint_id: int, draft: Draft) -> None:
-    """A thing not seen before."""
+    """Register a resource that was not found before."""
     blueprint = provision.lock_blueprint(blueprint_id)
     if (
         blueprint is not None
@@ -125,7 +124,7 @@ def _meet(blueprint_id: int, draft: Draft) -> None:
 
 @short
 def _see(resource_id: int, draft: Draft) -> None:
-    """A known thing: what changed about it is written, and it is no longer missed."""
+    """Store the changes of a known resource, and reset its missed count."""
     resource = Resource.objects.select_for_update(no_key=True).get(pk=resource_id)
     wanted = _wanted(resource, draft)
     changed = {name: value for name, value in wanted.items() if getattr(resource, name) != value}
@@ -143,7 +142,10 @@ def _see(resource_id: int, draft: Draft) -> None:
 
 
 def _wanted(resource: Resource, draft: Draft) -> dict[str, Any]:
-    """The columns as the draft says. What it leaves empty stays, and so does a name that an operator gave."""
+    """Return the column values that the draft implies.
+
+    Empty values in the draft leave a column unchanged, and so does a name that an operator gave.
+    """
     totals = {f"total_{name}": getattr(draft.capacity, name) for name in CLASSES}
     said: dict[str, Any] = {"zone": draft.zone, "part_of_id": _part_of(resource, draft)}
     if resource.origin == Resource.Origin.DISCOVERED:
@@ -160,7 +162,7 @@ def _part_of(resource: Resource, draft: Draft) -> int | None:
 
 
 def _miss(resource: Resource) -> None:
-    """Not seen: once is nothing, twice is lost."""
+    """Count a resource that was not found. Once it was missed `LOST_AFTER` times, mark it as lost and quarantine it."""
     missed = resource.missed + 1
     run("UPDATE leases_resource SET missed = %s WHERE id = %s", (missed, resource.pk))
     if missed < LOST_AFTER:

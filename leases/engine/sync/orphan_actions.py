@@ -1,9 +1,9 @@
 """Adopt an orphan as a resource, or destroy it.
 
-Nobody is ever served on it. The key of its control account and the private half of its host key were in the row that is
-lost, so there is no way into it, and what has been done on it since is not known; a machine that somebody has used goes
-to another owner only after a re-image, which clouds have no call for. So the row has no room, stands in quarantine, is
-watched and counts its cost, until an operator has it destroyed.
+An adopted machine serves no lease. The key of its control account and the private half of its host key were in the lost
+row, so it cannot be reached, and what has been done on it since is unknown; a used machine goes to another owner only
+after a re-image, for which clouds have no call. So its row has no room, and is quarantined, watched and counted in
+costs, until an operator has it destroyed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,19 @@ WHY = (
 
 
 def adoptable(what: str) -> bool:
-    """Whether a thing is a resource by itself, and not what was left of one."""
+    """Return whether an object is a resource by itself rather than a remnant of one."""
     return what in ("", MACHINE)
 
 
 def adopt(stray: Stray, blueprint: Blueprint, owned: Owned, made: Proven) -> int:
-    """Give a machine a row, and forget the orphan; the resource's id. Raises Conflict for what is no machine."""
+    """Insert a row for a machine without one, and delete the orphan.
+
+    Return the resource's id. Raises Conflict for anything other than a machine.
+    """
     if not adoptable(owned.what):
-        raise Conflict(f"A {owned.what} is not a machine, and only machines are adopted.", hint="Have it destroyed.")
+        raise Conflict(
+            f"A {owned.what} is not a machine, and only machines can be adopted.", hint="Destroy it instead."
+        )
     with transaction.atomic():
         provision.lock_blueprint(blueprint.pk)
         resource = Resource.objects.create(**_columns(stray, blueprint, owned, made))
@@ -77,10 +82,10 @@ log = logging.getLogger(__name__)
 
 
 def dispose(stray: Stray, blueprint: Blueprint, view: BlueprintView, owned: Owned) -> None:
-    """Go on with the plan as far as it goes now; what is left is for the next search, from `position` and `memo`."""
+    """Destroy an orphan as far as is possible now; the next search continues from `position` and `memo`."""
     plan = registry.kind(blueprint.kind).destroy()
     if stray.position >= len(plan):
-        # Seen again after its end: once more from the beginning.
+        # It was found again after its destruction: start over.
         stray.position, stray.memo = 0, {}
     if (stray.position, stray.memo) == (0, {}):
         record_event(
@@ -105,7 +110,7 @@ def _spec(stray: Stray, view: BlueprintView, blueprint: Blueprint, owned: Owned)
 
 
 def _step(stray: Stray, step: Step, spec: Spec) -> bool:
-    """One call; True when the next step may be called."""
+    """Call one step of the destroy plan. Return True if the next step may be called."""
     try:
         answer: Answer = step.act(spec, dict(stray.memo))
     except Exception as error:

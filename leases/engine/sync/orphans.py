@@ -1,9 +1,9 @@
-"""Orphans: objects at a provider that carry our tags and belong to no resource; their classification.
+"""Orphans: objects at a provider that carry our tags and belong to no resource.
 
-Every row is written before what it stands for, so there are none unless something went wrong: rows were lost with a
-database, or a create was carried out after its deletion was confirmed. What is provably ours is destroyed by its kind's
-own destroy plan, or adopted where an operator says so, when it was seen twice, some time apart; in a suspended
-installation it is only listed. What bears our tag and proves nothing is listed as a suspect, and never touched.
+Every row is written before its object is created, so an orphan means that something went wrong: rows were lost with a
+database, or a create was carried out after its deletion was confirmed. An object that is provably ours and was seen
+twice, some time apart, is destroyed by its kind's own destroy plan, or adopted if an operator wants that. A suspended
+installation only lists it. An object with our tag but without proof is listed as a suspect and never touched.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from blueprints.specs import BlueprintView, Owned
 from drydock.core import clock
 from drydock.core.errors import DrydockError
 from drydock.core.logging import about, hidden, redact
-from leases import hints
 from leases.engine.catalogue.offers import price_of
 from leases.engine.core import installation, specs
 from leases.engine.core.database import refuse_inside_transaction, rows, run
@@ -33,17 +32,18 @@ from leases.engine.core.installation import BLUEPRINT, Proven, Standing, proven
 from leases.engine.core.token_lease import TokenLease
 from leases.engine.core.transitions import record_event
 from leases.engine.sync.orphan_actions import adopt, dispose
+from leases.messaging import hints
 from leases.models import Resource, Stray
 
 SUSPECT, UNNAMED, PROVEN = Stray.Proof.SUSPECT, Stray.Proof.UNNAMED, Stray.Proof.PROVEN
-WRONG_PROOF = "It bears this installation's tag, and its proof is wrong: somebody else made it. It is never touched."
-COPY = "It bears the proof of {key} under another name, as a copy would. It is never touched."
+WRONG_PROOF = "The object has this installation's tag but a wrong proof: somebody else made it. It is never touched."
+COPY = "The object has the proof of {key} under another name, as a copy would. It is never touched."
 BY_TAG = (
     "Its proof is right, but its name is only a tag, which a copy of ours would bear too: it is destroyed when an"
     " operator says so, and not before."
 )
 LISTED = "Listed only, until an operator confirms the installation."
-SEEN_ONCE = "Seen; destroyed when it is seen again later."
+SEEN_ONCE = "Seen once; it is destroyed when it is seen again later."
 SOON = {"destroy": "{by} wants it destroyed", "adopt": "{by} wants it adopted"}
 WAITS = "{what}; that is done when it is seen again later."
 DRY_RUN = "It would be destroyed now, but this installation only lists (DRYDOCK_ORPHAN_DRY_RUN)."
@@ -51,11 +51,11 @@ DRY_RUN = "It would be destroyed now, but this installation only lists (DRYDOCK_
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """A thing that was found. `made`: what its tags prove; None for a suspect."""
+    """An object that was found. `made` is what its tags prove, or None for a suspect."""
 
     owned: Owned
     key: str
-    """It is kept under this: its own name, else how its provider calls it."""
+    """The key of the orphan's row: the object's own name, or else the provider's name for it."""
     proof: Stray.Proof
     made: Proven | None = None
     why: str = ""
@@ -63,14 +63,14 @@ class Classification:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What is done now: `destroy`, `adopt`, or nothing; and a sentence for a person."""
+    """What to do now (`destroy`, `adopt`, or nothing if empty), and a sentence for people."""
 
     act: str = ""
     message: str = ""
 
 
 def classify(owned: Owned, here: Standing) -> Classification:
-    """Whose a thing is, by its tags and by the name under which it was made."""
+    """Classify an object by its tags and by the name under which it was made."""
     made = proven(owned.tags, here.short)
     key = (owned.key or str(owned.facts.get("instance_id") or "without a name"))[:255]
     if made is None:
@@ -85,8 +85,11 @@ def classify(owned: Owned, here: Standing) -> Classification:
 def verdict(
     seen: Classification, *, wanted: str = "", by: str = "", again: bool, suspended: bool, dry_run: bool
 ) -> Verdict:  # fmt: skip
-    """What becomes of a thing without a row. `again`: it was seen long enough after the first time; `wanted`: what an
-    operator has asked for; `dry_run`: nothing is done unless one has."""
+    """Return what to do with an object that has no row.
+
+    `wanted` is what operator `by` asked for. `again` is True if the object was seen long enough after the first
+    time. With `dry_run`, do nothing unless an operator asked.
+    """
     if seen.proof is SUSPECT:
         return Verdict(message=seen.why)
     if suspended:
@@ -104,7 +107,7 @@ def verdict(
 log = logging.getLogger(__name__)
 
 _SOON = 5.0
-"""Seconds until the next search while something is being destroyed."""
+"""Seconds until the next search while an orphan is being destroyed."""
 LATER = (
     "At {blueprint} there is {key}, made by this installation for a resource that its database has never known:"
     " the database is older than that. It was restored."
@@ -115,12 +118,12 @@ _TURNS = TokenLease(table="leases_search", capability=Lists, hint="orphans")
 
 
 def due() -> int:
-    """Ask for the searches that are due."""
+    """Ask workers to make the searches that are due. Return the number of searches due."""
     return _TURNS.ask()
 
 
 def search(blueprint_id: int) -> bool:
-    """Compare what is there with the rows, if it is due and nobody else does; True when it was looked."""
+    """Compare existing objects with rows, if that is due and no other process does. Return whether it was done."""
     refuse_inside_transaction("search")
     blueprint = Blueprint.objects.filter(pk=blueprint_id).first()
     token = None if blueprint is None else _TURNS.take(blueprint_id)
@@ -140,13 +143,16 @@ def search(blueprint_id: int) -> bool:
 
 
 def soon(blueprint_id: int) -> None:
-    """Have the next search made now: somebody has said what shall become of what it finds."""
+    """Make the next search due now, because an operator decided what to do with an orphan."""
     run("UPDATE leases_search SET due_at = clock_timestamp() WHERE blueprint_id = %s", (blueprint_id,))
     hints.after_commit("orphans", blueprint_id)
 
 
 def _look(blueprint: Blueprint, here: Standing) -> tuple[BlueprintView | None, Sequence[Owned] | None, str]:
-    """What bears this installation's tag, or why it could not be seen; an outage is no absence."""
+    """Return the objects with this installation's tag, or None and why they could not be listed.
+
+    An outage does not mean that objects are absent.
+    """
     kind = registry.kind(blueprint.kind)
     assert isinstance(kind, Lists)
     try:
@@ -169,12 +175,12 @@ def _compare(
     began: dt.datetime,
     until: float,
 ) -> bool:
-    """Judge everything seen; True while something is being destroyed, or was left for the next search."""
+    """Act on everything found. Return True if a destruction is under way or was left to the next search."""
     for one in seen:
         if one.made is not None and _from_later(one.made, here):
             installation.suspend(LATER.format(blueprint=blueprint.name, key=one.key))
             here = installation.current()
-    # Of two under one name the proven one counts: its destruction is that of the name.
+    # If a proven and an unproven object share a name, the proven one counts, because destruction is by name.
     known = _with_rows(seen, here, began)
     ranked = sorted(seen, key=lambda one: one.proof is PROVEN)
     strays = {one.key: one for one in ranked if one.proof is SUSPECT or one.key not in known}
@@ -183,19 +189,21 @@ def _compare(
 
 
 def _ours_to_judge(blueprint: Blueprint, owned: Owned) -> bool:
-    """What another blueprint made at the same provider is that one's to judge, while there is one."""
+    """Return whether to judge an object here, rather than through the existing blueprint that made it."""
     name = owned.tags.get(BLUEPRINT, "")
     return name == blueprint.name or not Blueprint.objects.filter(name=name, kind=blueprint.kind).exists()
 
 
 def _from_later(made: Proven, here: Standing) -> bool:
-    """Made by this installation after the moment of which its database tells."""
+    """Return whether this installation made an object after the last moment that its database knows of."""
     return made.epoch > here.epoch or (made.epoch == here.epoch and not installation.ever_made(made.resource))
 
 
 def _with_rows(seen: Sequence[Classification], here: Standing, began: dt.datetime) -> set[str]:
-    """The names of those that have a row: their own, or one that has adopted them. What went while it was looked for
-    may have been listed before."""
+    """Return the names of objects that have a row, either their own or that of the resource that adopted them.
+
+    Includes rows deleted during the search, since their objects may have been listed before.
+    """
     made = {one.key: one.made for one in seen if one.made is not None}
     there = Resource.objects.filter(Q(gone_at=None) | Q(gone_at__gte=began))
     ids = set(there.filter(pk__in=[one.resource for one in made.values()]).values_list("pk", flat=True))
@@ -205,7 +213,7 @@ def _with_rows(seen: Sequence[Classification], here: Standing, began: dt.datetim
 
 
 def _forget(blueprint: Blueprint, keys: set[str]) -> None:
-    """Those that are no longer there, or have a row after all."""
+    """Delete the rows of orphans that no longer exist or that have a resource after all."""
     for stray in Stray.objects.filter(blueprint=blueprint).exclude(key__in=keys):
         stray.delete()
         record_event("orphan.gone", f"{stray.key} is no longer there.", actor="orphans", blueprint_id=blueprint.pk)
@@ -215,7 +223,7 @@ _AGE = "SELECT extract(epoch FROM clock_timestamp() - first_seen_at)::float8 FRO
 
 
 def _judge(blueprint: Blueprint, view: BlueprintView, seen: Classification, here: Standing, until: float) -> bool:
-    """Keep what was seen, and do what follows; True where there is more of it to be done soon."""
+    """Store a finding and act on the verdict. Return True if there is more to do soon."""
     stray, new = _kept(blueprint, seen)
     again = not new and rows(_AGE, (stray.pk,))[0][0] >= settings.DRYDOCK.orphan_apart_seconds
     said = verdict(
@@ -239,8 +247,10 @@ def _judge(blueprint: Blueprint, view: BlueprintView, seen: Classification, here
 
 
 def _kept(blueprint: Blueprint, seen: Classification) -> tuple[Stray, bool]:
-    """Its row, and whether it is new. What was held for a suspect before and is proven now, or the other way round,
-    is seen for the first time."""
+    """Return the finding's row, and whether it is new.
+
+    A former suspect that is now proven counts as new, and the reverse.
+    """
     Stray.objects.filter(blueprint=blueprint, key=seen.key).exclude(proof=seen.proof).delete()
     made = seen.made or Proven(epoch=0, resource=0)
     stray, new = Stray.objects.get_or_create(
@@ -258,7 +268,7 @@ def _kept(blueprint: Blueprint, seen: Classification) -> tuple[Stray, bool]:
 
 
 def _about(blueprint: Blueprint, seen: Classification) -> dict[str, Any]:
-    """What its provider tells of it, and what one of its type costs there."""
+    """Return the columns that describe an orphan: what its provider reports, and its hourly price."""
     facts = dict(seen.owned.facts)
     return {
         "what": seen.owned.what[:255], "facts": facts, "made_at": seen.owned.since,

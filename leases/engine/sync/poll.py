@@ -1,7 +1,7 @@
-"""Poll the account of a provider: what its machines are, its offers and its quotas.
+"""Poll a provider account: the status of its machines, its offers and its quotas.
 
-It writes what changed and wakes the builds that wait for it. It ends nothing: what it says to be over, and what it
-leaves out, is only doubted (`suspects`).
+A poll stores what changed and wakes the builds that wait for it. It ends nothing: machines that it reports as gone, or
+does not report, are only suspected (`suspects`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from blueprints.offers import Account
 from blueprints.specs import Owned
 from drydock.core.errors import DrydockError
 from drydock.core.logging import about, hidden, redact
-from leases import hints
 from leases.engine.catalogue import offers as catalogue
 from leases.engine.catalogue import poll_schedule, provider_quotas
 from leases.engine.catalogue.poll_schedule import keeps
@@ -32,6 +31,7 @@ from leases.engine.resources import remembered_errors
 from leases.engine.resources.unreachable import DOUBTED
 from leases.engine.sync import suspects
 from leases.engine.sync.suspects import Doubt, Doubts
+from leases.messaging import hints
 
 _OURS = f"""
     SELECT r.id, r.state, coalesce(r.facts -> 'seen', '{{}}'), {suspects.UNDISTURBED},
@@ -56,37 +56,39 @@ _MISSED = """
     WHERE id = ANY(%s) OR (id = ANY(%s) AND missed > 0)"""
 _LOCK = """
     SELECT 1 FROM leases_resource WHERE id = ANY(%s) OR (id = ANY(%s) AND missed > 0) ORDER BY id FOR NO KEY UPDATE"""
-"""What is about to be written, by id: a plain UPDATE of several locks them in the order in which it finds them."""
-NOT_LISTED = "Its provider does not list it any more."
+"""Locks the rows to write by id: a plain UPDATE of several locks them in the order in which it finds them."""
+NOT_LISTED = "Its provider no longer lists it."
 
 
 class _Known(NamedTuple):
-    """One of our resources, as it was before this listing."""
+    """One of our resources, as it was before this poll."""
 
     id: int
     state: str
     before: dict[str, Any]
     expected: bool
-    """It should be running: nobody here wants it off, and nothing is being done to it."""
+    """True if it should be running: it is not wanted off, and no run works on it."""
     doubted: bool
 
 
 def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> Doubts | None:
-    """Write what a listing of one place tells; what it gives reason to doubt. None when another has taken the reading
-    over."""
+    """Store a listing of one place.
+
+    Return the machines to suspect, or None if another process has taken over the poll.
+    """
     here = standing()
     ours = {one.key: (made, one) for one in found if (made := _made(one, here)) is not None}
     return _write(reading, token, ours, here)
 
 
 def _made(owned: Owned, here: Standing) -> Proven | None:
-    """For which resource something there was provably made."""
+    """Return the resource for which an object was provably made, or None if there is no proof."""
     made = proven(owned.tags, here.short)
     return None if made is None or owned.key != specs.key_of(here, made) else made
 
 
 def _seen(ours: Mapping[str, tuple[Proven, Owned]], adopted: Mapping[str, int], here: Standing) -> dict[int, Owned]:
-    """By the id of the resource that each is: the one for which it was made, or the one that has adopted it."""
+    """Return the listed objects by the id of the resource for which each was made, or which adopted it."""
     return {
         adopted.get(key, made.resource): one
         for key, (made, one) in ours.items()
@@ -115,7 +117,7 @@ def _write(
 
 
 def _doubts(served: Sequence[_Known], seen: Mapping[int, Owned]) -> Doubts:
-    """What to ask for by its id, and what is well again."""
+    """Return which machines to read by id, and which are no longer suspected."""
     missing = [one.id for one in served if one.id not in seen]
     run(_MISSED, (missing, missing, list(seen)))
     found = Doubts(of=[Doubt(pk, NOT_LISTED) for pk in missing], empty=not seen)
@@ -130,12 +132,12 @@ def _doubts(served: Sequence[_Known], seen: Mapping[int, Owned]) -> Doubts:
 
 
 def _announced(known: _Known, seen: Owned) -> str:
-    """How its provider says that it takes it back soon, where it did not say so before."""
+    """Return the provider's new announcement that it will take a machine back, or an empty string."""
     return "" if known.before.get("leaving") else str(seen.facts.get("leaving") or "")
 
 
 def _doubt(known: _Known, seen: Owned) -> str:
-    """Why a machine may not serve any more, going by a listing, or an empty string."""
+    """Return why, according to a listing, a machine may no longer serve, or an empty string."""
     if seen.lost:
         return f"A listing says: {seen.lost}"
     return "A listing says that it is off." if known.expected and seen.power == "off" else ""
@@ -153,7 +155,10 @@ log = logging.getLogger(__name__)
 
 
 def read(reading_id: int) -> bool:
-    """Make a reading, if it is due and nobody else does; True when it was made. What fails keeps the last good data."""
+    """Make a poll if it is due and no other process does.
+
+    Return whether it was made. A failure keeps the last good data.
+    """
     refuse_inside_transaction("read")
     reading = Reading.objects.select_related("credential").filter(pk=reading_id).first()
     token = poll_schedule.take(reading_id) if reading is not None else None

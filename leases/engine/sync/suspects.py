@@ -1,7 +1,8 @@
-"""Machines that a listing leaves out or shows stopped: read each of them before anything is concluded.
+"""Machines that a listing omits or shows as stopped: each is read before anything is concluded.
 
-A listing proves nothing, however often it is repeated. Each doubted machine is asked for by its own id, and only the
-provider's answer about that very machine has consequences. Until there is one, its leases stay as they are and say so.
+A listing proves nothing, however often it is repeated. Each suspected machine is read by its own id, and only the
+provider's answer about that very machine has consequences. Until then its leases stay as they are, and their message
+says so.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from leases.states import STOPPED, VANISHED
 UNDISTURBED = """
     NOT r.in_maintenance AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)
     AND (r.power_wanted = '' OR r.facts #>> '{stopped,restart}' = 'true' AND r.power_wanted = 'on')"""
-"""SQL: nobody here wants resource `r` off, and nothing is being done to it."""
+"""SQL condition that resource `r` is not wanted off and no run works on it."""
 _BY_OTHERS = f"SELECT 1 FROM leases_resource r WHERE r.id = %s AND r.state = 'active' AND {UNDISTURBED}"
 _BEGIN = """
     UPDATE leases_resource SET facts = facts || jsonb_build_object('stopped', jsonb_build_object(
@@ -43,14 +44,20 @@ _OVER = """
 
 
 def by_others(resource_id: int) -> bool:
-    """Whether it should be running: nobody here wants it off, and nothing is being done to it."""
+    """Return whether a stopped machine was stopped by somebody else.
+
+    This is assumed if the machine is not wanted off and no run works on it.
+    """
     return bool(rows(_BY_OTHERS, (resource_id,)))
 
 
 def noticed(resource: Resource, found: Owned, kind: Offers) -> None:
-    """It is off, by its own read. It is given up once its grace is over, or the end of its life has come."""
+    """Handle a machine that a direct read found stopped by somebody else.
+
+    The machine is lost once its grace period or its lifetime is over.
+    """
     what = kind.stops(specs.config(resource.blueprint.kind, resource.blueprint.config))
-    why = f"It was stopped, and not by us. {found.facts.get('reason') or ''}".strip()
+    why = f"Somebody else stopped it. {found.facts.get('reason') or ''}".strip()
     new = bool(rows(_BEGIN, (what.restart and what.grace > 0, resource.pk)))
     if rows(_OVER, (what.grace, resource.pk))[0][0]:
         after = f" It was not started again within {in_words(what.grace)}." if what.grace else ""
@@ -68,15 +75,15 @@ def noticed(resource: Resource, found: Owned, kind: Offers) -> None:
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 20
-"""How many machines are asked for by their ids after one listing; the others follow after the next."""
+"""The number of machines read by id after one listing; the others follow after the next."""
 _SECONDS = 30.0
-"""How long one pass may go on with that."""
+"""Time limit for these reads in one pass, in seconds."""
 _YOUNG = 300
-"""Seconds after a create during which 'not found' proves nothing: reads of a provider may lag behind."""
+"""Seconds after a create during which "not found" proves nothing, since a provider's reads may lag behind."""
 
 
 class Doubt(NamedTuple):
-    """One machine, and why it is doubted."""
+    """A suspected machine, and why it is suspected."""
 
     resource_id: int
     why: str
@@ -84,18 +91,21 @@ class Doubt(NamedTuple):
 
 @dataclass(kw_only=True)
 class Doubts:
-    """What a listing gives reason to doubt. `empty`: it has none of our machines, though there should be some."""
+    """The machines that a listing gives reason to suspect.
+
+    `empty` is True if the listing has none of our machines, though it should have some.
+    """
 
     of: list[Doubt] = field(default_factory=list)
     well: list[int] = field(default_factory=list)
-    """Those that were doubted before, and are listed as they should be."""
+    """Machines that were suspected before and are now listed as they should be."""
     empty: bool = False
     leaving: list[Doubt] = field(default_factory=list)
-    """Those that their provider has announced to take back, and how it says so."""
+    """Machines that their provider will take back, each with its announcement."""
 
 
 def settle(kind: Offers, account: Account, doubts: Doubts) -> str:
-    """Ask for each doubted machine and draw the conclusion; what is wrong with the listing itself, or empty."""
+    """Read each suspected machine and act on the answer. Return what is wrong with the listing, or an empty string."""
     for resource_id in doubts.well:
         attempt(clear_suspicion, resource_id)
     for announced in doubts.leaving:
@@ -114,14 +124,14 @@ def settle(kind: Offers, account: Account, doubts: Doubts) -> str:
 
 
 def _asked(kind: Offers, account: Account, view: ResourceView) -> Owned | str:
-    """What its provider says of it, or why it could not be asked."""
+    """Return what the provider reports about the machine, or why it could not be asked."""
     try:
         found = kind.read(account, view)
     except Exception as error:
         log.warning("%s could not be read: %s", view.key, error)
         return redact(f"It cannot be read now: {error}")[:1000]
     if not found.absent and found.key != view.key and found.key != view.identity:
-        return f"What has its id bears the name {found.key!r}, and not {view.key!r}."
+        return f"The object with its id is named {found.key!r}, not {view.key!r}."
     return found
 
 
@@ -140,7 +150,7 @@ def _problem(doubts: Doubts, vanished: bool, left_out: int, untold: int) -> str:
 def _conclude(
     doubt: Doubt, resource: Resource, answer: Owned | str, *, kind: Offers, account: Account, vanished: bool
 ) -> bool:
-    """True where the machine is as it should be, and the listing was wrong to leave it out."""
+    """Act on a direct read. Return True if the machine is fine and the listing was wrong."""
     if isinstance(answer, str):
         suspect(resource.pk, f"{doubt.why} {answer}")
     elif answer.absent and vanished:
@@ -168,23 +178,23 @@ def _is_there(resource: Resource, found: Owned, kind: Offers, account: Account) 
 
 
 def proof_tags(resource: Resource) -> dict[str, str]:
-    """The tags by which a machine is found and known as ours."""
+    """Return the tags by which a machine is found and recognized as ours."""
     return {name: value for name, value in specs.tags(resource).items() if name != installation.BLUEPRINT}
 
 
 def _mark(resource: Resource, wanted: dict[str, str], kind: Offers, account: Account) -> bool:
-    """Put tags back that somebody removed: it is known by its id as ours."""
+    """Restore tags that somebody removed from a machine whose id is known to be ours. Return whether that succeeded."""
     if problem := standing().problem:
-        suspect(resource.pk, f"Somebody removed its tags. They are not put back now: {problem}")
+        suspect(resource.pk, f"Somebody removed its tags. They cannot be restored now: {problem}")
         return False
     try:
         kind.mark(account, specs.resource_view(resource), wanted)
     except Exception as error:
-        said = redact(f"Somebody removed its tags, and they could not be put back: {error}")[:1000]
+        said = redact(f"Somebody removed its tags, and they could not be restored: {error}")[:1000]
         suspect(resource.pk, said)
         return False
     clear_suspicion(resource.pk)
-    message = "Somebody had removed its tags; they were put back."
+    message = "Somebody had removed its tags; they were restored."
     record_event("resource.tags_restored", message, actor="status", resource_id=resource.pk)
     return False
 

@@ -1,3 +1,3 @@
-"""Periodic checks: everything that is due, pools, renewals, pruning."""
+"""Periodic upkeep: all periodic checks, warm pools, renewals and pruning."""
 
 __all__ = ["lease_checks", "pools", "pruning", "renewals", "run_checks", "sweep"]

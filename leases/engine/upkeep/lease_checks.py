@@ -1,4 +1,4 @@
-"""Periodic checks of leases and of their queue."""
+"""Periodic checks of leases and their queue."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import partial
 from django.conf import settings
 from django.db.models.functions import Now
 
-from leases import hints
 from leases.engine.core.database import each, leases_by_id, rows, run, short, some
 from leases.engine.core.runs import end_waiting_siblings
 from leases.engine.core.transitions import move_lease
@@ -15,12 +14,13 @@ from leases.engine.lifecycle import lease_phases, release
 from leases.engine.placement import claims
 from leases.engine.resources import eviction, retirement
 from leases.engine.scheduling import place
+from leases.messaging import hints
 from leases.reasons import Reason
 from leases.states import LeaseState
 
 
 def wishes() -> int:
-    """Leases whose end somebody asked for inside a transaction of their own."""
+    """Release leases whose end was requested inside a caller's transaction."""
     found = some(
         "SELECT id FROM leases_lease WHERE release_wanted <> '' AND state IN ('pending', 'acquired', 'active') ORDER BY id"
     )
@@ -28,15 +28,15 @@ def wishes() -> int:
 
 
 def expired() -> int:
-    """Leases whose time is over."""
+    """Release leases that have expired."""
     found = some(
         "SELECT id FROM leases_lease WHERE state IN ('pending', 'acquired', 'active') AND until <= statement_timestamp()"
     )
-    return each(partial(release.end, reason=Reason.EXPIRED, message="Its time is over."), found)
+    return each(partial(release.end, reason=Reason.EXPIRED, message="The lease expired."), found)
 
 
 def impatient() -> int:
-    """Leases that waited as long as they were to."""
+    """End leases that have waited longer than their wait limit."""
     found = some("SELECT id FROM leases_lease WHERE state = 'pending' AND give_up_at <= statement_timestamp()")
     return each(_give_up, found)
 
@@ -45,14 +45,14 @@ def impatient() -> int:
 def _give_up(lease_id: int) -> None:
     last = rows("SELECT message FROM leases_lease WHERE id = %s AND state = 'pending' FOR NO KEY UPDATE", (lease_id,))
     if last:
-        message = f"Nothing was found in the time it could wait. The last: {last[0][0]}"
+        message = f"Timed out waiting for capacity. Last: {last[0][0]}"
         move_lease(lease_id, LeaseState.BROKEN, reason=Reason.GAVE_UP_WAITING, message=message, ended_at=Now())
         claims.unreserve(lease_id)
         hints.once_committed(end_waiting_siblings, lease_id)
 
 
 def silent() -> int:
-    """Leases whose heartbeat stopped."""
+    """Release leases whose heartbeats have stopped."""
     found = some(
         "SELECT id FROM leases_lease WHERE state IN ('acquired', 'active') AND heartbeat_limit IS NOT NULL"
         " AND heartbeat_at + heartbeat_limit < statement_timestamp()"
@@ -61,7 +61,7 @@ def silent() -> int:
 
 
 def left_in_groups() -> int:
-    """Leases that wait for a whole group of which a member has ended: a process died before it marked them."""
+    """End pending leases in groups of which a member has ended, because a process died before it marked them."""
     found = some(
         "SELECT l.id FROM leases_lease l WHERE l.state = 'pending' AND l.group_id IS NOT NULL AND l.release_wanted = ''"
         " AND EXISTS (SELECT FROM leases_lease o WHERE o.group_id = l.group_id"
@@ -71,7 +71,7 @@ def left_in_groups() -> int:
 
 
 def half_ended() -> int:
-    """Released leases with no run and no hold: their end goes on."""
+    """Continue the release of leases that have neither a run nor a hold."""
     found = some(
         "SELECT l.id FROM leases_lease l WHERE l.state = 'released' AND NOT (l.held AND (l.hold_until IS NULL"
         " OR l.hold_until > clock_timestamp())) AND NOT EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id)"
@@ -80,7 +80,7 @@ def half_ended() -> int:
 
 
 def half_acquired() -> int:
-    """Acquired leases on a resource that is there, without a run: their activation begins."""
+    """Begin the activation of acquired leases that are on an active resource and have no run."""
     found = some(
         "SELECT l.id, r.id, b.kind FROM leases_lease l JOIN leases_resource r ON r.id = l.resource_id"
         " JOIN blueprints_blueprint b ON b.id = r.blueprint_id WHERE l.state = 'acquired' AND r.state = 'active'"
@@ -99,7 +99,7 @@ def _begin(lease_id: int, resource_id: int, kind: str) -> bool:
 
 
 def orphans() -> int:
-    """Leases whose holder has ended."""
+    """Release leases whose holder, a lease or a resource, has ended."""
     found = some(
         "SELECT c.id FROM leases_lease c LEFT JOIN leases_lease p ON p.id = c.for_lease_id"
         " LEFT JOIN leases_resource r ON r.id = c.for_resource_id"
@@ -110,7 +110,7 @@ def orphans() -> int:
 
 
 def bereaved() -> int:
-    """Resources and leases that live on a lease which is over: they are lost with it."""
+    """Evict leases and take out resources that depend on a lease that has ended."""
     lost = some(
         "SELECT DISTINCT r.id, c.id, c.message FROM leases_resource r JOIN leases_lease c ON c.for_resource_id = r.id"
         " AND c.need <> '' AND c.need_phase = '' AND c.state IN ('released', 'destroyed', 'broken')"
@@ -135,11 +135,11 @@ def _end_orphaned(lease_id: int, child: int, message: str) -> bool:
 
 
 def _over(child: int, message: str) -> str:
-    return f"Lease {child}, on which it stood, is over: {message}"
+    return f"Lease {child}, which it depends on, has ended: {message}"
 
 
 def idle_reservations() -> int:
-    """Give up reservations for leases that no longer wait in the queue, and of resources that serve nobody."""
+    """Clear reservations whose lease is no longer waiting or whose resource is out of service."""
     return run(
         "UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY("
         "SELECT r.id FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
@@ -156,7 +156,7 @@ _DUE = """
 
 
 def parked() -> int:
-    """Waiters that were put out of the queue for a while, and whose time has come."""
+    """Return parked leases to the queue when they are due."""
     found = rows(
         f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_DUE)} RETURNING type",
         (settings.DRYDOCK.sweep_batch,),
@@ -165,7 +165,7 @@ def parked() -> int:
 
 
 def waiting() -> int:
-    """The types for which somebody waits: served, and something reserved for who has waited long."""
+    """Serve the types that leases wait for, and reserve resources for leases that have waited long."""
     found = rows("SELECT DISTINCT type FROM leases_lease WHERE state = 'pending'")
     for (resource_type,) in found:
         each(place.reserve, [(lease_id,) for lease_id in place.overdue_heads(resource_type)])

@@ -1,4 +1,4 @@
-"""Warm pools and the retirement of what is idle, drained, outdated or in excess."""
+"""Warm pools, and the retirement of idle, drained, outdated and excess resources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from blueprints import registry
 from blueprints.contract import CatalogueStale, Checks, Updates
 from blueprints.models import Blueprint
 from drydock.core.errors import DrydockError
-from leases import hints
 from leases.engine.catalogue import drafts as machine_drafts
 from leases.engine.core import specs
 from leases.engine.core.database import attempt, each, rows, short
@@ -16,6 +15,7 @@ from leases.engine.core.runs import start
 from leases.engine.placement import budgets
 from leases.engine.resources import maintenance, provision, retirement
 from leases.engine.scheduling.decision import rules_out
+from leases.messaging import hints
 from leases.reasons import Reason
 
 _BATCH = 200
@@ -31,7 +31,7 @@ _IDLE = f"""
                 AND o.claimable AND o.suspect_since IS NULL AND o.state = 'active' AND o.gone_at IS NULL AND o.idle_since IS NOT NULL
                 LIMIT b.min_ready + {_BATCH}) n) END) i
     WHERE b.idle_timeout IS NOT NULL LIMIT {_BATCH}"""
-"""Idle too long, beyond the minimum that is kept ready."""
+"""Resources that have been idle too long and are not needed for the minimum that is kept ready."""
 _OLD = f"""
     SELECT r.id FROM leases_resource r WHERE {_FREE} AND r.dies_at <= statement_timestamp()
     ORDER BY r.dies_at LIMIT {_BATCH}"""
@@ -59,12 +59,12 @@ _RETIRING = (
 
 
 def would_retire() -> list[tuple[int, str]]:
-    """What the next sweep would give up, and why; nothing is changed."""
+    """Return what the next sweep would retire, and why. Changes nothing."""
     return [(resource_id, why) for found, why in _RETIRING for (resource_id,) in rows(found)]
 
 
 def retire_due() -> int:
-    """Give up what is idle too long, too old or over the limit."""
+    """Retire resources that are idle for too long, too old, over the limit or over the budget."""
     found = _retire(_IDLE, Reason.IDLE, "Idle too long.")
     found += _retire(_OLD, Reason.TOO_OLD, "Older than its blueprint allows.")
     found += _retire(_OVER_BUDGET, Reason.OVER_BUDGET, "Over its blueprint's budget.")
@@ -72,8 +72,12 @@ def retire_due() -> int:
 
 
 def retire_drained() -> int:
-    """Give up drained resources once nobody holds them."""
-    return _retire(_DRAINED, Reason.DRAINED, "Drained.")
+    """Retire drained resources that no lease holds."""
+    found = [resource_id for (resource_id,) in rows(_DRAINED)]
+    return sum(
+        retirement.retire_idle(resource_id, reason=Reason.DRAINED, message=retirement.why_not_kept(resource_id)[1])
+        for resource_id in found
+    )
 
 
 def _retire(found: str, reason: Reason, message: str) -> int:
@@ -95,7 +99,7 @@ _OUTDATED = """
 
 
 def roll_outdated() -> int:
-    """Update, or replace where the kind cannot update, a bounded number of outdated resources at a time."""
+    """Update outdated resources, or replace them if their kind cannot update, a limited number at a time."""
     seen: set[int] = set()
     at_once = maintenance.kinds_that_update(at_once=True)
     begun = 0
@@ -123,7 +127,7 @@ def _update(resource_id: int, generation: int) -> None:
 
 
 def keep_ready() -> int:
-    """Build until every blueprint has its minimum of idle resources, or is at its limit."""
+    """Build until every blueprint has its minimum of idle resources or has reached its limit."""
     short_of = Blueprint.objects.filter(min_ready__gt=0, enabled=True, drained=False)
     return sum(attempt(_make_ready, blueprint.pk) or 0 for blueprint in short_of)
 
@@ -190,14 +194,14 @@ def check_due() -> int:
 
 @short
 def _check(resource_id: int, kind: str, generation: int, renew: bool) -> bool:
-    """What is both suspect and outdated, and free, is checked by its update."""
+    """Begin a health check, or an update if the resource should be renewed and its kind can update it."""
     if renew and isinstance(registry.kind(kind), Updates) and retirement.begin_update(resource_id, generation):
         return True
     return isinstance(registry.kind(kind), Checks) and start(resource_id=resource_id, phase="check") is not None
 
 
 def forget_errors() -> int:
-    """Drop remembered errors that are over, and wake who waits for their offers."""
+    """Delete expired remembered errors, and wake the leases that wait for the offers that they ruled out."""
     found = rows(
         "DELETE FROM blueprints_rememberederror e USING blueprints_blueprint b WHERE b.id = e.blueprint_id"
         " AND e.id = ANY(ARRAY(SELECT id FROM blueprints_rememberederror WHERE until <= statement_timestamp()"

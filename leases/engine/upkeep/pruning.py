@@ -1,10 +1,10 @@
 """Prune ended leases, events and usage records after their retention.
 
-A few small batches at each look, each in a transaction of its own that locks nothing but rows which nobody works on
-any more, and passes over those that somebody has locked. What is still referred to stays until that is gone.
+Each sweep deletes a few small batches, each in its own transaction. It locks only rows that no process works on any
+more, and skips rows that are already locked. A row that is still referred to stays until the reference is gone.
 
-Ids grow with time, so the old ones are found by walking along the primary key: no index is kept for this, and the end
-of a lease costs nothing for it.
+Ids grow with time, so old rows are found by walking along the primary key. This needs no extra index, so it adds no
+cost to the end of a lease.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from leases.models.job import KeptOutput, Watch
 
 _BATCH = 1000
 _BATCHES = 5
-"""So many batches of one table a look forgets."""
+"""The number of batches that one sweep deletes from a table."""
 _REST = 60.0
-"""Seconds until the next walk, when this process found nothing old any more."""
+"""Seconds until the next walk after this process found no old rows."""
 
 
 @dataclass
 class Rest:
-    """A while in which this process does not look again."""
+    """A pause during which this process does not search a table again."""
 
     until: float = 0.0
 
     def begin(self) -> None:
-        """From now on."""
+        """Start the pause."""
         self.until = clock.monotonic() + _REST
 
     def lasts(self) -> bool:
-        """Whether it is not over."""
+        """Whether the pause is still running."""
         return clock.monotonic() < self.until
 
 
@@ -47,7 +47,7 @@ EVENTS = Rest()
 
 
 def prune_events() -> int:
-    """Delete the oldest events that are past the retention; what is left over is for the next sweep."""
+    """Delete the oldest events past their retention. The next sweep continues. Return the number deleted."""
     gone = 0
     for _ in range(_BATCHES):
         if EVENTS.lasts():
@@ -73,7 +73,7 @@ USAGE = Rest()
 
 
 def prune_usage() -> int:
-    """Delete the oldest records of what leases cost that are past their retention."""
+    """Delete the oldest usage records past their retention. Return the number deleted."""
     gone = 0
     for _ in range(_BATCHES):
         if USAGE.lasts():
@@ -97,18 +97,18 @@ def _prune_usage() -> int:
 
 @dataclass(kw_only=True)
 class Walk:
-    """A walk of this process along one table: what is `over` in it, and what goes with a row."""
+    """This process's walk along one table: which rows are `over`, and the models deleted `with_it`."""
 
     model: type[Model]
     over: str
     with_it: tuple[type[Model], ...] = ()
     column: str = ""
-    """The column by which those refer to it."""
+    """The column by which dependent rows refer to the table."""
     place: int = 0
     rest: Rest = field(default_factory=Rest)
 
     def go_on(self) -> int:
-        """Forget what is found in a few batches; how many rows."""
+        """Delete a few batches. Return the number of rows deleted."""
         gone = 0
         for _ in range(_BATCHES):
             if self.rest.lasts():
@@ -119,7 +119,7 @@ class Walk:
     def _batch(self) -> int:
         found = rows(_WINDOW.format(table=self.table, over=self.over), (_days(), self.place, _BATCH))
         last, over = found[0]
-        if last is None:  # all from here on are young
+        if last is None:  # no older rows are left
             self.place = 0
             self.rest.begin()
             return 0
@@ -128,7 +128,7 @@ class Walk:
 
     @property
     def table(self) -> str:
-        """Its table's name."""
+        """The name of the model's table."""
         return self.model._meta.db_table
 
 
@@ -144,7 +144,7 @@ _FREE = """
 
 @short
 def forget(walk: Walk, ids: Sequence[int]) -> int:
-    """Delete those of `ids` that are over and that nothing refers to, with what goes with them; how many."""
+    """Delete those of `ids` that are over and unreferenced, with their dependent rows. Return the number deleted."""
     free = [
         pk for (pk,) in rows(
             _FREE.format(table=walk.table, over=walk.over, unreferenced=_unreferenced(walk)), (_days(), list(ids))
@@ -156,7 +156,10 @@ def forget(walk: Walk, ids: Sequence[int]) -> int:
 
 
 def _unreferenced(walk: Walk) -> str:
-    """No row refers to it, apart from those that go with it; from the models, so that none can be forgotten here."""
+    """Return SQL that is true for rows that no other rows refer to, apart from dependent rows.
+
+    It is derived from the models, so it is complete.
+    """
     others: list[Any] = [one for one in walk.model._meta.get_fields(include_hidden=True) if one.auto_created]
     return "".join(
         f" AND NOT EXISTS (SELECT FROM {one.related_model._meta.db_table} x WHERE x.{one.field.column} = t.id)"
@@ -180,5 +183,5 @@ WALKS = (
 
 
 def prune_ended() -> int:
-    """Forget ended leases and resources that are gone, when they have been so for as long as the settings say."""
+    """Delete ended leases, and resources that are gone, after their retention. Return the number deleted."""
     return sum(walk.go_on() for walk in WALKS)

@@ -1,7 +1,7 @@
 """Renew leases that ask for it, within their owners' budgets.
 
-Where a budget was lowered meanwhile, those that hold longest stay: a lease is reserved again when what is held
-since before it, what ends by itself, and it are within the budget. Else it ends, and is told so beforehand.
+After a budget was lowered, the longest-held leases stay: a lease is renewed if it fits the budget together with what
+has been held since before it and with what ends by itself. Otherwise it ends, after a notice.
 """
 
 from __future__ import annotations
@@ -55,7 +55,10 @@ _REFUSE = f"""
 
 
 def renew() -> int:
-    """Reserve again what is soon over, and end what could not be; how many were looked at."""
+    """Renew leases whose reservation is about to end, and end those that could not be renewed.
+
+    Return the number of leases due.
+    """
     policy = settings.DRYDOCK
     due = some(_DUE, (policy.budget_hour_seconds, policy.budget_notice_seconds))
     return each(_look_at, due)
@@ -70,7 +73,7 @@ def _look_at(lease_id: int) -> bool:
 
 @short
 def _renew(lease_id: int) -> str:
-    """Reserve for another hour, or tell that it ends; why it ends, when its time has come."""
+    """Renew a lease for another hour, or give notice. Return why it ends if the notice is over, or an empty string."""
     found = rows(_LOCK, (lease_id,))
     if not found:
         return ""
@@ -80,7 +83,7 @@ def _renew(lease_id: int) -> str:
     if not against:
         rows(_RENEW, (hour, hour, lease_id))
         if reason == Reason.BUDGET_ENDS:
-            explain(lease_id, Reason.READY, "Its budget is enough for it again.")
+            explain(lease_id, Reason.READY, "The budget covers it again.")
         return ""
     ends_at, over = rows(_REFUSE, (hour, settings.DRYDOCK.budget_notice_seconds, lease_id))[0]
     said = _said(against, ends_at)
@@ -94,7 +97,7 @@ def _said(against: str, ends_at: dt.datetime) -> str:
 
 
 def _against(lease_id: int, owner: Any, group: Any, resource: int, cost: float, price: float) -> str:
-    """Why a budget does not allow another hour, or an empty string."""
+    """Return why a budget does not allow another hour, or an empty string if all budgets do."""
     for user_id, group_id, blueprint_id, budget_id, maximum in rows(_BUDGETS, (owner, group, resource)):
         if blueprint_id is not None:
             used, needs = rows(_BUILT_BEFORE, (blueprint_id, resource))[0][0], price

@@ -1,19 +1,19 @@
-"""Periodic checks of runs and of the steps that are due."""
+"""Periodic checks of runs and of resources without a run."""
 
 from __future__ import annotations
 
 from django.conf import settings
 
-from leases import hints
 from leases.engine.core.database import each, rows, run, short, some
 from leases.engine.core.runs import start
 from leases.engine.lifecycle import needs
 from leases.engine.resources import maintenance
+from leases.messaging import hints
 from leases.models import Run
 
 
 def steps() -> int:
-    """Runs that are due."""
+    """Ask workers to continue the runs that are due. Return the number of runs due."""
     found = some(
         "SELECT id FROM leases_run WHERE due_at <= statement_timestamp()"
         " AND (token IS NULL OR token_until < statement_timestamp()) ORDER BY due_at"
@@ -24,7 +24,7 @@ def steps() -> int:
 
 
 def needed() -> int:
-    """Runs whose needs are there, or cannot be had: their step is called again and sees."""
+    """Make runs due whose needs are met or cannot be met, so that their step is called again."""
     found = 0
     waiting = Run.objects.filter(waits_for="leases", due_at=None).select_related("lease", "resource")
     for current in waiting.order_by("?")[: settings.DRYDOCK.sweep_batch]:
@@ -41,7 +41,7 @@ def needed() -> int:
 
 
 def in_maintenance() -> int:
-    """Runs that wait for the maintenance of a related resource."""
+    """Advance runs that wait for the maintenance of a related resource."""
     found = some("SELECT id FROM leases_run WHERE waits_for = 'maintenance' AND due_at IS NULL")
     return each(_advance, found)
 
@@ -60,12 +60,12 @@ def _advance(run_id: int) -> bool:
 
 
 def undisturbed() -> int:
-    """Resources in maintenance, if nobody needs it any more: a run that asked for it may have ended in any way."""
+    """End the maintenance of resources that no run needs. The run that asked for it may have ended in any way."""
     return each(maintenance.lift, some("SELECT id FROM leases_resource WHERE in_maintenance"))
 
 
 def stranded() -> int:
-    """Resources on their way in or out without a run."""
+    """Restart the build or destruction of resources that have no run."""
     found = some(
         "SELECT r.id, CASE r.state WHEN 'pending' THEN 'build' ELSE 'destroy' END FROM leases_resource r"
         " WHERE r.gone_at IS NULL AND r.state IN ('pending', 'released', 'broken')"

@@ -1,4 +1,4 @@
-"""Run every periodic check. With it nothing is lost when messages are."""
+"""Run every periodic check, so that no work is lost when messages are."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leases.engine.upkeep import lease_checks, pools, pruning, renewals, run_che
 
 
 def sweep() -> int:
-    """Look once over everything; the number of things found due."""
+    """Run every periodic check once. Return the number of items that were due."""
     suspended = bool(attempt(lambda: standing().problem))
     found = sum(attempt(look) or 0 for look in (WHILE_SUSPENDED if suspended else CHECKS))
     attempt(run, "UPDATE leases_installation SET swept_at = clock_timestamp()")
@@ -59,7 +59,7 @@ CHECKS: tuple[Callable[[], int], ...] = (
     pruning.prune_ended,
     pruning.prune_usage,
 )
-"""In the order in which they are made; each answers how many it found."""
+"""The checks in the order in which they run. Each returns the number of items that it found."""
 
 WHILE_SUSPENDED: tuple[Callable[[], int], ...] = (
     lease_checks.idle_reservations,
@@ -68,4 +68,4 @@ WHILE_SUSPENDED: tuple[Callable[[], int], ...] = (
     pools.forget_errors,
     search_for_orphans,
 )
-"""Those that touch nothing outside and end nobody's lease on what a database says that nobody has confirmed."""
+"""The checks that change nothing outside the database and end no lease, so that an unconfirmed database is harmless."""

@@ -1,1 +1,1 @@
-"""The addresses. Each method is one call of the client that speaks for the token."""
+"""The views of the API. Most methods are a single call to the client that acts for the token."""

@@ -1,4 +1,4 @@
-"""Files of a lease, one by one and as whole trees. No content is held in memory as a whole."""
+"""Files of a lease, individually and as whole trees. Contents are streamed, and never held in memory as a whole."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from django.conf import settings
 from django.http import HttpResponse, StreamingHttpResponse
 from rest_framework.request import Request
 
-from leases.client.values import FileInfo
 from leases.hostcalls import of_lease
-from leases.operations import removal, using
+from leases.operations import interfaces, jobs
 from leases.rest import queries, transfer
-from leases.rest.endpoint import Asked, Endpoint, Page, operation
+from leases.rest.endpoint import Asked, Endpoint, operation
 from leases.rest.models import Scope
 from leases.rest.parsing import AnyBytes
 from leases.rest.values import Transferred
@@ -20,70 +19,62 @@ from leases.rest.views.work import BYTES, job_response
 
 TAR = "application/x-tar"
 REMOVE_AT_ONCE = 2.0
-"""Seconds that a request removes a folder before a job goes on."""
+"""Seconds that a request spends on removing a folder before a job takes over."""
 
 
 class Uploading(Endpoint):
-    """An address that takes the bytes of a file."""
+    """The base class of views that receive the contents of files."""
 
     parser_classes = [AnyBytes]
     takes_chunks = True
 
     def largest(self, request: Request) -> int:
-        """Bytes that are taken."""
+        """Return the maximum size of a file in bytes."""
         return int(settings.DRYDOCK.file_limit_bytes)
 
 
 class File(Uploading):
-    """One file."""
+    """A single file."""
 
     @operation("Read a file", gives=BYTES, query=queries.File)
     def get(self, asked: Asked, id: int) -> StreamingHttpResponse:
-        """Its bytes, whatever its size."""
+        """Return the content of a file of any size."""
 
         def parts() -> Iterator[bytes]:
-            return using.filesystem(asked.client.who, id).read_parts(asked.query.path, timeout=transfer.seconds())
+            return interfaces.filesystem(asked.client.who, id).read_parts(asked.query.path, timeout=transfer.seconds())
 
         found = transfer.Parts(asked.request, parts)
         return StreamingHttpResponse(found, content_type=BYTES, headers={"Content-Disposition": "attachment"})
 
     @operation("Write a file", scope=Scope.LEASE, body=BYTES, query=queries.File)
     def put(self, asked: Asked, id: int) -> None:
-        """Write it in one step: readers see what was there before, or all of the new."""
+        """Replace the file atomically: readers see either the previous content or all of the new content."""
         parts = transfer.received(asked.request, self.largest(asked.request))
         with transfer.place(asked.request):
-            using.write_parts(asked.client.who, id, asked.query.path, parts, timeout=transfer.seconds())
+            interfaces.write_parts(asked.client.who, id, asked.query.path, parts, timeout=transfer.seconds())
 
     @operation(
         "Remove a file or folder", scope=Scope.LEASE, query=queries.Removal, asks=of_lease,
         also={202: "It is large: a job on the host, at `Location`, removes the rest."},
     )  # fmt: skip
     def delete(self, asked: Asked, id: int) -> HttpResponse | None:
-        """What is not there is no error."""
+        """Remove a file, or, with `recursive`, a folder and its contents. A missing path is not an error."""
         q = asked.query
-        job = removal.begin(asked.client.who, id, q.path, recursive=q.recursive, seconds=REMOVE_AT_ONCE)
+        job = jobs.begin_removal(asked.client.who, id, q.path, recursive=q.recursive, seconds=REMOVE_AT_ONCE)
         return None if job is None else job_response(job)
 
 
-class Files(Endpoint):
-    """A folder."""
-
-    @operation("List a folder", gives=list[FileInfo], query=queries.Place, asks=of_lease)
-    def get(self, asked: Asked, id: int) -> Page:
-        """What is in it, by name."""
-        return Page(results=asked.client.list_files(id, asked.query.path))
-
-
 class Tree(Uploading):
-    """A file or folder with all that is in it, as a tar archive with one entry at its top."""
+    """A file, or a folder with its contents, as a tar archive with one top-level entry."""
 
     def largest(self, request: Request) -> int:
-        """Bytes that are taken."""
+        """Return the maximum size of an archive in bytes."""
         return int(settings.DRYDOCK.tree_limit_bytes)
 
     @operation("Copy a tree out", gives=TAR, query=queries.Place)
     def get(self, asked: Asked, id: int) -> StreamingHttpResponse:
-        """Links that lead out of it, pipes and devices are left out."""
+        """Return a file or folder as a tar archive. Pipes, devices, and links that lead out of the folder are left
+        out."""
         media_type = BYTES if asked.header("Accept").strip() == BYTES else TAR
         largest = self.largest(asked.request)
         parts = transfer.Parts(asked.request, lambda: transfer.packed(asked.client, id, asked.query.path, largest))
@@ -91,9 +82,11 @@ class Tree(Uploading):
 
     @operation("Copy a tree in", gives=Transferred, scope=Scope.LEASE, body=TAR, query=queries.Place)
     def put(self, asked: Asked, id: int) -> Transferred:
-        """Its top entry is put at `path`."""
+        """Unpack a tar archive; its top-level entry becomes `path`."""
         with transfer.place(asked.request):
-            using.filesystem(asked.client.who, id)  # before anything is read: whose it is, and whether it has one
+            interfaces.filesystem(asked.client.who, id)  # before anything is read: whose it is, and whether it has one
             with transfer.unpacked(asked.request, self.largest(asked.request)) as local:
-                done = using.upload(asked.client.who, id, local.place, asked.query.path, timeout=transfer.seconds())
+                done = interfaces.upload(
+                    asked.client.who, id, local.place, asked.query.path, timeout=transfer.seconds()
+                )
                 return transfer.transferred(local, done)

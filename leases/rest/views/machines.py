@@ -1,4 +1,4 @@
-"""Machines: stop, start, reboot, a larger disk, another type, tags, console; and how leases are reached."""
+"""Machines: power, disk, instance type, tags and console."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StrictInt
 
-from leases.client.values import AccessInfo, ConsoleInfo, MachineInfo
+from drydock_client.values import ConsoleInfo, MachineInfo
 from leases.hostcalls import of_lease, of_resource
 from leases.operations.machines import LARGEST_DISK_GIB
 from leases.rest import bodies
@@ -15,19 +15,19 @@ from leases.rest.models import Scope
 
 
 class Disk(bodies.Body):
-    """How large the boot disk is to be. It never shrinks."""
+    """The new size of the boot disk, which can only grow."""
 
     disk_gib: Annotated[StrictInt, Field(ge=1, le=LARGEST_DISK_GIB)]
 
 
 class Type(bodies.Body):
-    """The provider's name of another instance type, as `offers` lists it for the machine's zone."""
+    """The provider's name for the new instance type, as listed by `offers` for the machine's zone."""
 
     type_name: Annotated[str, Field(min_length=1, max_length=128)]
 
 
 class Tags(bodies.Body):
-    """Tags to set; others stay. Names that begin with `drydock` are ours."""
+    """Tags to set; other tags are not changed. Names that begin with `drydock` are reserved."""
 
     tags: Annotated[dict[str, Annotated[str, Field(max_length=255)]], Field(min_length=1, max_length=20)]
 
@@ -47,7 +47,8 @@ class OfLease(Endpoint):
 
     @operation("Look at the machine of a lease", gives=MachineInfo)
     def get(self, asked: Asked, id: int) -> MachineInfo:
-        """Its power, type and tags, what can be done to it, and what is being done."""
+        """Return the machine's power state, type and tags, the operations it supports, and the operation in
+        progress."""
         return asked.client.machine(id)
 
 
@@ -56,17 +57,18 @@ class OfResource(Endpoint):
 
     @operation("Look at a resource as a machine", gives=MachineInfo, scope=Scope.OPERATE)
     def get(self, asked: Asked, id: int) -> MachineInfo:
-        """Its power, type and tags, what can be done to it, and what is being done."""
+        """Return the machine's power state, type and tags, the operations it supports, and the operation in
+        progress."""
         return asked.client.machine(id, resource=True)
 
 
 class ConsoleOfLease(Endpoint):
-    """The console of the machine of a lease."""
+    """The console of a lease's machine."""
 
     @operation("Read the console of its machine", gives=ConsoleInfo, scope=Scope.LEASE, asks=of_lease)
     def post(self, asked: Asked, id: int) -> ConsoleInfo:
-        """The newest 64 KiB, without secrets. For who holds the whole machine, and operators; every reading is an
-        event."""
+        """Return the newest 64 KiB of the console, with secrets removed. Allowed for operators, and for the owner of a
+        lease that holds the whole machine. Every reading is recorded as an event."""
         return asked.client.console(id)
 
 
@@ -75,33 +77,25 @@ class ConsoleOfResource(Endpoint):
 
     @operation("Read its console", gives=ConsoleInfo, scope=Scope.OPERATE, asks=of_resource)
     def post(self, asked: Asked, id: int) -> ConsoleInfo:
-        """The newest 64 KiB, without secrets. Every reading is an event."""
+        """Return the newest 64 KiB of the console, with secrets removed. Every reading is recorded as an event."""
         return asked.client.console(id, resource=True)
 
 
-class Access(Endpoint):
-    """The access receipt of a lease."""
-
-    @operation("How a lease is reached by SSH", gives=AccessInfo)
-    def get(self, asked: Asked, id: int) -> AccessInfo:
-        """Host, port, user, host keys with fingerprints, and until when: as of now, without any secret."""
-        return asked.client.access(id)
-
-
 def _acting(act: str, summary: str, body: type[BaseModel], *, resource: bool) -> Any:
-    """The address of one act on a machine."""
+    """Create the view of one operation on a machine."""
     scope = Scope.OPERATE if resource else Scope.LEASE
 
     class Act(Endpoint):
-        """An act on a machine."""
+        """An operation on a machine."""
 
         @operation(
             summary.replace("its machine", "a resource") if resource else summary, gives=MachineInfo, scope=scope,
             body=body,
         )  # fmt: skip
         def post(self, asked: Asked, id: int) -> MachineInfo:
-            """The machine as it is then: `progress` tells of the work on it, and later `outcome` how it ended. For who
-            holds the whole machine, and operators."""
+            """Start the operation and return the machine. `progress` describes the work in progress, and `outcome`
+            later says how it ended. Allowed for operators, and for the owner of a lease that holds the whole
+            machine."""
             return asked.client.change_machine(id, act, resource=resource, **asked.body.model_dump())
 
     return Act

@@ -1,4 +1,4 @@
-"""Tokens: made, listed and revoked with a token."""
+"""Creating, listing and revoking tokens by means of a token."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from leases.rest.values import NewToken
 
 
 class Tokens(Endpoint):
-    """The caller's tokens."""
+    """The collection of tokens."""
 
     @operation("List tokens", gives=list[TokenInfo], query=queries.TokenFilter)
     def get(self, asked: Asked) -> Page:
-        """One's own, newest first, and everybody's for an operator; never their secrets."""
+        """Return your tokens, or everyone's if you are an operator, newest first and without their secrets."""
         q = asked.query
         found = tokens.list_(
             asked.client.who, owner=q.user, limit=q.limit, before=None if q.cursor is None else int(q.cursor)
@@ -28,8 +28,8 @@ class Tokens(Endpoint):
         headers={"Location": "Its address."},
     )  # fmt: skip
     def post(self, asked: Asked) -> HttpResponse:
-        """Its secret is shown only in this answer. It reaches no further and lasts no longer than the token shown,
-        and is revoked with it."""
+        """Create a token. Its secret is shown only in this response. The new token cannot exceed the scope or lifetime
+        of the token used for this request, and is revoked with it."""
         body = asked.body
         made, secret = tokens.create(
             asked.client.who, name=body.name, scope=body.scope, ttl=body.ttl, owner=body.user, by=asked.token
@@ -39,14 +39,14 @@ class Tokens(Endpoint):
 
 
 class Token(Endpoint):
-    """One token."""
+    """A single token."""
 
     @operation("Look at a token", gives=TokenInfo)
     def get(self, asked: Asked, id: int) -> TokenInfo:
-        """Without its secret."""
+        """Return a token without its secret."""
         return tokens.get(asked.client.who, id)
 
     @operation("Revoke a token", gives=TokenInfo, scope=Scope.LEASE)
     def delete(self, asked: Asked, id: int) -> TokenInfo:
-        """It is refused from now on, and so are those that were made with it. A token may revoke itself."""
+        """Revoke a token and all tokens created with it; they are refused from now on. A token may revoke itself."""
         return tokens.revoke(asked.client.who, id)

@@ -1,4 +1,4 @@
-"""What leases have cost, and what they may cost."""
+"""The cost of leases, as sums and as records."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from typing import Any
 
 from django.http import StreamingHttpResponse
 
+from drydock_client.values import UsageInfo, UsageReport, UsageSum
 from leases import tables
-from leases.client.values import BudgetInfo, UsageInfo, UsageReport, UsageSum
-from leases.operations import usage
-from leases.rest import operating, queries
+from leases.operations import costs
+from leases.rest import queries
 from leases.rest.endpoint import Asked, Endpoint, Page, operation
-from leases.rest.models import Scope
-from leases.spent import UsageFilter
+from leases.validation.usage_query import UsageFilter
 
 CSV = "text/csv"
 
@@ -25,7 +24,7 @@ def _wanted(asked: Asked) -> UsageFilter:
 
 
 def _as_csv(asked: Asked) -> bool:
-    """Asked for by `as`, else by what the program takes first."""
+    """Return whether CSV is requested, by `as` or, without it, by the first type in the Accept header."""
     return bool(asked.query.as_ == "csv" or (not asked.query.as_ and asked.header("Accept").strip().startswith(CSV)))
 
 
@@ -36,44 +35,25 @@ def _table(name: str, of: Any, found: Iterable[Any]) -> StreamingHttpResponse:
 
 
 class Usage(Endpoint):
-    """What was spent."""
+    """The cost of leases, summed."""
 
     @operation("Sum up what was spent", gives=UsageReport, or_gives=CSV, query=queries.UsageReport)
     def get(self, asked: Asked) -> Any:
-        """In a span of time, by owner, lease, blueprint and so on, the dearest 1000; owners see their own. As CSV with
-        `as=csv`, or `Accept: text/csv`."""
-        found = usage.report(asked.client.who, _wanted(asked), by=asked.query.by)
+        """Return the cost in a period, grouped by owner, lease, blueprint and so on; at most the 1,000 most expensive
+        groups. Owners see only their own. Use `as=csv` or `Accept: text/csv` for CSV."""
+        found = costs.usage_report(asked.client.who, _wanted(asked), by=asked.query.by)
         return _table(f"usage-by-{found.by}", UsageSum, found.groups) if _as_csv(asked) else found
 
 
 class UsageRecords(Endpoint):
-    """What it is made of."""
+    """The usage records behind the sums."""
 
     @operation("List usage", gives=list[UsageInfo], or_gives=CSV, query=queries.UsageRecords)
     def get(self, asked: Asked) -> Any:
-        """Each time that a lease held a share of something with a price. As CSV all of them, else by pages."""
+        """Return a record for each period in which a lease held a share of something with a price. CSV contains all
+        records; JSON is paged."""
         q, who = asked.query, asked.client.who
         if _as_csv(asked):
-            return _table("usage", UsageInfo, usage.all_records(who, _wanted(asked)))
-        found = usage.records(who, _wanted(asked), after=int(q.cursor or 0), limit=q.limit)
+            return _table("usage", UsageInfo, costs.all_usage_records(who, _wanted(asked)))
+        found = costs.usage_records(who, _wanted(asked), after=int(q.cursor or 0), limit=q.limit)
         return Page(results=found, next=str(found[-1].id) if len(found) == q.limit else None)
-
-
-class Budgets(Endpoint):
-    """What users, groups and blueprints may cost an hour."""
-
-    @operation("List budgets", gives=list[BudgetInfo])
-    def get(self, asked: Asked) -> Page:
-        """All for an operator, for others those that bound them: what they allow, and what of it is spent."""
-        return Page(results=asked.client.budgets())
-
-    @operation("Set a budget", gives=BudgetInfo, scope=Scope.OPERATE, body=operating.Budget)
-    def put(self, asked: Asked) -> BudgetInfo:
-        """Of a user, a group or a blueprint. Leases that it held back are tried again."""
-        return asked.client.set_budget(**asked.body.model_dump())
-
-    @operation("Remove a budget", scope=Scope.OPERATE, query=queries.Spender)
-    def delete(self, asked: Asked) -> None:
-        """Then any amount may be spent."""
-        q = asked.query
-        asked.client.remove_budget(user=q.user, group=q.group, blueprint=q.blueprint)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from blueprints.azure.account import Features
 from blueprints.azure.client import Azure
 from blueprints.azure.config import Credential
-from blueprints.azure.inventory import Features
 from blueprints.cloud.client import CAPABILITIES, capabilities
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Confidential, Instance, Lifecycle, Market, Underway
@@ -345,8 +345,8 @@ def test_no_token_is_sent_elsewhere(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("other", "said"),
     [
-        ({"key": "Upper"}, "not a name for a machine"),
-        ({"key": "x" * 65}, "not a name for a machine"),
+        ({"key": "Upper"}, "is not a valid machine name"),
+        ({"key": "x" * 65}, "is not a valid machine name"),
         ({"tags": {f"t{number}": "x" for number in range(50)}}, "51 tags are too many"),
         ({"tags": {"long": "x" * 257}}, "257 characters"),
         ({"tags": {"a/b": "x"}}, "not a name for a tag"),
@@ -418,7 +418,7 @@ def test_an_image_that_does_not_suit_the_size_is_never_asked_for(bench: Bench, s
 
 def test_a_size_by_whose_controller_the_image_has_no_disk_is_never_asked_for(bench: Bench) -> None:
     known = Features(generation="V2", controllers=frozenset({"SCSI"}))
-    bench.azure._inventory._features[USUAL.image] = known
+    bench.azure._account._features[USUAL.image] = known
     with pytest.raises(CloudError, match="takes only disks by NVMe") as caught:
         bench.prepared(order(type="Standard_D2s_v6"))
     assert caught.value.meaning is Meaning.NOT_OFFERED
@@ -440,3 +440,9 @@ def test_an_empty_page_with_a_link_is_not_the_end(bench: Bench, monkeypatch: pyt
     assert any(one.name == "Standard_D2s_v5" for one in bench.azure.types("eastus"))
     assert bench.azure.quotas("eastus")
     assert bench.azure.remains("eastus", TAGS)
+
+
+def test_the_account_is_named_without_reading_a_group_that_may_be_gone(bench: Bench) -> None:
+    named, before = bench.azure.identity(), len(bench.double.calls)
+    assert bench.azure.account().lower() == named.lower()
+    assert len(bench.double.calls) == before

@@ -14,7 +14,8 @@ import trustme
 from blueprints.answers import Failed, Scope, Unknown, Wait
 from blueprints.azure.client import Azure
 from blueprints.azure.config import Credential
-from blueprints.azure.errors import CODES, meaning, told
+from blueprints.azure.errors import CODES, meaning
+from blueprints.azure.errors import refused as arm_error
 from blueprints.cloud.faults import CloudError, Meaning, Reach
 from blueprints.cloud.values import Instance, Lifecycle, Market, Underway
 from tests.clouds.azure.conftest import TAGS, USUAL, Bench, order, until
@@ -263,7 +264,9 @@ def test_no_code_means_two_things() -> None:
 
 def test_the_code_inside_a_wrapping_error_counts() -> None:
     inner = {"code": "ZonalAllocationFailed", "message": "none left in zone 1"}
-    error = told({"code": "DeploymentFailed", "message": "At least one failed.", "details": [inner]}, "make dd-one")
+    error = arm_error(
+        {"code": "DeploymentFailed", "message": "At least one failed.", "details": [inner]}, "make dd-one"
+    )
     assert (error.meaning, error.provider_code) == (Meaning.NO_CAPACITY, "ZonalAllocationFailed")
     assert "none left in zone 1" in error.message
 
@@ -338,7 +341,7 @@ def test_what_another_operation_works_on_is_no_throttling(bench: Bench) -> None:
 )  # fmt: skip
 def test_how_much_a_refused_quota_rules_out(code: str, limit: str, reach: Reach) -> None:
     said = f"Operation could not be completed as it results in exceeding approved {limit} quota."
-    error = told({"code": code, "message": said}, "make it", status=409)
+    error = arm_error({"code": code, "message": said}, "make it", status=409)
     assert (error.meaning, error.reach) == (Meaning.QUOTA, reach)
     answer = error.answer("eastus/standarddsv5family/on_demand")
     assert isinstance(answer, Failed)

@@ -9,9 +9,7 @@ import pytest
 
 from blueprints.azure.client import Azure
 from blueprints.azure.config import Credential, Image
-from blueprints.azure.gpus import gpus
-from blueprints.azure.prices import BUNDLED, table
-from blueprints.azure.sizes import confidential
+from blueprints.azure.market import BUNDLED, confidential, gpus, table
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Confidential, Gpu, InstanceType, Location, Market, Price
 from tests.clouds.azure.catalogue import LOCATIONS, SIZES

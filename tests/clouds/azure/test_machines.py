@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from blueprints.azure.machines import instance, reference, state
+from blueprints.azure.account import image_reference
+from blueprints.azure.instances import instance, state
 from blueprints.cloud.faults import CloudError
 from blueprints.cloud.values import Lifecycle
 
@@ -77,9 +78,9 @@ def test_when_a_machine_was_made(text: str | None, at: dt.datetime | None) -> No
     ],
 )
 def test_an_image_as_azure_wants_it(image: str, sent: dict[str, str]) -> None:
-    assert reference(image) == sent
+    assert image_reference(image) == sent
 
 
 def test_words_that_are_no_image() -> None:
     with pytest.raises(CloudError, match="PUBLISHER:OFFER:SKU:VERSION"):
-        reference("debian-12")
+        image_reference("debian-12")

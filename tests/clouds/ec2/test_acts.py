@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blueprints.cloud.faults import CloudError, Meaning
-from blueprints.cloud.hostkeys import printed
+from blueprints.cloud.guest import printed
 from blueprints.cloud.values import Lifecycle, Market
 from blueprints.ec2.client import Ec2
 from tests.clouds.ec2.double import Double

@@ -99,7 +99,7 @@ def test_a_read_is_repeated_and_a_change_is_not(double: Double, ec2: Ec2) -> Non
 
 
 def test_our_own_limit_is_told_before_anything_is_sent(double: Double) -> None:
-    ec2 = Ec2(double.credential(rate=0.001, role_arn=""), deadline=1.0)
+    ec2 = Ec2(double.credential(rate=0.001, role_arn=""), deadline=10.0)
     ec2.connection.call("describe_regions", "us-east-1")
     with pytest.raises(CloudError) as caught:
         ec2.connection.call("describe_regions", "us-east-1")

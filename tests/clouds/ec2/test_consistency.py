@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from blueprints.answers import Failed, Ready, Wait
-from blueprints.cloud import acts
-from blueprints.cloud.belongings import owned
+from blueprints.cloud import actions
 from blueprints.cloud.check import problems
+from blueprints.cloud.inventory import owned
 from blueprints.cloud.values import Lifecycle, Order
 from blueprints.ec2.client import Ec2
 from blueprints.ec2.kind import Config
@@ -65,7 +65,7 @@ class TestUnseen:
     @pytest.fixture
     def given(self, monkeypatch: pytest.MonkeyPatch, double: Double) -> Order:
         given = order()
-        monkeypatch.setattr(acts, "order", lambda spec: given)
+        monkeypatch.setattr(actions, "order", lambda spec: given)
         double.lag = 3600.0
         return given
 
@@ -73,14 +73,14 @@ class TestUnseen:
     def spec(self, given: Order, ec2: Ec2) -> Any:
         """After the create."""
         prepared = dict(ec2.prepare(given))
-        created = acts.create(ec2, _spec(given, stands_on=prepared), {})
+        created = actions.create(ec2, _spec(given, stands_on=prepared), {})
         assert isinstance(created, Ready)
         return _spec(given, stands_on=prepared, **created.facts)
 
     def test_is_waited_for_and_makes_no_second_machine(self, double: Double, ec2: Ec2, spec: Any) -> None:
         memo: Any = {}
         for _ in range(12):
-            answer = acts.boot(ec2, spec, memo)
+            answer = actions.boot(ec2, spec, memo)
             assert isinstance(answer, Wait)
             memo = answer.memo
         assert double.objects()["instances"] == [spec.resource.facts["instance_id"]]
@@ -88,7 +88,7 @@ class TestUnseen:
         assert len(double.asked("RunInstances")) > 1
         double.lag = 0.0
         while isinstance(answer, Wait):
-            answer = acts.boot(ec2, spec, answer.memo)
+            answer = actions.boot(ec2, spec, answer.memo)
         assert isinstance(answer, Ready)
         kept = {part.split("-")[0] for part in answer.facts["parts"]}
         assert kept == {"vol", "eni"}
@@ -98,19 +98,19 @@ class TestUnseen:
     ) -> None:  # fmt: skip
         later = clock.now() + dt.timedelta(seconds=301)
         monkeypatch.setattr(clock, "now", lambda: later)
-        assert isinstance(acts.boot(ec2, spec, {"looks": 3}), Failed)
+        assert isinstance(actions.boot(ec2, spec, {"looks": 3}), Failed)
 
     def test_is_terminated_by_its_id(self, double: Double, ec2: Ec2, spec: Any) -> None:
-        answer = acts.terminate(ec2, spec, {})
+        answer = actions.terminate(ec2, spec, {})
         assert isinstance(answer, Wait)
         assert "instances" not in double.objects()
         double.lag = 0.0
-        assert isinstance(acts.terminate(ec2, spec, answer.memo), Ready)
+        assert isinstance(actions.terminate(ec2, spec, answer.memo), Ready)
 
     def test_that_has_ended_already_fails_at_once(self, double: Double, ec2: Ec2, spec: Any) -> None:
         double.lag = 0.0
         double.preempt(spec.resource.facts["instance_id"])
-        answer = acts.boot(ec2, spec, {"looks": 3})
+        answer = actions.boot(ec2, spec, {"looks": 3})
         assert isinstance(answer, Failed)
         assert "Server.SpotInstanceTermination" in answer.message
 

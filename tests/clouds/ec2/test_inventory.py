@@ -9,7 +9,7 @@ import pytest
 
 from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Confidential, Gpu, InstanceType, Market
-from blueprints.ec2 import config, prices
+from blueprints.ec2 import config, market
 from blueprints.ec2.client import Ec2
 from tests.clouds.ec2.double import Double
 from tests.clouds.ec2.orders import DEBIAN, TAGS, made, order
@@ -84,7 +84,7 @@ def test_disks_of_its_own_are_in_gib(types: dict[str, InstanceType]) -> None:
     ],
 )  # fmt: skip
 def test_what_quota_counts_a_type_by(name: str, family: str) -> None:
-    from blueprints.ec2.offers import family_of
+    from blueprints.ec2.market import family_of
 
     assert family_of(name) == family
 
@@ -141,7 +141,7 @@ def test_a_price_table_of_the_operator(double: Double, tmp_path: Path) -> None:
 
 
 def test_the_bundled_table_is_whole() -> None:
-    bundled = prices.table()
+    bundled = market.table()
     assert len(bundled.regions["us-east-1"]) > 1000
     assert all(0 < price < 1000 for region in bundled.regions.values() for price in region.values())
 

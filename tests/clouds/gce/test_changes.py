@@ -8,7 +8,7 @@ from blueprints.cloud.faults import Meaning
 from blueprints.cloud.values import Instance, Lifecycle, Market, Order, Rule, Underway
 from blueprints.gce.client import CONSOLE, Gce
 from blueprints.gce.config import Credential
-from blueprints.gce.openings import name_of
+from blueprints.gce.network import rule_name
 from tests.clouds.gce.conftest import TAGS, USUAL, made, order, prepared, refused, until
 from tests.clouds.gce.double import Double, Machine, Pace
 
@@ -103,12 +103,12 @@ def test_ports_open_and_close(double: Double, gce: Gce) -> None:
     refused(Meaning.CONFLICT, gce.open_ports, it, [web, own])
     double.settle()
     gce.open_ports(it, [web, own])
-    assert double.objects()["firewalls"] == sorted([name_of(it.key, web), name_of(it.key, own)])
-    assert double.world.firewalls[name_of(it.key, own)]["sourceRanges"] == ["198.51.100.0/24"]
+    assert double.objects()["firewalls"] == sorted([rule_name(it.key, web), rule_name(it.key, own)])
+    assert double.world.firewalls[rule_name(it.key, own)]["sourceRanges"] == ["198.51.100.0/24"]
     for _ in range(2):
         gce.close_ports(it, [web])
         double.settle()
-    assert double.objects()["firewalls"] == [name_of(it.key, own)]
+    assert double.objects()["firewalls"] == [rule_name(it.key, own)]
 
 
 def test_a_port_that_is_still_being_opened_is_not_taken_for_closed(double: Double, gce: Gce) -> None:
@@ -119,11 +119,11 @@ def test_a_port_that_is_still_being_opened_is_not_taken_for_closed(double: Doubl
     double.settle()
     gce.close_ports(it, [web])
     double.settle()
-    assert name_of(it.key, web) not in double.objects().get("firewalls", [])
+    assert rule_name(it.key, web) not in double.objects().get("firewalls", [])
 
 
 def test_names_of_rules_fit_and_differ() -> None:
-    names = {name_of("d" * 62 + end, Rule(port=65535, protocol="icmp", source="::/0")) for end in "ab"}
+    names = {rule_name("d" * 62 + end, Rule(port=65535, protocol="icmp", source="::/0")) for end in "ab"}
     assert len(names) == 2
     assert all(len(name) <= 63 for name in names)
 

@@ -8,10 +8,10 @@ import pytest
 
 from blueprints.cloud.faults import Meaning
 from blueprints.cloud.values import Confidential, Instance, Market, Underway
-from blueprints.gce import orders
+from blueprints.gce import instances
+from blueprints.gce.api import request_id
 from blueprints.gce.client import Gce
 from blueprints.gce.config import Credential
-from blueprints.gce.orders import request_id
 from tests.clouds.gce.conftest import KEY, TAGS, USUAL, made, order, prepared, refused, until
 from tests.clouds.gce.double import Double
 
@@ -216,14 +216,14 @@ def test_each_family_is_asked_for_as_it_can_be_had(
     double.world.catalogue["types"].append({"name": machine, "guestCpus": 8, "memoryMb": 32768})
     wanted = order(type=machine)
     made(gce, wanted)
-    said = orders.body(wanted, "p")
+    said = instances.instance_body(wanted, "p")
     assert said["scheduling"]["on_host_maintenance"] == ("MIGRATE" if stays else "TERMINATE")
     assert said["disks"][0]["initialize_params"]["disk_type"].endswith(f"/{disk}")
 
 
 def test_of_z3_google_chooses_unless_it_is_spot() -> None:
-    assert "on_host_maintenance" not in orders.body(order(type="z3-highmem-8-highlssd"), "p")["scheduling"]
-    spot = orders.body(order(type="z3-highmem-8-highlssd", market=Market.SPOT), "p")["scheduling"]
+    assert "on_host_maintenance" not in instances.instance_body(order(type="z3-highmem-8-highlssd"), "p")["scheduling"]
+    spot = instances.instance_body(order(type="z3-highmem-8-highlssd", market=Market.SPOT), "p")["scheduling"]
     assert spot["on_host_maintenance"] == "TERMINATE"
 
 

@@ -16,9 +16,9 @@ import requests
 
 from blueprints.cloud.faults import Meaning
 from blueprints.cloud.values import Underway
+from blueprints.gce.api import token
 from blueprints.gce.client import Gce
 from blueprints.gce.config import Credential
-from blueprints.gce.tokens import token
 from tests.clouds.gce.conftest import USUAL, made, refused, until
 from tests.clouds.gce.double import Double, Machine
 

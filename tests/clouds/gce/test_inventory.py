@@ -13,7 +13,7 @@ from blueprints.cloud.faults import Meaning
 from blueprints.cloud.values import Confidential, InstanceType, Market, Quota
 from blueprints.gce.client import Gce
 from blueprints.gce.config import Credential
-from blueprints.gce.prices import table
+from blueprints.gce.market import table
 from drydock.core.errors import InvalidRequest
 from tests.clouds.gce import lists
 from tests.clouds.gce.conftest import TAGS, made, order, prepared, refused

@@ -16,10 +16,9 @@ from blueprints.cloud.client import Client
 from blueprints.cloud.kind import CloudHost
 from blueprints.cloud.userdata import READY_MARK
 from blueprints.cloud.validation.choosing import Asking, choose
-from blueprints.cloud.validation.ground import Ground
+from blueprints.cloud.validation.environment import Environment, Outside
 from blueprints.cloud.validation.journal import Journal
-from blueprints.cloud.validation.marks import Marks, marks
-from blueprints.cloud.validation.outside import Outside
+from blueprints.cloud.validation.tags import RunTags, run_tags
 from blueprints.cloud.validation.values import Limits, Wish
 from interfaces.endpoints import SshEndpoint
 from tests.clouds.azure.double import AzureDouble
@@ -103,14 +102,14 @@ class Emulated:
         said = {"user": USER, "ssh_port": self.machines.port, **self.asked, "image": words, **other}
         return choose(client, Asking(**said))
 
-    def ground(
-        self, folder: Path, client: Client | None = None, *, whose: Marks | None = None, **limits: Any
-    ) -> Ground:
+    def environment(
+        self, folder: Path, client: Client | None = None, *, whose: RunTags | None = None, **limits: Any
+    ) -> Environment:
         """A new run."""
         client = client or self.client()
         quick = Limits(**{**QUICK.__dict__, **limits})
-        return Ground(
-            client, self.wish(client), whose or marks("validate-tests"), Journal(folder / "journal.jsonl"),
+        return Environment(
+            client, self.wish(client), whose or run_tags("validate-tests"), Journal(folder / "journal.jsonl"),
             limits=quick, outside=self.place,
         )  # fmt: skip
 

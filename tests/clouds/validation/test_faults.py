@@ -6,8 +6,7 @@ import dataclasses
 
 import pytest
 
-from blueprints.cloud.validation.checks import NAMES
-from blueprints.cloud.validation.suite import Suite, chosen
+from blueprints.cloud.validation.suite import NAMES, Suite, chosen
 from blueprints.cloud.validation.values import Report, Verdict
 from tests.clouds.ec2.conftest import no_aws_of_ours  # noqa: F401
 from tests.clouds.validation import emulated
@@ -41,16 +40,16 @@ def only_that_fails(name: str, report: Report) -> str:
 
 def run(cloud, folder, name, client, wanted=None, **limits) -> Report:
     """The check and what it needs."""
-    ground = cloud.ground(folder)
-    ground.client = client
-    usual = dataclasses.replace(ground.limits, **limits)
+    environment = cloud.environment(folder)
+    environment.client = client
+    usual = dataclasses.replace(environment.limits, **limits)
     short = dataclasses.replace(usual, **{field: seconds for field, seconds in SHORT.items() if field not in limits})
 
     def told(check, finding):
-        ground.limits = short if check.name == name and finding is None else usual
+        environment.limits = short if check.name == name and finding is None else usual
 
     return Suite(
-        ground, wanted=wanted or chosen([name, "create"] if name == "nothing-left" else [name]), told=told
+        environment, wanted=wanted or chosen([name, "create"] if name == "nothing-left" else [name]), told=told
     ).run()
 
 

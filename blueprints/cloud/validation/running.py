@@ -1,0 +1,202 @@
+"""Checks of a machine that runs: how it is reached, and what it contains."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import replace
+
+from blueprints.cloud.client import Console, Firewall, Tags
+from blueprints.cloud.userdata import READY_MARK
+from blueprints.cloud.validation.environment import Environment
+from blueprints.cloud.validation.waiting import Unmet, expect
+from blueprints.cloud.values import Instance, Lifecycle, Rule
+from blueprints.hosts import architecture
+from interfaces.errors import HostKeyMismatch, InterfaceError
+from interfaces.keys import new_key_pair
+
+RELEASES = {"ubuntu": ("20.04", "22.04", "24.04", "26.04"), "debian": ("11", "12", "13")}
+"""What machines may run."""
+ARCHITECTURES = ("x86_64", "arm64")
+_LARGEST = 64 << 10
+_ANYWHERE = "0.0.0.0/0"
+_LOOK = f"""
+echo "arch=$(uname -m)"
+. /etc/os-release
+echo "system=$ID"
+echo "release=$VERSION_ID"
+echo "user=$(id -un)"
+[ -d "$HOME" ] && [ -w "$HOME" ] && echo "home=$HOME"
+command -v systemctl > /dev/null && echo "systemd=$(systemctl is-system-running 2> /dev/null)"
+sudo -n true 2> /dev/null && echo "sudo=yes"
+if command -v cloud-init > /dev/null; then echo "cloud_init=$(cloud-init status 2> /dev/null | head -n 1)"
+else echo "cloud_init=absent"; fi
+[ -e {READY_MARK} ] && echo "mark=yes"
+true
+"""
+_LISTEN = """
+cat > /tmp/drydock-listen-$1.py << 'END'
+import os, socket, sys, time
+there = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET)
+there.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+there.bind((sys.argv[1], int(sys.argv[2])))
+there.listen()
+there.settimeout(1)
+os.unlink(sys.argv[0])
+end = time.time() + float(sys.argv[3])
+while time.time() < end:
+    try:
+        there.accept()[0].close()
+    except OSError:
+        pass
+END
+command -v python3 > /dev/null || { echo "no python3"; exit; }
+nohup python3 /tmp/drydock-listen-$1.py "$3" "$1" "$2" > /dev/null 2>&1 < /dev/null &
+echo $!
+"""
+_TRY = """
+python3 -c "import socket, sys; socket.create_connection((sys.argv[2], int(sys.argv[1])), 3)" "$1" "$2" 2> /dev/null \\
+&& echo up
+true
+"""
+_BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
+
+
+def boot(environment: Environment) -> str:
+    """It gets to run, and has an address."""
+    found = environment.until_state(environment.machine.instance, Lifecycle.RUNNING, environment.limits.running)
+    _now(environment, found)
+    return environment.address(found)
+
+
+def _now(environment: Environment, found: Instance) -> None:
+    """What the main machine is by now: another address, mostly."""
+    environment.main = replace(environment.machine, instance=found)
+
+
+def ssh(environment: Environment) -> str:
+    """The way in, by the key that it was born with and by no other."""
+    said = environment.until("It lets us in", lambda: environment.run("id -un").strip(), environment.limits.ssh)
+    expect(said == environment.wish.user, f"We are {said!r} there, not {environment.wish.user!r}.")
+    stranger = environment.endpoint(host_key=new_key_pair("stranger").public)
+    try:
+        environment.outside.run(stranger, environment.control.private, "true")
+    except HostKeyMismatch:
+        return "its host key is the one that it was given"
+    raise Unmet("A host key that is not its own was accepted.")
+
+
+def guest(environment: Environment) -> str:
+    """What it is inside."""
+    said = environment.until("Its first boot is over", lambda: _booted(environment), environment.limits.first_boot)
+    arch, system, release = architecture(said.get("arch", "")), said.get("system", ""), said.get("release", "")
+    expect(arch in ARCHITECTURES, f"Its architecture is {arch!r}.")
+    expect(arch == environment.wish.arch, f"It is {arch}; {environment.wish.arch} was ordered.")
+    expect(system in RELEASES, f"It runs {system!r}, which is neither of {', '.join(RELEASES)}.")
+    expect(release in RELEASES[system], f"It runs {system} {release}; known are {', '.join(RELEASES[system])}.")
+    expect(said.get("home"), "The account has no home that it can write to.")
+    expect(said.get("sudo") == "yes", "The account cannot become root without a password.")
+    systemd = said.get("systemd", "none")
+    expect(systemd in ("none", "running", "degraded"), f"Its systemd says {systemd!r}.")
+    return f"{system} {release} on {arch}, systemd {systemd}"
+
+
+def _booted(environment: Environment) -> dict[str, str] | None:
+    """What it says of itself, once cloud-init and systemd are done. Raises Unmet where they fail."""
+    lines = (line.partition("=") for line in environment.run(_LOOK).splitlines())
+    said = {name: value for name, _, value in lines}
+    state = said.get("cloud_init", "")
+    expect(state != "absent", "Its image has no cloud-init.")
+    expect("error" not in state and "disabled" not in state, f"cloud-init says {state!r}.")
+    over = "done" in state and said.get("mark") == "yes"
+    return said if over and said.get("systemd") not in ("starting", "initializing") else None
+
+
+def firewall(environment: Environment) -> str:
+    """A port that is listened at inside, and reached from outside only while it is open."""
+    client, machine = environment.client, environment.machine.instance
+    assert isinstance(client, Firewall)
+    port = 20_000 + secrets.randbelow(10_000)
+    rules, address = [Rule(port=port, source=_ANYWHERE)], environment.address(machine)
+    listener = _listen(environment, port)
+    try:
+        expect(
+            not environment.outside.connects(address, port), f"Port {port} is reached although nobody has opened it."
+        )
+        environment.ask(client.open_ports, machine, rules)
+        environment.ask(client.open_ports, machine, rules)
+        environment.until(
+            f"Port {port} is reached", lambda: environment.outside.connects(address, port), environment.limits.firewall
+        )
+        environment.ask(client.close_ports, machine, rules)
+        environment.ask(client.close_ports, machine, rules)
+        closed = f"Port {port} is closed again"
+        environment.until(closed, lambda: not environment.outside.connects(address, port), environment.limits.firewall)
+        expect(environment.run("echo in").strip() == "in", "With the port the SSH port was closed.")
+    finally:
+        _quietly(environment, f"kill {listener}")
+        environment.ask(client.close_ports, machine, rules)
+    return f"port {port}"
+
+
+def _listen(environment: Environment, port: int) -> int:
+    """Listen inside, at the address that the machine has there; the process."""
+    machine = environment.machine.instance
+    inside = machine.private_address or machine.public_address
+    said = environment.run(_LISTEN, str(port), "900", inside).strip()
+    expect(said.isdigit(), f"Nothing can listen in the guest: {said or 'it says nothing'}.")
+    environment.until(
+        "The guest listens", lambda: environment.run(_TRY, str(port), inside).strip() == "up", environment.limits.call
+    )
+    return int(said)
+
+
+def _quietly(environment: Environment, script: str) -> None:
+    try:
+        environment.run(script)
+    except InterfaceError:
+        return
+
+
+def tags(environment: Environment) -> str:
+    """A tag more, beside those that are there."""
+    client, machine = environment.client, environment.machine.instance
+    assert isinstance(client, Tags)
+    wanted = {"drydock-note": environment.run_tags.run}
+    for _ in range(2):
+        environment.ask(client.set_tags, machine, wanted)
+
+    def there() -> Instance | None:
+        found = environment.read(machine)
+        return found if found and wanted.items() <= found.tags.items() else None
+
+    found = environment.until("The tag is read", there, environment.limits.change)
+    lost = sorted(set(environment.machine.order.tags) - set(found.tags))
+    expect(not lost, f"With it these went: {', '.join(lost)}.")
+    listed = environment.ask(client.instances, machine.location, {**environment.run_tags.of_run, **wanted})
+    expect(machine.id in [one.id for one in listed], "It is not listed by the new tag.")
+    return ""
+
+
+def console(environment: Environment) -> str:
+    """What it writes on its console."""
+    client, machine = environment.client, environment.machine.instance
+    assert isinstance(client, Console)
+    said = environment.until("The console says something", lambda: client.console(machine), environment.limits.change)
+    size = len(said.encode())
+    expect(size <= _LARGEST, f"It gives {size} bytes at once; {_LARGEST} are allowed.")
+    return f"{size} bytes"
+
+
+def boot_id(environment: Environment) -> str:
+    """Of this boot."""
+    return environment.run(_BOOT_ID).strip()
+
+
+def rebooted(environment: Environment, before: str, what: str) -> None:
+    """Wait until it lets us in after another boot."""
+
+    def other() -> bool:
+        _now(environment, environment.read(environment.machine.instance) or environment.machine.instance)
+        return bool(environment.address(environment.machine.instance)) and boot_id(environment) not in ("", before)
+
+    environment.until(what, other, environment.limits.ssh)

@@ -1,0 +1,53 @@
+"""Names and tags of the machines of one validation, distinct from those of any lease."""
+
+from __future__ import annotations
+
+import datetime as dt
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from drydock.core import clock
+
+PREFIX = "dd-validate-"
+"""How their names begin, and no lease's machine's."""
+INSTALLATION, RESOURCE, PROOF = "drydock-installation", "drydock-resource", "drydock-proof"
+PURPOSE, EXPIRES = "drydock-purpose", "drydock-expires"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunTags:
+    """Names and tags of one run.
+
+    `owner` takes the place that an installation's name has on machines of leases, and differs from it: no status
+    reading counts these machines, and no search for orphans judges them. `proof` proves a name to whoever made it.
+    """
+
+    owner: str
+    run: str
+    expires_at: dt.datetime
+    """By then nobody needs them any more."""
+    proof: Callable[[str], str] = lambda key: ""
+
+    def key(self, part: str) -> str:
+        """Return the name of what one check makes."""
+        return f"{PREFIX}{self.run}-{part}"
+
+    def tags(self, key: str) -> dict[str, str]:
+        """Return the tags of everything under a name."""
+        said = {
+            INSTALLATION: self.owner, RESOURCE: self.run, PROOF: self.proof(key), PURPOSE: "validation",
+            EXPIRES: str(int(self.expires_at.timestamp())),
+        }  # fmt: skip
+        return {name: value for name, value in said.items() if value}
+
+    @property
+    def of_run(self) -> Mapping[str, str]:
+        """Return the tags that everything of this run has in common, and nothing else has."""
+        return {INSTALLATION: self.owner, RESOURCE: self.run}
+
+
+def run_tags(owner: str, *, lasts: float = 4 * 3600.0, proof: Callable[[str], str] = lambda key: "") -> RunTags:
+    """Return the tags of a new run. `lasts`: seconds until its leftovers may be deleted unseen."""
+    expires_at = clock.now() + dt.timedelta(seconds=lasts)
+    return RunTags(owner=owner, run=secrets.token_hex(4), expires_at=expires_at, proof=proof)

@@ -1,0 +1,215 @@
+"""Actions of the steps of the fake kind: each is one call to the provider, and may be repeated."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from dataclasses import replace
+
+from blueprints.answers import Absent, Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.contract import Act
+from blueprints.fake import drafts
+from blueprints.fake.config import Registration
+from blueprints.fake.provider import Instance, Provider
+from blueprints.specs import LeaseView, Spec
+
+UNREACHABLE = "unreachable"
+
+
+def reached(act: Act) -> Act:
+    """Return the action, failing while the instance is cut off."""
+
+    @functools.wraps(act)
+    def answered(spec: Spec, memo: Json) -> Answer:
+        if "cut_off" in _provider(spec).settings(spec.resource.key):
+            return Failed(scope=Scope.STEP, message="The instance does not answer.", code=UNREACHABLE)
+        return act(spec, memo)
+
+    return answered
+
+
+def reserve(spec: Spec, memo: Json) -> Answer:
+    """Reserve a place."""
+    _provider(spec).reserve(spec.resource.key, tags=spec.tags)
+    return Ready()
+
+
+def create(spec: Spec, memo: Json) -> Answer:
+    """Make the instance under its key."""
+    view = spec.resource
+    made = _provider(spec).create(
+        view.key, token=spec.key, tags=spec.tags, offer=view.offer, generation=view.blueprint.generation
+    )
+    return Ready(facts=_facts(made), log=f"created {made.key}")
+
+
+def find_created(spec: Spec, memo: Json) -> Answer:
+    """Find whether the instance exists."""
+    found = _provider(spec).look(spec.resource.key)
+    return Ready(facts=_facts(found)) if found and found.created else Absent()
+
+
+def flash(spec: Spec, memo: Json) -> Answer:
+    """Do something that must not be interrupted."""
+    polls = spec.config.flash_polls
+    if not polls:
+        return Ready()
+    return _progress(
+        spec, memo, _provider(spec).progress("flash", spec.resource.key, polls=polls, state="starting"), polls
+    )
+
+
+def boot(spec: Spec, memo: Json) -> Answer:
+    """Wait until the instance runs."""
+    polls = spec.config.boot_polls
+    return _progress(
+        spec, memo, _provider(spec).progress("boot", spec.resource.key, polls=polls, state="running"), polls
+    )
+
+
+def verify(spec: Spec, memo: Json) -> Answer:
+    """Check once more before the resource is given away."""
+    found = _provider(spec).look(spec.resource.key)
+    if found is None or found.state != "running":
+        return _lost(found)
+    return Ready(facts=_facts(found), secrets=_password(spec.resource.key) if spec.config.secrets else {})
+
+
+@reached
+def check_health(spec: Spec, memo: Json) -> Answer:
+    """Check the instance."""
+    found = _provider(spec).check(spec.resource.key)
+    if found is None or found.state != "running":
+        return Failed(scope=Scope.STEP, message=_state(found), code="dead")
+    well = tuple(replace(part, state="ok") for part in spec.resource.parts)
+    return Ready(facts={"power": found.power, "checks": found.checks}, parts=well)
+
+
+def switch_off(spec: Spec, memo: Json) -> Answer:
+    """Switch off: the first half of a cycle, or the whole of off."""
+    return _switched(spec, "off") if spec.wanted["power"] in ("off", "cycle") else Ready()
+
+
+def switch_on(spec: Spec, memo: Json) -> Answer:
+    """Switch on: the second half of a cycle, or the whole of on."""
+    return _switched(spec, "on") if spec.wanted["power"] in ("on", "cycle") else Ready()
+
+
+@reached
+def restart(spec: Spec, memo: Json) -> Answer:
+    """Restart as the blueprint now says."""
+    found = _provider(spec).update(spec.resource.key, spec.resource.blueprint.generation)
+    return replace(_applied(spec), facts=_facts(found)) if found else _lost(found)
+
+
+def _applied(spec: Spec) -> Ready:
+    """Return the state from the registration, merged over the config. A resource that was built can only change its
+    traits."""
+    given = spec.resource.registration
+    if not given:
+        return Ready(traits=frozenset(spec.config.traits))
+    draft = drafts.registered(spec.config, Registration.model_validate(given))
+    return Ready(attributes=draft.attributes, traits=draft.traits, capacity=draft.capacity)
+
+
+def delete(spec: Spec, memo: Json) -> Answer:
+    """Start the deletion."""
+    _provider(spec).delete(spec.resource.key, polls=spec.config.destroy_polls)
+    return Ready()
+
+
+def confirm(spec: Spec, memo: Json) -> Answer:
+    """Wait until it is gone."""
+    if _provider(spec).gone(spec.resource.key, polls=spec.config.destroy_polls):
+        return Ready(log=f"{spec.resource.key} is gone")
+    return Wait(after=spec.config.poll_seconds, memo=memo, sentence="The provider is deleting it.")
+
+
+@reached
+def make_account(spec: Spec, memo: Json) -> Answer:
+    """Make an account for the lease."""
+    lease = _lease(spec)
+    _provider(spec).leave(spec.resource.key, lease.key, "account")
+    return _account(lease)
+
+
+def find_account(spec: Spec, memo: Json) -> Answer:
+    """Find whether the account exists."""
+    lease = _lease(spec)
+    there = _provider(spec).has(spec.resource.key, lease.key, "account")
+    return _account(lease) if there else Absent()
+
+
+@reached
+def open_access(spec: Spec, memo: Json) -> Answer:
+    """Give the owner access."""
+    _provider(spec).leave(spec.resource.key, _lease(spec).key, "access")
+    return Ready()
+
+
+@reached
+def close_access(spec: Spec, memo: Json) -> Answer:
+    """Take the owner's access away."""
+    _provider(spec).wipe(spec.resource.key, _lease(spec).key, "access")
+    return Ready()
+
+
+@reached
+def remove_account(spec: Spec, memo: Json) -> Answer:
+    """Remove the lease's account."""
+    _provider(spec).wipe(spec.resource.key, _lease(spec).key, "account")
+    return Ready()
+
+
+@reached
+def wipe(spec: Spec, memo: Json) -> Answer:
+    """Remove everything of the lease."""
+    _provider(spec).wipe(spec.resource.key, _lease(spec).key)
+    return Ready()
+
+
+def _provider(spec: Spec) -> Provider:
+    return Provider(spec.config.provider)
+
+
+def _lease(spec: Spec) -> LeaseView:
+    if spec.lease is None:
+        raise ValueError(f"phase {spec.phase} was given no lease")
+    return spec.lease
+
+
+def _progress(spec: Spec, memo: Json, found: Instance | None, polls: int) -> Answer:
+    if found is None or found.state == "dead":
+        return _lost(found)
+    if not found.polls:
+        return Ready()
+    percent = 100 * found.polls // (polls + 1)
+    return Wait(after=spec.config.poll_seconds, memo=memo, percent=percent, sentence=_state(found))
+
+
+def _switched(spec: Spec, power: str) -> Answer:
+    cycle = power == "off" and spec.wanted["power"] == "cycle"
+    found = _provider(spec).switch(spec.resource.key, power, cycle=cycle)
+    return Ready(facts={"power": found.power}) if found else _lost(found)
+
+
+def _account(lease: LeaseView) -> Answer:
+    return Ready(facts={"user": f"fake-{lease.id}"}, secrets=_password(lease.key))
+
+
+def _lost(found: Instance | None) -> Failed:
+    return Failed(scope=Scope.OFFER, message=_state(found), code="lost")
+
+
+def _state(found: Instance | None) -> str:
+    return f"The instance is {found.state}." if found else "The instance is not there."
+
+
+def _facts(found: Instance) -> Json:
+    digest = hashlib.sha256(found.key.encode()).digest()
+    address = ".".join(str(byte) for byte in (10, *digest[:3]))
+    return {"instance": f"i-{digest.hex()[:12]}", "address": address, "generation": found.generation}
+
+
+def _password(key: str) -> Json:
+    return {"password": hashlib.sha256(f"password of {key}".encode()).hexdigest()[:24]}

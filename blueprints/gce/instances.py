@@ -1,0 +1,400 @@
+"""Instances and their boot disks: create, read, change and delete them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from google.cloud import compute_v1
+
+from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.values import Confidential, Instance, Lifecycle, Market, Order, Remnant
+from blueprints.gce import api, network
+from blueprints.gce.api import NAME, Calls, Operation, found
+from blueprints.gce.market import boots_from_hyperdisk, is_metal, migrates, series_of, split
+
+STATES = {
+    "PROVISIONING": Lifecycle.PENDING,
+    "STAGING": Lifecycle.PENDING,
+    "PENDING": Lifecycle.PENDING,
+    "REPAIRING": Lifecycle.PENDING,
+    "RUNNING": Lifecycle.RUNNING,
+    "PENDING_STOP": Lifecycle.STOPPING,
+    "STOPPING": Lifecycle.STOPPING,
+    "STOPPED": Lifecycle.STOPPED,
+    "TERMINATED": Lifecycle.STOPPED,
+    "SUSPENDING": Lifecycle.SUSPENDING,
+    "SUSPENDED": Lifecycle.SUSPENDED,
+    "DEPROVISIONING": Lifecycle.TERMINATING,
+}
+"""Google calls a stopped instance TERMINATED; a deleted one is not there any more. One that is being deleted is
+STOPPING as one that is being stopped. Source: docs.cloud.google.com/compute/docs/instances/instance-lifecycle."""
+LEAVING = "Compute Engine is stopping it, as it does up to 30 seconds before it takes a spot machine back."
+
+
+def instance(it: Any) -> Instance:
+    """One `compute_v1.Instance`."""
+    zone = api.last(it.zone)
+    card = next(iter(it.network_interfaces), None)
+    outside = next(iter(card.access_configs), None) if card else None
+    return Instance(
+        id=str(it.id),
+        key=it.name,
+        state=STATES.get(it.status, Lifecycle.PENDING),
+        location=api.region_of(zone),
+        zone=zone,
+        type=type_name(it),
+        market=Market.SPOT if it.scheduling.provisioning_model == "SPOT" else Market.ON_DEMAND,
+        public_address=outside.nat_i_p if outside else "",
+        private_address=card.network_i_p if card else "",
+        tags=tags_of(it),
+        created_at=api.when(it.creation_timestamp),
+        reason=it.status_message,
+        leaving=LEAVING if it.scheduling.provisioning_model == "SPOT" and it.status == "STOPPING" else "",
+    )
+
+
+def lone_disk(it: Any) -> Remnant:
+    """One `compute_v1.Disk`, which bears its instance's name. Of the tags it has those that are labels."""
+    zone = api.last(it.zone)
+    return Remnant(
+        what="volume", id=it.name, key=it.name, location=api.region_of(zone), zone=zone, tags=dict(it.labels),
+        created_at=api.when(it.creation_timestamp),
+    )  # fmt: skip
+
+
+def type_name(it: Any) -> str:
+    """The machine type with what is attached to an N1, as `Gce.types` names them."""
+    machine = api.last(it.machine_type)
+    cards = next(iter(it.guest_accelerators), None) if machine.startswith(("n1-", "custom-")) else None
+    return f"{machine}+{api.last(cards.accelerator_type)}:{cards.accelerator_count}" if cards else machine
+
+
+def tags_of(it: Any) -> dict[str, str]:
+    """Labels, and the tags that are kept in the metadata."""
+    rest = next((item.value for item in it.metadata.items if item.key == api.TAGS_ITEM), "")
+    return api.joined_tags(dict(it.labels), rest)
+
+
+SHORTEST, LONGEST = 30, 120 * 86_400
+"""Seconds of maxRunDuration. Source: cloud.google.com/compute/docs/instances/limit-vm-runtime, "Restrictions"."""
+
+
+def instance_body(order: Order, project: str) -> dict[str, Any]:
+    """The whole instance. Raises CloudError INVALID where the order cannot be one."""
+    if not NAME.fullmatch(order.key):
+        raise api.refused(
+            f"{order.key!r} cannot be an instance's name: 1-63 of a-z, 0-9 and -, beginning with a letter."
+        )
+    if not (order.zone and order.type and order.image):
+        raise api.refused("An instance needs a zone, a type and an image.")
+    machine, accelerator, count = split_type(order.type)
+    zonal = f"projects/{project}/zones/{order.zone}"
+    made: dict[str, Any] = {
+        "name": order.key,
+        "machine_type": f"{zonal}/machineTypes/{machine}",
+        "labels": api.labels_of(order.tags),
+        "tags": {"items": [order.key]},
+        "metadata": {"items": _metadata(order)},
+        "disks": [_disk(order, machine, zonal)],
+        "network_interfaces": [_card(order, machine, project)],
+        "scheduling": _scheduling(order, machine, gpus=bool(accelerator)),
+    }
+    if not is_metal(machine):
+        shield = {"enable_secure_boot": False, "enable_vtpm": True, "enable_integrity_monitoring": True}
+        made["shielded_instance_config"] = shield
+    if accelerator:
+        link = f"{zonal}/acceleratorTypes/{accelerator}"
+        made["guest_accelerators"] = [{"accelerator_type": link, "accelerator_count": count}]
+    if order.confidential:
+        made["confidential_instance_config"] = _confidential(order.confidential)
+    return made
+
+
+def split_type(type_name: str) -> tuple[str, str, int]:
+    """Return machine type, accelerator and count, as `market.split` does. Raises CloudError INVALID."""
+    try:
+        return split(type_name)
+    except ValueError as error:
+        raise api.refused(str(error)) from None
+
+
+def _metadata(order: Order) -> list[dict[str, str]]:
+    items = {
+        "enable-guest-attributes": "TRUE",
+        "block-project-ssh-keys": "TRUE",
+        "user-data": order.user_data,
+        "ssh-keys": f"{order.user}:{order.public_key}" if order.user and order.public_key else "",
+        api.TAGS_ITEM: api.other_tags(order.tags),
+    }
+    return [{"key": key, "value": value} for key, value in items.items() if value]
+
+
+def _disk(order: Order, machine: str, zonal: str) -> dict[str, Any]:
+    """Raises CloudError NOT_OFFERED where the blueprint's type of disk does not go with the machine's."""
+    hyperdisk = boots_from_hyperdisk(machine)
+    if hyperdisk and order.disk_type.startswith("pd-"):
+        text = f"{machine} boots from Hyperdisk alone, and the blueprint's disk_type is {order.disk_type}."
+        raise CloudError(Meaning.NOT_OFFERED, text, provider_code="diskType")
+    default = "hyperdisk-balanced" if hyperdisk else "pd-balanced"
+    made: dict[str, Any] = {
+        "source_image": order.image,
+        "disk_name": order.key,
+        "disk_type": f"{zonal}/diskTypes/{order.disk_type or default}",
+        "labels": api.labels_of(order.tags),
+    }
+    if order.disk_gib:
+        made["disk_size_gb"] = order.disk_gib
+    return {"boot": True, "auto_delete": True, "initialize_params": made}
+
+
+def _card(order: Order, machine: str, project: str) -> dict[str, Any]:
+    where = "subnetwork" if network.is_subnet(order.network) else "network"
+    card: dict[str, Any] = {where: network.network_link(order.network, project)}
+    if order.confidential in (Confidential.SEV_SNP, Confidential.TDX):
+        card["nic_type"] = "GVNIC"
+    elif is_metal(machine):
+        card["nic_type"] = "IDPF"
+    if order.public_address:
+        card["access_configs"] = [{"name": "external", "type_": "ONE_TO_ONE_NAT"}]
+    return card
+
+
+def _scheduling(order: Order, machine: str, *, gpus: bool) -> dict[str, Any]:
+    """Of Z3, which may not be told to terminate where it can migrate, Google chooses what it does."""
+    spot = order.market is Market.SPOT
+    stays = migrates(machine) and not (spot or gpus or order.confidential)
+    left = stays and series_of(machine) == "z3"
+    made: dict[str, Any] = {
+        **({} if left else {"on_host_maintenance": "MIGRATE" if stays else "TERMINATE"}),
+        "automatic_restart": not spot,
+        "provisioning_model": "SPOT" if spot else "STANDARD",
+    }
+    if order.ends_after is not None:
+        made["max_run_duration"] = {"seconds": _duration(order.ends_after)}
+    if spot or order.ends_after is not None:
+        made["instance_termination_action"] = "DELETE"
+    return made
+
+
+def _duration(seconds: float) -> int:
+    if not SHORTEST <= seconds <= LONGEST:
+        text = f"Compute Engine ends an instance after 30 seconds to 120 days, not after {seconds:.0f} seconds."
+        raise api.refused(text + " See cloud.google.com/compute/docs/instances/limit-vm-runtime.")
+    return int(seconds)
+
+
+def _confidential(technology: Confidential) -> dict[str, Any]:
+    return {"enable_confidential_compute": True, "confidential_instance_type": technology.value.upper()}
+
+
+TAKEN = frozenset({"alreadyExists", "RESOURCE_ALREADY_EXISTS"})
+
+
+class Instances:
+    """The instances of one project."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    @property
+    def _client(self) -> compute_v1.InstancesClient:
+        return self._calls.of(compute_v1.InstancesClient)
+
+    @property
+    def _disks(self) -> compute_v1.DisksClient:
+        return self._calls.of(compute_v1.DisksClient)
+
+    def insert(self, order: Order) -> Operation:
+        """Ask for one. The same token is the same requestId, for which Google gives the first operation again."""
+        body = instance_body(order, self._calls.project)
+        request = compute_v1.InsertInstanceRequest(
+            project=self._calls.project,
+            zone=order.zone,
+            request_id=api.request_id(order.token),
+            instance_resource=body,
+        )
+        return self._calls.write(self._client.insert_unary, request)
+
+    def raw(self, zone: str, name: str) -> compute_v1.Instance | None:
+        """By name or id; None where Google says of this very instance that it is not there."""
+        request = compute_v1.GetInstanceRequest(project=self._calls.project, zone=zone, instance=name)
+        try:
+            it = self._calls.read(self._client.get, request)
+        except CloudError as error:
+            if error.meaning is Meaning.NOT_FOUND and "/instances/" in error.message:
+                return None
+            raise
+        if name not in (it.name, str(it.id)):
+            raise CloudError(Meaning.UNAVAILABLE, f"Google's answer to a question about {name} is not about it.")
+        return it
+
+    def ours(self, order: Order) -> Instance | None:
+        """What stands under the order's name and bears its tags. Raises INVALID where another's has the name."""
+        if not order.zone:
+            return next((one for one in self.listed({}, order.key) if api.bears(one.tags, order.tags)), None)
+        it = self.raw(order.zone, order.key)
+        if it is None:
+            return None
+        if not api.bears(tags_of(it), order.tags):
+            text = f"There is an instance {order.key!r} in {order.zone} already that is not ours."
+            raise CloudError(Meaning.INVALID, text, provider_code="alreadyExists")
+        return instance(it)
+
+    def listed(self, tags: Mapping[str, str], name: str = "") -> Iterator[Instance]:
+        """Of all zones, one call per page."""
+        words = [api.filter_by(tags), f'name="{name}"' if name else ""]
+        request = compute_v1.AggregatedListInstancesRequest(
+            project=self._calls.project, filter=" AND ".join(filter(None, words)) or None, max_results=500
+        )
+        for page in self._calls.pages(self._client.aggregated_list, request):
+            for scope in page.items.values():
+                every = (instance(it) for it in scope.instances)
+                yield from (one for one in every if api.bears(one.tags, tags))
+
+    def ended(self, it: Instance) -> Instance:
+        """What Google still tells of one that it has deleted."""
+        done = self._preempted(it) if it.market is Market.SPOT else None
+        words = f"Google says that there is no instance {it.key} (notFound)."
+        return replace(
+            it, state=Lifecycle.TERMINATED, preempted=done is not None,
+            reason=words if done is None else done.status_message,
+        )  # fmt: skip
+
+    def taken_back(self, it: Instance) -> Instance:
+        """With `preempted` set where Google stopped a spot instance. Asked only of one that is not running."""
+        if it.market is not Market.SPOT or it.state not in (Lifecycle.STOPPING, Lifecycle.STOPPED):
+            return it
+        done = self._preempted(it)
+        return replace(it, preempted=True, reason=done.status_message or it.reason) if done is not None else it
+
+    def _preempted(self, it: Instance) -> Operation | None:
+        """The operation by which Google took it back; it is listed for two weeks, also where it has deleted it."""
+        request = compute_v1.ListZoneOperationsRequest(
+            project=self._calls.project,
+            zone=it.zone,
+            filter=f'operationType="compute.instances.preempted" AND targetId={it.id}',
+        )
+        pages = self._calls.pages(self._calls.of(compute_v1.ZoneOperationsClient).list, request)
+        return next((operation for page in pages for operation in page.items), None)
+
+    def delete(self, it: Instance) -> None:
+        """By its id: a later instance of the same name is never meant. A new requestId each time, for an id that has
+        been used gives the operation that there was, even if that one failed."""
+        request = compute_v1.DeleteInstanceRequest(
+            project=self._calls.project, zone=it.zone, instance=it.id or it.key, request_id=str(uuid.uuid4())
+        )
+        found(lambda: self._calls.write(self._client.delete_unary, request))
+
+    def ask(self, it: Instance, act: str) -> None:
+        """`stop`, `start` or `reset`."""
+        asks: dict[str, tuple[Callable[..., Operation], Callable[..., Any]]] = {
+            "stop": (self._client.stop_unary, compute_v1.StopInstanceRequest),
+            "start": (self._client.start_unary, compute_v1.StartInstanceRequest),
+            "reset": (self._client.reset_unary, compute_v1.ResetInstanceRequest),
+        }
+        method, request = asks[act]
+        self._calls.done(self._calls.write(method, request(**self._where(it))))
+
+    def _where(self, it: Instance) -> dict[str, str]:
+        return {"project": self._calls.project, "zone": it.zone, "instance": it.id or it.key}
+
+    def change_type(self, it: Instance, machine: str) -> None:
+        """Of a stopped one."""
+        body = {"machine_type": f"zones/{it.zone}/machineTypes/{machine}"}
+        request = compute_v1.SetMachineTypeInstanceRequest(
+            **self._where(it), instances_set_machine_type_request_resource=body
+        )
+        self._calls.done(self._calls.write(self._client.set_machine_type_unary, request))
+
+    def set_tags(self, it: Instance, tags: Mapping[str, str]) -> None:
+        """Labels, and the rest in the metadata. Where another changed them at the same time, once more."""
+        try:
+            self._set_tags(it, tags)
+        except CloudError as error:
+            if error.provider_code != "conditionNotMet":
+                raise
+            self._set_tags(it, tags)
+
+    def _set_tags(self, it: Instance, tags: Mapping[str, str]) -> None:
+        there = self.raw(it.zone, it.id or it.key)
+        if there is None:
+            raise CloudError(Meaning.NOT_FOUND, f"There is no instance {it.key!r}.", provider_code="notFound")
+        wanted = {**tags_of(there), **tags}
+        if api.labels_of(wanted) != dict(there.labels):
+            body = {"labels": api.labels_of(wanted), "label_fingerprint": there.label_fingerprint}
+            request = compute_v1.SetLabelsInstanceRequest(**self._where(it), instances_set_labels_request_resource=body)
+            self._calls.done(self._calls.write(self._client.set_labels_unary, request))
+        if api.other_tags(wanted) != api.other_tags(tags_of(there)):
+            items = [
+                {"key": item.key, "value": item.value} for item in there.metadata.items if item.key != api.TAGS_ITEM
+            ]
+            items.append({"key": api.TAGS_ITEM, "value": api.other_tags(wanted)})
+            metadata = compute_v1.Metadata(items=items, fingerprint=there.metadata.fingerprint)
+            change = compute_v1.SetMetadataInstanceRequest(**self._where(it), metadata_resource=metadata)
+            self._calls.done(self._calls.write(self._client.set_metadata_unary, change))
+
+    def grow(self, it: Instance, disk_gib: int) -> bool:
+        """Whether the boot disk, which bears the instance's name, is as large already; else it is asked for."""
+        disk = self.disk(it.zone, it.key)
+        if disk is None:
+            raise CloudError(Meaning.NOT_FOUND, f"There is no disk {it.key!r}.", provider_code="notFound")
+        if disk.size_gb >= disk_gib:
+            return True
+        request = compute_v1.ResizeDiskRequest(
+            project=self._calls.project,
+            zone=it.zone,
+            disk=it.key,
+            disks_resize_request_resource={"size_gb": disk_gib},
+        )
+        try:
+            return self._calls.done(self._calls.write(self._disks.resize_unary, request))
+        except CloudError:
+            # An earlier call's operation may have ended in between.
+            grown = self.disk(it.zone, it.key)
+            if grown is None or grown.size_gb < disk_gib:
+                raise
+            return True
+
+    def console(self, it: Instance, most: int) -> str:
+        """The newest `most` bytes. A negative start counts from the end; Google keeps 1 MiB."""
+        request = compute_v1.GetSerialPortOutputInstanceRequest(**self._where(it), port=1, start=-most)
+        said = self._calls.read(self._client.get_serial_port_output, request).contents
+        return said.encode()[-most:].decode(errors="replace")
+
+    def host_keys(self, it: Instance) -> list[str]:
+        """The guest attributes `hostkeys/`: type -> key."""
+        request = compute_v1.GetGuestAttributesInstanceRequest(**self._where(it), query_path="hostkeys/")
+        said = found(lambda: self._calls.read(self._client.get_guest_attributes, request))
+        return [f"{one.key} {one.value}" for one in said.query_value.items] if said is not None else []
+
+    def disk(self, zone: str, name: str) -> compute_v1.Disk | None:
+        """None where it is not there."""
+        request = compute_v1.GetDiskRequest(project=self._calls.project, zone=zone, disk=name)
+        return found(lambda: self._calls.read(self._disks.get, request))
+
+    def disks(self, zone: str, name: str) -> list[tuple[str, compute_v1.Disk]]:
+        """The disks of a name with their zones, in one zone or, with "", in all."""
+        if zone:
+            disk = self.disk(zone, name)
+            return [(zone, disk)] if disk is not None else []
+        request = compute_v1.AggregatedListDisksRequest(project=self._calls.project, filter=f'name="{name}"')
+        pages = self._calls.pages(self._disks.aggregated_list, request)
+        every = (disk for page in pages for scope in page.items.values() for disk in scope.disks)
+        return [(api.last(disk.zone), disk) for disk in every]
+
+    def lone_disks(self, tags: Mapping[str, str]) -> list[Remnant]:
+        """Disks of all zones that bear these tags and that nothing uses."""
+        request = compute_v1.AggregatedListDisksRequest(
+            project=self._calls.project, filter=api.filter_by(tags) or None, max_results=500
+        )
+        pages = self._calls.pages(self._disks.aggregated_list, request)
+        every = (disk for page in pages for scope in page.items.values() for disk in scope.disks)
+        return [lone_disk(disk) for disk in every if not disk.users and api.bears(dict(disk.labels), tags)]
+
+    def delete_disk(self, zone: str, name: str) -> None:
+        """Ask for its end; gone is success."""
+        request = compute_v1.DeleteDiskRequest(project=self._calls.project, zone=zone, disk=name)
+        found(lambda: self._calls.write(self._disks.delete_unary, request))

@@ -1,0 +1,255 @@
+"""Networks and firewall rules: a rule for SSH, named like the instance, and one for each port opened later.
+
+A rule has no labels, so its description holds the tags as JSON; they mark it as ours. It applies to the instances
+with the network tag that is the order's key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from google.cloud import compute_v1
+
+from blueprints.cloud.faults import CloudError, Meaning
+from blueprints.cloud.values import Order, Remnant, Rule, lost_tags, same_owner
+from blueprints.gce.api import NAME, Calls, Operation, bears, found, last, refused, when
+from blueprints.specs import Problem
+
+LONGEST = 36
+"""Characters of a key that a further rule's name begins with: its rest, at most 24, still fits into 63."""
+
+
+def rule_name(key: str, rule: Rule) -> str:
+    """Return the name of a further opening: key, protocol, port and a mark of the source."""
+    mark = hashlib.sha256(f"{key} {rule.source}".encode()).hexdigest()[:8]
+    return f"{key[:LONGEST].rstrip('-')}-{rule.protocol}-{rule.port}-{mark}"
+
+
+def ipv4(sources: Sequence[str]) -> tuple[str, ...]:
+    """Return the IPv4 sources. One rule cannot hold both sorts, and our instances have IPv4 only."""
+    return tuple(source for source in sources if ":" not in source)
+
+
+def ssh_rule(order: Order, network: str) -> dict[str, Any]:
+    """Return the rule for SSH that an order needs."""
+    if not NAME.fullmatch(order.key):
+        raise refused(
+            f"{order.key!r} cannot be a firewall rule's name: 1-63 of a-z, 0-9 and -, beginning with a letter."
+        )
+    return _rule(order.key, order.key, network, "tcp", order.ssh_port, ipv4(order.ssh_from), order.tags)
+
+
+def port_rule(key: str, network: str, rule: Rule, tags: Mapping[str, str]) -> dict[str, Any]:
+    """Return the rule of a further opening."""
+    return _rule(rule_name(key, rule), key, network, rule.protocol, rule.port, (rule.source,), tags)
+
+
+def _rule(
+    name: str, key: str, network: str, protocol: str, port: int, sources: Sequence[str], tags: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "network": network,
+        "description": json.dumps(dict(tags), sort_keys=True),
+        "direction": "INGRESS",
+        "allowed": [{"I_p_protocol": protocol, "ports": [str(port)]}],
+        "source_ranges": sorted(sources),
+        "target_tags": [key],
+    }
+
+
+class FirewallRules:
+    """The firewall rules of one project."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    @property
+    def _client(self) -> compute_v1.FirewallsClient:
+        return self._calls.of(compute_v1.FirewallsClient)
+
+    def network(self, order: Order) -> str:
+        """Return the network that the rule belongs to; that of a subnet has to be read."""
+        link = network_link(order.network, self._calls.project)
+        if not is_subnet(order.network):
+            return link
+        parts = link.split("/")
+        request = compute_v1.GetSubnetworkRequest(
+            project=parts[parts.index("projects") + 1], region=parts[parts.index("regions") + 1], subnetwork=parts[-1]
+        )
+        network = self._calls.read(self._calls.of(compute_v1.SubnetworksClient).get, request).network
+        return network[network.find("projects/") :]
+
+    def ensure(self, rule: Mapping[str, Any]) -> bool:
+        """Return whether the rule is there as it should be; else it is being made.
+
+        Raises INVALID where a rule that is not ours has its name.
+        """
+        there = self._read(rule["name"])
+        if there is None:
+            return self._insert(rule)
+        if not _ours(there, rule):
+            text = f"There is a firewall rule {rule['name']!r} already that is not ours."
+            raise CloudError(Meaning.INVALID, text, provider_code="alreadyExists")
+        if sorted(there.source_ranges) != list(rule["source_ranges"]) or _opens(there) != _wanted(rule):
+            request = compute_v1.PatchFirewallRequest(
+                project=self._calls.project, firewall=rule["name"], firewall_resource=dict(rule)
+            )
+            return self._calls.done(self._calls.write(self._client.patch_unary, request))
+        return True
+
+    def _read(self, name: str) -> compute_v1.Firewall | None:
+        request = compute_v1.GetFirewallRequest(project=self._calls.project, firewall=name)
+        return found(lambda: self._calls.read(self._client.get, request))
+
+    def _insert(self, rule: Mapping[str, Any]) -> bool:
+        """Its name makes it idempotent: a second one meets alreadyExists, as does one that is still being made."""
+        request = compute_v1.InsertFirewallRequest(project=self._calls.project, firewall_resource=dict(rule))
+        try:
+            return self._calls.done(self._calls.write(self._client.insert_unary, request))
+        except CloudError as error:
+            if error.provider_code in ("alreadyExists", "RESOURCE_ALREADY_EXISTS"):
+                return False
+            raise
+
+    def close(self, name: str) -> None:
+        """Ask for a rule's end; gone is no error. Raises CONFLICT while it is still being made: until then it looks
+        as though there were none."""
+        request = compute_v1.DeleteFirewallRequest(project=self._calls.project, firewall=name)
+        asked = found(lambda: self._calls.write(self._client.delete_unary, request))
+        if asked is None and self._being_made(name):
+            raise CloudError(Meaning.CONFLICT, f"Firewall rule {name!r} is still being made.")
+
+    def _being_made(self, name: str) -> bool:
+        # Regular expressions over several fields cannot be combined in one filter (compute/docs/reference, `filter`).
+        request = compute_v1.ListGlobalOperationsRequest(
+            project=self._calls.project, filter=f'targetLink eq ".*/firewalls/{name}"'
+        )
+        pages = self._calls.pages(self._calls.of(compute_v1.GlobalOperationsClient).list, request)
+        about = (one for page in pages for one in page.items)
+        return any(one.operation_type == "insert" and one.status != Operation.Status.DONE for one in about)
+
+    def untagged(self, names: Sequence[str]) -> list[str]:
+        """Return those of these rules that exist and whose descriptions hold no tags of any Drydock."""
+        there = ((name, self._read(name)) for name in names)
+        return [name for name, rule in there if rule is not None and lost_tags(_tags(rule))]
+
+    def of(self, key: str, tags: Mapping[str, str]) -> list[str]:
+        """Return the names of all rules of a key that have these tags."""
+        request = compute_v1.ListFirewallsRequest(
+            project=self._calls.project, filter=f'name eq "{key[:LONGEST].rstrip("-")}.*"'
+        )
+        rules = (rule for page in self._calls.pages(self._client.list, request) for rule in page.items)
+        return sorted(rule.name for rule in rules if key in rule.target_tags and same_owner(_tags(rule), tags))
+
+    def listed(self, tags: Mapping[str, str]) -> list[Remnant]:
+        """All rules that bear these tags. No filter reads a description, so all of the project's are looked through."""
+        request = compute_v1.ListFirewallsRequest(project=self._calls.project, max_results=500)
+        rules = (rule for page in self._calls.pages(self._client.list, request) for rule in page.items)
+        return [_remnant(rule) for rule in rules if bears(_tags(rule), tags)]
+
+
+def _remnant(rule: compute_v1.Firewall) -> Remnant:
+    """Its name is its key, or begins with it; that is no tag. One for whose name there is no such key is named by
+    its target, which a copy would have too."""
+    target = next(iter(rule.target_tags), "")
+    named = rule.name == target or rule.name.startswith(f"{target[:LONGEST].rstrip('-')}-")
+    return Remnant(
+        what="firewall rule", id=rule.name, key=target, tags=_tags(rule), named=bool(target) and named,
+        created_at=when(rule.creation_timestamp),
+    )  # fmt: skip
+
+
+def _ours(there: compute_v1.Firewall, rule: Mapping[str, Any]) -> bool:
+    wanted = json.loads(rule["description"])
+    same_network = there.network.endswith(rule["network"])
+    return same_network and list(there.target_tags) == rule["target_tags"] and same_owner(_tags(there), wanted)
+
+
+def _tags(rule: compute_v1.Firewall) -> dict[str, str]:
+    try:
+        said = json.loads(rule.description or "{}")
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _opens(there: compute_v1.Firewall) -> list[tuple[str, tuple[str, ...]]]:
+    return [(one.I_p_protocol, tuple(one.ports)) for one in there.allowed]
+
+
+def _wanted(rule: Mapping[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
+    return [(one["I_p_protocol"], tuple(one["ports"])) for one in rule["allowed"]]
+
+
+PAGE = 500
+
+
+def problems(calls: Calls, order: Order) -> list[Problem]:
+    """Return what is wrong with the order's network or subnet, or with `default` where it names none."""
+    parts = network_link(order.network, calls.project).split("/")
+    if not is_subnet(order.network):
+        return list(_of_network(_networks(calls, parts[1]), parts[-1], order.location))
+    region = parts[parts.index("regions") + 1] if "regions" in parts else ""
+    if region != order.location:
+        where = f"is in {region}" if region else "says no region (regions/REGION/subnetworks/NAME)"
+        said = f"The subnet {order.network} {where}, and machines in {order.location} cannot stand in it."
+        return [_problem(f"{said} Allow in regions only its own, or name a network that is everywhere.")]
+    request = compute_v1.GetSubnetworkRequest(project=parts[1], region=region, subnetwork=parts[-1])
+    if found(lambda: calls.read(calls.of(compute_v1.SubnetworksClient).get, request)) is not None:
+        return []
+    there = _subnets(_networks(calls, parts[1]), region)
+    return [_problem(f"{parts[1]} has no subnet {parts[-1]} in {region}. It has: {_listed(there)}. Name one.")]
+
+
+def _of_network(there: Sequence[Any], name: str, region: str) -> Iterator[Problem]:
+    """A network of the mode custom does not choose a subnet by itself, and one of the mode auto does; one of the old
+    sort has none (compute/docs/reference/rest/v1/instances, networkInterfaces[].subnetwork)."""
+    it = next((one for one in there if one.name == name), None)
+    if it is None:
+        names = ", ".join(sorted(one.name for one in there)) or "none"
+        yield _problem(f"The project has no network {name!r}. It has: {names}. Name one in network, or make it.")
+    elif not (it.auto_create_subnetworks or it.I_pv4_range):
+        own = _subnets([it], region)
+        yield _problem(
+            f"The network {name!r} chooses no subnet by itself (mode custom). Name one of its own in {region}: "
+            f"{_listed(own)}."
+        )
+    elif it.auto_create_subnetworks and not _subnets([it], region):
+        yield _problem(f"The network {name!r} has no subnet in {region}. Make one, or allow other regions.")
+
+
+def _networks(calls: Calls, project: str) -> list[Any]:
+    request = compute_v1.ListNetworksRequest(project=project, max_results=PAGE)
+    pages = calls.pages(calls.of(compute_v1.NetworksClient).list, request)
+    return [one for page in pages for one in page.items]
+
+
+def _subnets(networks: Sequence[Any], region: str) -> list[str]:
+    links = [link for one in networks for link in one.subnetworks if f"/regions/{region}/" in link]
+    return sorted(f"regions/{region}/subnetworks/{last(link)}" for link in links)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "none"
+
+
+def _problem(message: str) -> Problem:
+    return Problem(message=message, field="network")
+
+
+def is_subnet(network: str) -> bool:
+    """Return whether an order's network names a subnet."""
+    return "subnetworks/" in network
+
+
+def network_link(network: str, project: str) -> str:
+    """Return the link of a network or subnet; of `default` where the order names none."""
+    if "/" not in network:
+        return f"projects/{project}/global/networks/{network or 'default'}"
+    found = re.search(r"projects/.*", network)
+    return found[0] if found else f"projects/{project}/{network}"

@@ -1,0 +1,162 @@
+"""`drydock usage` and `drydock budgets`: the cost of leases, and limits on the cost per hour."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drydock.cli.toolkit import options as o
+from drydock.cli.toolkit import output
+from drydock.cli.toolkit.exits import guarded
+from drydock.core import clock
+from drydock.core.errors import InvalidRequest
+from drydock.core.units import duration, in_words
+
+if TYPE_CHECKING:
+    from drydock_client.values import BudgetInfo, UsageReport
+
+
+_WHICH = "Which"
+
+By = Annotated[
+    str,
+    typer.Option("--by", metavar="WHAT", help="owner, group, lease, blueprint, kind, resource, place, type or market."),
+]
+
+Since = Annotated[
+    str, typer.Option("--since", metavar="TIME", help="A day, a time (ISO 8601), or a span such as 7d ago.")
+]
+
+Until = Annotated[str, typer.Option("--until", metavar="TIME", help="The same; now if left out.")]
+
+AsCsv = Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")]
+
+Owner = Annotated[str, typer.Option("--owner", help="Only of this user.", rich_help_panel=_WHICH)]
+
+Group = Annotated[str, typer.Option("--group", help="Only charged to this group.", rich_help_panel=_WHICH)]
+
+OfLease = Annotated[int | None, typer.Option("--lease", min=1, help="Only of this lease.", rich_help_panel=_WHICH)]
+
+Blueprint = Annotated[str, typer.Option("--blueprint", help="Only of this one.", rich_help_panel=_WHICH)]
+
+Kind = Annotated[str, typer.Option("--kind", help="Only of this kind: ec2, gce, azure.", rich_help_panel=_WHICH)]
+
+Place = Annotated[str, typer.Option("--place", help="Only in this place.", rich_help_panel=_WHICH)]
+
+
+def add_usage(app: typer.Typer) -> None:
+    """Add `drydock usage`."""
+    app.command("usage", rich_help_panel="Leases")(usage)
+
+
+@guarded
+def usage(
+    *, by: By = "owner", since: Since = "", until: Until = "", owner: Owner = "", group: Group = "",
+    lease: OfLease = None, blueprint: Blueprint = "", kind: Kind = "", place: Place = "", as_csv: AsCsv = False,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """What leases have cost in the last 30 days, or another span; open ones up to now. Owners see their own.
+
+    [dim]drydock usage --by blueprint --since 7d --csv[/dim]
+    """
+    asked: dict[str, Any] = {
+        "since": _time(since), "until": _time(until), "owner": owner, "group": group, "lease": lease,
+        "blueprint": blueprint, "kind": kind, "place": place,
+    }  # fmt: skip
+    found = o.client().usage({name: one for name, one in asked.items() if one not in (None, "")}, by=by)
+    if as_json:
+        return output.emit(found)
+    if as_csv:
+        return _csv(found)
+    return _tell_usage(found)
+
+
+def _time(text: str) -> str | dt.datetime | None:
+    """Parse a time. A date begins in the local time zone; a duration counts back from now."""
+    if not text:
+        return None
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return dt.datetime.fromisoformat(text).astimezone()
+    if re.fullmatch(r"([0-9.]+[smhdw])+", text):
+        return clock.now() - duration(text)
+    return text
+
+
+def _csv(found: UsageReport) -> None:
+    from dataclasses import astuple, fields
+
+    from drydock_client.values import UsageSum
+    from leases.tables import lines
+
+    for line in lines([field.name for field in fields(UsageSum)], (astuple(one) for one in found.groups)):
+        output.line(line.removesuffix("\r\n"), end="\r\n")
+
+
+def _tell_usage(found: UsageReport) -> None:
+    rows = [
+        (one.id, one.name, one.leases, in_words(round(one.seconds)), f"{one.cost:.4f}", f"{one.hourly:.4f}")
+        for one in found.groups
+    ]
+    output.table(("id", found.by, "leases", "held", "$", "$/hour now"), rows, empty="Nothing with a price was leased.")
+    total = found.total
+    output.say(f"${total.cost:.2f} from {output.text(found.since)} to {output.text(found.until)}.")
+    if total.hourly:
+        output.say(f"${total.hourly:.4f} an hour goes on.")
+
+
+OfBlueprint = Annotated[str, typer.Option("--blueprint", help="All that this blueprint has built.")]
+
+
+def add_budgets(app: typer.Typer) -> None:
+    """Add `drydock budgets`."""
+    group = o.group(list_budgets, "What users, groups and blueprints may cost an hour: list, set, remove.")
+    for name, command in (("list", list_budgets), ("set", set_budget), ("remove", remove_budget)):
+        group.command(name)(command)
+    app.add_typer(group, name="budgets", rich_help_panel="Operators")
+
+
+@guarded
+def list_budgets(*, as_json: o.AsJson = False) -> None:
+    """List budgets and current spending; without being an operator, the budgets that limit you."""
+    _tell_budgets(o.client().budgets(), as_json)
+
+
+@guarded
+def set_budget(
+    dollars: Annotated[str, typer.Argument(metavar="DOLLARS", help="An hour.")], *, user: o.User = "",
+    group: o.Group = "", blueprint: OfBlueprint = "", as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Set what may be spent an hour.
+
+    [dim]drydock budgets set 2.50 --user ada[/dim]
+    """
+    try:
+        amount = float(dollars.removeprefix("$"))
+    except ValueError:
+        raise InvalidRequest(f"{dollars!r} is not an amount of US dollars.", field="max_hourly") from None
+    _tell_budgets([o.client().set_budget(max_hourly=amount, user=user, group=group, blueprint=blueprint)], as_json)
+
+
+@guarded
+def remove_budget(
+    *, user: o.User = "", group: o.Group = "", blueprint: OfBlueprint = "", as_json: o.AsJson = False
+) -> None:
+    """Remove a budget."""
+    o.client().remove_budget(user=user, group=group, blueprint=blueprint)
+    whose = user or group or blueprint
+    output.emit({"removed": whose}) if as_json else output.line(f"{whose} no longer has a budget")
+
+
+def _tell_budgets(found: list[BudgetInfo], as_json: bool) -> None:
+    if as_json:
+        return output.emit(found)
+    rows = [
+        (b.user, b.group, b.blueprint, *(f"{amount:.4f}" for amount in (b.max_hourly, b.used, b.left)), b.waiting)
+        for b in found
+    ]
+    return output.table(
+        ("user", "group", "blueprint", "$/hour", "in use", "left", "waiting"), rows, empty="No budgets."
+    )

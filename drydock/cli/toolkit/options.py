@@ -1,0 +1,310 @@
+"""Options shared by several commands, and the parsing of their values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from drydock.core.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from drydock_client.protocol import Client
+
+
+Raw = Annotated[bool, typer.Option("--raw", help="Print every byte unchanged, also on a terminal.")]
+
+AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+
+Owner = Annotated[str | None, typer.Option("--owner", help="Operators: act for this user.")]
+
+
+class LeaseName(str):
+    """The name of a lease, given instead of its number; `guarded` resolves it before the command begins."""
+
+
+def lease_reference(given: int | str) -> int | LeaseName:
+    """Return the number of a lease, or its name if the given text is not a number."""
+    text = str(given)
+    return int(text) if text.isascii() and text.isdigit() else LeaseName(text)
+
+
+LeaseId: TypeAlias = Annotated[
+    int, typer.Argument(metavar="LEASE", parser=lease_reference, help="The lease's number or name.")
+]
+
+LeaseOption: TypeAlias = Annotated[
+    int | None, typer.Option("--lease", metavar="LEASE", parser=lease_reference, help="Only of this lease.")
+]
+
+
+def with_numbers(given: dict[str, Any]) -> dict[str, Any]:
+    """Replace names of leases in a command's arguments with their numbers. Raises NotFound, Conflict."""
+    if not any(isinstance(one, LeaseName) for value in given.values() for one in _listed(value)):
+        return given
+    known = client()
+    return {
+        name: [_number(known, one) for one in value] if isinstance(value, list) else _number(known, value)
+        for name, value in given.items()
+    }
+
+
+def _number(known: Client, value: Any) -> Any:
+    return known.named(value) if isinstance(value, LeaseName) else value
+
+
+User = Annotated[str, typer.Option("--user", help="This user.")]
+
+Group = Annotated[str, typer.Option("--group", help="The members of this group.")]
+
+Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Command to run.")]
+
+_SIZE, _TIME, _WHERE, _REST = "Size", "Time", "Which", "More"
+
+Type = Annotated[str, typer.Argument(metavar="TYPE", help="What to lease: host, storage, webroot, ...")]
+
+Require = Annotated[
+    list[str] | None,
+    typer.Option("--require", "-r", metavar="KEY=VALUE", help="A requirement; repeatable.", rich_help_panel=_WHERE),
+]
+
+Vcpus = Annotated[float | None, typer.Option("--vcpus", help="Processors.", rich_help_panel=_SIZE)]
+
+Ram = Annotated[
+    str | None, typer.Option("--ram", metavar="SIZE", help='Memory, such as "4GiB".', rich_help_panel=_SIZE)
+]
+
+Disk = Annotated[str | None, typer.Option("--disk", metavar="SIZE", help="Disk.", rich_help_panel=_SIZE)]
+
+Slots = Annotated[int | None, typer.Option("--slots", help="Number of slots on the resource.", rich_help_panel=_SIZE)]
+
+Extra = Annotated[
+    list[str] | None,
+    typer.Option("--extra", metavar="CLASS=N", help="A further class of capacity.", rich_help_panel=_SIZE),
+]
+
+Exclusive = Annotated[
+    bool, typer.Option("--exclusive", help="The whole resource, shared with nobody.", rich_help_panel=_SIZE)
+]
+
+Trait = Annotated[list[str] | None, typer.Option("--trait", help="It must have this trait.", rich_help_panel=_WHERE)]
+
+Forbid = Annotated[
+    list[str] | None, typer.Option("--forbid-trait", help="It must not have this trait.", rich_help_panel=_WHERE)
+]
+
+Prefer = Annotated[
+    list[str] | None, typer.Option("--prefer-trait", help="Better with this trait.", rich_help_panel=_WHERE)
+]
+
+Blueprints = Annotated[
+    list[str] | None, typer.Option("--blueprint", help="Only of this blueprint; repeatable.", rich_help_panel=_WHERE)
+]
+
+Exclude = Annotated[
+    list[str] | None, typer.Option("--exclude-blueprint", help="Not of this blueprint.", rich_help_panel=_WHERE)
+]
+
+Ttl = Annotated[
+    str | None, typer.Option("--ttl", metavar="SPAN", help='How long, from active: "2h".', rich_help_panel=_TIME)
+]
+
+Until = Annotated[
+    str | None, typer.Option("--until", metavar="TIME", help="When it ends (ISO 8601).", rich_help_panel=_TIME)
+]
+
+WaitLimit = Annotated[
+    str | None,
+    typer.Option(
+        "--wait-limit", metavar="SPAN", help="Give up if not granted within this time.", rich_help_panel=_TIME
+    ),
+]
+
+Heartbeat = Annotated[
+    str | None,
+    typer.Option(
+        "--heartbeat-limit",
+        metavar="SPAN|none",
+        rich_help_panel=_TIME,
+        help="End the lease after this time without a heartbeat; 60s without --keep, --run and --container.",
+    ),
+]
+
+Priority = Annotated[int, typer.Option("--priority", help="-100 to 100; higher is earlier.", rich_help_panel=_REST)]
+
+Name = Annotated[str, typer.Option("--name", help="A name, to be used like its number.", rich_help_panel=_REST)]
+
+Label = Annotated[
+    list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label.", rich_help_panel=_REST)
+]
+
+Key = Annotated[
+    str | None, typer.Option("--key", help="Idempotency key: the same key, the same lease.", rich_help_panel=_REST)
+]
+
+PublicKey = Annotated[
+    list[Path] | None,
+    typer.Option("--public-key", metavar="FILE", help="Your own SSH public key.", rich_help_panel=_REST),
+]
+
+ServeAgain = Annotated[
+    bool, typer.Option("--serve-again", help="Request the same again if it is lost.", rich_help_panel=_REST)
+]
+
+Choose = Annotated[
+    str,
+    typer.Option(
+        "--choose", metavar="order|price|fastest",
+        help="Which blueprint builds it: the first in the operators' order, the cheapest or the soonest ready.",
+        rich_help_panel=_REST,
+    ),
+]  # fmt: skip
+
+Run = Annotated[
+    str | None,
+    typer.Option("--run", metavar="LINE", help="Workload of the lease: one line for its shell.", rich_help_panel=_REST),
+]
+
+Container = Annotated[
+    str,
+    typer.Option(
+        "--container", metavar="IMAGE",
+        help="The same in a container that podman runs there; COMMAND follows its entry point.", rich_help_panel=_REST,
+    ),
+]  # fmt: skip
+
+Metrics = Annotated[
+    bool, typer.Option("--metrics", help="Measure resource use; workloads are always measured.", rich_help_panel=_REST)
+]
+
+Charge = Annotated[
+    str | None,
+    typer.Option("--charge", metavar="GROUP", help="Your group, whose quota also applies.", rich_help_panel=_REST),
+]
+
+
+def client(owner: str | None = None) -> Client:
+    """Return a client for the caller."""
+    from drydock.cli.toolkit.session import connect
+
+    return connect(owner)
+
+
+def group(by_itself: Callable[..., None], said: str) -> typer.Typer:
+    """Create a group of commands that runs `by_itself`, a listing, if no command is named."""
+    made = typer.Typer(help=said, invoke_without_command=True)
+
+    def listed(context: typer.Context, *, as_json: AsJson = False) -> None:
+        if context.invoked_subcommand is None:
+            by_itself(as_json=as_json)
+        elif as_json:
+            raise typer.BadParameter(f"goes after `{context.invoked_subcommand}`", param_hint="--json")
+
+    made.callback()(listed)
+    return made
+
+
+def request(kind: str, **given: Any) -> dict[str, Any]:
+    """Return the fields of a request, leaving out those that were not given."""
+    fields = {
+        "type": kind,
+        "requirements": values(given.pop("require"), "require"),
+        "labels": {k: str(v) for k, v in words(given.pop("label"), "label").items()},
+        "extra": values(given.pop("extra"), "extra"),
+        "public_keys": [_line(path) for path in given.pop("public_key") or ()],
+        "until": moment(given.pop("until")),
+        "idempotency_key": given.pop("key"),
+        "charged_group": given.pop("charge"),
+        **given,
+    }
+    return {name: value for name, value in fields.items() if value not in (None, {}, [], "", False)}
+
+
+def words(given: list[str] | None, field: str) -> dict[str, str]:
+    """Parse KEY=VALUE pairs with values as text."""
+    found = {}
+    for one in given or ():
+        key, equal, value = one.partition("=")
+        if not (key and equal):
+            raise InvalidRequest(f"{one!r} is not KEY=VALUE.", field=field)
+        found[key] = value
+    return found
+
+
+def variables(given: list[str] | None) -> dict[str, str]:
+    """Parse KEY=VALUE pairs as environment variables. Raises InvalidRequest before anything is requested."""
+    from interfaces.launch import exports
+
+    found = words(given, "env")
+    exports(list(found.items()))
+    return found
+
+
+def values(given: list[str] | None, field: str) -> dict[str, Any]:
+    """Parse KEY=VALUE pairs with values as JSON where possible. A repeated key becomes a list."""
+    found: dict[str, Any] = {}
+    for one in given or ():
+        ((key, value),) = words([one], field).items()
+        read = _value(value, field)
+        found[key] = read if key not in found else [*_listed(found[key]), read]
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _value(text: str, field: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise InvalidRequest("It is nested too deeply.", field=field) from None
+    except ValueError:
+        return text
+
+
+def moment(text: str | None) -> dt.datetime | None:
+    """Parse a time; without a time zone it is local. Raises InvalidRequest."""
+    if text is None:
+        return None
+    try:
+        return dt.datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise InvalidRequest(
+            f"{text!r} is not a valid time.", field="until", hint="Write it like 2030-01-31T18:00."
+        ) from None
+
+
+def _line(path: Path) -> str:
+    try:
+        return path.expanduser().read_text().strip()
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}.", field="public_key") from None
+
+
+def document(path: str) -> dict[str, Any]:
+    """Read a JSON object from a file, or from standard input for `-`. Return {} for an empty path. Raises
+    InvalidRequest."""
+    if not path:
+        return {}
+    try:
+        read = json.loads(sys.stdin.read() if path == "-" else Path(path).expanduser().read_text())
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}.", field="file") from None
+    except RecursionError:
+        raise InvalidRequest(f"{path} is nested too deeply.", field="file") from None
+    except ValueError as error:
+        raise InvalidRequest(f"{path} is not valid JSON: {error}.", field="file") from None
+    if not isinstance(read, dict):
+        raise InvalidRequest(f"{path} does not contain a JSON object.", field="file")
+    return read
+
+
+def public_keys(paths: list[Path] | None) -> list[str]:
+    """Read files of public keys. Raises InvalidRequest if one cannot be read."""
+    return [_line(path) for path in paths or ()]

@@ -1,0 +1,55 @@
+"""Blueprints, and the kinds that they use."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from drydock_client.operations import Operations, operation
+from drydock_client.values import BlueprintChange, BlueprintInfo, KindInfo
+
+
+class Blueprints(Operations):
+    """Blueprints and kinds. Every user may read them; only operators may change them."""
+
+    @operation("GET", "blueprints", "List blueprints", query="OfType")
+    def blueprints(self, *, type: str = "") -> list[BlueprintInfo]:
+        """List blueprints in the order in which they are tried. Only operators see configs and errors."""
+
+    @operation("GET", "blueprints/{name}", "Look at a blueprint")
+    def blueprint(self, name: str) -> BlueprintInfo:
+        """Return a blueprint with the number of its resources and its remembered errors."""
+
+    @abstractmethod
+    def add_blueprint(
+        self, name: str, kind: str, config: Mapping[str, Any], change: BlueprintChange, *, enabled: bool = True
+    ) -> BlueprintInfo:
+        """Add a blueprint. If its check finds a fatal problem, it stays disabled and `problems` says why."""
+
+    @abstractmethod
+    def change_blueprint(self, name: str, change: BlueprintChange) -> BlueprintInfo:
+        """Change a blueprint and return it."""
+
+    @operation(
+        "POST", "blueprints/{name}/{act}", "Switch a blueprint", scope="operate",
+        acts={
+            "check": ("Look whether it could work", ""), "enable": ("Let it serve", ""),
+            "disable": ("Let it serve nobody", ""),
+            "drain": ("Build nothing new, and remove idle resources", ""), "undrain": ("Let it serve again", ""),
+        },
+    )  # fmt: skip
+    def switch_blueprint(self, name: str, act: str) -> BlueprintInfo:
+        """Enable, disable, drain, undrain or check a blueprint, and return it."""
+
+    @operation("DELETE", "blueprints/{name}", "Remove a blueprint", scope="operate")
+    def remove_blueprint(self, name: str) -> None:
+        """Remove a blueprint. 409, naming what still needs it, while there are resources or leases that do."""
+
+    @operation("GET", "kinds", "List kinds", query="OfType")
+    def kinds(self, *, type: str = "") -> list[KindInfo]:
+        """List the kinds with the JSON Schemas of their fields."""
+
+    @operation("GET", "kinds/{name}", "Look at a kind")
+    def kind(self, name: str) -> KindInfo:
+        """Return the JSON Schemas of a kind's config, requirements, attributes and registration."""

@@ -1,0 +1,114 @@
+"""Leases: request, list, wait for, extend, release and transfer them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from drydock_client.operations import Operations, operation
+from drydock_client.values import AccessInfo, Explanation, LeaseEnd, LeaseInfo
+
+Request = Mapping[str, Any]
+"""The fields of `leases.validation.requests.LeaseRequest`."""
+
+
+class Leases(Operations):
+    """Operations on leases."""
+
+    @abstractmethod
+    def request(self, request: Request) -> LeaseInfo:
+        """Request a lease. It is granted at once if a resource has room."""
+
+    @abstractmethod
+    def request_group(
+        self, requests: Sequence[Request], *, same: str = "", different: str = "", key: str | None = None
+    ) -> list[LeaseInfo]:
+        """Request several leases, granted all together or not at all."""
+
+    @abstractmethod
+    def explain(self, request: Request) -> Explanation:
+        """Return what would happen to a request if it were made now. Writes nothing."""
+
+    @abstractmethod
+    def lease(self, id: int) -> LeaseInfo:
+        """Return one lease. Raises NotFound."""
+
+    @abstractmethod
+    def named(self, name: str) -> int:
+        """Return the id of the lease with a given name. Raises NotFound, Conflict.
+
+        Prefers the caller's own lease that is not over, then the newest of the caller's that is. Operators also find
+        another owner's lease; Conflict if several owners have one with that name.
+        """
+
+    @abstractmethod
+    def leases(
+        self, *, states: Collection[str] | None = None, type: str = "", label: str = "", name: str = "",
+        resource: int | None = None, group: int | None = None, held: bool = False, limit: int = 200,
+        search: str = "",
+    ) -> list[LeaseInfo]:  # fmt: skip
+        """List leases, newest first. Without `states`, only those that are not over.
+
+        `search` matches the beginning of a name, or words of a note.
+        """
+
+    @abstractmethod
+    def wait(self, id: int, *, until: str = "active", timeout: float | None = None) -> LeaseInfo:
+        """Wait until a lease is in the state `until`, or is over (`ended`). Raises LeaseFailed, TimedOut."""
+
+    @abstractmethod
+    def wait_until_ended(self, id: int, *, timeout: float | None = None) -> LeaseEnd:
+        """Wait until a lease is over. Return how it ended, with its workload's exit code and its cost."""
+
+    @abstractmethod
+    async def await_until_ended(self, id: int, *, timeout: float | None = None) -> LeaseEnd:
+        """Wait until a lease is over, in async code. See `wait_until_ended`."""
+
+    @operation("POST", "leases/{id}/release", "Release a lease", scope="lease", body="Message")
+    def release(self, id: int, *, message: str = "") -> LeaseInfo:
+        """Release a lease, or cancel a pending one. Idempotent."""
+
+    @operation("POST", "leases/{id}/extend", "Let a lease last longer", scope="lease", body="Extension")
+    def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> LeaseInfo:
+        """Extend a lease to `until`, or to `ttl` from now. Never shortens it."""
+
+    @operation("POST", "leases/{id}/heartbeat", "Say that the owner lives", scope="lease")
+    def heartbeat(self, id: int) -> None:
+        """Send a heartbeat for a lease that has a heartbeat limit."""
+
+    @operation("POST", "leases/{id}/hold", "Keep its resource for debugging", scope="lease", body="Hold")
+    def hold(self, id: int, *, ttl: str | None = None, reason: str = "") -> LeaseInfo:
+        """Keep the resource as it is after the lease ends, for up to seven days; for operators without limit."""
+
+    @operation("POST", "leases/{id}/unhold", "End a hold", scope="lease")
+    def unhold(self, id: int) -> LeaseInfo:
+        """End a hold. If the lease has ended in the meantime, its resource is cleaned now."""
+
+    @operation("POST", "leases/{id}/retry", "Try again now", scope="lease")
+    def retry(self, id: int) -> LeaseInfo:
+        """Look for room again, or retry the step that is waiting, without delay."""
+
+    @operation("PUT", "leases/{id}/note", "Write a note about a lease", scope="lease")
+    def set_note(self, id: int, *, note: str) -> LeaseInfo:
+        """Replace a lease's note. An empty note removes it."""
+
+    @operation("POST", "leases/{id}/transfer", "Give a lease to another user", scope="lease")
+    def transfer(self, id: int, *, to: str, message: str = "") -> None:
+        """Transfer a lease with its files to another user. Its processes are ended and its keys replaced.
+
+        The other user's quota, budgets and authorizations must allow it. 409 if the lease belongs to a group or holds
+        other leases.
+        """
+
+    @operation(
+        "POST", "leases/{id}/private_key", "Show the generated private key", scope="lease",
+        inside="PrivateKey.private_key",
+    )  # fmt: skip
+    def private_key(self, id: int) -> str:
+        """Return the generated private key, only to the lease's owner, not to operators. Every call is recorded."""
+
+    @operation("GET", "leases/{id}/access", "How a lease is reached by SSH")
+    def access(self, id: int) -> AccessInfo:
+        """Return the current host, port, user, host keys with fingerprints, and end of the lease; no secrets."""

@@ -1,0 +1,29 @@
+"""Providers' offers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from drydock_client.operations import Operations, operation
+from drydock_client.values import InstanceTypeInfo, LocationInfo, OfferInfo
+
+Wanted = Mapping[str, Any]
+"""The fields of `leases.validation.offer_query.OfferSearch`; fields that are left out do not restrict the search."""
+
+
+class Offers(Operations):
+    """Providers' offers, in the accounts of blueprints that the caller may use; operators see all accounts."""
+
+    @abstractmethod
+    def offers(self, wanted: Wanted, *, limit: int = 50) -> list[OfferInfo]:
+        """List offers, the cheapest first unless `wanted` says otherwise (`sort`). `limit` can be at most 1000."""
+
+    @abstractmethod
+    def instance_types(self, wanted: Wanted, *, limit: int = 50) -> list[InstanceTypeInfo]:
+        """List instance types by location, with their prices by market and zone, in no particular order."""
+
+    @operation("GET", "locations", "List locations")
+    def locations(self) -> list[LocationInfo]:
+        """List the locations where blueprints of each account may build, and when each was last read."""

@@ -1,0 +1,116 @@
+"""The registry of operations. Each is declared once, as a client method with its URL path.
+
+    class Leases(Operations):
+        @operation("POST", "leases/{id}/extend", "Let a lease last longer", scope="lease", body="Extension")
+        def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> LeaseInfo:
+            "Extend a lease to `until`, or to `ttl` from now. Never shortens it."
+
+The methods of the HTTP and local clients, the path, its view and its entry in the OpenAPI document follow from this.
+Callers and type checkers see the signature; the decorator supplies the body.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import string
+import typing
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast
+
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+Scope = Literal["read", "lease", "operate"]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A declared operation. Models are given by name, because their classes exist only on the server."""
+
+    name: str
+    subject: str
+    """The module that declares it. The engine implements it in a module of the same name."""
+    method: Method
+    path: str
+    """Path below `/api/v1/`, with `{id}`, `{name}`, `{blueprint}` or `{user}`; `{act}` stands for each of `acts`."""
+    summary: str
+    description: str
+    result: Any = None
+    """The type of the result: a value, or a list of values, which is sent in pages."""
+    status: int = 200
+    scope: Scope = "read"
+    parameters: Mapping[str, inspect.Parameter] = field(default_factory=dict)
+    """The parameters of the method that declares it."""
+    body: str = ""
+    """The model of its body. If empty, the parameters are the body, or it has none."""
+    query: str = ""
+    """The model of its query."""
+    acts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Each value of `{act}`, with its summary and the model of its body."""
+    inside: str = ""
+    """`Model.field` if the result is sent as a field of a model."""
+    spread: str = ""
+    """The argument whose items are fields of the body or query."""
+    location: str = ""
+    """The URL path of what was created, if it differs from the request's. `{0.id}` is a field of the result."""
+    host: str = ""
+    """What `{id}` names (`lease`, `job` or `resource`) if the request waits for its host; else empty."""
+    owned: bool = False
+    """Whether operators may call it on behalf of another owner."""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """The names of the variables in its path."""
+        return tuple(name for _, name, _, _ in string.Formatter().parse(self.path) if name)
+
+
+OPERATIONS: dict[str, Operation] = {}
+"""Every declared operation by its name."""
+
+
+class Operations(ABC):
+    """A client that carries out declared operations."""
+
+    @abstractmethod
+    def carry_out(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
+        """Carry out an operation and return its result. `arguments` has every argument by name."""
+
+
+def operation(method: Method, path: str, summary: str, **about: Any) -> Callable[[Function], Function]:
+    """Declare an operation; `about` has further fields of `Operation`."""
+
+    def declare(function: Function) -> Function:
+        signature = inspect.signature(function)
+        declared = Operation(
+            name=function.__name__, subject=function.__module__.rpartition(".")[2],
+            parameters=_parameters(function, signature), method=method, path=path, summary=summary,
+            description=inspect.getdoc(function) or "", result=_result(function), **about,
+        )  # fmt: skip
+        if declared.name in OPERATIONS:
+            raise ValueError(f"{declared.name} is declared twice")
+        OPERATIONS[declared.name] = declared
+
+        @functools.wraps(function)
+        def call(self: Operations, *args: Any, **kwargs: Any) -> Any:
+            bound = signature.bind(self, *args, **kwargs)
+            bound.apply_defaults()
+            arguments = dict(bound.arguments)
+            del arguments["self"]
+            return self.carry_out(declared, arguments | arguments.pop("given", {}))
+
+        return cast(Function, call)
+
+    return declare
+
+
+def _parameters(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, inspect.Parameter]:
+    """Return the parameters of a method with their annotations evaluated."""
+    hints = typing.get_type_hints(function)
+    return {name: one.replace(annotation=hints[name]) for name, one in signature.parameters.items() if name in hints}
+
+
+def _result(function: Callable[..., Any]) -> Any:
+    found = typing.get_type_hints(function)["return"]
+    return None if found is type(None) else found

@@ -1,0 +1,73 @@
+"""Restrictions on processes of this machine: limits on what they may use, and no way to gain privileges.
+
+The limits hold before the process reads its first line of input. Its own shell sets them, because setting them for a
+process of another account takes a capability that root in a container often lacks. Setuid, setgid and file capabilities
+of programs have no effect on such a process or its descendants.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from interfaces.endpoints import LocalEndpoint
+from interfaces.errors import NotStarted
+
+
+def limiting(endpoint: LocalEndpoint) -> str:
+    """Return the lines with which a new process's shell sets its limits. The shell exits if one cannot be set."""
+    lines = []
+    if endpoint.open_files:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = endpoint.open_files if hard == resource.RLIM_INFINITY else min(hard, endpoint.open_files)
+        lines.append(f"ulimit -n {most} || exit 125; ")
+    if endpoint.processes:
+        # For dash and ash it is -p; bash has another limit under that name, which cannot be changed.
+        lines.append(f"ulimit -p {endpoint.processes} 2>/dev/null || ulimit -u {endpoint.processes} || exit 125; ")
+    return "".join(lines)
+
+
+def join(pid: int, endpoint: LocalEndpoint) -> None:
+    """Put a process into the control group of its endpoint. Raises NotStarted if the group is gone."""
+    if not endpoint.cgroup:
+        return
+    try:
+        (Path(endpoint.cgroup) / "cgroup.procs").write_text(str(pid))
+    except OSError as error:
+        raise NotStarted(f"The limits of the lease cannot be set: {error}.") from error
+
+
+_PR_SET_NO_NEW_PRIVS = 38
+_Started = TypeVar("_Started")
+
+
+def unprivileged(start: Callable[[], _Started]) -> _Started:
+    """Call `start` in a thread that cannot gain privileges, nor can processes it starts, and return its result."""
+    outcome: list[_Started | BaseException] = []
+
+    def work() -> None:
+        try:
+            _no_new_privileges()
+            outcome.append(start())
+        except BaseException as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=work, name="starting")
+    thread.start()
+    thread.join()
+    (found,) = outcome
+    if isinstance(found, BaseException):
+        raise found
+    return found
+
+
+def _no_new_privileges() -> None:
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    if prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))):
+        code = ctypes.get_errno()
+        raise NotStarted(f"The process cannot be kept from gaining privileges: {os.strerror(code)}.")

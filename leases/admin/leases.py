@@ -1,0 +1,252 @@
+"""Leases in the console: the list, the page of a lease, and the actions of operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.auth import get_user_model
+from django.db.models import Q, QuerySet
+from django.http import HttpRequest
+
+from leases.admin import lease_panels
+from leases.admin.toolkit import columns, html, search
+from leases.admin.toolkit.actions import Action, ConfirmForm, FormData, MessageForm
+from leases.admin.toolkit.base import RecordAdmin
+from leases.admin.toolkit.filters import LeaseAttention, ReasonFilter, TypeFilter
+from leases.admin.toolkit.form_fields import DurationField
+from leases.admin.toolkit.panels import Head, Panel
+from leases.models import Lease
+from leases.operations import infos, leases, lifetimes
+from leases.operations.callers import Caller, caller
+from leases.validation.fields import LONGEST_NOTE
+
+OPEN = ("pending", "acquired", "active")
+
+
+class ExtendForm(ConfirmForm):
+    """The form of the extend action."""
+
+    ttl = DurationField(label="For", help_text='From now, such as "90m", "2h" or "1d12h". A lease is never shortened.')
+
+
+class HoldForm(ConfirmForm):
+    """The form of the hold action."""
+
+    ttl = DurationField(
+        label="For", required=False, help_text='From now, such as "2h"; empty: until somebody ends the hold.'
+    )
+    message = forms.CharField(label="Why", max_length=500, required=False, help_text="Kept with the event.")
+
+
+class NoteForm(ConfirmForm):
+    """The form of the note action."""
+
+    note = forms.CharField(
+        max_length=LONGEST_NOTE, required=False, widget=forms.Textarea, help_text="Leave it empty to remove the note."
+    )
+
+
+class TransferForm(MessageForm):
+    """The form of the transfer action: the new owner and a reason."""
+
+    to = forms.CharField(label="User", max_length=150)
+    field_order = ("to", "message")
+
+
+def _note(who: Caller, row: Any, given: FormData) -> str:
+    leases.set_note(who, row.pk, note=given["note"].replace("\r\n", "\n"))
+    return "The note was saved."
+
+
+def _transfer(who: Caller, row: Any, given: FormData) -> str:
+    leases.transfer(who, row.pk, to=given["to"], message=given["message"])
+    return f"It belongs to {given['to']} now."
+
+
+def _release(who: Caller, row: Any, given: FormData) -> str:
+    leases.release(who, row.pk, message=given["message"])
+    return "The lease is being released."
+
+
+def _extend(who: Caller, row: Any, given: FormData) -> str:
+    until = lifetimes.extend(who, row.pk, ttl=given["ttl"])
+    return "A longer duration was requested." if until is None else f"It lasts until {until:%Y-%m-%d %H:%M:%S} UTC."
+
+
+def _begin_hold(who: Caller, row: Any, given: FormData) -> str:
+    end = leases.hold(who, row.pk, ttl=given["ttl"], reason=given["message"])
+    return "Held until somebody ends the hold." if end is None else f"Held until {end:%Y-%m-%d %H:%M:%S} UTC."
+
+
+def _end_hold(who: Caller, row: Any, given: FormData) -> str:
+    leases.unhold(who, row.pk)
+    return "The hold has ended."
+
+
+def _retry(who: Caller, row: Any, given: FormData) -> str:
+    leases.retry(who, row.pk)
+    return "Tried again now."
+
+
+ACTIONS = (
+    Action(
+        name="release", label="Release", does=_release, form=MessageForm, dangerous=True,
+        applies=lambda lease: lease.state in OPEN,
+        sentence="The right ends now: every process and access of the lease ends, what it used is cleaned, and its "
+        "share goes to the next who waits. One that still waits is cancelled.",
+    ),
+    Action(
+        name="extend", label="Extend", does=_extend, form=ExtendForm,
+        applies=lambda lease: lease.state == "active" and lease.until is not None,
+        sentence="The lease will last longer, at most as long as its resource does.",
+    ),
+    Action(
+        name="hold", label="Hold", does=_begin_hold, form=HoldForm,
+        applies=lambda lease: lease.state in (*OPEN, "released"),
+        sentence="When the lease ends, however that comes, its resource stays as it is, for debugging, until the hold "
+        "ends. Nobody else gets its share meanwhile.",
+    ),
+    Action(
+        name="unhold", label="End the hold", does=_end_hold, applies=lambda lease: lease.held,
+        sentence="The hold ends. If the lease has ended meanwhile, it is cleaned now.",
+    ),
+    Action(
+        name="retry", label="Retry now", does=_retry, applies=lambda lease: lease.state in (*OPEN[:2], "released"),
+        sentence="Room is looked for, or the step that waits for its next try is tried, at once.",
+    ),
+    Action(
+        name="transfer", label="Transfer", does=_transfer, form=TransferForm, dangerous=True,
+        applies=lambda lease: lease.state == "active",
+        sentence="The lease goes to another user, with its files, and counts against that user's quota and budgets. "
+        "Every process on it ends, and its keys are replaced, so that its present owner loses access.",
+    ),
+    Action(
+        name="note", label="Note", does=_note, form=NoteForm,
+        sentence="The note replaces the current one. The owner of the lease sees it, too.",
+    ),
+)  # fmt: skip
+
+OWNER = f"owner__{get_user_model().USERNAME_FIELD}"
+
+
+def _status(row: Lease) -> Any:
+    return html.badges(row.state, *lease_panels.flags(row))
+
+
+def _owner(row: Lease) -> str:
+    return "Drydock itself" if row.owner is None else row.owner.get_username()
+
+
+def _flags(row: Lease) -> str:
+    named = {"exclusive": row.exclusive, "served again when lost": row.serve_again, "parked": row.parked}
+    wished = f"its end is wanted ({row.release_wanted})" if row.release_wanted else ""
+    return ", ".join([word for word, on in named.items() if on] + ([wished] if wished else [])) or "-"
+
+
+def _hold(row: Lease) -> Any:
+    return "until somebody ends the hold" if row.held and not row.hold_until else html.time(row.hold_until)
+
+
+def _interfaces(row: Lease) -> str:
+    return "-" if row.resource is None else ", ".join(infos.interface_names(row.resource.blueprint.kind)) or "-"
+
+
+def _traits(row: Lease) -> Any:
+    found = {"required": row.traits, "forbidden": row.forbidden_traits, "preferred": row.preferred_traits}
+    return html.values({name: traits for name, traits in found.items() if traits})
+
+
+def _narrowed(row: Lease) -> Any:
+    names = ("allowed_blueprints", "excluded_blueprints", "only_resources", "avoided_resources")
+    return html.values({name: getattr(row, name) for name in names if getattr(row, name)})
+
+
+@admin.register(Lease)
+class LeaseAdmin(RecordAdmin):
+    """Leases."""
+
+    acts = ACTIONS
+    related = (
+        "share",
+        "owner", "charged_group", "group", "resource", "resource__blueprint", "for_resource", "for_lease", "replaced_by"
+    )  # fmt: skip
+    list_display = ("number", "status", "type", "owned_by", "on", "says", "asked", "in_state", "ends")
+    list_filter = ("state", LeaseAttention, TypeFilter, ReasonFilter, "created_at", "resource__blueprint", "exclusive")
+    search_fields = ("=id", "name", OWNER, "labels", "resource__name")
+    search_help_text = (
+        "A number, the beginning of a name, owner or resource, a label (blue, team=blue) or words of a note"
+    )
+    ordering = ("-id",)
+    fieldsets = (
+        (None, {"fields": ("status", "says", "owned_by", "charged_group", "labelled", "note", "flags")}),
+        ("Where", {"fields": ("on", "blueprint", "takes", "interfaces", "connect")}),
+        (
+            "When",
+            {"fields": ("asked", "acquired", "active", "in_state", "lasts", "ends", "beat", "holding", "ended")},
+        ),
+        (
+            "Asked for",
+            {
+                "fields": ("wanted", "traits_", "narrowed", "priority", "own_keys", "group", "held_by", "lost_for"),
+                "classes": ("collapse",),
+            },
+        ),
+    )
+
+    number = columns.number()
+    status = columns.column("state", _status, "state")
+    says = columns.column("reason", lambda row: columns.status_message(infos.said(row)), "reason")
+    owned_by = columns.column("owner", _owner, OWNER)
+    labelled = columns.column("labels", lambda row: html.pairs(row.labels))
+    flags = columns.column("flags", _flags)
+    on = columns.link("resource", "resource")
+    blueprint = columns.link("blueprint", "resource.blueprint")
+    takes = columns.column("amounts", lambda row: html.amounts(columns.amounts(row)))
+    interfaces = columns.column("interfaces", _interfaces)
+    connect = columns.values("connect", "facts")
+    asked = columns.time("asked", "created_at")
+    acquired = columns.time("acquired", "acquired_at")
+    active = columns.time("active", "active_at")
+    in_state = columns.time("in this state", "since")
+    lasts = columns.duration("time to live", "ttl")
+    ends = columns.time("until", "until")
+    beat = columns.time("last heartbeat", "heartbeat_at")
+    holding = columns.column("held", _hold)
+    ended = columns.time("ended", "ended_at")
+    wanted = columns.values("requirements", "requirements")
+    traits_ = columns.column("traits", _traits)
+    narrowed = columns.column("blueprints and resources", _narrowed)
+    own_keys = columns.values("public keys", "public_keys")
+    held_by = columns.column("held by", lambda row: html.link(row.for_lease or row.for_resource))
+    lost_for = columns.link("replaced by", "replaced_by")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Lease]:
+        """Annotate whether a worker is alive for each lease."""
+        return infos.with_workers(super().get_queryset(request))
+
+    def found(self, words: str) -> Q:
+        """Find by number, name, owner, label and resource."""
+        return Q(pk__in=search.lease_ids(words))
+
+    def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Read the lease together with the reason why it waits."""
+        row = super().get_object(request, *args, **kwargs)
+        if row is not None:
+            infos.with_waits([row], caller(request.user))
+        return row
+
+    def get_changelist_instance(self, request: HttpRequest) -> Any:
+        """Read the reasons why the listed leases wait."""
+        found = super().get_changelist_instance(request)
+        infos.with_waits(found.result_list, caller(request.user))
+        return found
+
+    def head(self, row: Lease) -> Head:
+        """Return the state and what comes next."""
+        return lease_panels.head(row)
+
+    def panels(self, row: Lease, request: HttpRequest) -> list[Panel]:
+        """Return the panels of the lease."""
+        return lease_panels.of(row, request)

@@ -1,0 +1,152 @@
+"""Filters of lists. None of them queries a table for its choices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.db.models import F, Q, QuerySet
+from django.http import HttpRequest
+
+from blueprints import registry
+from leases.engine.catalogue import poll_schedule
+from leases.operations import attention, installation
+from leases.operations.attention import OVERDUE
+from leases.reasons import Reason
+
+
+class TypeFilter(admin.SimpleListFilter):
+    """Filter by resource type, among the types that installed kinds provide."""
+
+    title = "type"
+    parameter_name = "type"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return every type."""
+        return [(name, name) for name in sorted(registry.resource_types())]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the rows of the type."""
+        return queryset.filter(type=self.value()) if self.value() else queryset
+
+
+class ExistsFilter(admin.EmptyFieldListFilter):
+    """Filter by whether the object still exists, that is, whether `gone_at` is empty."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.title = "existence"
+
+    def choices(self, changelist: Any) -> Iterator[Any]:
+        """Return the choices: all, existing and gone."""
+        for choice, words in zip(super().choices(changelist), ("All", "Exists", "Gone"), strict=True):
+            yield {**choice, "display": words}
+
+
+class ReasonFilter(admin.SimpleListFilter):
+    """Filter by the reason of the status."""
+
+    title = "reason"
+    parameter_name = "reason"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return every reason that is stored with a row, the most urgent first."""
+        kept = [reason for reason in Reason if reason not in (Reason.NONE, Reason.NO_WORKER)]
+        return [(reason.value, reason.value.replace("_", " ")) for reason in kept]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the rows with the reason."""
+        return queryset.filter(reason=self.value()) if self.value() else queryset
+
+
+class AttentionFilter(admin.SimpleListFilter):
+    """Filter for rows with a problem; `conditions` defines the problems."""
+
+    title = "needs attention"
+    parameter_name = "attention"
+    conditions: ClassVar[Mapping[str, Q | Callable[[], Q]]] = {}
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return every condition."""
+        return [(name, name) for name in self.conditions]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the rows that meet the condition."""
+        condition = self.conditions.get(self.value() or "")
+        if condition is None:
+            return queryset
+        return queryset.filter(condition() if callable(condition) else condition)
+
+
+class LeaseAttention(AttentionFilter):
+    """Filter for leases that need attention."""
+
+    conditions = {
+        "overdue": OVERDUE,
+        "waits long": attention.stuck,
+        "held step": Q(runs__waits_for="operator"),
+        "held": attention.HELD,
+        "no worker": installation.unattended,
+        "waiting": Q(state="pending"),
+    }
+
+
+class ResourceAttention(AttentionFilter):
+    """Filter for resources that need attention."""
+
+    conditions = {
+        "quarantined": attention.QUARANTINED,
+        "drained": Q(drained=True, gone_at=None),
+        "in maintenance": Q(in_maintenance=True, gone_at=None),
+        "outdated": Q(generation__lt=F("blueprint__generation"), gone_at=None),
+        "failing checks": attention.SICK,
+        "unreachable": attention.UNREACHABLE,
+        "put aside": attention.PUT_ASIDE,
+        "broken and not gone": attention.BROKEN,
+    }
+
+
+class StillRemembered(AttentionFilter):
+    """Filter for remembered errors that are still in force."""
+
+    title = "standing"
+    parameter_name = "standing"
+    conditions = {"still remembered": attention.REMEMBERED}
+
+
+class OfferingKind(admin.SimpleListFilter):
+    """Filter by kind, among the installed kinds whose offers are polled."""
+
+    title = "kind"
+    parameter_name = "kind"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return every kind that polls offers."""
+        return [(name, name) for name in registry.names() if poll_schedule.reads(name)]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Keep the rows of the kind."""
+        return queryset.filter(kind=self.value()) if self.value() else queryset
+
+
+class OfferSort(AttentionFilter):
+    """Filter for offers by market and hardware."""
+
+    title = "sort"
+    parameter_name = "sort"
+    conditions = {
+        "on demand": Q(market="on_demand"),
+        "spot": Q(market="spot"),
+        "with GPUs": Q(gpu_count__gt=0),
+        "TDX": Q(confidential__contains=["tdx"]),
+        "SEV-SNP": Q(confidential__contains=["sev_snp"]),
+        "ARM": Q(arch="arm64"),
+        "without a price": Q(price=None),
+    }
+
+
+class ReadingAttention(AttentionFilter):
+    """Filter for polls that need attention."""
+
+    conditions = {"failing": attention.FAILING, "never succeeded": Q(seen_at=None)}

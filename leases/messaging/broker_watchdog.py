@@ -1,0 +1,121 @@
+"""Ends a worker that no longer receives messages from the broker, so that its supervisor restarts it."""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import threading
+from collections.abc import Sequence
+
+from celery import current_app
+from celery.signals import task_received
+from celery.worker import state
+from django.conf import settings
+
+from drydock.core import clock
+from leases.engine.core import database
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 5.0
+
+DEAF_CHECKS = 6
+
+"""Consecutive checks after which a worker counts as deaf.
+
+They take half a minute, while a worker with a free process receives a message within milliseconds. Counts checks
+rather than seconds, because the machine may be suspended.
+"""
+
+END_CHECK_SECONDS = 1.0
+
+QUIET_CHECKS = 10
+
+"""Consecutive checks without active tasks after which a worker that was told to end is considered hung."""
+
+_LOG_SECONDS = 2.0
+
+
+class BrokerContact:
+    """Counts the checks at which messages wait and the worker could take one but does not. Makes no calls."""
+
+    looks = 0
+
+    def heard(self) -> None:
+        """Note that the worker has received a message."""
+        self.looks = 0
+
+    def deaf(self, *, waiting: int, free: int) -> bool:
+        """Record a check and return whether the worker counts as deaf.
+
+        `waiting` is the number of messages in its queues, `free` the number of its idle processes.
+        """
+        self.looks = self.looks + 1 if waiting and free > 0 else 0
+        return self.looks >= DEAF_CHECKS
+
+
+class BrokerWatchdog:
+    """Checks the worker from a separate thread in its main process."""
+
+    def __init__(self, queues: Sequence[str], processes: int) -> None:
+        self.queues, self.processes = queues, processes
+        self.hearing = BrokerContact()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        task_received.connect(self._heard)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop checking, because the worker is shutting down cleanly."""
+        task_received.disconnect(self._heard)
+        self._over.set()
+
+    def _heard(self, **_: object) -> None:
+        self.hearing.heard()
+
+    def _look(self) -> None:
+        # A worker that was told to end takes no more tasks, and may finish its current ones.
+        while not (self._over.wait(CHECK_SECONDS) or database.is_draining()):
+            free = self.processes - len(state.active_requests)
+            if self.hearing.deaf(waiting=_waiting(self.queues), free=free):
+                log.critical("This worker hears nothing from the broker while messages wait: it ends, to be restarted.")
+                os.kill(os.getpid(), signal.SIGTERM)
+                break
+        if self._hangs():
+            _say("This worker was told to end and hangs: it is ended by force. The sweep finds what it was at.")
+            faulthandler.dump_traceback(file=2)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _hangs(self) -> bool:
+        """Return whether the worker fails to end after it was told to.
+
+        It should end as soon as it has no active tasks, and at the latest when the tokens of its steps have
+        expired.
+        """
+        quiet, until = 0, clock.monotonic() + settings.DRYDOCK.step_token_seconds
+        while not self._over.wait(END_CHECK_SECONDS):
+            quiet = 0 if state.active_requests else quiet + 1
+            if quiet >= QUIET_CHECKS or clock.monotonic() > until:
+                return True
+        return False
+
+
+def _say(message: str) -> None:
+    """Log a message, or write it to standard error if a hanging signal handler holds the log's lock."""
+    said = threading.Thread(target=log.critical, args=(message,), daemon=True)
+    said.start()
+    said.join(_LOG_SECONDS)
+    if said.is_alive():
+        os.write(2, f"{message}\n".encode())
+
+
+def _waiting(queues: Sequence[str]) -> int:
+    """Return the number of unread messages in the queues, or 0 if the broker does not answer."""
+    try:
+        with current_app.connection_for_write() as broker:
+            client = broker.default_channel.client  # type: ignore[attr-defined]
+            return sum(int(client.llen(queue)) for queue in queues)
+    except Exception:
+        return 0

@@ -1,0 +1,112 @@
+"""A worker in this process: one thread that sweeps, and threads that handle hints."""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import socket
+import threading
+from collections import deque
+
+from drydock.core import clock
+
+log = logging.getLogger(__name__)
+
+SWEEP_EVERY = 0.3
+
+"""Seconds between sweeps; more frequent than beat's, because a user is waiting."""
+
+HANDS = 4
+
+GIVE_UP = 20
+
+"""The number of consecutive failures, of any kind, after which waiting is pointless."""
+
+Hint = tuple[str, tuple[object, ...]]
+
+
+class InlineWorker:
+    """Threads that handle hints until `end` is called."""
+
+    def __init__(self) -> None:
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self._queue: queue.SimpleQueue[Hint] = queue.SimpleQueue()
+        self._queued: set[Hint] = set()
+        self._failures, self._last = 0, ""
+        self._over, self._sweep_now = threading.Event(), threading.Event()
+        self._threads = [threading.Thread(target=self._sweep, daemon=True)]
+        self._threads += [threading.Thread(target=self._work, daemon=True) for _ in range(HANDS)]
+        for thread in self._threads:
+            thread.start()
+
+    def take(self, found: deque[Hint]) -> None:
+        """Move collected hints into the worker's queue, emptying `found`."""
+        while found:
+            hint = found.popleft()
+            if hint[0] == "sweep":
+                self._sweep_now.set()
+            elif hint not in self._queued:
+                self._queued.add(hint)
+                self._queue.put(hint)
+
+    def end(self, patience: float) -> None:
+        """Stop the threads, waiting up to `patience` seconds for them to finish their current work."""
+        self._over.set()
+        self._sweep_now.set()
+        until = clock.monotonic() + patience
+        for thread in self._threads:
+            thread.join(max(0.0, until - clock.monotonic()))
+
+    def _sweep(self) -> None:
+        from leases.engine.core import workers
+        from leases.messaging import handlers, hints
+
+        with hints.collected() as found:
+            while not self._over.is_set():
+                self._try(lambda: workers.seen(self.name), handlers.sweep)
+                self.take(found)
+                self._sweep_now.wait(SWEEP_EVERY)
+                self._sweep_now.clear()
+            self._try(lambda: workers.gone(self.name))
+        self._close()
+
+    def _work(self) -> None:
+        from leases.messaging import handlers, hints
+
+        with hints.collected() as found:
+            while not self._over.is_set():
+                try:
+                    hint = self._queue.get(timeout=0.2)
+                except queue.Empty:
+                    continue
+                self._queued.discard(hint)
+                self._try(lambda: handlers.HANDLERS[hint[0]](*hint[1]))  # noqa: B023 - called at once
+                self.take(found)
+        self._close()
+
+    def _try(self, *acts: object) -> None:
+        from leases.engine.core import database
+
+        try:
+            for act in acts:
+                act()  # type: ignore[operator]
+            self._failures = 0
+        except Exception as error:
+            if database.is_lost(error):
+                database.report(error)
+                return
+            log.exception("An internal error occurred in the private worker.")
+            self._failures += 1
+            self._last = f"{type(error).__name__}: {str(error).strip()}"
+            self._close()
+
+    @property
+    def trouble(self) -> str:
+        """The last error after `GIVE_UP` consecutive failures, or else an empty string."""
+        return self._last if self._failures >= GIVE_UP else ""
+
+    def _close(self) -> None:
+        from django.db import connections
+
+        connections.close_all()

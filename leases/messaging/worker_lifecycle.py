@@ -1,0 +1,54 @@
+"""The lifecycle of a Celery worker: register it, watch its broker connection, and drain it at shutdown."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from celery.signals import worker_process_init, worker_ready, worker_shutdown, worker_shutting_down
+
+from leases.engine.core import database
+from leases.engine.core.workers import Pulse
+from leases.messaging.broker_watchdog import BrokerWatchdog
+from leases.messaging.messages import DROPPED
+
+_pulse: Pulse | None = None
+
+_watch: BrokerWatchdog | None = None
+
+
+@worker_process_init.connect
+def _leave_the_end_to_the_parent(**_: Any) -> None:
+    """Ignore SIGTERM in a child process.
+
+    A shell sends it to the whole job (`kill %1`), but only the parent decides that the children finish their
+    current steps. The children end with the parent, because they read the end of its pipe.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+@worker_ready.connect
+def _begin(sender: Any = None, **_: Any) -> None:
+    """Start the heartbeat and the watchdog, once the children are forked and the worker takes tasks."""
+    global _pulse, _watch
+    database.forget_draining()
+    queues = sorted(sender.app.amqp.queues.consume_from)
+    _pulse = _pulse or Pulse(queues, DROPPED.report)
+    _watch = _watch or BrokerWatchdog(queues, sender.pool.num_processes)
+
+
+@worker_shutting_down.connect
+def _ending(**_: Any) -> None:
+    """Begin draining. Runs in a signal handler, so it only sets a byte."""
+    database.begin_draining()
+
+
+@worker_shutdown.connect
+def _end(**_: Any) -> None:
+    """Stop the watchdog and the heartbeat, once the current steps are done."""
+    global _pulse, _watch
+    if _watch is not None:
+        _watch.end()
+    if _pulse is not None:
+        _pulse.end()
+    _pulse = _watch = None

@@ -1,0 +1,458 @@
+"""Leases: request, explain, list, release, hold, retry."""
+
+from __future__ import annotations
+
+import datetime as dt
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Group
+from django.db import connection, transaction
+from django.db.models import Q
+from django.db.models.expressions import RawSQL
+
+from drydock.core.errors import Conflict, InvalidRequest, NotAllowed, NotFound
+from drydock.core.units import duration, in_words
+from drydock_client.values import Explanation, LeaseInfo, Verdict, WaitingInfo
+from leases.engine.core.database import begins_with, patient, rows, run
+from leases.engine.core.transitions import record_event
+from leases.engine.lifecycle import lease_phases
+from leases.engine.lifecycle import release as lease_release
+from leases.engine.placement import budgets, claims, pending, quotas
+from leases.engine.scheduling import allocate
+from leases.engine.scheduling import request as lease_request
+from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
+from leases.messaging import hints
+from leases.models import Lease
+from leases.operations import infos, lifetimes
+from leases.operations.callers import Caller, lease_of, not_theirs, on_behalf, own_leases
+from leases.reasons import Reason
+from leases.states import UNFINISHED, LeaseState
+from leases.validation import requests
+from leases.validation.fields import LONGEST_NOTE
+from leases.validation.input_checks import checked
+from leases.validation.requests import LeaseRequest
+
+LARGEST_GROUP = 100
+
+SHAREABLE = ("", "resource", "parent")
+
+
+@checked
+def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None, endless: bool = False) -> int:
+    """Request one lease and return its id. Claims at once unless the caller's transaction is open.
+
+    A request without an end gets the shortest default that applies, unless `endless` is set. Raises InvalidRequest,
+    NotAllowed, and Conflict if the idempotency key was used for another request.
+    """
+    whose = on_behalf(who, owner)
+    asked = requests.read(given)
+    usable = lease_request.usable(asked)
+    asked = lifetimes.bounded(who, whose, asked, endless=endless, quotas=usable.quotas)
+    return lease_request.request(asked, whose.id, actor=who.actor, usable_by=usable).id
+
+
+@checked
+def request_patiently(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None) -> int:
+    """Do what `request` does, and repeat it while the database does not answer.
+
+    A request without an idempotency key is given one, so that a repetition finds the lease if only the reply was
+    lost. Repeats nothing inside the caller's transaction. Raises what `request` raises.
+    """
+    asked = requests.read(given)
+    if connection.in_atomic_block:
+        return request(who, asked, owner=owner)
+    if asked.idempotency_key is None:
+        asked = asked.model_copy(update={"idempotency_key": uuid.uuid4().hex})
+    return patient(request, who, asked, owner=owner)
+
+
+@checked
+def request_group(
+    who: Caller, given: Sequence[Mapping[str, Any] | LeaseRequest], *, owner: Any = None, same: str = "",
+    different: str = "", idempotency_key: str | None = None,
+) -> list[int]:  # fmt: skip
+    """Request several leases that are granted all together or not at all. Return their ids in order.
+
+    `same` and `different` (`resource` or `parent`) say what the leases must or must not share. Raises what
+    `request` raises.
+    """
+    for field, value in (("same", same), ("different", different)):
+        if value not in SHAREABLE:
+            raise InvalidRequest(f"{value!r} must be 'resource' or 'parent'.", field=field)
+    if not 1 <= len(given) <= LARGEST_GROUP:
+        raise InvalidRequest(f"A group must have 1 to {LARGEST_GROUP} leases.", field="leases")
+    if idempotency_key is not None and not 1 <= len(idempotency_key) <= 255:
+        raise InvalidRequest("An idempotency key must have 1 to 255 characters.", field="idempotency_key")
+    whose = on_behalf(who, owner)
+    asked = [lifetimes.bounded(who, whose, requests.read(one, keyed=idempotency_key is not None)) for one in given]
+    _, ids = lease_request.request_group(
+        asked, whose.id, actor=who.actor, same=same, different=different,
+        idempotency_key=idempotency_key,
+    )  # fmt: skip
+    return ids
+
+
+@checked
+def request_group_patiently(
+    who: Caller, given: Sequence[Mapping[str, Any] | LeaseRequest], *, owner: Any = None, same: str = "",
+    different: str = "", idempotency_key: str | None = None,
+) -> list[int]:  # fmt: skip
+    """Do what `request_group` does, and repeat it as `request_patiently` does."""
+    key = idempotency_key
+    if key is None and not connection.in_atomic_block and len(given) <= LARGEST_GROUP:
+        given, key = [requests.read(one) for one in given], uuid.uuid4().hex
+    return patient(request_group, who, given, owner=owner, same=same, different=different, idempotency_key=key)
+
+
+@checked
+def explain(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None) -> Explanation:
+    """Return what would happen to a request now, with the verdict on every candidate. Writes nothing.
+
+    Rehearses the request in a transaction that is rolled back, so that it passes through the same checks. Raises
+    InvalidRequest, NotAllowed.
+    """
+    whose = on_behalf(who, owner)
+    asked = lifetimes.bounded(who, whose, requests.read(given))
+    with lease_request.rehearse(asked, whose.id, actor=who.actor) as waiter:
+        return _rehearsed(waiter)
+
+
+def _rehearsed(waiter: pending.PendingLease) -> Explanation:
+    decision = allocate.opinion(waiter)
+    found = _answer(waiter, decision)
+    verdicts = infos.verdicts(v.to_json() for v in decision.verdicts)
+    before = found.place - 1
+    allowance = quotas.allowance({waiter.id: waiter.placement.amounts})
+    if allowance.excess is not None:
+        return _waits(found, before, verdicts)
+    spending = budgets.look([waiter.id]).of(waiter.id, waiter.placement)
+    waiter.placement = spending.bounding(allowance.bounding(waiter.placement))
+    room = claims.look(waiter.placement, waiter.rank)
+    if room is not None and not (room.queue and claims.belongs_to_older(room, waiter)):
+        ready = "is there" if room.state == "active" else "is being built"
+        message = f"Granted at once: {room.name or f'resource {room.resource_id}'} {ready} and has room."
+        return Explanation(
+            outcome="granted", message=message, resource=room.resource_id, waiting_before=before, verdicts=verdicts
+        )
+    return _decided(decision, found, before, verdicts)
+
+
+def _answer(waiter: pending.PendingLease, decision: Decision) -> WaitingInfo:
+    """Return why the rehearsed lease would wait, in the same words as for a waiting lease."""
+    row = Lease.objects.get(pk=waiter.id)
+    row.verdicts = [verdict.to_json() for verdict in decision.verdicts]
+    return infos.waits([row])[row.pk]
+
+
+def _waits(
+    found: WaitingInfo, before: int, verdicts: tuple[Verdict, ...], retry_at: dt.datetime | None = None
+) -> Explanation:  # fmt: skip
+    return Explanation(
+        outcome="wait", reason=found.reason, message=f"{found.message} {found.help}".rstrip(), retry_at=retry_at,
+        waiting_before=before, verdicts=found.verdicts or verdicts,
+    )  # fmt: skip
+
+
+def _decided(decision: Decision, found: WaitingInfo, before: int, verdicts: tuple[Verdict, ...]) -> Explanation:
+    match decision:
+        case Build():
+            name = next(v.blueprint for v in decision.verdicts if v.answer == "build")
+            return Explanation(
+                outcome="build", message=f"{name} would build one.", offer=decision.draft.offer,
+                waiting_before=before, verdicts=verdicts,
+            )  # fmt: skip
+        case Reclaim():
+            return Explanation(outcome="reclaim", message=decision.message, waiting_before=before, verdicts=verdicts)
+        case Wait() if found.reason != Reason.REQUESTED:
+            return _waits(found, before, verdicts, decision.retry_at)
+        case Wait():
+            return Explanation(
+                outcome="wait", reason=decision.reason, message=decision.message, retry_at=decision.retry_at,
+                waiting_before=before, verdicts=verdicts,
+            )  # fmt: skip
+        case Refuse():
+            return Explanation(
+                outcome="refuse", reason=Reason.REFUSED, message=decision.message, waiting_before=before,
+                verdicts=verdicts,
+            )  # fmt: skip
+
+
+OVER = ("destroyed", "broken")
+
+
+def moved(lease_id: int, known: LeaseInfo | None) -> bool:
+    """Return whether a lease's state, reason or message differs from what is known. One cheap statement, for polling.
+
+    For a pending lease, compares only the state, since computing why it waits costs more.
+    """
+    if known is None:
+        return True
+    found = rows("SELECT state, reason, message FROM leases_lease WHERE id = %s", (lease_id,))
+    if not found or known.waiting is not None:
+        return not found or found[0][0] != known.state
+    return found[0] != (known.state, known.reason, known.message)
+
+
+@checked
+def get(who: Caller, lease_id: int) -> LeaseInfo:
+    """Return one lease. Raises NotFound."""
+    return infos.lease(lease_of(who, lease_id, related=True), who)
+
+
+@checked
+def named(who: Caller, name: str) -> int:
+    """Return the id of the lease with this name. Raises NotFound, Conflict.
+
+    This is the caller's own live lease or, if there is none, the newest that has ended. An operator also finds
+    another owner's lease if it is the only live one with that name; Conflict if there are several.
+    """
+    own = Lease.objects.filter(owner_id=who.id, name=name, need="").order_by("-id")
+    first = own.filter(state__in=UNFINISHED).first()
+    if first is None and who.operator:
+        others = list(Lease.objects.filter(name=name, need="", state__in=UNFINISHED).order_by("id")[:2])
+        if len(others) > 1:
+            raise Conflict(
+                f"Several owners have a lease named {name!r}.", field="lease",
+                hint=f"Give its number: drydock leases --name {name}",
+            )  # fmt: skip
+        first = others[0] if others else None
+    first = first or own.first()
+    if first is None:
+        raise NotFound(f"{name!r} is not a lease number or name.", field="lease", hint="`drydock leases` lists them.")
+    return int(first.pk)
+
+
+_SEARCHED = """
+    SELECT id FROM leases_lease WHERE name <> '' AND lower(name) LIKE %s
+    UNION SELECT id FROM leases_lease WHERE note <> '' AND to_tsvector('simple'::regconfig, COALESCE(note, ''))
+        @@ plainto_tsquery('simple'::regconfig, %s)"""
+"""A UNION, because one condition with OR reads every lease instead of both indexes."""
+
+
+@checked
+def list_(
+    who: Caller, *, owner: Any = None, states: Collection[str] = UNFINISHED, type_: str = "",
+    resource: int | None = None, group: int | None = None, label: str = "", name: str = "",
+    ids: Collection[int] | None = None, held: bool = False, limit: int = 200, before: int | None = None,
+    search: str = "",
+) -> list[LeaseInfo]:  # fmt: skip
+    """Return leases that the caller may see, newest first. `label` is `key` or `key=value`.
+
+    `held` also lists leases that other leases and resources hold. `before` returns only ids below it, for paging.
+    """
+    for state in states or ():
+        if state not in tuple(LeaseState):
+            raise InvalidRequest(
+                f"There is no state {state!r}.", field="state", hint=f"Choose one of: {', '.join(LeaseState)}."
+            )
+    found = own_leases(who)
+    if owner is not None:
+        found = found.filter(owner_id=on_behalf(who, owner).id)
+    if not held:
+        found = found.filter(for_resource=None, for_lease=None)
+    key, equal, value = label.partition("=")
+    labelled = Q() if not label else Q(labels__contains={key: value}) if equal else Q(labels__has_key=key)
+    chosen = {
+        "state__in": states or None, "type": type_ or None, "resource_id": resource, "group_id": group,
+        "name": name or None, "id__in": ids, "id__lt": before,
+    }  # fmt: skip
+    if search:
+        found = found.filter(pk__in=RawSQL(_SEARCHED, (begins_with(search.lower()), search)))  # noqa: S611
+    found = found.filter(labelled, **{column: value for column, value in chosen.items() if value is not None})
+    return infos.leases(found.order_by("-id")[: max(1, min(limit, 1000))], who)
+
+
+@checked
+def set_note(who: Caller, lease_id: int, *, note: str) -> LeaseInfo:
+    """Set the note of a lease, even one that has ended; an empty note removes it. Return the lease.
+
+    Raises NotFound, and InvalidRequest for a note that is too long.
+    """
+    if len(note) > LONGEST_NOTE:
+        raise InvalidRequest(f"A note can have at most {LONGEST_NOTE} characters.", field="note")
+    lease = lease_of(who, lease_id)
+    with transaction.atomic():
+        if Lease.objects.filter(pk=lease.pk).exclude(note=note).update(note=note):
+            message = "Its note was changed." if note else "Its note was removed."
+            record_event("lease.noted", message, actor=who.actor, lease_id=lease.pk)
+    return get(who, lease_id)
+
+
+@checked
+def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
+    """Give an active lease, with its files, to another user. Its processes end, and its keys are replaced.
+
+    Owners give to users of their own groups, operators to anyone. The quota, the budgets and the authorizations of the
+    other user must allow it; only operators are told which does not. Raises NotFound, InvalidRequest, Conflict,
+    NotAllowed, and NotSupported if its kind cannot, or if it could change its host itself.
+    """
+    lease = lease_of(who, lease_id, related=True)
+    receiver = _receiver(who, to)
+    of, lease.owner = lease.owner_id, receiver
+    limit = lifetimes.longest(who, lease)
+    if limit is not None and lease.until is not None:
+        lifetimes.refuse_later(lease.until, limit, lease.active_at)
+    try:
+        lease_phases.transfer(lease_id, of=of, to=receiver.pk, to_name=to, actor=who.actor, message=message)
+    except (Conflict, NotAllowed) as error:
+        if who.operator or error.field not in ("to", "name"):
+            raise
+        raise Conflict(
+            f"{to} cannot take lease {lease_id}: a quota, a budget, an authorization or a lease of the same name is in "
+            "the way.", field="to", hint=f"{to} or an operator can see which.",
+        ) from None  # fmt: skip
+
+
+def _receiver(who: Caller, to: str) -> Any:
+    """Return the user to whom the caller may give a lease. Raises InvalidRequest."""
+    model = get_user_model()
+    found = model.objects.filter(**{model.USERNAME_FIELD: to}, is_active=True).first()
+    if who.operator:
+        if found is None:
+            raise InvalidRequest(f"User {to!r} does not exist or is disabled.", field="to")
+        return found
+    if found is None or not Group.objects.filter(user=who.id).filter(user=found.pk).exists():
+        raise InvalidRequest(
+            f"{to!r} is not a user of one of your groups.", field="to", hint="An operator can transfer it to anyone."
+        )
+    return found
+
+
+_STANDING = """
+    SELECT state, owner_id IS NOT DISTINCT FROM %s, need, for_lease_id, for_resource_id
+    FROM leases_lease WHERE id = %s"""
+
+
+@checked
+def release(who: Caller, lease_id: int, *, message: str = "") -> None:
+    """Release a lease, or cancel a pending one. Idempotent.
+
+    Inside a caller's transaction, the release is only requested. Raises NotFound, and Conflict for a lease that
+    another lease or a resource holds, unless an operator asks.
+    """
+    found = rows(_STANDING, (who.id, lease_id), hot=True)
+    if not found or not (found[0][1] or who.operator):
+        raise not_theirs(lease_id)
+    state, own, need, for_lease, for_resource = found[0]
+    if need and not who.operator:
+        holder = f"lease {for_lease}" if for_lease else f"resource {for_resource}"
+        raise Conflict(f"Lease {lease_id} is held by {holder} and ends with it.", hint="Release that one.")
+    if state in OVER:
+        return
+    reason = Reason.CANCELLED if state in ("pending", "acquired") else Reason.OWNER if own else Reason.OPERATOR
+    lease_release.release(lease_id, reason=reason, actor=who.actor, message=message)
+
+
+_BEAT = """
+    UPDATE leases_lease SET heartbeat_at = clock_timestamp() WHERE id = %s AND state IN ('acquired', 'active')
+        AND heartbeat_limit IS NOT NULL AND release_wanted = '' AND (until IS NULL OR until > clock_timestamp())
+        AND heartbeat_at + heartbeat_limit > clock_timestamp()"""
+
+
+@checked
+def heartbeat(who: Caller, lease_id: int) -> None:
+    """Record a heartbeat. Raises NotFound, and Conflict if the heartbeat came too late or none is expected."""
+    lease = lease_of(who, lease_id)
+    if run(_BEAT, (lease_id,)):
+        return
+    if lease.heartbeat_limit is None:
+        raise Conflict(f"Lease {lease_id} expects no heartbeats.", hint="Request the lease with heartbeat_limit.")
+    if lease.state in ("acquired", "active"):
+        raise Conflict(f"The heartbeat came too late: lease {lease_id} is lost.")
+    what = "waits for its grant" if lease.state == "pending" else "has ended"
+    raise Conflict(f"Lease {lease_id} {what}; it accepts no heartbeats.")
+
+
+LONGEST_HOLD = dt.timedelta(days=7)
+
+
+@checked
+def hold(
+    who: Caller, lease_id: int, *, ttl: str | float | dt.timedelta | None = None, reason: str = ""
+) -> dt.datetime | None:
+    """Keep the resource as it is after the lease's end, for debugging. Return the end of the hold, or None.
+
+    The hold lasts for `ttl` from now. An owner may hold for up to seven days (one by default), an operator without
+    an end. Raises NotFound, InvalidRequest, and Conflict if the resource was already cleaned.
+    """
+    lease_of(who, lease_id)
+    span = duration(ttl, field="ttl") if ttl is not None else None if who.operator else dt.timedelta(days=1)
+    if span is not None and span > LONGEST_HOLD and not who.operator:
+        raise InvalidRequest(f"An owner can hold a lease for at most {in_words(LONGEST_HOLD)}.", field="ttl")
+    held = rows(
+        "UPDATE leases_lease l SET held = TRUE, hold_until = clock_timestamp() + %s::interval WHERE id = %s AND"
+        " (state IN ('pending', 'acquired', 'active') OR (state = 'released' AND held"
+        " AND NOT EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id))) RETURNING hold_until",
+        (span, lease_id),
+    )
+    if not held:
+        raise Conflict(f"Lease {lease_id} has ended and is cleaned, or being cleaned.")
+    for_how_long = "without end" if span is None else f"for {in_words(span)}"
+    record_event(
+        "lease.held", f"Held {for_how_long}. {reason}".strip(), actor=who.actor, lease_id=lease_id, reason=Reason.HELD
+    )
+    return held[0][0]  # type: ignore[no-any-return]
+
+
+@checked
+def unhold(who: Caller, lease_id: int) -> None:
+    """End the hold. A lease that has ended in the meantime is cleaned now. Raises NotFound."""
+    lease = lease_of(who, lease_id)
+    if not lease.held:
+        return
+    (state,) = rows(
+        "UPDATE leases_lease SET held = FALSE, hold_until = NULL WHERE id = %s RETURNING state", (lease_id,)
+    )[0]
+    record_event("lease.unheld", "The hold has ended.", actor=who.actor, lease_id=lease_id)
+    if state == LeaseState.RELEASED:
+        # Not in other states: the hint would end a lease that its owner still has.
+        hints.after_commit("end", lease_id)
+
+
+@checked
+def retry(who: Caller, lease_id: int) -> None:
+    """Look for room again now, or retry the waiting step. Raises NotFound, and Conflict if the lease has ended."""
+    lease = lease_of(who, lease_id)
+    if lease.state in OVER:
+        raise Conflict(f"Lease {lease_id} has ended.")
+    run("UPDATE leases_lease SET parked = FALSE, due_at = NULL WHERE id = %s AND state = 'pending'", (lease_id,))
+    woken = rows(
+        "UPDATE leases_run SET due_at = clock_timestamp() WHERE due_at > clock_timestamp()"
+        " AND (lease_id = %s OR (lease_id IS NULL AND resource_id = %s)) RETURNING id",
+        (lease_id, lease.resource_id),
+    )
+    record_event("lease.retry", "Tried again now.", actor=who.actor, lease_id=lease_id)
+    for (run_id,) in woken:
+        hints.after_commit("step", run_id)
+    hints.after_commit("serve", lease.type)
+
+
+@checked
+def private_key(who: Caller, lease_id: int) -> str:
+    """Return the private half of the lease's generated key pair, to its owner only. Records an event.
+
+    Raises NotFound if there is none, also for operators who do not own the lease, and NotAllowed for a token that
+    somebody else created, since the owner may not be the one who uses it.
+    """
+    if who.maker:
+        raise NotAllowed(
+            f"This token was made by {who.maker}, and only {who.name} can read the private key.",
+            hint="Use a token that the owner created.",
+        )
+    lease = Lease.objects.filter(pk=lease_id, owner_id=who.id).first()
+    if lease is None:
+        raise NotFound(f"Lease {lease_id} does not exist or is not yours.", field="lease")
+    if lease.state != "active":
+        raise Conflict(f"Lease {lease_id} is not active.")
+    key = (lease.secrets or {}).get("private_key")
+    if not key:
+        raise NotFound(
+            f"Lease {lease_id} has no generated key.", hint="Its kind generates none, or you gave your own public key."
+        )
+    record_event(
+        "lease.key_shown", "The generated private key was shown to the owner.", actor=who.actor, lease_id=lease_id
+    )
+    return str(key)

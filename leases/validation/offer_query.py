@@ -1,0 +1,56 @@
+"""The query for offers, with the same fields in Python, in REST and on the command line."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from leases.validation.fields import BIGGEST, Mib, Text
+from leases.validation.scalars import Flag, Number, Whole
+
+_NUMBER = r"-?[0-9]{1,20}(\.[0-9]{1,25})?(e[-+]?[0-9]{1,3})?"
+
+PLACE = rf"^(({_NUMBER})?_){{0,2}}[0-9]{{1,18}}$"
+
+"""A position in an ordered list: the values that it is ordered by, as far as they are known, and an id."""
+
+Texts = Annotated[list[Text] | None, Field(max_length=100)]
+
+
+class OfferFilter(BaseModel):
+    """Conditions on offers. A field that is left out is not a condition."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Annotated[Text, Field(description="Of this kind, such as ec2.")] = ""
+    credential: Annotated[Text, Field(description="Of this account.")] = ""
+    region: Annotated[Texts, Field(description="In one of these locations.")] = None
+    continent: Annotated[
+        list[Literal["AF", "AS", "EU", "NA", "OC", "SA"]] | None, Field(description="On one of these continents.")
+    ] = None
+    zone: Annotated[Texts, Field(description="In one of these zones.")] = None
+    type: Annotated[Texts, Field(description="One of these types; `*` stands for any text.")] = None
+    market: Annotated[Literal["", "on_demand", "spot"], Field(description="Only of this market.")] = ""
+    arch: Annotated[Text, Field(description="x86_64 or arm64.")] = ""
+    vcpus: Annotated[Whole, Field(ge=0, le=BIGGEST // 1000, description="Minimum number of vCPUs.")] = 0
+    ram_mib: Annotated[Mib, Field(description='Minimum memory in MiB, or such as "64GiB".')] = 0
+    gpu: Annotated[Text, Field(description="Model of its GPUs, such as a100.")] = ""
+    gpu_maker: Annotated[Text, Field(description="nvidia, amd, ...")] = ""
+    gpus: Annotated[Whole, Field(ge=0, le=1 << 20, description="Minimum number of GPUs.")] = 0
+    gpu_memory_mib: Annotated[Mib, Field(description="Minimum memory of each GPU.")] = 0
+    confidential: Annotated[
+        list[Literal["sev", "sev_snp", "tdx"]] | None, Field(description="With all of these technologies.")
+    ] = None
+    max_price: Annotated[Number | None, Field(gt=0, lt=1e9, description="Maximum price in US dollars an hour.")] = None
+    max_boot: Annotated[Number | None, Field(gt=0, lt=1e9, description="Maximum seconds until it can be used.")] = None
+    all: Annotated[Flag, Field(description="Also those that were not offered when last read.")] = False
+
+
+class OfferSearch(OfferFilter):
+    """Conditions on offers, and the order of the result."""
+
+    sort: Annotated[
+        Literal["price", "fastest", "vcpus", "ram"],
+        Field(description="The cheapest first, the soonest ready, or the largest by processors or memory."),
+    ] = "price"

@@ -1,0 +1,253 @@
+"""Jobs: a row is written first, then a detached command on the leased host is started and polled until it ends."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models.functions import Now
+
+from drydock.core.errors import Conflict, DrydockError
+from interfaces.command.contract import Command
+from interfaces.command.jobs import Job as HostJob
+from interfaces.command.jobs import JobSpec, JobState
+from interfaces.deadline import answering_within
+from interfaces.errors import DeadlineExceeded, JobMissing, LeaseEnded, NotStarted
+from leases.engine.core import specs
+from leases.engine.core.database import rows, short
+from leases.engine.core.installation import current
+from leases.engine.lifecycle import release
+from leases.messaging import hints
+from leases.models import Job, Lease
+from leases.models.job import Watch
+from leases.operations.interfaces import still_mine
+from leases.reasons import Reason
+from leases.workloads import conclusion
+
+log = logging.getLogger(__name__)
+
+OPEN = (Job.State.PENDING, Job.State.RUNNING)
+
+
+def write(
+    lease_id: int, words: Sequence[str] | str, *, env: Mapping[str, str], cwd: str, ends_lease: bool,
+    stdin: bytes = b"", apart: bool = False,
+) -> Job:  # fmt: skip
+    """Insert a job that is to be started, and return it."""
+    line: Any = words if isinstance(words, str) else list(words)
+    given = base64.b64encode(stdin).decode() if stdin else None
+    return Job.objects.create(
+        lease_id=lease_id, command=line, env=dict(env), cwd=cwd, ends_lease=ends_lease, stdin=given,
+        apart=apart,
+    )  # fmt: skip
+
+
+def advance(job_id: int) -> Job:
+    """Advance a job as far as it is due: start it, cancel it or record its end. Return the resulting row.
+
+    If the host raises (unreachable, lost connection), so does this, and the row stays as it was.
+    """
+    job = Job.objects.select_related("lease__owner", "lease__resource__blueprint").get(pk=job_id)
+    if job.state not in OPEN:
+        return job
+    try:
+        _advance(job)
+    except LeaseEnded:
+        if conclusion.open_watch(job) is None:
+            _close(job, Job.State.CANCELLED, message="Its lease has ended.")
+        else:  # its output and usage are still to be gathered, if possible
+            hints.send("watch", job.lease_id)
+    job.refresh_from_db()
+    return job
+
+
+def _advance(job: Job) -> None:
+    host = _host(job.lease)
+    name = host_id(job)
+    try:
+        if job.cancel_wanted:
+            found = host.jobs.cancel(name)
+        elif job.state == Job.State.PENDING:
+            found = host.jobs.start(_spec(job, name))
+        else:
+            found = host.jobs.status(name)
+    except JobMissing:
+        ended = Job.State.CANCELLED if job.cancel_wanted else Job.State.LOST
+        return _close(job, ended, message="The host does not know the job.")
+    except NotStarted as error:
+        return _close(job, Job.State.LOST, message=str(error))
+    watch = conclusion.open_watch(job) if found.state.over else None
+    _apply(job, found, None if watch is None else conclusion.gather(watch, host, name))
+    return None
+
+
+def _spec(job: Job, name: str) -> JobSpec:
+    stdin = base64.b64decode(job.stdin or "")
+    env = {**job.environment, **(job.env or {})}
+    return JobSpec(id=name, words=job.command, env=env, cwd=job.cwd, stdin=stdin, apart=job.apart)
+
+
+def _host(lease: Lease) -> Command:
+    def check() -> None:
+        still_mine(lease.pk, lease.owner_id)
+
+    check()
+    found = specs.opened(specs.lease_view(lease, still_mine=check), "command", check)
+    assert isinstance(found, Command)
+    return found
+
+
+def host(lease_id: int) -> Command:
+    """Return the command interface of a lease. Raises LeaseEnded."""
+    return _host(Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id))
+
+
+def host_id(job: Job) -> str:
+    """Return the job's name on the host, which is unique even if several installations share an account."""
+    return f"{specs.key('l', job.lease_id)}-j{job.pk}"
+
+
+def _apply(job: Job, found: HostJob, left: conclusion.Gathered | None) -> None:
+    if found.state in (JobState.STARTING, JobState.RUNNING):
+        Job.objects.filter(pk=job.pk, state=Job.State.PENDING).update(
+            state=Job.State.RUNNING, started_at=Now(), stdin=None, env=None, environment={}
+        )
+    elif found.state is JobState.EXITED:
+        _close(job, Job.State.ENDED, exit_code=found.exit_code, left=left)
+    elif found.state is JobState.CANCELLED:
+        _close(job, Job.State.CANCELLED, exit_code=found.exit_code, left=left)
+    else:
+        _close(job, Job.State.LOST, message="The job is gone without an exit code.", left=left)
+
+
+def _close(
+    job: Job, state: str, *, message: str = "", exit_code: int | None = None, left: conclusion.Gathered | None = None
+) -> None:
+    watch = conclusion.open_watch(job)
+    if watch is None:
+        reason = Reason.JOB_ENDED
+        said = f"Job {job.pk} has {state}" + ("." if exit_code is None else f" with exit code {exit_code}.")
+    else:
+        end = conclusion.end_of(watch, state, exit_code, message, left)
+        reason, said = end.reason, end.sentence
+    if job.ends_lease:
+        # The lease is locked before its watch, as everywhere.
+        done = _written(job, state, message, exit_code, reason, watch, left)
+    else:
+        done = write_end(job, state, message, exit_code)
+    if done and job.ends_lease:
+        release.end(job.lease_id, reason=reason, actor="drydock", message=said)
+
+
+@short
+def _written(
+    job: Job, state: str, message: str, exit_code: int | None, reason: Reason, watch: Watch | None,
+    left: conclusion.Gathered | None,
+) -> bool:  # fmt: skip
+    """Store the end of a job, request the release of its lease and conclude its watch, in one transaction.
+
+    Returns False if the job had already ended.
+    """
+    release.release(job.lease_id, reason=reason, actor="drydock")
+    if not write_end(job, state, message, exit_code):
+        return False
+    if watch is not None:
+        conclusion.write(watch, conclusion.end_of(watch, state, exit_code, message, left), left, exit_code=exit_code)
+    return True
+
+
+def write_end(job: Job, state: str, message: str, exit_code: int | None) -> bool:
+    """Store the end of a job. Return False if it had already ended."""
+    return bool(
+        Job.objects.filter(pk=job.pk, state__in=OPEN).update(
+            state=state, message=message, exit_code=exit_code, ended_at=Now(), stdin=None, env=None, environment={}
+        )
+    )
+
+
+def watch(job_id: int) -> None:
+    """Check a job, as a worker does. Errors of its host are left to the next check.
+
+    A tenant can make a host hang, and workers serve all owners. So a check takes at most `DRYDOCK_HOST_SECONDS`, a
+    lease has only one at a time, and after a check without an answer all jobs of the lease, including new ones, are
+    left alone for a while.
+    """
+    due = Job.objects.filter(pk=job_id, due_at__lte=_soon())
+    for lease_id, owner_id in due.values_list("lease_id", "lease__owner_id"):
+        with hints.looking(lease_id, owner_id) as mine:
+            if not mine:
+                _look_later(job_id, 0.0)
+            elif _is_silent(job_id, lease_id):
+                _look_later(job_id, 2 * SILENT)
+            else:
+                look(job_id)
+
+
+def _soon() -> Any:
+    return Now() + timedelta(seconds=_SELDOM + 1)
+
+
+def _is_silent(job_id: int, lease_id: int) -> bool:
+    """Return whether jobs of the lease are being left alone and this job has not been tried before."""
+    jobs = Job.objects.filter(lease_id=lease_id, state__in=OPEN)
+    return jobs.filter(due_at__gt=_soon()).exists() and jobs.filter(pk=job_id, message="").exists()
+
+
+def _look_later(job_id: int, seconds: float) -> None:
+    Job.objects.filter(pk=job_id, state__in=OPEN).update(due_at=Now() + timedelta(seconds=seconds))
+
+
+def look(job_id: int) -> None:
+    """Look at a job; what its host raises is for the next look."""
+    try:
+        with answering_within(float(settings.DRYDOCK.host_seconds)):
+            advance(job_id)
+    except Job.DoesNotExist:
+        return
+    except DrydockError as error:
+        Job.objects.filter(pk=job_id, state__in=OPEN).update(message=str(error)[:2000])
+        log.warning("Job %s could not be looked at: %s", job_id, error)
+        if isinstance(error, DeadlineExceeded):
+            _leave_alone(job_id)
+
+
+def _leave_alone(job_id: int) -> None:
+    """Delay the next check of this job, and those of the lease's other jobs longer, so that this one comes first."""
+    lease = Job.objects.filter(pk=job_id).values("lease_id")
+    jobs = Job.objects.filter(lease_id__in=lease, state__in=OPEN)
+    jobs.exclude(pk=job_id).update(due_at=Now() + timedelta(seconds=2 * SILENT))
+    jobs.filter(pk=job_id).update(due_at=Now() + timedelta(seconds=SILENT))
+
+
+_DUE = """
+    UPDATE leases_job SET due_at = clock_timestamp() + least(%s * interval '1 s', (clock_timestamp() - created_at) / 10)
+    WHERE id IN (SELECT id FROM leases_job WHERE state IN ('pending', 'running') AND due_at <= statement_timestamp()
+        ORDER BY due_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) RETURNING id"""
+
+_SELDOM = 10.0
+
+"""Seconds between two checks of a job that has run for long; younger jobs are checked more often."""
+
+SILENT = 60.0
+
+"""Seconds until the next check of a job whose host did not answer in time."""
+
+
+def follow() -> int:
+    """Ask workers to check the open jobs that are due, starting with the longest overdue. Return the number found."""
+    if current().problem:
+        return 0
+    found = rows(_DUE, (_SELDOM, settings.DRYDOCK.sweep_batch))
+    for (job_id,) in found:
+        hints.send("job", job_id)
+    return len(found)
+
+
+def require_open(job: Job) -> None:
+    """Raise Conflict if the job has ended."""
+    if job.state not in OPEN:
+        raise Conflict(f"Job {job.pk} is over: {job.state}.")

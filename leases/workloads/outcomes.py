@@ -1,0 +1,103 @@
+"""How a workload ended: a code, a sentence for people, and the reason for which its lease ends."""
+
+from __future__ import annotations
+
+import signal
+from enum import StrEnum
+from typing import NamedTuple
+
+from interfaces.command import container
+from leases.models.job import Job
+from leases.reasons import Reason
+
+
+class Outcome(StrEnum):
+    """How a workload ended."""
+
+    EXITED = "exited"
+    """It ended by itself; the exit code says whether successfully."""
+    SIGNAL = "signal"
+    """A signal ended it: its exit code is 128 plus the number of the signal."""
+    NO_IMAGE = "no_image"
+    """Its image could not be pulled."""
+    NO_PODMAN = "no_podman"
+    """Its host has no podman."""
+    LOST = "lost"
+    """It disappeared without an exit code, or its host did."""
+    CANCELLED = "cancelled"
+    """Somebody cancelled its job."""
+    CUT = "cut"
+    """Its lease ended before it did."""
+    NEVER = "never"
+    """Its lease ended before it began."""
+
+
+class End(NamedTuple):
+    """The outcome of a workload, and a sentence that describes it."""
+
+    outcome: Outcome
+    sentence: str
+    well: bool = False
+    """True if nobody needs to look into it."""
+
+    @property
+    def reason(self) -> Reason:
+        """The reason for which the lease ends with the workload."""
+        return Reason.WORKLOAD_ENDED if self.well else Reason.WORKLOAD_FAILED
+
+
+_PODMANS_OWN = 125
+
+_NOT_BEGUN = {
+    container.NO_PODMAN: (
+        Outcome.NO_PODMAN,
+        "The workload could not begin: its host has no podman. Have an operator install it there, ask for hosts that "
+        "have it (a trait, or allowed_blueprints), or give a command instead of an image.",
+    ),
+    container.NO_IMAGE: (
+        Outcome.NO_IMAGE,
+        "The workload could not begin: its host could not pull the image {image}. The output says why; look at its "
+        "name, and whether the host reaches its registry.",
+    ),
+}
+
+
+def of_job(state: str, *, exit_code: int | None, message: str = "", cause: str = "", image: str = "") -> End:
+    """Return how a workload ended, given the end of its job.
+
+    `cause` is what its start recorded (`interfaces.command.container`).
+    """
+    if state == Job.State.CANCELLED:
+        return End(Outcome.CANCELLED, "The workload was cancelled.", well=True)
+    if state == Job.State.LOST or exit_code is None:
+        return End(Outcome.LOST, f"The workload is lost. {message}".strip())
+    if image and cause in _NOT_BEGUN and exit_code == _PODMANS_OWN:
+        outcome, sentence = _NOT_BEGUN[cause]
+        return End(outcome, sentence.format(image=image))
+    if number := signal_of(exit_code):
+        return End(Outcome.SIGNAL, f"The workload was ended by {_named(number)}.")
+    if not exit_code:
+        return End(Outcome.EXITED, "The workload has ended with exit code 0.", well=True)
+    podman = (
+        " Podman itself exits with this code if it cannot run a container."
+        if image and exit_code == _PODMANS_OWN
+        else ""
+    )
+    return End(Outcome.EXITED, f"The workload has failed with exit code {exit_code}.{podman}")
+
+
+def cut(why: str, *, begun: bool) -> End:
+    """Return how a workload ended whose lease ended first; `begun` is False if the workload had not started."""
+    if begun:
+        return End(Outcome.CUT, f"The lease ended before its workload: {why}")
+    return End(Outcome.NEVER, f"The lease ended before its workload had begun: {why}")
+
+
+def signal_of(exit_code: int | None) -> int:
+    """Return the signal that an exit code stands for, by the convention of shells, or 0 if it stands for none."""
+    number = (exit_code or 0) - 128
+    return number if number in {int(one) for one in signal.Signals} else 0
+
+
+def _named(number: int) -> str:
+    return f"signal {number} ({signal.Signals(number).name})"

@@ -1,0 +1,84 @@
+"""The workload of a request: a command that the lease runs once it is active, and whose end ends the lease."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from interfaces.command import container
+from interfaces.passing import unpassable
+
+_NUL_FREE = r"^[^\x00]*$"
+
+
+def _passable(text: str) -> str:
+    if said := unpassable(text):
+        raise ValueError(f"a process cannot be given {said}")
+    return text
+
+
+Argument = Annotated[str, Field(max_length=131_072, pattern=_NUL_FREE), AfterValidator(_passable)]
+
+Variable = Annotated[str, Field(max_length=255, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+Value = Annotated[str, Field(max_length=32_768, pattern=_NUL_FREE), AfterValidator(_passable)]
+
+Words = Annotated[list[Argument], Field(min_length=1, max_length=1000)] | Annotated[Argument, Field(min_length=1)]
+
+
+class Workload(BaseModel):
+    """A command, or a container that podman runs on the leased host."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: Words | None = Field(
+        default=None,
+        description="Exact arguments, or one line for a shell; of an image what follows its entry point, and empty "
+        "what it says itself.",
+    )  # fmt: skip
+    image: Annotated[str, Field(max_length=255)] = Field(
+        default="", description="The image of a container, such as docker.io/library/alpine:3; empty: no container."
+    )
+    env: dict[Variable, Value] = Field(
+        default_factory=dict, max_length=1000, repr=False,
+        description="Variables of its environment; kept encrypted until it has begun, and shown nowhere.",
+    )  # fmt: skip
+    cwd: Annotated[str, Field(max_length=4096, pattern=_NUL_FREE), AfterValidator(_passable)] = Field(
+        default="", description="Where it runs: from the lease's home, or in the container (absolute)."
+    )
+
+    @field_validator("image")
+    @classmethod
+    def _named(cls, image: str) -> str:
+        if image and not container.is_image(image):
+            raise ValueError("it is not a valid image name; write it like docker.io/library/alpine:3")
+        return image
+
+    @field_validator("env")
+    @classmethod
+    def _not_podmans(cls, env: dict[str, str], info: Any) -> dict[str, str]:
+        astray = sorted(name for name in env if info.data.get("image") and container.is_podmans(name))
+        if astray:
+            raise ValueError(f"podman on the host would read {astray[0]} itself; set it in the image or command")
+        return env
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, cwd: str, info: Any) -> str:
+        if cwd and info.data.get("image") and not cwd.startswith("/"):
+            raise ValueError("a folder in a container must be an absolute path")
+        return cwd
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Self:
+        words = [self.command] if isinstance(self.command, str) else self.command or []
+        if self.command is not None and not words[0].strip():
+            raise ValueError("the command, or its first word, must not be blank")
+        if not (words or self.image):
+            raise ValueError("it needs a command or an image")
+        return self
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the workload as it is stored in plain text, without the values of its variables."""
+        return {"command": self.command, "image": self.image, "cwd": self.cwd, "variables": sorted(self.env)}
