@@ -5,7 +5,7 @@ The triggers in `leases/migrations` reject any other change of state.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from drydock.core.errors import Conflict
 from leases.engine.core.database import rows, run
@@ -106,6 +106,27 @@ def record_event(kind: str, message: str = "", *, actor: str = "drydock", **abou
 def lock_resource(resource_id: int) -> bool:
     """Lock a resource for the rest of this transaction. Return False if it does not exist."""
     return bool(rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,)))
+
+
+Holders: TypeAlias = list[tuple[int, str]]
+"""(lease id, state) of each lease with a share."""
+
+
+def lock_holders(resource_id: int) -> Holders:
+    """Lock the leases that have a share of a resource, and return them.
+
+    As everywhere, leases are locked before their resource.
+    """
+    sql = """
+        SELECT l.id, l.state FROM leases_lease l WHERE l.id IN (
+            SELECT lease_id FROM leases_share WHERE resource_id = %s) ORDER BY l.id FOR NO KEY UPDATE"""
+    return [(lease_id, state) for lease_id, state in rows(sql, (resource_id,))]
+
+
+def are_all_holders(resource_id: int, holders: Holders) -> bool:
+    """Return whether `holders` are still all leases with a share. Call with the resource locked."""
+    there = rows("SELECT lease_id FROM leases_share WHERE resource_id = %s", (resource_id,))
+    return {lease_id for (lease_id,) in there} == {lease_id for lease_id, _ in holders}
 
 
 def take_out_of_service(resource: Resource, message: str) -> None:

@@ -10,7 +10,7 @@ from blueprints.answers import Failed, Scope
 from leases.engine.catalogue import offers
 from leases.engine.core.database import rows, run
 from leases.engine.core.runs import start
-from leases.engine.core.transitions import move_resource, record_event, take_out_of_service
+from leases.engine.core.transitions import lock_holders, move_resource, record_event, take_out_of_service
 from leases.engine.lifecycle.lease_phases import begin_activation
 from leases.engine.resources import cleanup, eviction, maintenance, remembered_errors, retirement, unreachable
 from leases.engine.resources import failures as act_failures
@@ -56,7 +56,8 @@ def built(current: Run) -> None:
         (current.resource_id,),
     )
     remembered_errors.forget(current.resource)
-    offers.booted(current.resource_id)
+    if current.resource.offer:
+        offers.booted(current.resource_id)
     for (lease_id,) in rows(
         "SELECT l.id FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id WHERE s.resource_id = %s"
         " AND l.state = 'acquired' ORDER BY l.id",
@@ -81,7 +82,7 @@ def first_check_failed(current: Run, answer: Failed) -> int:
     The resource differs from its registration or does not answer. No lease gets it.
     """
     message = f"First check failed: {answer.message}"
-    evicted = eviction.lock_holders(current.resource_id)
+    evicted = lock_holders(current.resource_id)
     eviction.evict_all(
         current.resource_id, evicted, reason=Reason.BUILD_FAILED, message=message, counts=False, stays=True
     )
@@ -89,7 +90,7 @@ def first_check_failed(current: Run, answer: Failed) -> int:
 
 
 def _take_out(current: Run, reason: Reason, message: str, *, counts: bool = True) -> None:
-    holders = eviction.lock_holders(current.resource_id)
+    holders = lock_holders(current.resource_id)
     retirement.take_out(current.resource_id, holders, reason=reason, message=message, counts=counts)
 
 
@@ -135,7 +136,7 @@ def check_failed(current: Run, answer: Failed) -> None:
     if current.resource.origin in (Resource.Origin.BUILT, Resource.Origin.ADOPTED):
         _take_out(current, Reason.UNHEALTHY, message)
         return
-    holders = eviction.lock_holders(current.resource_id)
+    holders = lock_holders(current.resource_id)
     eviction.evict_all(current.resource_id, holders, reason=Reason.UNHEALTHY, message=message, stays=True)
     if not current.resource.quarantined:
         take_out_of_service(current.resource, message)
@@ -154,7 +155,7 @@ def _unanswered(current: Run, answer: Failed) -> None:
     if current.resource.origin in (Resource.Origin.BUILT, Resource.Origin.ADOPTED):
         _take_out(current, Reason.UNHEALTHY, message)
         return
-    holders = eviction.lock_holders(current.resource_id)
+    holders = lock_holders(current.resource_id)
     eviction.evict_all(current.resource_id, holders, reason=Reason.UNHEALTHY, message=message, stays=True)
 
 

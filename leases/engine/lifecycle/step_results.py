@@ -15,9 +15,9 @@ from blueprints.answers import Absent, Answer, Failed, Hold, Need, Ready, Scope,
 from blueprints.contract import Plan
 from drydock.core.errors import Busy, InvalidRequest
 from leases.engine.core.database import failpoint, rows, run, short
-from leases.engine.core.transitions import record_event
+from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event
 from leases.engine.lifecycle import needs, phases
-from leases.engine.resources import eviction, failures, provision, unreachable
+from leases.engine.resources import failures, provision, unreachable
 from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
 
@@ -75,7 +75,7 @@ def apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, p
 def _apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, plan: Plan) -> bool | None:
     """Apply an outcome. Return None, so that the caller retries, if the resource's holders changed during locking."""
     holders = _lock(run)
-    if holders is not None and not eviction.are_all(run.resource_id, holders):
+    if holders is not None and not are_all_holders(run.resource_id, holders):
         return None
     if not _still_holds(run, token):
         return False
@@ -84,13 +84,13 @@ def _apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, 
     return more
 
 
-def _lock(run: Run) -> eviction.Holders | None:
+def _lock(run: Run) -> Holders | None:
     """Lock the rows that the outcome may affect, in order. Return the holders if their shares may change, or None."""
     holders = None
     if run.lease_id is not None:
         rows("SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (run.lease_id,))
     elif run.phase in phases.HOLDERS_CHANGE:
-        holders = eviction.lock_holders(run.resource_id)
+        holders = lock_holders(run.resource_id)
     rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (run.resource_id,))
     return holders
 

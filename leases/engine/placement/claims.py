@@ -205,7 +205,7 @@ _ACTIVATE = """
             WHERE r.id = resource_id AND (b.max_ttl IS NOT NULL OR b.default_ttl IS NOT NULL)),
         limited AND (EXISTS (SELECT FROM leases_quota q WHERE q.user_id = owner_id AND q.max_ttl IS NOT NULL)
             OR EXISTS (SELECT FROM leases_quota q WHERE q.group_id = charged_group_id AND q.max_ttl IS NOT NULL)),
-        limited AND %s::interval IS NOT NULL AND coalesce(until > active_at + %s::interval, TRUE)"""
+        limited AND %s::float8 IS NOT NULL AND coalesce(until > active_at + %s::float8 * interval '1 hour', TRUE)"""
 
 
 _UNRESERVE = """
@@ -232,9 +232,8 @@ def activate(lease_id: int) -> bool:
 
     Applies the limits on its duration, which are read only if one may be exceeded.
     """
-    longest = limits.of_installation()
-    span = None if longest is None else longest.span
-    found = rows(_ACTIVATE, (Reason.READY, lease_id, LeaseState.ACQUIRED, span, span), hot=True)
+    hours = settings.DRYDOCK.lease_hours_limit or None
+    found = rows(_ACTIVATE, (Reason.READY, lease_id, LeaseState.ACQUIRED, hours, hours), hot=True)
     if found and any(found[0]):
         limits.shorten(lease_id)
     return bool(found)

@@ -42,9 +42,11 @@ def look_again() -> dt.timedelta:
 class PendingLease:
     """A pending lease: its request and its place in the queue."""
 
-    __slots__ = ("group_id", "id", "need", "placement", "rank", "shape")
+    __slots__ = ("budgets", "group_id", "id", "need", "placement", "quotas", "rank", "shape")
 
-    def __init__(self, row: tuple[Any, ...]) -> None:
+    def __init__(self, row: tuple[Any, ...], *, quotas: bool = True, budgets: bool = True) -> None:
+        """Read a row of `COLUMNS`. Pass False if the installation has no quotas or no budgets."""
+        self.quotas, self.budgets = quotas, budgets
         field = dict(zip(FIELDS, row, strict=True))
         self.id: int = field["id"]
         self.shape: str = field["shape"]
@@ -81,12 +83,21 @@ def read_json(value: Any) -> Any:
 
 def lock(lease_id: int) -> PendingLease | None:
     """Lock the lease and return it, or None if it is no longer pending. Call inside a short transaction."""
+    return _one(lease_id, "FOR NO KEY UPDATE")
+
+
+def read(lease_id: int) -> PendingLease | None:
+    """Return the lease without locking it, or None if it is no longer pending."""
+    return _one(lease_id, "")
+
+
+def _one(lease_id: int, locking: str) -> PendingLease | None:
     found = rows(
-        f"SELECT {COLUMNS} FROM leases_lease l WHERE l.id = %s AND l.state = 'pending' AND l.release_wanted = ''"
-        " FOR NO KEY UPDATE",
+        f"""SELECT EXISTS (SELECT FROM leases_quota), EXISTS (SELECT FROM leases_budget), {COLUMNS} FROM leases_lease l
+        WHERE l.id = %s AND l.state = 'pending' AND l.release_wanted = '' {locking}""",
         (lease_id,),
     )
-    return PendingLease(found[0]) if found else None
+    return PendingLease(found[0][2:], quotas=found[0][0], budgets=found[0][1]) if found else None
 
 
 _FIRST = 50
@@ -236,6 +247,19 @@ def next_of_shape(resource_type: str, shape: str, after: tuple[float, int]) -> t
         (resource_type, shape, shape, *after),
     )
     return found[0] if found else None
+
+
+def groups(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
+    """Return (rank, id) of groups that wait for a resource of this type: the first ones, and others that are due."""
+    found = rows(
+        "WITH g AS (SELECT min(rank) AS rank, group_id, min(due_at) AS due FROM leases_lease"
+        " WHERE state = 'pending' AND group_id IS NOT NULL AND NOT parked AND group_id IN (SELECT group_id"
+        " FROM leases_lease WHERE state = 'pending' AND group_id IS NOT NULL AND type = %s) GROUP BY group_id)"
+        " (SELECT rank, group_id FROM g ORDER BY 1, 2 LIMIT %s) UNION (SELECT rank, group_id FROM g"
+        " WHERE due IS NULL OR due <= statement_timestamp() ORDER BY due NULLS FIRST, rank LIMIT %s) ORDER BY 1, 2",
+        (resource_type, limit, limit),
+    )
+    return [(rank, group_id) for rank, group_id in found]
 
 
 def members_of(group_id: int) -> list[PendingLease]:

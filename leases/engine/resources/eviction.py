@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import TypeAlias
 
 from django.conf import settings
 from django.db.models.functions import Now
 
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import end_children, end_waiting_siblings
-from leases.engine.core.transitions import lock_resource, move_lease
+from leases.engine.core.transitions import Holders, lock_resource, move_lease
 from leases.engine.placement import quotas
 from leases.engine.placement.pending import REQUESTED
 from leases.engine.resources import cleanup
 from leases.messaging import hints
 from leases.reasons import Reason
 from leases.states import LeaseState
-
-Holders: TypeAlias = list[tuple[int, str]]
-"""(lease id, state) of each lease with a share."""
-
-
-def lock_holders(resource_id: int) -> Holders:
-    """Lock the leases that have a share of a resource, and return them.
-
-    As everywhere, leases are locked before their resource.
-    """
-    sql = """
-        SELECT l.id, l.state FROM leases_lease l WHERE l.id IN (
-            SELECT lease_id FROM leases_share WHERE resource_id = %s) ORDER BY l.id FOR NO KEY UPDATE"""
-    return [(lease_id, state) for lease_id, state in rows(sql, (resource_id,))]
-
-
-def are_all(resource_id: int, holders: Holders) -> bool:
-    """Return whether `holders` are still all leases with a share. Call with the resource locked."""
-    there = rows("SELECT lease_id FROM leases_share WHERE resource_id = %s", (resource_id,))
-    return {lease_id for (lease_id,) in there} == {lease_id for lease_id, _ in holders}
 
 
 def evict_all(

@@ -7,7 +7,7 @@ from blueprints.contract import Updates
 from drydock.core.errors import Busy
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import end_children, start, stop
-from leases.engine.core.transitions import move_resource
+from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, move_resource
 from leases.engine.placement import quotas
 from leases.engine.resources import eviction, failures
 from leases.messaging import hints
@@ -124,11 +124,11 @@ def lose(resource_id: int, *, reason: Reason, message: str, actor: str = "drydoc
 @short
 def _lose(resource_id: int, reason: str, message: str, actor: str) -> bool | None:
     """Do one attempt of `lose`. Return None if a share was taken meanwhile, so that the caller tries again."""
-    holders = eviction.lock_holders(resource_id)
+    holders = lock_holders(resource_id)
     found = rows("SELECT state FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
     if not found or found[0][0] not in (ResourceState.PENDING, ResourceState.ACTIVE):
         return False
-    if not eviction.are_all(resource_id, holders):
+    if not are_all_holders(resource_id, holders):
         return None
     take_out(resource_id, holders, reason=reason, message=message, actor=actor)
     return True
@@ -136,7 +136,7 @@ def _lose(resource_id: int, reason: str, message: str, actor: str) -> bool | Non
 
 def take_out(
     resource_id: int,
-    holders: eviction.Holders,
+    holders: Holders,
     *,
     reason: str,
     message: str,

@@ -14,8 +14,7 @@ from blueprints import registry
 from blueprints.answers import Failed
 from blueprints.specs import Owned
 from leases.engine.core.database import rows, run, short
-from leases.engine.core.transitions import explain, record_event
-from leases.engine.resources import eviction
+from leases.engine.core.transitions import explain, lock_holders, record_event
 from leases.messaging import hints
 from leases.models import Lease, Resource, Run
 from leases.reasons import Reason
@@ -155,7 +154,7 @@ def keep_seen(resource_id: int, found: Owned) -> None:
 @short
 def suspect(resource_id: int, message: str, *, observed: str = SUSPECTED, reason: Reason = Reason.SUSPECTED) -> None:
     """Record that a machine may be gone or off, also for its leases. Changes nothing else."""
-    holders = eviction.lock_holders(resource_id)
+    holders = lock_holders(resource_id)
     before = rows("SELECT state, observed FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
     if not before or before[0][0] != "active":
         return
@@ -185,7 +184,7 @@ _CLEAR_SUSPICION = """
 @short
 def clear_suspicion(resource_id: int) -> None:
     """Clear the suspicion on a machine and its leases."""
-    holders = eviction.lock_holders(resource_id)
+    holders = lock_holders(resource_id)
     cleared = rows(_CLEAR_SUSPICION, (resource_id, list(DOUBTED), list(DOUBTED)))
     if not cleared or not cleared[0][0]:
         return
@@ -213,7 +212,7 @@ def announce(resource_id: int, why: str) -> None:
     Announces it once: a listing and the guest may both report it.
     """
     message = f"Its provider will take it back soon: {why}"
-    holders = eviction.lock_holders(resource_id)
+    holders = lock_holders(resource_id)
     if not run(_ANNOUNCE, (resource_id,)):
         return
     record_event("resource.interruption", message, actor="status", resource_id=resource_id)

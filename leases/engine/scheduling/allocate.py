@@ -15,13 +15,14 @@ from leases.engine.core.database import bound_lock_waits, rows, short
 from leases.engine.core.runs import end_waiting_siblings
 from leases.engine.core.transitions import explain, move_lease
 from leases.engine.placement import budgets, claims, pending, quotas
+from leases.engine.placement.budget_check import UNBOUNDED
 from leases.engine.placement.claims import finish_claim
 from leases.engine.resources import retirement
 from leases.engine.resources.provision import insert, lock_blueprint, may_build
 from leases.engine.scheduling import candidates
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
 from leases.engine.scheduling.decision import decide as _decide
-from leases.engine.scheduling.place import Outcome, place
+from leases.engine.scheduling.place import Outcome, bound, place
 from leases.messaging import hints
 from leases.models import Lease
 from leases.reasons import Reason
@@ -30,10 +31,9 @@ from leases.states import LeaseState
 
 def decide(lease_id: int) -> Outcome:
     """Decide what to do for one pending lease, and do it."""
-    found = rows(f"SELECT {pending.COLUMNS} FROM leases_lease l WHERE id = %s AND state = 'pending'", (lease_id,))
-    if not found:
+    waiter = pending.read(lease_id)
+    if waiter is None:
         return Outcome.GONE
-    waiter = pending.PendingLease(found[0])
     try:
         return act(waiter, opinion(waiter))
     except Busy:
@@ -42,7 +42,7 @@ def decide(lease_id: int) -> Outcome:
 
 def opinion(waiter: pending.PendingLease) -> Decision:
     """Return the current decision for a pending lease. Changes nothing."""
-    spending = budgets.spending(waiter.id, waiter.placement)
+    spending = budgets.spending(waiter.id, waiter.placement) if waiter.budgets else UNBOUNDED
     placement = waiter.placement
     wanted = candidates.demand(placement)
     return _decide(
@@ -124,12 +124,10 @@ def build(lease_id: int, blueprint_id: int, draft: Draft, verdicts: Any) -> Outc
     if waiter is None:
         return Outcome.GONE
     taken = draft.capacity if waiter.placement.exclusive else waiter.placement.amounts
-    allowance = quotas.allowance({lease_id: taken})
-    if allowance.excess is not None:
-        quotas.park([lease_id], allowance.excess)
+    excess, spending = bound(waiter, taken)
+    if excess is not None:
+        quotas.park([lease_id], excess)
         return Outcome.PARKED
-    spending = budgets.lock([lease_id]).of(lease_id, waiter.placement)
-    waiter.placement = spending.bounding(allowance.bounding(waiter.placement))
     blueprint = lock_blueprint(blueprint_id)
     if (room := claims.find(waiter.placement)) is not None:
         return _take(waiter, room)

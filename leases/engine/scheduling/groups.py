@@ -182,19 +182,6 @@ def _reserve_busy(member: PendingLease) -> bool:
     return bool(run(RESERVE.format(suits=fit.text), (member.id, *fit.params)))
 
 
-def waiting(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
-    """Return (rank, id) of groups that wait for a resource of this type: the first ones, and others that are due."""
-    found = rows(
-        "WITH g AS (SELECT min(rank) AS rank, group_id, min(due_at) AS due FROM leases_lease"
-        " WHERE state = 'pending' AND group_id IS NOT NULL AND NOT parked AND group_id IN (SELECT group_id"
-        " FROM leases_lease WHERE state = 'pending' AND group_id IS NOT NULL AND type = %s) GROUP BY group_id)"
-        " (SELECT rank, group_id FROM g ORDER BY 1, 2 LIMIT %s) UNION (SELECT rank, group_id FROM g"
-        " WHERE due IS NULL OR due <= statement_timestamp() ORDER BY due NULLS FIRST, rank LIMIT %s) ORDER BY 1, 2",
-        (resource_type, limit, limit),
-    )
-    return [(rank, group_id) for rank, group_id in found]
-
-
 def advance(group_id: int) -> Outcome:
     """Grant a group if all members have room; otherwise, if it is the oldest, reserve free room and build the rest."""
     try:

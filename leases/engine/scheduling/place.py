@@ -6,9 +6,11 @@ from enum import Enum
 
 from django.conf import settings
 
+from blueprints.amounts import Amounts
 from drydock.core.errors import Busy
 from leases.engine.core.database import bound_lock_waits, rows, run, short
 from leases.engine.placement import budgets, claims, pending, quotas
+from leases.engine.placement.budget_check import UNBOUNDED, BudgetCheck
 from leases.engine.placement.claims import belongs_to_older, finish_claim
 from leases.engine.placement.constraints import suits
 from leases.messaging import hints
@@ -40,12 +42,10 @@ def _place(lease_id: int, head: bool) -> Outcome:
     waiter = pending.lock(lease_id)
     if waiter is None or waiter.group_id is not None:
         return Outcome.GONE
-    allowance = quotas.allowance({lease_id: waiter.placement.amounts})
-    if allowance.excess is not None:
-        quotas.park([lease_id], allowance.excess)
+    excess, _ = bound(waiter)
+    if excess is not None:
+        quotas.park([lease_id], excess)
         return Outcome.PARKED
-    waiter.placement = allowance.bounding(waiter.placement)
-    waiter.placement = budgets.lock([lease_id]).of(lease_id, waiter.placement).bounding(waiter.placement)
     room = claims.find(waiter.placement)
     if room is None:
         return Outcome.NO_ROOM
@@ -54,6 +54,24 @@ def _place(lease_id: int, head: bool) -> Outcome:
     claims.unreserve(lease_id)
     finish_claim(waiter, room)
     return Outcome.GRANTED
+
+
+def bound(waiter: pending.PendingLease, taken: Amounts | None = None) -> tuple[quotas.Excess | None, BudgetCheck]:
+    """Lock the quotas and budgets that a lease is charged to, and restrict its request to what they allow.
+
+    Returns the first quota that the lease would exceed, or None, and its budgets. `taken` is the capacity that the
+    lease would take, if that differs from the requested amounts.
+    """
+    spending = UNBOUNDED
+    if waiter.quotas:
+        allowance = quotas.allowance({waiter.id: taken or waiter.placement.amounts})
+        if allowance.excess is not None:
+            return allowance.excess, spending
+        waiter.placement = allowance.bounding(waiter.placement)
+    if waiter.budgets:
+        spending = budgets.lock([waiter.id]).of(waiter.id, waiter.placement)
+        waiter.placement = spending.bounding(waiter.placement)
+    return None, spending
 
 
 RESERVE = """
@@ -73,7 +91,8 @@ def reserve(lease_id: int) -> bool:
     waiter = pending.lock(lease_id)
     if waiter is None or rows("SELECT 1 FROM leases_resource WHERE reserved_for_id = %s", (lease_id,)):
         return False
-    allowed = suits(budgets.spending(lease_id, waiter.placement).bounding(waiter.placement))
+    spending = budgets.spending(lease_id, waiter.placement) if waiter.budgets else UNBOUNDED
+    allowed = suits(spending.bounding(waiter.placement))
     return bool(run(RESERVE.format(suits=allowed.text), (lease_id, *allowed.params)))
 
 

@@ -15,11 +15,9 @@ from drydock.core.errors import Conflict, InvalidRequest
 from leases.engine.core import workloads
 from leases.engine.core.database import rows, short
 from leases.engine.core.installation import notice
-from leases.engine.placement import budgets as budget_checks
 from leases.engine.placement import claims, pending
-from leases.engine.placement import quotas as quota_checks
 from leases.engine.placement.claims import belongs_to_older, finish_claim
-from leases.engine.scheduling.place import Outcome, place
+from leases.engine.scheduling.place import Outcome, bound, place
 from leases.messaging import hints
 from leases.models import LeaseGroup
 from leases.reasons import Reason
@@ -131,7 +129,7 @@ def insert(
     values = _values(asked, owner_id, blueprints, actor, cause or Cause(), group)
     found = rows(_INSERT, values, hot=True)
     if found:
-        waiter = pending.PendingLease(found[0])
+        waiter = pending.PendingLease(found[0], quotas=blueprints.quotas, budgets=blueprints.budgets)
         if asked.watched:
             workloads.write(waiter.id, asked.workload)
         return Requested(id=waiter.id), waiter
@@ -277,13 +275,9 @@ def _claim_now(waiter: pending.PendingLease, blueprints: Usable) -> bool:
     """Claim room at once, unless an older pending lease could use it. Waits for no lock."""
     if not blueprints.restricted:
         waiter.placement = replace(waiter.placement, owner_id=None)
-    if blueprints.quotas:
-        allowance = quota_checks.allowance({waiter.id: waiter.placement.amounts})
-        if allowance.excess is not None:
-            return False
-        waiter.placement = allowance.bounding(waiter.placement)
-    if blueprints.budgets:
-        waiter.placement = budget_checks.lock([waiter.id]).of(waiter.id, waiter.placement).bounding(waiter.placement)
+    excess, _ = bound(waiter)
+    if excess is not None:
+        return False
     room = claims.look(waiter.placement, waiter.rank)
     if room is None or (room.queue and belongs_to_older(room, waiter)):
         return False

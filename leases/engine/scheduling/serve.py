@@ -16,7 +16,7 @@ from leases.messaging import hints
 def serve(resource_type: str) -> int:
     """Grant room to pending leases in order, and decide for those that find none. Return the number granted."""
     queue = [(head.rank, head.id, head.shape) for head in pending.in_turn(resource_type)]
-    queue += [(rank, group_id, "") for rank, group_id in groups.waiting(resource_type)]
+    queue += [(rank, group_id, "") for rank, group_id in pending.groups(resource_type)]
     heapq.heapify(queue)
     served = 0
     while queue and served < settings.DRYDOCK.serve_limit:
