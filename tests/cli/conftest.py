@@ -37,8 +37,8 @@ class Cli:
     def __call__(self, *words: str, code: int | None = 0, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run it to its end."""
         command = self._command(words)
-        if self.forks is not None:
-            done = self.forks.run(command[3:], stdin, PATIENCE)
+        if self.forks is not None and self.forks.suits(self.environment):
+            done = self.forks.run(command[3:], stdin, PATIENCE, self.environment)
         else:
             done = subprocess.run(
                 command, env=self.environment, cwd=ROOT, text=True, input=stdin, capture_output=True, timeout=PATIENCE
@@ -64,7 +64,7 @@ class Cli:
 
     def also(self, **environment: str) -> Cli:
         """The same with more in its environment."""
-        return Cli({**self.environment, **environment})
+        return Cli({**self.environment, **environment}, self.forks)
 
     def _command(self, words: Sequence[str]) -> list[str]:
         words = list(words)
@@ -126,7 +126,7 @@ def fakes(cli: Cli) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def servers(state: Path) -> Cli:
+def servers(state: Path) -> Iterator[Cli]:
     """`drydock` on PostgreSQL and a broker given by URL, with a database of its own."""
     layout = Config(state=state).layout
     from tests.settings import KEYS
@@ -137,7 +137,10 @@ def servers(state: Path) -> Cli:
         "BROKER_URL": layout.broker_url,
         "DRYDOCK_BROKER_PREFIX": "servers:",
     }
-    return Cli(_environment(state) | KEYS | urls)
+    environment = _environment(state) | KEYS | urls
+    forks = Forks(environment, ROOT, state / "forks-servers")
+    yield Cli(environment, forks)
+    forks.close()
 
 
 def make_database(sockets: Path, name: str) -> None:
