@@ -314,9 +314,9 @@ class _Look:
         """Return the opinion if a resource has room now, or None if none has."""
         if self.room.free:
             cost = self.room.cost
-            if (purse := self._short_of(UNKNOWN if cost is None else cost)) is not None:
+            if (budget := self._short_of(UNKNOWN if cost is None else cost)) is not None:
                 what = self.room.name if self.room.suitable == 1 else "what is free"
-                return self._over(purse, what, UNKNOWN if cost is None else cost)
+                return self._over(budget, what, UNKNOWN if cost is None else cost)
             return self._ready(f"{self._there()} {'has' if self.room.suitable == 1 else 'have'} room")
         return None
 
@@ -475,7 +475,7 @@ class _Look:
             return []
         return [
             BudgetState(holder=holder, maximum=most, used=used)
-            for user, group, holder, most, used in self.facts.purses
+            for user, group, holder, most, used in self.facts.budgets
             if (user is not None and user == row.owner_id) or (group is not None and group == row.charged_group_id)
         ]
 
@@ -488,21 +488,21 @@ class _Look:
             return None
         cost, price = (UNKNOWN if self.said.get(name) is None else float(self.said[name]) for name in ("cost", "price"))
         what = self.said.get("offer") or "what it builds"
-        if (purse := self._short_of(cost)) is not None:
-            return self._over(purse, what, cost)
+        if (budget := self._short_of(cost)) is not None:
+            return self._over(budget, what, cost)
         if self.backend.budget is None:
             return None
         own = BudgetState(holder=f"blueprint {self.name}", maximum=self.backend.budget[0], used=self.backend.budget[1])
         return None if own.affords(price) else self._over(own, what, price)
 
-    def _over(self, purse: BudgetState, what: str, cost: float) -> Opinion:
+    def _over(self, budget: BudgetState, what: str, cost: float) -> Opinion:
         needed = "has no known price" if cost == UNKNOWN else f"costs {dollars(cost)}/h"
-        never = "" if cost == UNKNOWN or cost <= purse.maximum else ", more than the whole budget"
-        kind, _, name = purse.holder.rpartition(" ")
+        never = "" if cost == UNKNOWN or cost <= budget.maximum else ", more than the whole budget"
+        kind, _, name = budget.holder.rpartition(" ")
         option = f"--{kind or 'user'} {name}"
         return self._wait(
             Reason.WAITING_BUDGET,
-            f"{what} of {self.name} {needed}{never}; {purse.standing}",
+            f"{what} of {self.name} {needed}{never}; {budget.standing}",
             f"Raise it: drydock budgets set DOLLARS {option}",
         )  # fmt: skip
 

@@ -150,7 +150,7 @@ class Facts:
     """Leases for which no worker or sweep was seen recently."""
     backends: Mapping[int, Backend]
     quotas: tuple[Limits, ...]
-    purses: tuple[tuple[int | None, int | None, str, float, float], ...]
+    budgets: tuple[tuple[int | None, int | None, str, float, float], ...]
     """Budgets as (user, group, holder, maximum, used)."""
     groups: Mapping[int, tuple[Member, ...]]
     heads: Mapping[tuple[str, str], Queue]
@@ -172,7 +172,7 @@ def read(found: Sequence[Lease]) -> Facts:
         now=_moment(standing["now"]), attempts=settings.DRYDOCK.bounce_limit + 1, problem=standing["problem"] or "",
         unattended=frozenset(one.pk for one in found) if standing["unattended"] else frozenset(),
         backends=backends, quotas=tuple(map(_limits, standing["quotas"] or ())),
-        purses=tuple((b["user"], b["group"], b["holder"], b["most"], b["used"]) for b in standing["budgets"] or ()),
+        budgets=tuple((b["user"], b["group"], b["holder"], b["most"], b["used"]) for b in standing["budgets"] or ()),
         groups=_grouped(standing["members"] or ()), heads=heads, rooms=rooms,
         places=places,
     )  # fmt: skip

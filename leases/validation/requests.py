@@ -179,7 +179,7 @@ class LeaseRequest(BaseModel):
         """True if the lease must be observed while it lasts."""
         return self.metrics or self.workload is not None
 
-    def shape(self, further: Any) -> str:
+    def request_class(self, further: Any) -> str:
         """Return a hash of everything that determines which resources could serve the request.
 
         `further` contains what determines it besides the request itself.

@@ -176,7 +176,7 @@ def test_the_same_workload_is_the_same_request_and_its_shape_does_not_count_it()
     assert one.fingerprint == asked(workload={"command": ["a"], "env": {"X": "1"}}).fingerprint
     others = [asked(workload={"command": ["a"], "env": {"X": "2"}}), asked(metrics=True), plain]
     assert len({one.fingerprint, *(other.fingerprint for other in others)}) == 4
-    assert {one.shape(None)} == {other.shape(None) for other in others}
+    assert {one.request_class(None)} == {other.request_class(None) for other in others}
 
 
 def test_another_workload_under_the_same_key_is_a_conflict(ada, blueprint):

@@ -51,34 +51,34 @@ def rule_of(group_id: int) -> Rule:
     return Rule(same=same, different=different, held=tuple(Place(resource_id=i, parent_id=p, free={}) for i, p in held))
 
 
-def narrowed(questions: list[PlacementRequest], rule: Rule) -> list[PlacementRequest]:
+def narrowed(requests: list[PlacementRequest], rule: Rule) -> list[PlacementRequest]:
     """Return the members' requests, restricted to resources with room for all members that must share one."""
     if rule.same == "resource":
-        questions = _on_one(questions)
+        requests = _on_one(requests)
     if rule.held and rule.same == "resource":
-        return [replace(placement, only_resources=(rule.held[0].resource_id,)) for placement in questions]
+        return [replace(placement, only_resources=(rule.held[0].resource_id,)) for placement in requests]
     if rule.held and rule.same == "parent":
-        return [replace(placement, only_parents=(rule.held[0].parent_id or 0,)) for placement in questions]
-    return questions
+        return [replace(placement, only_parents=(rule.held[0].parent_id or 0,)) for placement in requests]
+    return requests
 
 
-def _on_one(questions: list[PlacementRequest]) -> list[PlacementRequest]:
+def _on_one(requests: list[PlacementRequest]) -> list[PlacementRequest]:
     """Return each request with the total amounts and with the constraints of the others."""
-    whole = total(questions)
+    whole = total(requests)
     kinds: list[PlacementRequest] = []
-    for placement in questions:
+    for placement in requests:
         kind = replace(placement, amounts=whole, lease_id=None, avoided=())
         if kind not in kinds:
             kinds.append(kind)
     also = tuple(kinds) if len(kinds) > 1 else ()
-    return [replace(placement, amounts=whole, also=also) for placement in questions]
+    return [replace(placement, amounts=whole, also=also) for placement in requests]
 
 
-def total(questions: Iterable[PlacementRequest]) -> Amounts:
+def total(requests: Iterable[PlacementRequest]) -> Amounts:
     """Return the sum of the requested amounts."""
     amounts: Counter[str] = Counter()
     extra: Counter[str] = Counter()
-    for placement in questions:
+    for placement in requests:
         amounts.update({name: getattr(placement.amounts, name) for name in CLASSES})
         extra.update(placement.amounts.extra)
     return Amounts(**amounts, extra=dict(extra))
@@ -106,7 +106,7 @@ def places(placement: PlacementRequest) -> list[Place]:
 _STEPS = 20_000
 
 
-def assign(options: list[list[Place]], questions: list[PlacementRequest], rule: Rule) -> list[Place] | None:
+def assign(options: list[list[Place]], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
     """Return a place for every pending member that satisfies the group's rule, or None if there is no such assignment.
 
     A pure function that runs a bounded depth-first search.
@@ -120,7 +120,7 @@ def assign(options: list[list[Place]], questions: list[PlacementRequest], rule: 
             budget[0] -= 1
             if budget[0] < 0:
                 return None
-            if goes(place, questions[len(chosen)], chosen, questions, rule):
+            if goes(place, requests[len(chosen)], chosen, requests, rule):
                 found = extend([*chosen, place])
                 if found is not None:
                     return found
@@ -130,10 +130,10 @@ def assign(options: list[list[Place]], questions: list[PlacementRequest], rule: 
 
 
 def goes(
-    place: Place, placement: PlacementRequest, chosen: Sequence[Place], questions: Sequence[PlacementRequest], rule: Rule
+    place: Place, placement: PlacementRequest, chosen: Sequence[Place], requests: Sequence[PlacementRequest], rule: Rule
 ) -> bool:  # fmt: skip
-    """Return whether a member may take `place` if the first members, in the order of `questions`, take `chosen`."""
-    beside = [asked for asked, one in zip(questions, chosen, strict=False) if one.resource_id == place.resource_id]
+    """Return whether a member may take `place` if the first members, in the order of `requests`, take `chosen`."""
+    beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == place.resource_id]
     return _keeps(place, [*rule.held, *chosen], rule) and _has_room_beside(place, placement, beside)
 
 

@@ -59,7 +59,7 @@ def price_of(draft: Draft) -> float:
 class BudgetCheck:
     """The budgets that a lease is charged to, and the part of a resource that it requests."""
 
-    purses: Sequence[BudgetState] = ()
+    budgets: Sequence[BudgetState] = ()
     slots: int = 1
     exclusive: bool = False
 
@@ -70,13 +70,13 @@ class BudgetCheck:
     def against(self, draft: Draft) -> str:
         """Return why the budgets do not allow the lease on this draft, or an empty string if they do."""
         cost = self.cost(draft)
-        short = next((purse for purse in self.purses if not purse.affords(cost)), None)
+        short = next((budget for budget in self.budgets if not budget.affords(cost)), None)
         return "" if short is None else short.sentence(draft.offer or "what it builds", cost)
 
     @property
     def left(self) -> float | None:
         """The highest cost that the budgets allow, or None if there is no limit."""
-        return min((purse.left for purse in self.purses), default=None)
+        return min((budget.left for budget in self.budgets), default=None)
 
     def bounding(self, placement: PlacementRequest) -> PlacementRequest:
         """Return the request restricted to resources that the budgets allow."""

@@ -60,17 +60,17 @@ class Budgets:
 
     def of(self, lease_id: int, placement: PlacementRequest) -> BudgetCheck:
         """Return the budgets of one lease."""
-        purses = tuple(purse for purse, charged in self.found if lease_id in charged)
-        if not purses:
+        budgets = tuple(budget for budget, charged in self.found if lease_id in charged)
+        if not budgets:
             return UNBOUNDED
-        return BudgetCheck(purses=purses, slots=placement.amounts.slots, exclusive=placement.exclusive)
+        return BudgetCheck(budgets=budgets, slots=placement.amounts.slots, exclusive=placement.exclusive)
 
     def against(self, costs: Mapping[int, float]) -> str:
         """Return why the budgets do not allow the total cost of these leases, or an empty string if they do."""
-        for purse, charged in self.found:
+        for budget, charged in self.found:
             cost = sum(costs.get(lease_id, 0.0) for lease_id in charged)
-            if not purse.affords(cost):
-                return purse.sentence("this", cost)
+            if not budget.affords(cost):
+                return budget.sentence("this", cost)
         return ""
 
 
@@ -93,10 +93,10 @@ def _read(lease_ids: Sequence[int], locking: str) -> Budgets:
     found: dict[int, tuple[tuple[Any, ...], set[int]]] = {}
     for *row, lease_id in rows(sql, (list(lease_ids),)):
         found.setdefault(row[0], (tuple(row[1:]), set()))[1].add(lease_id)
-    return Budgets(found=[(_purse(*row), frozenset(charged)) for row, charged in found.values()])
+    return Budgets(found=[(_state(*row), frozenset(charged)) for row, charged in found.values()])
 
 
-def _purse(user: int | None, group: int | None, holder: str, maximum: float) -> BudgetState:
+def _state(user: int | None, group: int | None, holder: str, maximum: float) -> BudgetState:
     return BudgetState(holder=holder, maximum=maximum, used=spent(user, group))
 
 
@@ -114,8 +114,8 @@ def overspent(lease_id: int) -> str:
     costs = "SELECT 1 FROM leases_usage WHERE lease_id = %s AND ended_at IS NULL"
     if not rows(costs, (lease_id,)):
         return ""
-    over = (purse for purse, _ in lock([lease_id]).found if purse.used > purse.maximum + TINY)
-    return next((purse.standing for purse in over), "")
+    over = (budget for budget, _ in lock([lease_id]).found if budget.used > budget.maximum + TINY)
+    return next((budget.standing for budget in over), "")
 
 
 _STANDING = f"""
@@ -164,11 +164,11 @@ def holder(budget_id: int) -> str:
 def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
     """Return the budgets that limit a pending lease now. Reservations for its group count as spent."""
     found = look([lease_id]).of(lease_id, placement)
-    if not (found.purses and placement.group):
+    if not (found.budgets and placement.group):
         return found
     gathered = float(rows(_GATHERED, (list(placement.group),))[0][0])
-    purses = [BudgetState(holder=p.holder, maximum=p.maximum, used=p.used + gathered) for p in found.purses]
-    return BudgetCheck(purses=purses, slots=found.slots, exclusive=found.exclusive)
+    budgets = [BudgetState(holder=p.holder, maximum=p.maximum, used=p.used + gathered) for p in found.budgets]
+    return BudgetCheck(budgets=budgets, slots=found.slots, exclusive=found.exclusive)
 
 
 def blueprint_affords(blueprint_id: int, draft: Draft) -> bool:
@@ -197,21 +197,21 @@ def against_rise(resource_id: int, rise: float) -> str:
         "SELECT b.id, b.name FROM blueprints_blueprint b JOIN leases_resource r ON r.blueprint_id = b.id WHERE r.id = %s"
         " FOR NO KEY UPDATE OF b", (resource_id,),
     )[0]  # fmt: skip
-    purses = (
+    budgets = (
         BudgetState(holder=f"blueprint {name}", maximum=m, used=float(u))
         for m, u in rows(_OF_BLUEPRINT, (blueprint_id,))
     )
-    return next((purse.sentence("this", rise) for purse in purses if not purse.affords(rise)), "")
+    return next((budget.sentence("this", rise) for budget in budgets if not budget.affords(rise)), "")
 
 
-def costs(places: Mapping[int, int], questions: Mapping[int, PlacementRequest]) -> dict[int, float]:
+def costs(places: Mapping[int, int], requests: Mapping[int, PlacementRequest]) -> dict[int, float]:
     """Return the hourly cost of each lease on the resource that `places` assigns to it."""
     sql = "SELECT id, coalesce(price, 0), greatest(total_slots, 1) FROM leases_resource WHERE id = ANY(%s)"
     known = {pk: (of, slots) for pk, of, slots in rows(sql, (sorted(set(places.values())),))}
     return {
         lease_id: known[place][0] * (1.0 if one.exclusive else one.amounts.slots / known[place][1])
         for lease_id, place in places.items()
-        if (one := questions[lease_id]) and place in known
+        if (one := requests[lease_id]) and place in known
     }
 
 

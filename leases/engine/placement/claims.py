@@ -158,15 +158,15 @@ def _queue(placement: PlacementRequest, rank: float | None) -> Sql:
     )
 
 
-def fits(resource_id: int, questions: Sequence[PlacementRequest], free: Sequence[int]) -> list[int]:
+def fits(resource_id: int, requests: Sequence[PlacementRequest], free: Sequence[int]) -> list[int]:
     """Return the positions of the requests that the resource could serve now.
 
     `free` is the free amount of each class; requests for more than that are not sent to the database.
     """
-    small = [n for n, placement in enumerate(questions) if _within(placement.amounts, free)]
+    small = [n for n, placement in enumerate(requests) if _within(placement.amounts, free)]
     if not small:
         return []
-    pieces = [has_room(questions[n]) for n in small]
+    pieces = [has_room(requests[n]) for n in small]
     cases = ", ".join(f"CASE WHEN {p.text} THEN {n} END" for n, p in zip(small, pieces, strict=True))
     sql = f"""SELECT array_remove(ARRAY[{cases}]::int[], NULL) FROM leases_resource r WHERE r.id = %s"""
     found = rows(sql, (*(x for p in pieces for x in p.params), resource_id))

@@ -42,14 +42,14 @@ def look_again() -> dt.timedelta:
 class PendingLease:
     """A pending lease: its request and its place in the queue."""
 
-    __slots__ = ("budgets", "group_id", "id", "need", "placement", "quotas", "rank", "shape")
+    __slots__ = ("budgets", "group_id", "id", "need", "placement", "quotas", "rank", "request_class")
 
     def __init__(self, row: tuple[Any, ...], *, quotas: bool = True, budgets: bool = True) -> None:
         """Read a row of `COLUMNS`. Pass False if the installation has no quotas or no budgets."""
         self.quotas, self.budgets = quotas, budgets
         field = dict(zip(FIELDS, row, strict=True))
         self.id: int = field["id"]
-        self.shape: str = field["shape"]
+        self.request_class: str = field["shape"]
         self.rank: float = field["rank"]
         self.group_id: int | None = field["group_id"]
         self.need: str = field["need"]
@@ -239,12 +239,12 @@ def in_turn(resource_type: str) -> list[PendingLease]:
     return sorted(found.values(), key=lambda head: (head.rank, head.id))
 
 
-def next_of_shape(resource_type: str, shape: str, after: tuple[float, int]) -> tuple[float, int] | None:
+def next_of_class(resource_type: str, request_class: str, after: tuple[float, int]) -> tuple[float, int] | None:
     """Return (rank, id) of the next lease of this request class after `after` in the queue, or None."""
     found = rows(
         "SELECT rank, id FROM leases_lease WHERE state = 'pending' AND NOT parked AND group_id IS NULL AND type = %s"
         " AND shape <= %s AND (shape, rank, id) > (%s, %s, %s) ORDER BY shape, rank, id LIMIT 1",
-        (resource_type, shape, shape, *after),
+        (resource_type, request_class, request_class, *after),
     )
     return found[0] if found else None
 

@@ -287,9 +287,9 @@ def _switched_off(candidate: Candidate) -> str:
 def _without_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
     if candidate.suitable:
         sentence = _full(candidate, "suitable ")
-        if spending.purses:
+        if spending.budgets:
             sentence += ", or cost more than is left of a budget"
-        return replace(_wait(candidate, Reason.WAITING_ROOM, sentence), personal=bool(spending.purses))
+        return replace(_wait(candidate, Reason.WAITING_ROOM, sentence), personal=bool(spending.budgets))
     return _no(candidate, "it has no resource that could ever serve this", Reason.WAITING_ROOM)
 
 

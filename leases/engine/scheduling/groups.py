@@ -201,17 +201,17 @@ def _grant(group_id: int) -> Outcome:
         return Outcome.GONE
     if not _within_quotas(found, [member.placement.amounts for member in found]):
         return Outcome.PARKED
-    purses = budgets.lock([member.id for member in found])
+    charged = budgets.lock([member.id for member in found])
     for member in found:
-        member.placement = purses.of(member.id, member.placement).bounding(member.placement)
-    questions = [member.placement for member in found]
+        member.placement = charged.of(member.id, member.placement).bounding(member.placement)
+    requests = [member.placement for member in found]
     rule = rule_of(group_id)
-    chosen = assign([places(q) for q in narrowed(questions, rule)], questions, rule)
+    chosen = assign([places(one) for one in narrowed(requests, rule)], requests, rule)
     if chosen is None:
         return Outcome.NO_ROOM
-    if any(q.exclusive for q in questions) and not _within_quotas(found, _taken(found, chosen)):
+    if any(one.exclusive for one in requests) and not _within_quotas(found, _taken(found, chosen)):
         return Outcome.PARKED
-    if dear := purses.against(_costs(found, chosen)):
+    if dear := charged.against(_costs(found, chosen)):
         budgets.park([member.id for member in found], dear[:1].upper() + dear[1:])
         return Outcome.PARKED
     return _take(found, chosen)

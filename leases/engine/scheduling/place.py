@@ -118,7 +118,7 @@ def hand_over(resource_type: str, resource_id: int | None = None) -> None:
         waiters = [waiters[n] for n in claims.fits(resource_id, [head.placement for head in waiters], free)]
     for head in waiters:
         while place(head.id, wait=True) is Outcome.GRANTED:
-            following = pending.next_of_shape(resource_type, head.shape, (head.rank, head.id))
+            following = pending.next_of_class(resource_type, head.request_class, (head.rank, head.id))
             if following is None:
                 break
             head.rank, head.id = following

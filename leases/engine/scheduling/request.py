@@ -185,7 +185,7 @@ def _values(
         "reason": Reason.REQUESTED, "actor": actor,
         "allowed_blueprints": None if asked.allowed_blueprints is None else [ids[n] for n in asked.allowed_blueprints],
         "excluded_blueprints": [ids[n] for n in asked.excluded_blueprints],
-        "shape": asked.shape([owner_id if blueprints.restricted else None, cause.only_resources]),
+        "shape": asked.request_class([owner_id if blueprints.restricted else None, cause.only_resources]),
         "priority": cause.priority or asked.priority, "rank": cause.rank, "root_id": cause.root,
         "ageing": settings.DRYDOCK.ageing_seconds, "for_resource_id": cause.for_resource,
         "for_lease_id": cause.for_lease, "need": cause.need, "need_phase": cause.need_phase, "ttl": asked.lasts,

@@ -15,17 +15,21 @@ from leases.messaging import hints
 
 def serve(resource_type: str) -> int:
     """Grant room to pending leases in order, and decide for those that find none. Return the number granted."""
-    queue = [(head.rank, head.id, head.shape) for head in pending.in_turn(resource_type)]
+    queue = [(head.rank, head.id, head.request_class) for head in pending.in_turn(resource_type)]
     queue += [(rank, group_id, "") for rank, group_id in pending.groups(resource_type)]
     heapq.heapify(queue)
     served = 0
     while queue and served < settings.DRYDOCK.serve_limit:
-        rank, key, shape = heapq.heappop(queue)
-        outcome = attempt(_advance if shape else groups.advance, key)
+        rank, key, request_class = heapq.heappop(queue)
+        outcome = attempt(_advance if request_class else groups.advance, key)
         served += outcome is Outcome.GRANTED
-        following = pending.next_of_shape(resource_type, shape, (rank, key)) if shape and outcome in _ONWARD else None
+        following = (
+            pending.next_of_class(resource_type, request_class, (rank, key))
+            if request_class and outcome in _ONWARD
+            else None
+        )
         if following is not None:
-            heapq.heappush(queue, (*following, shape))
+            heapq.heappush(queue, (*following, request_class))
     if queue and served >= settings.DRYDOCK.serve_limit:
         hints.send("serve", resource_type)
     return served

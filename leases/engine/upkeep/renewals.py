@@ -104,7 +104,7 @@ def _against(lease_id: int, owner: Any, group: Any, resource: int, cost: float, 
         else:
             whose, key = ("l.owner_id", user_id) if user_id is not None else ("l.charged_group_id", group_id)
             used, needs = rows(_BEFORE.format(whose=whose), (key, lease_id, lease_id))[0][0], cost
-        purse = BudgetState(holder=budgets.holder(budget_id), maximum=maximum, used=float(used))
-        if not purse.affords(float(needs)):
-            return purse.sentence("this", float(needs))
+        budget = BudgetState(holder=budgets.holder(budget_id), maximum=maximum, used=float(used))
+        if not budget.affords(float(needs)):
+            return budget.sentence("this", float(needs))
     return ""
