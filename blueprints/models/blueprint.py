@@ -10,7 +10,9 @@ from django.db.models.functions import Now
 
 from drydock.core.fields import EncryptedJSONField
 
-_NAME = RegexValidator(r"^[a-z0-9][a-z0-9._-]*$", "Use small letters, digits, '.', '_' and '-'.")
+_NAME = RegexValidator(
+    r"^[a-z0-9][a-z0-9._-]*$", "Use lowercase letters, digits, '.', '_' and '-'. Start with a letter or digit."
+)
 
 
 class Present(models.Manager["Blueprint"]):
@@ -28,38 +30,62 @@ class Blueprint(models.Model):
     """
 
     class Audience(models.TextChoices):
-        EVERYONE = "everyone", "every owner may use it"
-        AUTHORIZED = "authorized", "only owners with an authorization may use it"
+        EVERYONE = "everyone", "all users"
+        AUTHORIZED = "authorized", "authorized users and groups only"
 
     name = models.CharField(max_length=63, validators=[_NAME])
-    kind = models.CharField(max_length=63, help_text="The implementation it selects.")
+    kind = models.CharField(max_length=63, help_text="The implementation that this blueprint uses.")
     resource_type = models.CharField(max_length=63, editable=False, db_index=True)
     config: models.JSONField[Any, Any] = models.JSONField(default=dict, blank=True)
-    order = models.IntegerField(default=100, help_text="Blueprints are tried from low to high.")
+    order = models.IntegerField(default=100, help_text="Blueprints with lower numbers are tried first.")
     enabled = models.BooleanField(default=True, db_default=True)
     drained = models.BooleanField(
-        default=False, db_default=False, help_text="Nothing new; idle resources are given up."
+        default=False, db_default=False, help_text="Build no new resources, and remove idle ones."
     )
     audience = models.CharField(max_length=16, choices=Audience.choices, default=Audience.AUTHORIZED)
     generation = models.PositiveIntegerField(
-        default=1, db_default=1, editable=False, help_text="Raised when kind or config changes."
+        default=1, db_default=1, editable=False, help_text="Incremented when the kind or config changes."
     )
-    max_resources = models.PositiveIntegerField(null=True, blank=True, help_text="Empty: no limit.")
-    min_ready = models.PositiveIntegerField(default=0, db_default=0, help_text="So many idle resources are kept ready.")
+    max_resources = models.PositiveIntegerField(
+        "maximum resources", null=True, blank=True, help_text="Leave empty for no limit."
+    )
+    min_ready = models.PositiveIntegerField(
+        "minimum ready", default=0, db_default=0, help_text="Number of idle resources to keep ready."
+    )
     max_builds = models.PositiveIntegerField(
-        default=10, db_default=10, validators=[MinValueValidator(1)], help_text="Builds at the same time."
+        "maximum builds",
+        default=10,
+        db_default=10,
+        validators=[MinValueValidator(1)],
+        help_text="Maximum number of concurrent builds.",
     )
     max_outdated = models.PositiveIntegerField(
-        default=1, db_default=1, help_text="Outdated resources updated or replaced at the same time; 0: none."
+        "maximum outdated",
+        default=1,
+        db_default=1,
+        help_text="Maximum number of outdated resources that are updated or replaced at the same time. 0: none.",
     )
-    idle_timeout = models.DurationField(null=True, blank=True, help_text="Idle longer: given up.")
-    max_lifetime = models.DurationField(null=True, blank=True, help_text="Older: no new lease, then given up.")
-    check_interval = models.DurationField(null=True, blank=True, help_text="Between health checks.")
+    idle_timeout = models.DurationField(
+        null=True, blank=True, help_text="Remove a resource that has been idle for this long."
+    )
+    max_lifetime = models.DurationField(
+        "maximum lifetime",
+        null=True,
+        blank=True,
+        help_text="A resource older than this gets no new leases, and is removed when its leases have ended.",
+    )
+    check_interval = models.DurationField(null=True, blank=True, help_text="Time between health checks.")
     default_ttl = models.DurationField(
-        "default lease", null=True, blank=True, help_text="A lease that names no end lasts this long."
+        "default lease duration",
+        null=True,
+        blank=True,
+        help_text="The duration of a lease that is requested without one.",
     )
     max_ttl = models.DurationField(
-        "longest lease", null=True, blank=True, help_text="No lease lasts longer, unless an operator lets it."
+        "maximum lease duration",
+        null=True,
+        blank=True,
+        help_text="The longest duration that an owner can request. Operators can exceed it.",
     )
     note = models.TextField(blank=True, default="", db_default="")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -73,7 +99,7 @@ class Blueprint(models.Model):
         constraints = [
             models.UniqueConstraint(
                 fields=["name"], condition=models.Q(removed_at=None), name="blueprint_name_once",
-                violation_error_message="There is a blueprint of this name already.",
+                violation_error_message="A blueprint with this name already exists.",
             )
         ]  # fmt: skip
 
@@ -85,7 +111,7 @@ class Credential(models.Model):
     """Secrets that blueprints name in their config; encrypted, never shown again."""
 
     name = models.CharField(max_length=63, unique=True, validators=[_NAME])
-    secrets = EncryptedJSONField(default=dict, help_text='For example {"private_key": "..."}.')
+    secrets = EncryptedJSONField(default=dict, help_text='A JSON object, for example {"private_key": "..."}.')
     note = models.TextField(blank=True, default="", db_default="")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
@@ -109,7 +135,7 @@ class RememberedError(models.Model):
     key = models.CharField(max_length=255, blank=True, default="", db_default="")
     code = models.CharField(max_length=128, blank=True, default="", db_default="")
     message = models.TextField()
-    until = models.DateTimeField(null=True, help_text="Empty: until an operator clears it.")
+    until = models.DateTimeField(null=True, help_text="Empty: remembered until an operator clears it.")
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

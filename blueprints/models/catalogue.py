@@ -19,7 +19,7 @@ class Listing(models.Model):
     zone = models.CharField(max_length=63, blank=True, default="")
     type = models.CharField(max_length=128)
     market = models.CharField(max_length=16)
-    price = models.FloatField(null=True, blank=True, help_text="Per hour, in US dollars.")
+    price = models.FloatField(null=True, blank=True, help_text="US dollars per hour.")
     price_source = models.CharField(max_length=128, blank=True, default="")
     vcpus = models.PositiveIntegerField(default=0)
     ram_mib = models.PositiveBigIntegerField(default=0)
@@ -27,14 +27,14 @@ class Listing(models.Model):
     gpu_maker = models.CharField(max_length=32, blank=True, default="")
     gpu_model = models.CharField(max_length=64, blank=True, default="")
     gpu_count = models.PositiveIntegerField(default=0)
-    gpu_memory_mib = models.PositiveBigIntegerField(default=0, help_text="Of each.")
+    gpu_memory_mib = models.PositiveBigIntegerField(default=0, help_text="Memory of each GPU.")
     local_disk_gib = models.PositiveBigIntegerField(default=0)
     network = models.CharField(max_length=128, blank=True, default="")
     confidential = ArrayField(models.CharField(max_length=16), default=list, blank=True)
     family = models.CharField(max_length=128, blank=True, default="")
     country = models.CharField(max_length=2, blank=True, default="")
-    boot_seconds = models.FloatField(null=True, blank=True, help_text="As seen, else as the provider says.")
-    available = models.BooleanField(default=True, help_text="False: not offered when last read.")
+    boot_seconds = models.FloatField(null=True, blank=True, help_text="Measured; otherwise as stated by the provider.")
+    available = models.BooleanField(default=True, help_text="Whether the provider offered it at the last poll.")
     changed_at = models.DateTimeField(db_default=Now(), help_text="When this row last changed.")
 
     class Meta:
@@ -71,12 +71,12 @@ class Allowance(models.Model):
     market = models.CharField(max_length=16, blank=True, default="")
     unit = models.CharField(max_length=16)
     limit = models.FloatField()
-    used = models.FloatField(help_text="By whomever.")
+    used = models.FloatField(help_text="Total use of the account, including use outside Drydock.")
     read_at = models.DateTimeField(db_default=Now())
 
     class Meta:
-        verbose_name = "allowance of an account"
-        verbose_name_plural = "allowances of accounts"
+        verbose_name = "provider quota"
+        verbose_name_plural = "provider quotas"
         constraints = [
             models.UniqueConstraint(
                 fields=["credential", "kind", "location", "name", "family", "market"], name="allowance_once"
@@ -91,26 +91,26 @@ class Reading(models.Model):
     """What is read of one place of one account: one at a time over all workers, under a token like a step's."""
 
     class What(models.TextChoices):
-        PLACES = "places", "which locations there are"
-        INVENTORY = "inventory", "what is offered in a location"
-        STATUS = "status", "how our resources in a location are"
-        ALLOWANCES = "allowances", "what the account may have in a location, and has"
+        PLACES = "places", "locations"
+        INVENTORY = "inventory", "offers"
+        STATUS = "status", "resource status"
+        ALLOWANCES = "allowances", "provider quotas"
 
     credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="readings")
     kind = models.CharField(max_length=63)
-    what = models.CharField(max_length=16, choices=What.choices)
-    place = models.CharField(max_length=63, blank=True, default="")
+    what = models.CharField("data", max_length=16, choices=What.choices)
+    place = models.CharField("location", max_length=63, blank=True, default="")
     country = models.CharField(max_length=2, blank=True, default="")
     due_at = models.DateTimeField(db_default=Now())
     token = models.UUIDField(null=True, blank=True)
     token_until = models.DateTimeField(null=True, blank=True)
-    seen_at = models.DateTimeField(null=True, blank=True, help_text="When it last succeeded.")
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When the last successful poll ended.")
     found = models.PositiveIntegerField(default=0, db_default=0)
-    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last one failed.")
+    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last poll failed.")
 
     class Meta:
         verbose_name = "account poll"
-        verbose_name_plural = "account polling"
+        verbose_name_plural = "account polls"
         constraints = [models.UniqueConstraint(fields=["credential", "kind", "what", "place"], name="reading_once")]
         indexes = [models.Index(fields=["due_at"], name="reading_due")]
 

@@ -50,16 +50,22 @@ class Quota(models.Model):
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)
     group = models.OneToOneField(Group, null=True, blank=True, on_delete=models.CASCADE)
-    max_leases = models.PositiveIntegerField(null=True, blank=True)
-    max_slots = models.PositiveIntegerField(null=True, blank=True)
-    max_cpu_millicores = models.PositiveBigIntegerField(null=True, blank=True)
-    max_ram_mib = models.PositiveBigIntegerField(null=True, blank=True)
-    max_disk_mib = models.PositiveBigIntegerField(null=True, blank=True)
+    max_leases = models.PositiveIntegerField("maximum leases", null=True, blank=True)
+    max_slots = models.PositiveIntegerField("maximum slots", null=True, blank=True)
+    max_cpu_millicores = models.PositiveBigIntegerField("maximum CPU (millicores)", null=True, blank=True)
+    max_ram_mib = models.PositiveBigIntegerField("maximum RAM (MiB)", null=True, blank=True)
+    max_disk_mib = models.PositiveBigIntegerField("maximum disk (MiB)", null=True, blank=True)
     default_ttl = models.DurationField(
-        "default lease", null=True, blank=True, help_text="A lease that names no end lasts this long."
+        "default lease duration",
+        null=True,
+        blank=True,
+        help_text="The duration of a lease that is requested without one.",
     )
     max_ttl = models.DurationField(
-        "longest lease", null=True, blank=True, help_text="No lease lasts longer, unless an operator lets it."
+        "maximum lease duration",
+        null=True,
+        blank=True,
+        help_text="The longest duration that an owner can request. Operators can exceed it.",
     )
 
     class Meta:

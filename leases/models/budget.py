@@ -30,7 +30,7 @@ class Budget(models.Model):
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)
     group = models.OneToOneField(Group, null=True, blank=True, on_delete=models.CASCADE)
     blueprint = models.OneToOneField(Blueprint, null=True, blank=True, on_delete=models.CASCADE)
-    max_hourly = models.FloatField(help_text="US dollars an hour.")
+    max_hourly = models.FloatField(help_text="US dollars per hour.")
 
     class Meta:
         constraints = [

@@ -26,9 +26,9 @@ class Debt(models.Model):
     locks: models.JSONField[Any, Any] = models.JSONField(default=dict)
     holds: models.JSONField[Any, Any] = models.JSONField(default=dict)
     """The leases that the lease's activation had requested, as a mapping from name to id."""
-    tries = models.PositiveIntegerField(default=0, db_default=0)
+    tries = models.PositiveIntegerField("attempts", default=0, db_default=0)
     due_at = models.DateTimeField(db_default=Now())
-    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last try failed.")
+    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last attempt failed.")
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

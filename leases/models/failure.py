@@ -20,7 +20,7 @@ class Failure(models.Model):
         Lease, null=True, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
     )
     """The lease that held the whole resource at that time."""
-    act = models.CharField(max_length=16)
+    act = models.CharField("action", max_length=16)
     """destroy, stop, start, power-cycle, reboot, resize, change-type or tag."""
     code = models.CharField(max_length=128, blank=True, default="", db_default="")
     """The provider's error code."""

@@ -22,27 +22,29 @@ class Job(models.Model):
         LOST = "lost"
 
     lease = models.ForeignKey(Lease, on_delete=models.PROTECT, related_name="jobs")
-    command: models.JSONField[Any, Any] = models.JSONField(help_text="argv as a list, or one shell line.")
+    command: models.JSONField[Any, Any] = models.JSONField(help_text="A list of arguments, or a shell command line.")
     environment: models.JSONField[Any, Any] = models.JSONField(
-        default=dict, db_default={}, editable=False, help_text="Of jobs that were asked for before there was `env`."
+        default=dict, db_default={}, editable=False, help_text="The environment of jobs created before `env` was added."
     )
     env: models.Field[Any, Any] = EncryptedJSONField(
-        null=True, editable=False, help_text="Its environment, until it was started."
+        null=True, editable=False, help_text="The environment of the job; cleared once the job has started."
     )
     stdin: EncryptedTextField = EncryptedTextField(
-        null=True, editable=False, help_text="What it is to read, in base64, until it was given it."
+        null=True, editable=False, help_text="Standard input in base64; cleared once the job has received it."
     )
-    apart = models.BooleanField(default=False, db_default=False, help_text="Standard error by itself.")
+    apart = models.BooleanField(
+        default=False, db_default=False, help_text="Keep standard error separate from standard output."
+    )
     cwd = models.TextField(blank=True, default="", db_default="")
     state = models.CharField(max_length=16, choices=State.choices, default=State.PENDING)
     exit_code = models.IntegerField(null=True, blank=True)
-    cancel_wanted = models.BooleanField(default=False, db_default=False)
-    ends_lease = models.BooleanField(default=False, db_default=False)
+    cancel_wanted = models.BooleanField("cancellation requested", default=False, db_default=False)
+    ends_lease = models.BooleanField("ends the lease", default=False, db_default=False)
     message = models.TextField(blank=True, default="", db_default="")
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
-    due_at = models.DateTimeField(db_default=Now(), editable=False, help_text="When a worker looks at it next.")
+    due_at = models.DateTimeField(db_default=Now(), editable=False, help_text="When a worker checks it next.")
 
     class Meta:
         indexes = (
@@ -59,22 +61,22 @@ class Watch(models.Model):
     lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="watch")
     workload: models.JSONField[Any, Any] = models.JSONField(
         null=True,
-        help_text="As `leases.workloads.workload.Workload` without values of variables; empty: only measured.",
+        help_text="A `leases.workloads.workload.Workload` without variable values. Empty: measure usage only.",
     )
     env: models.Field[Any, Any] = EncryptedJSONField(
-        null=True, editable=False, help_text="The workload's environment, until its job was written."
+        null=True, editable=False, help_text="The environment of the workload; cleared once its job is created."
     )
     job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="watch")
     """The workload's job, once it was started. There is never a second one."""
-    due_at = models.DateTimeField(db_default=Now(), editable=False, help_text="When a worker looks at it next.")
+    due_at = models.DateTimeField(db_default=Now(), editable=False, help_text="When a worker checks it next.")
     began_at = models.DateTimeField(null=True)
     """When the active lease was first looked at."""
     over_at = models.DateTimeField(null=True)
     """When the workload and its measurements were complete."""
     outcome = models.CharField(max_length=16, blank=True, default="", db_default="")
     """How the workload ended, as a code (`leases.workloads.outcomes`)."""
-    message = models.TextField(blank=True, default="", db_default="", help_text="The same as a sentence.")
-    sample: models.JSONField[Any, Any] = models.JSONField(null=True, help_text="The counters of the last look.")
+    message = models.TextField(blank=True, default="", db_default="", help_text="The outcome as a sentence.")
+    sample: models.JSONField[Any, Any] = models.JSONField(null=True, help_text="The counters of the last sample.")
     sampled_at = models.DateTimeField(null=True)
     samples = models.PositiveIntegerField(default=0, db_default=0)
     complete = models.BooleanField(default=False, db_default=False)
@@ -83,10 +85,12 @@ class Watch(models.Model):
     memory_mib_seconds = models.FloatField(null=True)
     network_in = models.BigIntegerField(null=True, help_text="Bytes.")
     network_out = models.BigIntegerField(null=True, help_text="Bytes.")
-    wall_seconds = models.FloatField(default=0, db_default=0, help_text="From the first look to the last.")
+    wall_seconds = models.FloatField(
+        default=0, db_default=0, help_text="Seconds between the first and the last sample."
+    )
 
     class Meta:
-        verbose_name_plural = "watches"
+        verbose_name = "watched lease"
         indexes = (models.Index(fields=["due_at"], condition=models.Q(over_at=None), name="watch_due"),)
 
     def __str__(self) -> str:
@@ -98,10 +102,10 @@ class KeptOutput(models.Model):
 
     lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="kept_output")
     job = models.OneToOneField(Job, on_delete=models.PROTECT, related_name="kept_output")
-    head = EncryptedTextField(editable=False, help_text="In base64.")
-    tail = EncryptedTextField(editable=False, help_text="In base64.")
-    size = models.BigIntegerField(help_text="Bytes that it said, as far as its host counted them.")
-    left_out = models.BigIntegerField(help_text="Bytes between its beginning and its end that are not kept.")
+    head = EncryptedTextField(editable=False, help_text="Base64.")
+    tail = EncryptedTextField(editable=False, help_text="Base64.")
+    size = models.BigIntegerField(help_text="Total output in bytes, as counted by the host.")
+    left_out = models.BigIntegerField("omitted bytes", help_text="Bytes omitted between the beginning and the end.")
 
     def __str__(self) -> str:
         return f"output of job {self.job_id}"

@@ -106,7 +106,7 @@ class Lease(models.Model):
     need_phase = models.CharField(max_length=16, blank=True, default="", db_default="")
     """The phase with which it ends; empty if it lasts as long as its holder."""
 
-    ttl = models.DurationField(null=True, blank=True, help_text="Counts from active.")
+    ttl = models.DurationField(null=True, blank=True, help_text="Measured from when the lease becomes active.")
     until = models.DateTimeField(null=True, blank=True)
     ttl_defaulted = models.BooleanField(default=False, db_default=False)
     """The request set no end, so `ttl` is a default, which a shorter default of the blueprint replaces."""

@@ -85,7 +85,7 @@ class Resource(models.Model):
     observed = models.CharField(max_length=32, blank=True, default="", db_default="")
     observed_at = models.DateTimeField(null=True, blank=True)
     power = models.CharField(max_length=16, blank=True, default="", db_default="")
-    power_wanted = models.CharField(max_length=16, blank=True, default="", db_default="")
+    power_wanted = models.CharField("requested power", max_length=16, blank=True, default="", db_default="")
     power_at = models.DateTimeField(null=True, blank=True)
     """When power that differs from the wanted state is switched again; empty for at once."""
     check_failures = models.PositiveIntegerField(default=0, db_default=0)
@@ -96,7 +96,7 @@ class Resource(models.Model):
     """The fields of its registration, so that they can be corrected; empty if it was not registered."""
     suspect_since = models.DateTimeField(null=True, blank=True)
     """Since when it has not answered or has failed its first check. It serves no new lease until it answers."""
-    missed = models.PositiveIntegerField(default=0, db_default=0)
+    missed = models.PositiveIntegerField("missed discoveries", default=0, db_default=0)
     """Consecutive discoveries that did not find it."""
 
     idle_since = models.DateTimeField(null=True, blank=True, db_default=Now())

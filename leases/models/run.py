@@ -47,12 +47,12 @@ class Run(models.Model):
     """When to call the step next; NULL while the run waits for leases, maintenance or a person."""
     token = models.UUIDField(null=True, blank=True)
     token_until = models.DateTimeField(null=True, blank=True)
-    in_call = models.BooleanField(default=False, db_default=False)
+    in_call = models.BooleanField("call in progress", default=False, db_default=False)
     """A call was begun and its answer has not been applied, so it may have taken effect."""
-    tries = models.PositiveIntegerField(default=0, db_default=0)
+    tries = models.PositiveIntegerField("attempts", default=0, db_default=0)
     step_since = models.DateTimeField(null=True, blank=True)
     uninterruptible = models.BooleanField(default=False, db_default=False)
-    cancel_wanted = models.BooleanField(default=False, db_default=False)
+    cancel_wanted = models.BooleanField("cancellation requested", default=False, db_default=False)
 
     percent = models.PositiveSmallIntegerField(null=True, blank=True)
     sentence = models.TextField(blank=True, default="", db_default="")

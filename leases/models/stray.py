@@ -17,12 +17,13 @@ class Search(models.Model):
     due_at = models.DateTimeField(db_default=Now())
     token = models.UUIDField(null=True, blank=True)
     token_until = models.DateTimeField(null=True, blank=True)
-    seen_at = models.DateTimeField(null=True, blank=True, help_text="When it last succeeded.")
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When the last successful search ended.")
     found = models.PositiveIntegerField(default=0, db_default=0)
-    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last one failed.")
+    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last search failed.")
 
     class Meta:
-        verbose_name_plural = "searches"
+        verbose_name = "orphan search"
+        verbose_name_plural = "orphan searches"
 
     def __str__(self) -> str:
         return f"search for orphans of {self.blueprint}"
@@ -55,14 +56,16 @@ class Stray(models.Model):
     what = models.CharField(max_length=255, blank=True, default="", db_default="")
     facts: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
     """Its location, type and components, as its provider reports them."""
-    price = models.FloatField(null=True, blank=True, help_text="Per hour, in US dollars, where it is known.")
+    price = models.FloatField(null=True, blank=True, help_text="US dollars per hour, if known.")
     made_at = models.DateTimeField(null=True, blank=True)
     first_seen_at = models.DateTimeField(db_default=Now())
     seen_at = models.DateTimeField(db_default=Now())
-    sightings = models.PositiveIntegerField(default=1, db_default=1)
-    wanted = models.CharField(max_length=16, choices=Wanted.choices, blank=True, default="", db_default="")
+    sightings = models.PositiveIntegerField("times seen", default=1, db_default=1)
+    wanted = models.CharField(
+        "requested action", max_length=16, choices=Wanted.choices, blank=True, default="", db_default=""
+    )
     """What an operator has requested."""
-    wanted_by = models.CharField(max_length=150, blank=True, default="", db_default="")
+    wanted_by = models.CharField("requested by", max_length=150, blank=True, default="", db_default="")
     message = models.TextField(blank=True, default="", db_default="")
     position = models.PositiveSmallIntegerField(default=0, db_default=0)
     memo: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))

@@ -15,9 +15,13 @@ class Sync(models.Model):
     due_at = models.DateTimeField(db_default=Now())
     token = models.UUIDField(null=True, blank=True)
     token_until = models.DateTimeField(null=True, blank=True)
-    seen_at = models.DateTimeField(null=True, blank=True, help_text="When it last succeeded.")
+    seen_at = models.DateTimeField(null=True, blank=True, help_text="When the last successful discovery ended.")
     found = models.PositiveIntegerField(default=0, db_default=0)
-    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last one failed.")
+    message = models.TextField(blank=True, default="", db_default="", help_text="Why the last discovery failed.")
+
+    class Meta:
+        verbose_name = "discovery"
+        verbose_name_plural = "discoveries"
 
     def __str__(self) -> str:
         return f"discovery of {self.blueprint}"
