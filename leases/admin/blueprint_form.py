@@ -33,19 +33,25 @@ CHANGEABLE = (
 class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
     """The form that adds or edits a blueprint."""
 
-    kind = forms.ChoiceField(help_text="The implementation it selects. The page of the blueprint says what it can do.")
+    kind = forms.ChoiceField(help_text="The implementation. The page of a saved blueprint lists its capabilities.")
     idle_timeout = DurationColumnField(
         required=False,
-        help_text='Idle longer: removed. Such as "30m"; empty: never, for a new one of a cloud 15 minutes.',
+        help_text='Remove a resource that has been idle for this long, such as "30m". Leave empty for no limit; '
+        "a new blueprint of a cloud kind then uses 15 minutes.",
     )
-    max_lifetime = DurationColumnField(required=False, help_text='Older: no new lease, then removed. Such as "7d".')
-    check_interval = DurationColumnField(required=False, help_text='Between health checks. Such as "5m".')
+    max_lifetime = DurationColumnField(
+        required=False,
+        help_text='A resource older than this, such as "7d", gets no new leases and is removed once idle.',
+    )
+    check_interval = DurationColumnField(required=False, help_text='Time between health checks, such as "5m".')
     default_ttl = DurationColumnField(
-        label="Default lease", required=False, help_text='A lease that names no end lasts this long. Such as "8h".'
+        label="Default lease duration",
+        required=False,
+        help_text='The duration of a lease that is requested without one, such as "8h".',
     )
     max_ttl = DurationColumnField(
-        label="Longest lease", required=False,
-        help_text='No lease lasts longer, unless an operator lets it. Such as "30d"; empty: no limit.',
+        label="Maximum lease duration", required=False,
+        help_text='The longest duration that an owner can request, such as "30d". Leave empty for no limit.',
     )  # fmt: skip
 
     class Meta:
@@ -90,7 +96,7 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
             return given
         self._same_type(kind.resource_type)
         if not isinstance(config or {}, dict):
-            self.add_error("config", "Give an object.")
+            self.add_error("config", "Enter a JSON object.")
             return given
         try:
             kind.Config.model_validate(config or {})
@@ -161,7 +167,7 @@ def check_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
 def _panels(request: HttpRequest, form: Any, row: Any) -> list[Panel]:
     wrong = [(name, problem) for name in ("kind", "config") for problem in form.errors.get(name, ())]
     if wrong:
-        return [Panel(title="To mend first", columns=("Field", "What is wrong"), rows=wrong)]
+        return [Panel(title="Correct these first", columns=("Field", "Problem"), rows=wrong)]
     given = form.cleaned_data
     try:
         found = trial(
@@ -172,10 +178,10 @@ def _panels(request: HttpRequest, form: Any, row: Any) -> list[Panel]:
         return [Panel(title="Check", rows=[(html.badge("broken"), str(error))])]
     problems = [(html.badge("no" if p.fatal else "wait"), p.field or "-", p.message) for p in found.problems]
     return [
-        Panel(title="Check", rows=problems or [(html.badge("ok"), "No problem found. Nothing was stored.")]),
+        Panel(title="Check", rows=problems or [(html.badge("ok"), "No problems found. Nothing was saved.")]),
         Panel(
-            title="What it would build", always=True, empty=found.says,
-            columns=("", "Offer", "Zone", "An hour", "Capacity", "Attributes"),
+            title="Possible builds", always=True, empty=found.says,
+            columns=("", "Offer", "Zone", "$/hour", "Capacity", "Attributes"),
             rows=[_draft(number, draft) for number, draft in enumerate(found.drafts, 1)],
         ),
     ]  # fmt: skip

@@ -36,7 +36,7 @@ def problems(info: BlueprintInfo) -> list[tuple[int, str]]:
         )
         for problem in info.problems
     ]
-    return found or [(messages.SUCCESS, "No problem found.")]
+    return found or [(messages.SUCCESS, "No problems found.")]
 
 
 def _check(who: Caller, row: Any, given: FormData) -> list[tuple[int, str]]:
@@ -45,7 +45,7 @@ def _check(who: Caller, row: Any, given: FormData) -> list[tuple[int, str]]:
 
 def _enable(who: Caller, row: Any, given: FormData) -> list[tuple[int, str]]:
     info = blueprints.enable(who, row.name)
-    said = "Enabled." if info.enabled else "It stays disabled, because its check found a fatal problem."
+    said = "Enabled." if info.enabled else "Not enabled: the check found a fatal problem."
     return [(messages.SUCCESS if info.enabled else messages.ERROR, said), *(problems(info) if info.problems else [])]
 
 
@@ -61,7 +61,7 @@ def _drain(who: Caller, row: Any, given: FormData) -> str:
 
 def _undrain(who: Caller, row: Any, given: FormData) -> str:
     blueprints.drain(who, row.name, drained=False)
-    return "It serves again."
+    return "Undrained."
 
 
 def _remove(who: Caller, row: Any, given: FormData) -> str:
@@ -72,27 +72,29 @@ def _remove(who: Caller, row: Any, given: FormData) -> str:
 ACTIONS = (
     Action(
         name="check", label="Check", does=_check,
-        sentence="Its kind checks whether it could work. Nothing is created; a provider may be queried.",
+        sentence="Check the configuration. Nothing is created, but the provider may be queried.",
     ),
     Action(
         name="enable", label="Enable", does=_enable, applies=lambda row: not row.enabled,
-        sentence="It is checked, and serves leases unless a fatal problem is found.",
+        sentence="The blueprint is checked first, and is enabled unless the check finds a fatal problem.",
     ),
     Action(
         name="disable", label="Disable", does=_disable, applies=lambda row: row.enabled,
-        sentence="It serves no new lease. Existing leases stay.",
+        sentence="The blueprint serves no new leases. Existing leases are not affected.",
     ),
     Action(
         name="drain", label="Drain", does=_drain, applies=lambda row: not row.drained,
-        sentence="It builds nothing new, and its idle resources are removed. Existing leases stay.",
+        sentence="The blueprint builds no new resources, and its idle resources are removed. Existing leases are not "
+        "affected.",
     ),
     Action(
         name="undrain", label="Undrain", does=_undrain, applies=lambda row: row.drained,
-        sentence="It serves again, first the pending leases.",
+        sentence="The blueprint serves leases again, pending leases first.",
     ),
     Action(
         name="remove", label="Remove", does=_remove, dangerous=True, typed=True, permission="delete",
-        sentence="It is removed permanently, with its authorizations. Refused while a resource or a lease needs it.",
+        sentence="The blueprint and its authorizations are removed permanently. This fails while a resource or lease "
+        "uses it.",
     ),
 )  # fmt: skip
 
@@ -111,7 +113,7 @@ def resource_counts(row: Blueprint) -> Panel:
     found = Resource.objects.filter(blueprint=row).order_by().values("state").annotate(n=Count("pk"))
     at = reverse("admin:leases_resource_changelist")
     return Panel(
-        title="Resources", columns=("State", "How many"), empty="It has never had a resource.",
+        title="Resources", columns=("State", "Count"), empty="This blueprint has never had a resource.",
         rows=[
             (
                 html.badge(one["state"]),
@@ -127,8 +129,9 @@ def authorizations(row: Blueprint) -> Panel:
     """List the users and groups with their authorizations."""
     found = Authorization.objects.filter(blueprint=row).select_related("user", "group").order_by("id")
     return Panel(
-        title="Authorizations", columns=("Whose", "State", "Note", "Asked"),
-        empty="Every owner may use it." if row.audience == Blueprint.Audience.EVERYONE else "Nobody may use it.",
+        title="Authorizations", columns=("User or group", "State", "Note", "Requested"),
+        empty="All users may use this blueprint." if row.audience == Blueprint.Audience.EVERYONE
+        else "No user or group is authorized.",
         rows=[
             (
                 html.link(one, str(one.user or one.group)), html.badge(one.state), html.short(one.note),
@@ -146,14 +149,15 @@ def kind_panels(name: str) -> list[Panel]:
     except DrydockError as error:
         return [Panel(title="Kind", columns=("Problem",), rows=[(str(error),)])]
     can = [
-        ("Gives", known.type), ("Can do", ", ".join(known.capabilities)), ("Interfaces", ", ".join(known.interfaces)),
+        ("Resource type", known.type), ("Capabilities", ", ".join(known.capabilities)),
+        ("Interfaces", ", ".join(known.interfaces)),
     ]  # fmt: skip
     return [
         Panel(title=f"Kind {name}", columns=("", ""), rows=can, note=known.description),
         Panel(
-            title="What its config may say", columns=("Name", "Default", "What it means"),
+            title="Config fields", columns=("Field", "Default", "Description"),
             rows=[(key, _default(one), one.get("description", "")) for key, one in _properties(known.config)],
-            empty="Nothing.",
+            empty="This kind has no config fields.",
         ),
     ]  # fmt: skip
 
@@ -204,9 +208,9 @@ class BlueprintAdmin(OperatedAdmin):
     readonly_fields = ("status", "resource_type", "generation", "made")
     fieldsets = (
         (None, {"fields": ("name", "status", "kind", "config", "note")}),
-        ("Who, and when", {"fields": ("audience", "order")}),
+        ("Audience and order", {"fields": ("audience", "order")}),
         ("Limits", {"fields": ("max_resources", "min_ready", "max_builds", "max_outdated")}),
-        ("Time", {"fields": ("idle_timeout", "max_lifetime", "check_interval", "default_ttl", "max_ttl")}),
+        ("Durations", {"fields": ("idle_timeout", "max_lifetime", "check_interval", "default_ttl", "max_ttl")}),
         ("Derived", {"fields": ("resource_type", "generation", "made")}),
     )
     add_fieldsets = (
@@ -221,7 +225,7 @@ class BlueprintAdmin(OperatedAdmin):
     )
     errors_ = columns.column("errors", lambda row: row.remembered, "remembered")
     note_ = columns.text("note", "note")
-    made = columns.time("made", "created_at")
+    made = columns.time("created", "created_at")
 
     def get_urls(self) -> list[Any]:
         """Add the URLs that the form requests during editing."""
@@ -269,7 +273,7 @@ class BlueprintAdmin(OperatedAdmin):
         for level, sentence in problems(info) if info.problems else []:
             messages.add_message(request, level, sentence[:500])
         if data["enabled"] and not info.enabled:
-            messages.error(request, "It stays disabled, because its check found a fatal problem.")
+            messages.error(request, "Not enabled: the check found a fatal problem.")
 
     def panels(self, row: Blueprint, request: HttpRequest) -> list[Panel]:
         """Return the panels of resources, errors, authorizations, kind and events."""

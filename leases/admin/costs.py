@@ -40,7 +40,7 @@ class UsageAdmin(RecordAdmin):
     )  # fmt: skip
     list_filter = ("kind", "market")
     search_fields = ("owner", "group", "blueprint", "place", "instance_type")
-    search_help_text = "The number of a lease or resource; or owner, group, blueprint, place, type"
+    search_help_text = "Number of a lease or resource, or an owner, group, blueprint, location or instance type"
     ordering = ("-id",)
     fields = (
         "lease_id", "lease_name", "owner", "group", "blueprint", "kind", "type", "resource_id", "resource", "offer",
@@ -48,12 +48,12 @@ class UsageAdmin(RecordAdmin):
     )  # fmt: skip
 
     number = columns.column("lease", lambda row: f"lease {row.lease_id}", "id")
-    hourly = columns.column("$ an hour", lambda row: dollars(row.price), "price")
-    part_ = columns.column("part", lambda row: f"{row.part:.0%}", "part")
+    hourly = columns.column("$/hour", lambda row: dollars(row.price), "price")
+    part_ = columns.column("share", lambda row: f"{row.part:.0%}", "part")
     started = columns.time("from", "started_at")
     ended = columns.time("to", "ended_at")
-    ends = columns.time("ends for want of budget", "ends_at")
-    cost = columns.column("$ up to now", _cost)
+    ends = columns.time("ends when budget is exhausted", "ends_at")
+    cost = columns.column("cost so far ($)", _cost)
 
     def found(self, words: str) -> Q | None:
         """Find by the number of a lease or resource, or otherwise by words."""
@@ -69,7 +69,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         if "max_hourly" in self.fields:
             self.fields["max_hourly"] = forms.FloatField(
-                min_value=0, max_value=costs.HIGHEST_BUDGET, label="US dollars an hour"
+                min_value=0, max_value=costs.HIGHEST_BUDGET, label="US dollars per hour"
             )
 
     def clean(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
         given = super().clean() or {}
         holders = {"user", "group", "blueprint"}
         if holders <= set(self.fields) and sum(bool(given.get(name)) for name in holders) != 1:
-            self.add_error("user", "Name either a user, a group or a blueprint.")
+            self.add_error("user", "Choose exactly one of user, group and blueprint.")
         return given
 
 
@@ -108,12 +108,12 @@ class BudgetAdmin(OperatedAdmin):
     ordering = ("id",)
     fields = ("user", "group", "blueprint", "max_hourly")
 
-    whose = columns.column("whose", lambda row: str(row.user or row.group or row.blueprint))
-    sort = columns.column("a", lambda row: "user" if row.user_id else "group" if row.group_id else "blueprint")
-    hourly = columns.column("$ an hour", lambda row: dollars(row.max_hourly), "max_hourly")
+    whose = columns.column("name", lambda row: str(row.user or row.group or row.blueprint))
+    sort = columns.column("applies to", lambda row: "user" if row.user_id else "group" if row.group_id else "blueprint")
+    hourly = columns.column("$/hour", lambda row: dollars(row.max_hourly), "max_hourly")
     spent = columns.column("spent", lambda row: dollars(_now(row).used))
     left = columns.column("left", lambda row: dollars(_now(row).left))
-    waiting = columns.column("leases that wait for more", lambda row: _now(row).waiting)
+    waiting = columns.column("waiting leases", lambda row: _now(row).waiting)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Make the holder of an existing budget read-only."""

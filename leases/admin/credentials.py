@@ -34,7 +34,7 @@ class CredentialForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         if self.instance.pk and "secrets" in self.fields:
             self.fields["secrets"].required = False
-            self.fields["secrets"].help_text += " Leave it empty to keep what is stored."
+            self.fields["secrets"].help_text += " Leave empty to keep the stored secrets."
             self.initial.pop("secrets", None)
 
     def clean_secrets(self) -> Any:
@@ -56,7 +56,7 @@ class CredentialAdmin(OperatedAdmin):
     readonly_fields = ("made",)
 
     note_ = columns.text("note", "note")
-    made = columns.time("made", "created_at")
+    made = columns.time("created", "created_at")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Hide the field of secrets from users who may not change it."""
@@ -90,5 +90,10 @@ class CredentialAdmin(OperatedAdmin):
     def panels(self, row: Credential, request: HttpRequest) -> list[Panel]:
         """Return the blueprints that use the credential, and the polls of its account."""
         rows = [(html.link(found), found.kind) for found in users_of(row.name)]
-        users = Panel(title="Blueprints that name it", columns=("Blueprint", "Kind"), rows=rows, empty="None does.")
+        users = Panel(
+            title="Blueprints that use it",
+            columns=("Blueprint", "Kind"),
+            rows=rows,
+            empty="No blueprint uses this credential.",
+        )
         return [users, offers.readings_of(row)]

@@ -44,7 +44,8 @@ def _backends(found: Sequence[BackendInfo]) -> Panel:
     unpriced = sum(one.unpriced for one in found)
     return Panel(
         title="Backends", empty="No blueprints.",
-        note=f"${cost:.4f} an hour now" + (f", and {unpriced} machines without a price." if unpriced else "."),
+        note=f"Current cost: ${cost:.4f} per hour"
+        + (f", without {unpriced} machines of unknown price." if unpriced else "."),
         columns=(
             "Order", "Backend", "Kind", "Account", "Regions", "Confidential", "Largest", "From", "Machines", "Drift",
             "$/hour",
@@ -74,10 +75,11 @@ def _counts(counts: Mapping[str, int]) -> Any:
 def _readings(found: Sequence[BackendInfo]) -> Panel:
     """Show how old the data of each account is, and which polls fail."""
     return Panel(
-        title="Data freshness", empty="Nothing is read.", columns=("Backend", "Account", "What", "Oldest", "Problems"),
+        title="Data freshness", empty="No account is polled.",
+        columns=("Backend", "Account", "Data", "Age", "Problems"),
         rows=[
             (
-                one.name, one.account, what, "not yet" if age is None else html.duration(age),
+                one.name, one.account, what, "never" if age is None else html.duration(age),
                 html.short("; ".join((*(said for said in one.failing if said.startswith(what)), *one.errors)), 200),
             )
             for one in found
@@ -90,7 +92,7 @@ def _capabilities(found: Sequence[BackendInfo]) -> Panel:
     kinds = {one.kind: {*one.can, *(one.capabilities or ())} for one in found}
     names = sorted(set().union(*kinds.values())) if kinds else []
     return Panel(
-        title="What kinds can do", columns=("", *kinds), empty="No kinds are in use.",
+        title="Capabilities by kind", columns=("", *kinds), empty="No kinds in use.",
         rows=[(name, *("yes" if name in can else html.DASH for can in kinds.values())) for name in names],
     )  # fmt: skip
 
@@ -98,9 +100,9 @@ def _capabilities(found: Sequence[BackendInfo]) -> Panel:
 def _orphans(found: Sequence[OrphanInfo]) -> Panel:
     cost = sum(one.price or 0.0 for one in found)
     return Panel(
-        title="Orphans", empty="There is nothing without a row, and no row without its machine.",
-        note=f"${cost:.4f} an hour" if found else "",
-        columns=("Name", "What", "Backend", "Where", "$/hour", "Proof", "First seen", "What becomes of it"),
+        title="Orphans", empty="No orphans, and no machine is missing.",
+        note=f"${cost:.4f} per hour" if found else "",
+        columns=("Name", "Type", "Backend", "Location", "$/hour", "Proof", "First seen", "Next action"),
         rows=[
             (
                 one.key, one.what, one.blueprint, one.zone or one.location or html.DASH,
@@ -109,7 +111,7 @@ def _orphans(found: Sequence[OrphanInfo]) -> Panel:
             )
             for one in found
         ],
-        more=("Decide about them", reverse("admin:leases_stray_changelist")),
+        more=("Manage orphans", reverse("admin:leases_stray_changelist")),
     )  # fmt: skip
 
 
@@ -126,14 +128,14 @@ def _is_ours(row: Stray) -> bool:
 
 DESTROY_ORPHAN = Action(
     name="destroy", label="Destroy", does=_settle("destroy"), applies=_is_ours, dangerous=True,
-    sentence="The object with that name is destroyed once it is seen again long enough after the first time.",
+    sentence="The object is destroyed as soon as a later search confirms that it still exists.",
 )  # fmt: skip
 
 ADOPT_ORPHAN = Action(
     name="adopt", label="Adopt", does=_settle("adopt"),
     applies=lambda row: _is_ours(row) and orphan_actions.adoptable(row.what),
-    sentence="The machine has a row again: quarantined, without room for anybody, with its cost; to be retired after "
-    "somebody has looked at it.",
+    sentence="The machine becomes a resource again. It is quarantined and serves no leases, and its cost is counted. "
+    "Retire it after you have inspected it.",
 )  # fmt: skip
 
 _MAX_SUMMED = 1000
@@ -158,22 +160,20 @@ class StrayAdmin(RecordAdmin):
         """Show the cost of the newest thousand orphans in the title."""
         newest = Stray.objects.order_by("-pk")[:_MAX_SUMMED]
         found = newest.aggregate(cost=Sum("price"), unknown=Count("pk", filter=Q(price=None)))
-        unknown = f", and {found['unknown']} whose price is not known" if found["unknown"] else ""
-        title = f"Orphans: ${found['cost'] or 0:.4f} an hour{unknown}"
+        unknown = f", and {found['unknown']} of unknown price" if found["unknown"] else ""
+        title = f"Orphans: ${found['cost'] or 0:.4f} per hour{unknown}"
         return super().changelist_view(request, {"title": title, **(extra_context or {})})
 
-    what_ = columns.column("what", lambda row: row.what or row.blueprint.resource_type, "what")
-    where = columns.column("where", lambda row: row.facts.get("zone") or row.facts.get("location") or html.DASH)
-    things = columns.column("it consists of", lambda row: ", ".join(row.facts.get("things") or ()) or html.DASH)
-    price_ = columns.column(
-        "US dollars an hour", lambda row: html.DASH if row.price is None else f"${row.price:.4f}", "price"
-    )
+    what_ = columns.column("type", lambda row: row.what or row.blueprint.resource_type, "what")
+    where = columns.column("location", lambda row: row.facts.get("zone") or row.facts.get("location") or html.DASH)
+    things = columns.column("components", lambda row: ", ".join(row.facts.get("things") or ()) or html.DASH)
+    price_ = columns.column("$/hour", lambda row: html.DASH if row.price is None else f"${row.price:.4f}", "price")
     proof_ = columns.column("proof", lambda row: html.badge(row.proof), "proof")
-    made = columns.time("made", "made_at")
+    made = columns.time("created", "made_at")
     blueprint_ = columns.column("blueprint", lambda row: row.blueprint.name, "blueprint__name")
     first_seen = columns.time("first seen", "first_seen_at")
-    seen = columns.time("seen", "seen_at")
-    says = columns.text("what becomes of it", "message")
+    seen = columns.time("last seen", "seen_at")
+    says = columns.text("next action", "message")
 
 
 @admin.register(Search)
@@ -187,6 +187,6 @@ class SearchAdmin(RecordAdmin):
     fields = ("blueprint_", "found", "seen", "due", "message")
 
     blueprint_ = columns.column("blueprint", lambda row: row.blueprint.name, "blueprint__name")
-    seen = columns.time("last succeeded", "seen_at")
-    due = columns.time("due", "due_at")
-    says = columns.text("it says", "message")
+    seen = columns.time("last success", "seen_at")
+    due = columns.time("next search", "due_at")
+    says = columns.text("error", "message")

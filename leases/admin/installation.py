@@ -37,20 +37,20 @@ class InstallationAdmin(RecordAdmin):
     acts = (
         Action(
             name="confirm", label="Confirm", does=_confirm, applies=_suspended, dangerous=True, typed=True,
-            sentence="This database alone speaks for the installation from now on: what it waits for is done outside, "
-            "destroying included. Confirm only when no other copy of it is in use; `drydock installation` lists "
-            "what will be done.",
+            sentence="From now on only this database manages the installation. Pending work outside the database is "
+            "carried out, including destruction. Confirm only if no other copy of the database is in use. "
+            "`drydock installation` lists the pending work.",
         ),
         Action(
             name="suspend", label="Suspend", does=_suspend, applies=lambda row: not _suspended(row), form=MessageForm,
-            sentence="Nothing outside the database is built, cleaned, checked or destroyed until an operator confirms.",
+            sentence="Drydock builds, cleans, checks and destroys nothing until an operator confirms the installation.",
         ),
     )  # fmt: skip
 
-    stands = columns.column("stands", lambda row: engine.current().problem or "at work")
+    stands = columns.column("status", lambda row: engine.current().problem or "working")
     confirmed = columns.time("confirmed", "confirmed_at")
     swept = columns.time("last sweep", "swept_at")
-    made = columns.time("made", "created_at")
+    made = columns.time("created", "created_at")
 
 
 @admin.register(Worker)
@@ -62,5 +62,5 @@ class WorkerAdmin(RecordAdmin):
     ordering = ("-seen_at",)
     fields = ("name", "queues", "seen", "started")
 
-    seen = columns.time("seen", "seen_at")
+    seen = columns.time("last seen", "seen_at")
     started = columns.time("started", "started_at")

@@ -101,21 +101,21 @@ class WatchAdmin(RecordAdmin):
     list_display = ("lease", "outcome", "says", "job_", "cpu", "memory", "seen", "over")
     list_filter = ("outcome", "complete")
     search_fields = ("=lease__id", "lease__name")
-    search_help_text = "What finds its lease"
+    search_help_text = "Any search term for the lease"
     ordering = ("-id",)
     fields = (
         "lease", "outcome", "message", "job_", "cpu", "memory", "network_in", "network_out", "wall", "seen", "complete",
         "began", "over",
     )  # fmt: skip
 
-    says = columns.text("it says", "message")
+    says = columns.text("message", "message")
     job_ = columns.link("job", "job")
     cpu = columns.column("core-seconds", _seconds("cpu_seconds"), "cpu_seconds")
     memory = columns.column("MiB-seconds", _seconds("memory_mib_seconds"), "memory_mib_seconds")
-    wall = columns.column("measured for, in seconds", _seconds("wall_seconds"))
-    seen = columns.time("last look", "sampled_at")
-    began = columns.time("first look", "began_at")
-    over = columns.time("over", "over_at")
+    wall = columns.column("measured time (s)", _seconds("wall_seconds"))
+    seen = columns.time("last sample", "sampled_at")
+    began = columns.time("first sample", "began_at")
+    over = columns.time("completed", "over_at")
 
     def found(self, words: str) -> Q:
         """Find by lease."""
@@ -129,7 +129,7 @@ class KeptOutputAdmin(RecordAdmin):
     related = ("lease", "job")
     list_display = ("lease", "job_", "said", "left_out")
     search_fields = ("=lease__id", "lease__name")
-    search_help_text = "What finds its lease"
+    search_help_text = "Any search term for the lease"
     ordering = ("-id",)
     fields = ("lease", "job_", "said", "left_out", "written")
 
@@ -150,7 +150,7 @@ class JobAdmin(RecordAdmin):
     list_display = ("number", "status", "lease_", "runs", "exit_code", "says", "asked", "started", "ended")
     list_filter = ("state", "ends_lease")
     search_fields = ("=id", "=lease__id", "lease__name")
-    search_help_text = "Its number, or what finds its lease"
+    search_help_text = "Job number, or any search term for the lease"
     ordering = ("-id",)
     fields = (
         "status", "lease_", "runs", "exit_code", "message", "cancel_wanted", "ends_lease", "asked", "started", "ended",
@@ -160,9 +160,9 @@ class JobAdmin(RecordAdmin):
     number = columns.column("job", lambda job: f"job {job.pk}", "id")
     status = columns.state()
     lease_ = columns.link("lease", "lease")
-    runs = columns.column("runs", lambda job: program(job.command))
-    says = columns.text("it says", "message")
-    asked = columns.time("asked", "created_at")
+    runs = columns.column("command", lambda job: program(job.command))
+    says = columns.text("message", "message")
+    asked = columns.time("requested", "created_at")
     started = columns.time("started", "started_at")
     ended = columns.time("ended", "ended_at")
     written = columns.column("output", lambda job: button(job))
@@ -185,5 +185,5 @@ class JobAdmin(RecordAdmin):
 def program(command: Any) -> str:
     """Return the program that a job runs, without its arguments, which may be secret."""
     if isinstance(command, list) and command:
-        return f"{command[0]} and {len(command) - 1} arguments" if len(command) > 1 else str(command[0])
-    return "a shell line"
+        return f"{command[0]} with {len(command) - 1} arguments" if len(command) > 1 else str(command[0])
+    return "a shell command"

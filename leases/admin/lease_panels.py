@@ -34,16 +34,16 @@ def workload_panels(row: Lease) -> list[Panel]:
 def _workload(work: WorkloadInfo, job: Job | None) -> Panel:
     """Show the workload without arguments, which may be secret."""
     words = work.command if isinstance(work.command, str) else (work.command or [""])[0]
-    runs = f"a container of {work.image}" if work.image else "a shell line" if work.command == words else words
-    rows: list[tuple[Any, ...]] = [("State", html.badge(work.state)), ("Runs", runs)]
+    runs = f"a container from {work.image}" if work.image else "a shell command" if work.command == words else words
+    rows: list[tuple[Any, ...]] = [("State", html.badge(work.state)), ("Command", runs)]
     if work.message:
-        rows.append(("It ended", work.message))
+        rows.append(("Result", work.message))
     if work.variables:
         rows.append(("Variables", ", ".join(work.variables)))
     if job is not None:
         rows += [("Job", html.link(job)), ("Output", jobs.button(job))]
     if work.output_size is not None:
-        rows.append(("Kept of its output", f"{work.output_kept} of {work.output_size} bytes"))
+        rows.append(("Output kept", f"{work.output_kept} of {work.output_size} bytes"))
     return Panel(title="Workload", rows=rows, name="workload", empty="")
 
 
@@ -55,20 +55,21 @@ def _metrics(used: MetricsInfo) -> Panel:
         ("Network in", _measured(used.network_in_bytes, "bytes")),
         ("Network out", _measured(used.network_out_bytes, "bytes")),
         ("Measured for", _measured(used.wall_seconds, "seconds")),
-        ("Last look", html.time(used.sampled_at)),
+        ("Last sample", html.time(used.sampled_at)),
     ]  # fmt: skip
-    scopes = {"machine": "The whole machine, which it holds alone.", "cgroup": "Its control group.",
-              "processes": "Its processes."}  # fmt: skip
-    note = "" if used.complete or used.sampled_at is None else " Not to its end yet."
+    scopes = {"machine": "Measured for the whole machine, which the lease holds exclusively.",
+              "cgroup": "Measured for the control group of the lease.",
+              "processes": "Measured for the processes of the lease."}  # fmt: skip
+    note = "" if used.complete or used.sampled_at is None else " Measurement continues."
     return Panel(
-        title="What it uses", rows=rows if used.sampled_at is not None else [], name="metrics", always=True,
-        empty="It was not looked at yet.", note=scopes.get(used.scope, "") + note,
+        title="Usage", rows=rows if used.sampled_at is not None else [], name="metrics", always=True,
+        empty="Not measured yet.", note=scopes.get(used.scope, "") + note,
     )  # fmt: skip
 
 
 def _measured(value: float | None, unit: str) -> str:
     if value is None:
-        return "its host does not count it"
+        return "not available on this host"
     return f"{value:,.1f} {unit}" if isinstance(value, float) else f"{value:,} {unit}"
 
 
@@ -92,15 +93,16 @@ def of(row: Lease, request: HttpRequest) -> list[Panel]:
         ]  # fmt: skip
     return [
         progress_panel(row, events), *now, panels.timeline(events),
-        panels.leases("Leases that it holds", Lease.objects.filter(for_lease=row).select_related("owner", "resource")
-                      .defer("secrets", "resource__secrets").order_by("id")[: panels.LATEST]),
+        panels.leases("Leases held by this lease", Lease.objects.filter(for_lease=row)
+                      .select_related("owner", "resource").defer("secrets", "resource__secrets")
+                      .order_by("id")[: panels.LATEST]),
     ]  # fmt: skip
 
 
 def head(row: Lease) -> Head:
     """Return the state in one line, and what comes next."""
     facts: list[tuple[str, Any]] = [
-        ("type", row.type), ("owner", row.owner or "Drydock itself"), ("for", html.duration(clock.now() - row.since)),
+        ("type", row.type), ("owner", row.owner or "Drydock"), ("for", html.duration(clock.now() - row.since)),
     ]  # fmt: skip
     if row.resource is not None:
         facts.append(("on", html.link_with_number(row.resource)))
@@ -117,7 +119,7 @@ def _of_instance(instance: InstanceInfo) -> list[tuple[str, Any]]:
     """Return facts about the machine in the terms of the cloud: state, current cost and the last failed operation."""
     facts: list[tuple[str, Any]] = [("instance", html.badge(instance.state))]
     if instance.hourly_cost:
-        facts.append(("costs", f"${instance.hourly_cost:.4f} an hour"))
+        facts.append(("costs", f"${instance.hourly_cost:.4f} per hour"))
     if instance.kept_until:
         facts.append(("machine kept until", html.time(instance.kept_until)))
     if failed := instance.failure:
@@ -168,11 +170,11 @@ def under_way(row: Lease, runs: Sequence[Run]) -> list[Panel]:
     task = f"{found.who}: {found.task}" if found.task else ""
     rows = [
         ("Step", f"{found.phase}: {found.step}"), ("Progress", html.progress(found.percent)), ("Attempt", tried),
-        ("It says", found.sentence), ("Waits for a person", task), ("Last failure", found.failure),
+        ("Message", found.sentence), ("Waiting for a person", task), ("Last failure", found.failure),
         ("Since", html.time(found.since)),
-        ("Such builds take about", html.duration(found.estimate) if found.estimate else ""),
+        ("Usual build time", html.duration(found.estimate) if found.estimate else ""),
     ]  # fmt: skip
-    return [Panel(title="Under way", name="progress", rows=[(words, value) for words, value in rows if value])]
+    return [Panel(title="In progress", name="progress", rows=[(words, value) for words, value in rows if value])]
 
 
 def connect(row: Lease, request: HttpRequest) -> Panel:
@@ -180,7 +182,7 @@ def connect(row: Lease, request: HttpRequest) -> Panel:
     ready = row.state == "active"
     return Panel(
         title="Connect", name="connect", always=row.ended_at is None,
-        empty="Once it is active, the ways to use it stand here.",
+        empty="Shown once the lease is active.",
         rows=[(words, html.copyable(line)) for words, line in _lines(row, request)] if ready else [],
     )  # fmt: skip
 
@@ -197,7 +199,7 @@ def _lines(row: Lease, request: HttpRequest) -> Iterator[tuple[str, str]]:
         yield "Copy", f"drydock cp FILE {row.pk}:FILE"
     if where and where.get("user") and where.get("host"):
         key = f"lease-{row.pk}.key"
-        yield "Private key (its owner only)", f"(umask 077; drydock key {row.pk} > {key})"
+        yield "Private key (owner only)", f"(umask 077; drydock key {row.pk} > {key})"
         at = shlex.quote(f"{where['user']}@{where['host']}")
         yield "SSH", f"ssh -i {key} -p {int(where.get('port') or 22)} {at}"
     if "command" in names:
@@ -215,9 +217,9 @@ def why(row: Lease) -> WaitingInfo | None:
 def waits(row: Lease, found: WaitingInfo) -> Panel:
     """Show the reason why the lease waits, what would help, and the verdict of every blueprint."""
     return Panel(
-        title="Why is it waiting?", columns=("Blueprint", "Offer", "Answer", "It says") if found.verdicts else (),
+        title="Why is it waiting?", columns=("Blueprint", "Offer", "Verdict", "Explanation") if found.verdicts else (),
         name="why", always=True, rows=_verdict_rows(found.verdicts), empty="No blueprint provides this type.",
-        note=" ".join(filter(None, (found.message, f"Place in the queue: {found.place}.", _again(row), found.help))),
+        note=" ".join(filter(None, (found.message, f"Position in the queue: {found.place}.", _again(row), found.help))),
     )  # fmt: skip
 
 
@@ -225,7 +227,7 @@ def _again(row: Lease) -> str:
     """Return when the lease will be checked again, or an empty string if that is not in the future."""
     if row.due_at is None or row.due_at <= clock.now():
         return ""
-    return f"The next check comes at {row.due_at:%H:%M:%S} UTC at the latest."
+    return f"Next check by {row.due_at:%H:%M:%S} UTC."
 
 
 def siblings(found: WaitingInfo) -> list[Panel]:
@@ -234,7 +236,7 @@ def siblings(found: WaitingInfo) -> list[Panel]:
         return []
     return [
         Panel(
-            title="Leases of its group", columns=("Lease", "State", "Resource"),
+            title="Other leases of the group", columns=("Lease", "State", "Resource"),
             rows=[
                 (format_html('<a href="{}">lease {}</a>', reverse("admin:leases_lease_change", args=(one.lease,)),
                              one.lease), html.badge(one.state), one.resource or html.DASH)
@@ -256,8 +258,8 @@ def decided(row: Lease) -> list[Panel]:
     said = infos.verdicts(row.verdicts)
     return [
         Panel(
-            title="Last placement decision", columns=("Blueprint", "Offer", "Answer", "It says") if said else (),
-            name="why", rows=_verdict_rows(said), empty="There was none: a resource had room.",
+            title="Last placement decision", columns=("Blueprint", "Offer", "Verdict", "Explanation") if said else (),
+            name="why", rows=_verdict_rows(said), empty="None needed: a resource had room.",
         )
     ]  # fmt: skip
 
@@ -272,13 +274,14 @@ def share_panels(row: Lease) -> list[Panel]:
     locks = SlotLock.objects.filter(lease=row).order_by("key")
     return [
         Panel(
-            title="Share", columns=("Resource", "Amounts", "Since"), empty="It holds no share.",
+            title="Share", columns=("Resource", "Amounts", "Since"), empty="This lease holds no share.",
             rows=[] if share is None else [
                 (html.link(row.resource), html.amounts(columns.amounts(share)), html.time(share.created_at))
             ],
         ),
         Panel(
-            title="Slot locks", columns=("Key", "Asked for as", "Chosen", "Since"), empty="It holds no slot lock.",
+            title="Slot locks", columns=("Key", "Requested as", "Chosen", "Since"),
+            empty="This lease holds no slot locks.",
             rows=[(one.key, one.name or "-", one.value or "-", html.time(one.created_at)) for one in locks],
         ),
     ]  # fmt: skip
@@ -287,7 +290,7 @@ def share_panels(row: Lease) -> list[Panel]:
 def jobs_panel(row: Lease) -> Panel:
     """List the detached commands. Their output is read from the host on request."""
     return Panel(
-        title="Jobs", columns=("Job", "State", "Runs", "Exit code", "It says", "Started", "Ended", ""), name="jobs",
+        title="Jobs", columns=("Job", "State", "Command", "Exit code", "Message", "Started", "Ended", ""), name="jobs",
         empty="No jobs.",
         rows=[
             (

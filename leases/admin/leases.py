@@ -28,41 +28,45 @@ OPEN = ("pending", "acquired", "active")
 class ExtendForm(ConfirmForm):
     """The form of the extend action."""
 
-    ttl = DurationField(label="For", help_text='From now, such as "90m", "2h" or "1d12h". A lease is never shortened.')
+    ttl = DurationField(
+        label="Duration", help_text='From now, such as "90m", "2h" or "1d12h". A lease is never shortened.'
+    )
 
 
 class HoldForm(ConfirmForm):
     """The form of the hold action."""
 
     ttl = DurationField(
-        label="For", required=False, help_text='From now, such as "2h"; empty: until somebody ends the hold.'
+        label="Duration",
+        required=False,
+        help_text='From now, such as "2h". Leave empty to hold until the hold is ended.',
     )
-    message = forms.CharField(label="Why", max_length=500, required=False, help_text="Kept with the event.")
+    message = forms.CharField(label="Reason", max_length=500, required=False, help_text="Recorded in the event.")
 
 
 class NoteForm(ConfirmForm):
     """The form of the note action."""
 
     note = forms.CharField(
-        max_length=LONGEST_NOTE, required=False, widget=forms.Textarea, help_text="Leave it empty to remove the note."
+        max_length=LONGEST_NOTE, required=False, widget=forms.Textarea, help_text="Leave empty to remove the note."
     )
 
 
 class TransferForm(MessageForm):
     """The form of the transfer action: the new owner and a reason."""
 
-    to = forms.CharField(label="User", max_length=150)
+    to = forms.CharField(label="New owner", max_length=150)
     field_order = ("to", "message")
 
 
 def _note(who: Caller, row: Any, given: FormData) -> str:
     leases.set_note(who, row.pk, note=given["note"].replace("\r\n", "\n"))
-    return "The note was saved."
+    return "Note saved."
 
 
 def _transfer(who: Caller, row: Any, given: FormData) -> str:
     leases.transfer(who, row.pk, to=given["to"], message=given["message"])
-    return f"It belongs to {given['to']} now."
+    return f"Transferred to {given['to']}."
 
 
 def _release(who: Caller, row: Any, given: FormData) -> str:
@@ -72,12 +76,12 @@ def _release(who: Caller, row: Any, given: FormData) -> str:
 
 def _extend(who: Caller, row: Any, given: FormData) -> str:
     until = lifetimes.extend(who, row.pk, ttl=given["ttl"])
-    return "A longer duration was requested." if until is None else f"It lasts until {until:%Y-%m-%d %H:%M:%S} UTC."
+    return "A longer duration was requested." if until is None else f"Extended until {until:%Y-%m-%d %H:%M:%S} UTC."
 
 
 def _begin_hold(who: Caller, row: Any, given: FormData) -> str:
     end = leases.hold(who, row.pk, ttl=given["ttl"], reason=given["message"])
-    return "Held until somebody ends the hold." if end is None else f"Held until {end:%Y-%m-%d %H:%M:%S} UTC."
+    return "Held until the hold is ended." if end is None else f"Held until {end:%Y-%m-%d %H:%M:%S} UTC."
 
 
 def _end_hold(who: Caller, row: Any, given: FormData) -> str:
@@ -87,44 +91,44 @@ def _end_hold(who: Caller, row: Any, given: FormData) -> str:
 
 def _retry(who: Caller, row: Any, given: FormData) -> str:
     leases.retry(who, row.pk)
-    return "Tried again now."
+    return "Retrying."
 
 
 ACTIONS = (
     Action(
         name="release", label="Release", does=_release, form=MessageForm, dangerous=True,
         applies=lambda lease: lease.state in OPEN,
-        sentence="The right ends now: every process and access of the lease ends, what it used is cleaned, and its "
-        "share goes to the next who waits. One that still waits is cancelled.",
+        sentence="The lease ends now. Its processes and its access end, the resource is cleaned, and its share goes to "
+        "the next pending lease. A pending lease is cancelled.",
     ),
     Action(
         name="extend", label="Extend", does=_extend, form=ExtendForm,
         applies=lambda lease: lease.state == "active" and lease.until is not None,
-        sentence="The lease will last longer, at most as long as its resource does.",
+        sentence="The lease is extended. It cannot outlive its resource.",
     ),
     Action(
         name="hold", label="Hold", does=_begin_hold, form=HoldForm,
         applies=lambda lease: lease.state in (*OPEN, "released"),
-        sentence="When the lease ends, however that comes, its resource stays as it is, for debugging, until the hold "
-        "ends. Nobody else gets its share meanwhile.",
+        sentence="When the lease ends, its resource is kept unchanged for debugging until the hold ends. No other "
+        "lease gets its share meanwhile.",
     ),
     Action(
         name="unhold", label="End the hold", does=_end_hold, applies=lambda lease: lease.held,
-        sentence="The hold ends. If the lease has ended meanwhile, it is cleaned now.",
+        sentence="The hold ends. If the lease has already ended, its resource is cleaned now.",
     ),
     Action(
         name="retry", label="Retry now", does=_retry, applies=lambda lease: lease.state in (*OPEN[:2], "released"),
-        sentence="Room is looked for, or the step that waits for its next try is tried, at once.",
+        sentence="Placement, or the step that is waiting to be retried, is retried at once.",
     ),
     Action(
         name="transfer", label="Transfer", does=_transfer, form=TransferForm, dangerous=True,
         applies=lambda lease: lease.state == "active",
-        sentence="The lease goes to another user, with its files, and counts against that user's quota and budgets. "
-        "Every process on it ends, and its keys are replaced, so that its present owner loses access.",
+        sentence="The lease and its files are transferred to another user, and count against that user's quota and "
+        "budgets. All its processes end and its keys are replaced, so the current owner loses access.",
     ),
     Action(
         name="note", label="Note", does=_note, form=NoteForm,
-        sentence="The note replaces the current one. The owner of the lease sees it, too.",
+        sentence="This note replaces the current one. The owner of the lease can see it.",
     ),
 )  # fmt: skip
 
@@ -136,17 +140,17 @@ def _status(row: Lease) -> Any:
 
 
 def _owner(row: Lease) -> str:
-    return "Drydock itself" if row.owner is None else row.owner.get_username()
+    return "Drydock" if row.owner is None else row.owner.get_username()
 
 
 def _flags(row: Lease) -> str:
-    named = {"exclusive": row.exclusive, "served again when lost": row.serve_again, "parked": row.parked}
-    wished = f"its end is wanted ({row.release_wanted})" if row.release_wanted else ""
+    named = {"exclusive": row.exclusive, "replaced if lost": row.serve_again, "parked": row.parked}
+    wished = f"release requested ({row.release_wanted})" if row.release_wanted else ""
     return ", ".join([word for word, on in named.items() if on] + ([wished] if wished else [])) or "-"
 
 
 def _hold(row: Lease) -> Any:
-    return "until somebody ends the hold" if row.held and not row.hold_until else html.time(row.hold_until)
+    return "until the hold is ended" if row.held and not row.hold_until else html.time(row.hold_until)
 
 
 def _interfaces(row: Lease) -> str:
@@ -176,18 +180,18 @@ class LeaseAdmin(RecordAdmin):
     list_filter = ("state", LeaseAttention, TypeFilter, ReasonFilter, "created_at", "resource__blueprint", "exclusive")
     search_fields = ("=id", "name", OWNER, "labels", "resource__name")
     search_help_text = (
-        "A number, the beginning of a name, owner or resource, a label (blue, team=blue) or words of a note"
+        "A number, the beginning of a name, owner or resource, a label (blue, team=blue), or words of a note"
     )
     ordering = ("-id",)
     fieldsets = (
         (None, {"fields": ("status", "says", "owned_by", "charged_group", "labelled", "note", "flags")}),
-        ("Where", {"fields": ("on", "blueprint", "takes", "interfaces", "connect")}),
+        ("Placement", {"fields": ("on", "blueprint", "takes", "interfaces", "connect")}),
         (
-            "When",
+            "Times",
             {"fields": ("asked", "acquired", "active", "in_state", "lasts", "ends", "beat", "holding", "ended")},
         ),
         (
-            "Asked for",
+            "Request",
             {
                 "fields": ("wanted", "traits_", "narrowed", "priority", "own_keys", "group", "held_by", "lost_for"),
                 "classes": ("collapse",),
@@ -206,14 +210,14 @@ class LeaseAdmin(RecordAdmin):
     takes = columns.column("amounts", lambda row: html.amounts(columns.amounts(row)))
     interfaces = columns.column("interfaces", _interfaces)
     connect = columns.values("connect", "facts")
-    asked = columns.time("asked", "created_at")
+    asked = columns.time("requested", "created_at")
     acquired = columns.time("acquired", "acquired_at")
     active = columns.time("active", "active_at")
-    in_state = columns.time("in this state", "since")
-    lasts = columns.duration("time to live", "ttl")
+    in_state = columns.time("state since", "since")
+    lasts = columns.duration("duration", "ttl")
     ends = columns.time("until", "until")
     beat = columns.time("last heartbeat", "heartbeat_at")
-    holding = columns.column("held", _hold)
+    holding = columns.column("held until", _hold)
     ended = columns.time("ended", "ended_at")
     wanted = columns.values("requirements", "requirements")
     traits_ = columns.column("traits", _traits)

@@ -16,18 +16,18 @@ from leases.admin.toolkit.panels import Panel
 from leases.operations import credentials
 from leases.operations.callers import Caller
 
-_TITLES = {Listing: "Offers", Reading: "Account polling", Allowance: "Allowances of accounts"}
+_TITLES = {Listing: "Offers", Reading: "Account polls", Allowance: "Provider quotas"}
 
 
 def _read(who: Caller, row: Any, given: FormData) -> str:
     account = row if isinstance(row, Credential) else row.credential
-    return f"{len(credentials.read(who, account.name).readings)} readings are due now."
+    return f"{len(credentials.read(who, account.name).readings)} polls were started."
 
 
 READ = Action(
-    name="read", label="Read now", does=_read,
-    sentence="A worker reads everything of its account at once: where it may build, what is offered there, and how "
-    "our resources there are.",
+    name="read", label="Poll now", does=_read,
+    sentence="A worker polls the account now: its locations, its offers and quotas, and the status of Drydock's "
+    "resources there.",
 )  # fmt: skip
 
 
@@ -70,13 +70,13 @@ class ListingAdmin(CatalogueAdmin):
     )  # fmt: skip
 
     account = columns.link("account", "credential")
-    where = columns.column("where", lambda row: row.zone or row.location, "location")
-    price_ = columns.column("US dollars an hour", _price, "price")
+    where = columns.column("location", lambda row: row.zone or row.location, "location")
+    price_ = columns.column("$/hour", _price, "price")
     memory = columns.column("memory", lambda row: html.amount("ram_mib", row.ram_mib), "ram_mib")
     gpus = columns.column("GPUs", _gpus, "gpu_count")
     gpu_memory = columns.column("memory of each GPU", lambda row: html.amount("ram_mib", row.gpu_memory_mib))
     confidential_ = columns.column("confidential", lambda row: " ".join(row.confidential) or html.DASH)
-    boot = columns.column("boot", _boot, "boot_seconds")
+    boot = columns.column("boot time", _boot, "boot_seconds")
     changed = columns.time("last changed", "changed_at")
 
 
@@ -93,9 +93,9 @@ class ReadingAdmin(CatalogueAdmin):
     fields = ("what", "account", "kind", "place", "country", "seen", "found", "due", "message")
 
     account = columns.link("account", "credential")
-    seen = columns.time("last succeeded", "seen_at")
-    due = columns.time("next", "due_at")
-    says = columns.text("why it failed", "message")
+    seen = columns.time("last success", "seen_at")
+    due = columns.time("next poll", "due_at")
+    says = columns.text("error", "message")
 
 
 @admin.register(Allowance)
@@ -110,17 +110,17 @@ class AllowanceAdmin(CatalogueAdmin):
     fields = ("name", "account", "kind", "location", "family", "market", "used_", "read")
 
     account = columns.link("account", "credential")
-    where = columns.column("where", lambda row: row.location or html.DASH, "location")
+    where = columns.column("location", lambda row: row.location or html.DASH, "location")
     used_ = columns.column("used", lambda row: f"{row.used:g} of {row.limit:g} {row.unit}", "used")
-    read = columns.time("last read", "read_at")
+    read = columns.time("last poll", "read_at")
 
 
 def readings_of(account: Credential) -> Panel:
     """List the polls of one account."""
     found = Reading.objects.filter(credential=account).order_by("kind", "place", "what")[:200]
     return Panel(
-        title="What is read with it", empty="Nothing is.",
-        columns=("What", "Kind", "Place", "Last succeeded", "Found", "Next", "Why it failed"),
+        title="Account polls", empty="This account is not polled.",
+        columns=("Data", "Kind", "Location", "Last success", "Found", "Next poll", "Error"),
         rows=[
             (
                 html.link(row, row.what), row.kind, row.place or html.DASH, html.time(row.seen_at), row.found,

@@ -127,18 +127,19 @@ def _pool(pk: int, found: list[tuple[Any, ...]]) -> Pool:
 
 
 _NEEDS: tuple[tuple[tuple[str, str], Callable[[], QuerySet[Any]], Callable[[], str]], ...] = (
-    (("step needs a person", "steps need a person"), lambda: Run.objects.filter(attention.HELD_STEP),
+    (("step waits for a person", "steps wait for a person"), lambda: Run.objects.filter(attention.HELD_STEP),
      lambda: list_address("run", waits_for__exact="operator")),
-    (("machine cannot be destroyed and still costs", "machines cannot be destroyed and still cost"),
+    (("machine could not be destroyed and still costs money", "machines could not be destroyed and still cost money"),
      lambda: Failure.objects.filter(attention.UNDESTROYED),
      lambda: list_address("failure", act__exact="destroy")),
-    (("resource keeps files of ended leases", "resources keep files of ended leases"),
+    (("resource still has files of ended leases", "resources still have files of ended leases"),
      lambda: Resource.objects.filter(attention.PUT_ASIDE), lambda: list_address("resource", attention="put aside")),
-    (("act on a machine failed", "acts on machines failed"), lambda: Failure.objects.filter(attention.FAILED_ACT),
+    (("machine action failed", "machine actions failed"), lambda: Failure.objects.filter(attention.FAILED_ACT),
      lambda: list_address("failure")),
-    (("lease is past its end", "leases are past their end"), lambda: Lease.objects.filter(attention.OVERDUE),
+    (("lease is overdue", "leases are overdue"), lambda: Lease.objects.filter(attention.OVERDUE),
      lambda: list_address("lease", attention="overdue")),
-    (("lease has waited long", "leases have waited long"), lambda: Lease.objects.filter(attention.stuck()),
+    (("lease has been waiting for a long time", "leases have been waiting for a long time"),
+     lambda: Lease.objects.filter(attention.stuck()),
      lambda: list_address("lease", attention="waits long")),
     (("lease is held for debugging", "leases are held for debugging"), lambda: Lease.objects.filter(attention.HELD),
      lambda: list_address("lease", attention="held")),
@@ -146,7 +147,7 @@ _NEEDS: tuple[tuple[tuple[str, str], Callable[[], QuerySet[Any]], Callable[[], s
      lambda: list_address("resource", attention="unreachable")),
     (("request for authorization", "requests for authorization"), lambda: Authorization.objects.filter(attention.ASKED),
      lambda: list_address("authorization", state__exact="requested")),
-    (("account poll fails", "account polls fail"), lambda: Reading.objects.filter(attention.FAILING),
+    (("account poll is failing", "account polls are failing"), lambda: Reading.objects.filter(attention.FAILING),
      lambda: f"{reverse('admin:blueprints_reading_changelist')}?{urlencode({'attention': 'failing'})}"),
     (("orphan needs a decision", "orphans need a decision"), lambda: Stray.objects.filter(attention.undecided()),
      lambda: list_address("stray")),
@@ -165,7 +166,7 @@ def _needs_attention(there: list[tuple[Any, ...]]) -> list[Figure]:
                address=list_address("resource", attention="broken and not gone")),
         Figure(of=_words(quarantined, "quarantined resource", "quarantined resources"), number=quarantined,
                address=list_address("resource", attention="quarantined")),
-        Figure(of=_words(sick, "resource fails its checks", "resources fail their checks"), number=sick,
+        Figure(of=_words(sick, "resource is failing its checks", "resources are failing their checks"), number=sick,
                address=list_address("resource", attention="failing checks")),
         *(Figure(of=_words(number, *words), number=number, address=at())
           for (words, _, at), number in zip(_NEEDS, others, strict=True)),
@@ -261,7 +262,7 @@ def _worker(worker: Worker) -> tuple[Any, ...]:
 def _events() -> panels.Panel:
     found = Event.objects.select_related("lease", "resource", "blueprint").order_by("-id")[:LAST]
     return panels.Panel(
-        title="Last events", columns=("When", "What", "Of", "Message", "By"), empty="Nothing has happened yet.",
+        title="Latest events", columns=("Time", "Event", "Object", "Message", "By"), empty="No events yet.",
         rows=[
             (html.time(e.at), panels.transition(e), _subject(e), html.short(e.message or e.reason, 200), e.actor)
             for e in found.defer("lease__secrets", "resource__secrets")

@@ -34,7 +34,7 @@ class HolderForm(forms.ModelForm):  # type: ignore[type-arg]
         """Require exactly one of user and group."""
         given = super().clean() or {}
         if {"user", "group"} <= set(self.fields) and bool(given.get("user")) == bool(given.get("group")):
-            self.add_error("user", "Name either a user or a group.")
+            self.add_error("user", "Choose either a user or a group.")
         return given
 
 
@@ -42,11 +42,13 @@ class QuotaForm(HolderForm):
     """The form of a quota, with limits as operations accept them."""
 
     default_ttl = DurationColumnField(
-        label="Default lease", required=False, help_text='A lease that names no end lasts this long. Such as "8h".'
+        label="Default lease duration",
+        required=False,
+        help_text='The duration of a lease that is requested without one, such as "8h".',
     )
     max_ttl = DurationColumnField(
-        label="Longest lease", required=False,
-        help_text='No lease lasts longer, unless an operator lets it. Such as "30d"; empty: no limit.',
+        label="Maximum lease duration", required=False,
+        help_text='The longest duration that an owner can request, such as "30d". Leave empty for no limit.',
     )  # fmt: skip
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -54,7 +56,11 @@ class QuotaForm(HolderForm):
         for name in permissions.AMOUNTS:
             if name in self.fields:
                 self.fields[name] = forms.IntegerField(
-                    min_value=0, max_value=MOST, required=False, help_text="Empty: no limit."
+                    label=self.fields[name].label,
+                    min_value=0,
+                    max_value=MOST,
+                    required=False,
+                    help_text="Leave empty for no limit.",
                 )
 
 
@@ -86,12 +92,12 @@ class AuthorizationAdmin(HolderAdmin):
         Action(
             name="approve", label="Approve", does=_authorize, form=MessageForm,
             applies=lambda row: row.state != "authorized",
-            sentence="The user or group may use the blueprint, and their leases that wait for this are placed again.",
+            sentence="The user or group may use the blueprint. Leases that wait for this authorization are retried.",
         ),
         Action(
             name="decline", label="Decline", does=_decline, form=MessageForm,
             applies=lambda row: row.state != "declined",
-            sentence="The user or group may no longer use the blueprint. Existing leases stay.",
+            sentence="The user or group may not use the blueprint. Existing leases are not affected.",
         ),
     )  # fmt: skip
     form = HolderForm
@@ -104,13 +110,13 @@ class AuthorizationAdmin(HolderAdmin):
     ordering = ("-id",)
     fields = ("blueprint", "user", "group", "note")
 
-    whose = columns.column("whose", lambda row: str(row.user or row.group))
+    whose = columns.column("user or group", lambda row: str(row.user or row.group))
     blueprint_ = columns.link("blueprint", "blueprint")
     status = columns.state()
     note_ = columns.text("note", "note")
-    asked = columns.time("asked", "created_at")
+    asked = columns.time("requested", "created_at")
     decided = columns.time("decided", "decided_at")
-    decided_by_ = columns.link("by", "decided_by")
+    decided_by_ = columns.link("decided by", "decided_by")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Show every field of an existing authorization."""
@@ -142,7 +148,7 @@ class QuotaAdmin(HolderAdmin):
     ordering = ("id",)
     fields = ("user", "group", *permissions.LIMITS)
 
-    whose = columns.column("whose", lambda row: str(row.user or row.group))
+    whose = columns.column("user or group", lambda row: str(row.user or row.group))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Set the limits through operations, which retry the leases that waited for them."""

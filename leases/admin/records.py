@@ -33,18 +33,20 @@ class EventAdmin(RecordAdmin):
     list_display = ("when", "what", "kind", "lease_", "resource_", "blueprint_", "lasted", "reason", "says", "actor")
     list_filter = ("to_state", "at")
     search_fields = ("kind", "reason", "message", "actor", "=lease__id", "=resource__id")
-    search_help_text = f"The number of a lease or resource; or kind, reason, message, actor in the last {RECENT:,}"
+    search_help_text = (
+        f"Number of a lease or resource, or a kind, reason, message or actor among the last {RECENT:,} events"
+    )
     ordering = ("-id",)
     fields = (
         "when", "what", "kind", "lease_", "resource_", "blueprint_", "reason", "message", "actor", "lasted", "more"
     )  # fmt: skip
 
-    when = columns.time("when", "at")
-    what = columns.column("what", panels.transition)
+    when = columns.time("time", "at")
+    what = columns.column("event", panels.transition)
     lease_ = columns.link("lease", "lease")
     resource_ = columns.link("resource", "resource")
     blueprint_ = columns.link("blueprint", "blueprint")
-    lasted = columns.duration("after", "duration")
+    lasted = columns.duration("previous state lasted", "duration")
     says = columns.text("message", "message")
     more = columns.values("details", "details")
 
@@ -71,9 +73,9 @@ class RunAdmin(RecordAdmin):
 
     acts = (
         Action(
-            name="resolve", label="Resolve the hold", does=_resolve, form=MessageForm,
+            name="resolve", label="Resolve", does=_resolve, form=MessageForm,
             applies=lambda run: run.waits_for == "operator",
-            sentence="You confirm that a person has done what the step waits for, and the step continues.",
+            sentence="Confirm that the task the step waits for has been done. The step then continues.",
         ),
     )  # fmt: skip
     related = ("lease", "resource")
@@ -90,11 +92,11 @@ class RunAdmin(RecordAdmin):
     resource_ = columns.link("resource", "resource")
     lease_ = columns.link("lease", "lease")
     done = columns.column("progress", lambda run: html.progress(run.percent), "percent")
-    says = columns.text("it says", "sentence")
+    says = columns.text("message", "sentence")
     waits_ = columns.column("waits for", panels.waits_for)
     due = columns.time("next call", "due_at")
-    since = columns.time("since", "started_at")
-    of_step = columns.time("in this step since", "step_since")
+    since = columns.time("started", "started_at")
+    of_step = columns.time("step started", "step_since")
 
 
 @admin.register(Share)
@@ -104,7 +106,7 @@ class ShareAdmin(RecordAdmin):
     related = ("lease", "resource")
     list_display = ("lease", "resource_", "amounts", "since")
     search_fields = ("=lease__id", "lease__name", "resource__name")
-    search_help_text = "What finds its lease or its resource"
+    search_help_text = "Any search term for the lease or the resource"
     ordering = ("-lease_id",)
     fields = ("lease", "resource_", "amounts", "since")
 
@@ -143,8 +145,8 @@ class FailureAdmin(RecordAdmin):
     fields = ("resource_", "lease", "act", "code", "attempts", "failing", "tried", "message")
 
     resource_ = columns.link("resource", "resource")
-    says = columns.text("the provider says", "message")
-    failing = columns.time("since", "since")
+    says = columns.text("provider message", "message")
+    failing = columns.time("failing since", "since")
     tried = columns.time("last attempt", "at")
 
 
@@ -159,8 +161,8 @@ class DebtAdmin(RecordAdmin):
     fields = ("lease", "resource_", "tries", "due", "message", "since")
 
     resource_ = columns.link("resource", "resource")
-    due = columns.time("due", "due_at")
-    says = columns.text("it says", "message")
+    due = columns.time("next attempt", "due_at")
+    says = columns.text("last error", "message")
     since = columns.time("since", "created_at")
 
 
@@ -175,7 +177,7 @@ class LeaseGroupAdmin(RecordAdmin):
     fields = ("owner", "same", "different", "asked")
 
     number = columns.number()
-    asked = columns.time("asked", "created_at")
+    asked = columns.time("requested", "created_at")
 
     def panels(self, row: LeaseGroup, request: HttpRequest) -> list[Panel]:
         """List the members of the group."""
@@ -224,14 +226,14 @@ class SyncAdmin(RecordAdmin):
     fields = ("blueprint_", "found", "seen", "due", "message")
 
     blueprint_ = columns.column("blueprint", lambda row: row.blueprint.name, "blueprint__name")
-    seen = columns.time("last succeeded", "seen_at")
-    due = columns.time("due", "due_at")
-    says = columns.text("it says", "message")
+    seen = columns.time("last success", "seen_at")
+    due = columns.time("next discovery", "due_at")
+    says = columns.text("error", "message")
 
 
 def _clear(who: Caller, row: Any, given: FormData) -> str:
     installation.clear_errors(who, error_id=row.pk)
-    return "Forgotten."
+    return "Cleared."
 
 
 @admin.register(RememberedError)
@@ -241,7 +243,7 @@ class RememberedErrorAdmin(RecordAdmin):
     acts = (
         Action(
             name="clear", label="Clear", does=_clear,
-            sentence="The error is forgotten, so that the offer, zone or blueprint is tried again at once.",
+            sentence="Clear the error. The offer, zone or blueprint is tried again at once.",
         ),
     )  # fmt: skip
     related = ("blueprint",)
@@ -256,5 +258,5 @@ class RememberedErrorAdmin(RecordAdmin):
     says = columns.text("message", "message")
     since = columns.time("since", "created_at")
     until_ = columns.column(
-        "until", lambda row: html.time(row.until) if row.until else "an operator clears it", "until"
+        "until", lambda row: html.time(row.until) if row.until else "cleared by an operator", "until"
     )

@@ -54,7 +54,7 @@ class CsvForm(forms.Form):
         max_length=MAX_CSV,
         widget=forms.Textarea(attrs={"rows": 6, "spellcheck": "false"}),
     )
-    file = forms.FileField(label="or a file", required=False)
+    file = forms.FileField(label="CSV file", required=False)
 
     def clean(self) -> dict[str, Any]:
         """Return the text from whichever field was filled."""
@@ -67,7 +67,7 @@ class CsvForm(forms.Form):
             except UnicodeDecodeError:
                 raise forms.ValidationError("The file is not UTF-8 text.") from None
         if not found.get("text", "").strip():
-            raise forms.ValidationError("Paste CSV, or choose a file.")
+            raise forms.ValidationError("Paste CSV text or choose a file.")
         return found
 
 
@@ -86,9 +86,7 @@ def register(model_admin: Any, request: HttpRequest) -> HttpResponse:
     named = request.GET.get("blueprint", "")
     chosen = next((one for one in offered if one.name == named), offered[0] if offered and not named else None)
     if chosen is None:
-        messages.error(
-            request, "No blueprint accepts hosts that are registered by hand. Add one of kind ssh_host first."
-        )
+        messages.error(request, "No blueprint accepts registered hosts. Add a blueprint of kind ssh_host first.")
         return HttpResponseRedirect(reverse("admin:blueprints_blueprint_add"))
     return _answer(model_admin, request, _Page(chosen), offered)
 
@@ -99,7 +97,7 @@ def correct(model_admin: Any, request: HttpRequest, pk: int) -> HttpResponse:
     if row is None or not model_admin.may_operate(request):
         raise PermissionDenied
     if row.origin != Resource.Origin.REGISTERED or row.state not in ("pending", "active"):
-        messages.error(request, f"{row} was not registered by hand, or is on its way out.")
+        messages.error(request, f"{row} is not a registered resource, or is being removed.")
         return HttpResponseRedirect(html.address(row))
     return _answer(model_admin, request, _Page(row.blueprint, row), [])
 
@@ -157,13 +155,13 @@ def rows_of(text: str, blueprint: Blueprint) -> list[dict[str, Any]]:
     except csv.Error as error:
         raise resources.unreadable(f"line {reader.line_num}: {error}") from None
     if len(lines) < 2:
-        raise resources.unreadable("a first line with the names of fields, and one line for each host, are needed")
+        raise resources.unreadable("a header line with field names and one line per host are required")
     if len(lines) > MAX_HOSTS + 1:
-        raise resources.unreadable(f"{len(lines) - 1} hosts are more than {MAX_HOSTS}")
+        raise resources.unreadable(f"{len(lines) - 1} hosts; at most {MAX_HOSTS} can be registered at once")
     head = lines[0][1]
     for name in head:
         if name.partition(".")[0] not in known:
-            raise resources.unreadable(f"unknown field {name!r}. Known: {', '.join(known)}")
+            raise resources.unreadable(f"unknown field {name!r}. Valid fields: {', '.join(known)}")
     found = []
     for number, cells_ in lines[1:]:
         if len(cells_) > len(head):
@@ -228,12 +226,12 @@ def _confirmed(request: HttpRequest, page: _Page) -> HttpResponse:
     except signing.BadSignature:
         signed = {}
     if signed.get("about") != _about(page):
-        messages.error(request, "The page is too old to be confirmed. Start again.")
+        messages.error(request, "This page has expired. Start again.")
         return HttpResponseRedirect(request.get_full_path())
     ticked = {int(one) for one in request.POST.getlist("host") if one.isascii() and one.isdecimal()}
     chosen = [row for number, row in enumerate(signed["rows"]) if number in ticked and not row["problem"]]
     if not chosen:
-        messages.error(request, "No host was confirmed: tick those whose keys are right.")
+        messages.error(request, "No host was selected. Select the hosts whose keys are correct.")
     done = [pk for row in chosen if (pk := _write(request, page, row)) is not None]
     if len(done) == 1:
         return HttpResponseRedirect(reverse("admin:leases_resource_change", args=(done[0],)))
@@ -259,7 +257,7 @@ def _write(request: HttpRequest, page: _Page, row: Mapping[str, Any]) -> int | N
         messages.error(request, f"{row['name']}: {error}")
         return None
     done = "registered" if page.resource is None else "changed"
-    messages.success(request, f"{info.name}: {done}; it is checked now.")
+    messages.success(request, f"{info.name}: {done}. A check was started.")
     return info.id
 
 

@@ -22,7 +22,7 @@ class PowerForm(ConfirmForm):
     """The form of the power action."""
 
     wanted = forms.ChoiceField(
-        choices=[("cycle", "off and on again"), ("on", "on"), ("off", "off")], widget=forms.RadioSelect
+        choices=[("cycle", "power-cycle"), ("on", "on"), ("off", "off")], widget=forms.RadioSelect
     )
 
 
@@ -30,7 +30,9 @@ class ForceDestroyForm(forms.Form):
     """The form that asks why somebody vouches that a resource is gone."""
 
     message = forms.CharField(
-        label="Reason", max_length=500, help_text="Why it cannot be destroyed, and who made sure that it is gone."
+        label="Reason",
+        max_length=500,
+        help_text="Why it cannot be destroyed, and who verified that it no longer exists.",
     )
 
 
@@ -55,7 +57,7 @@ def _drain(who: Caller, row: Any, given: FormData) -> str:
 
 def _undrain(who: Caller, row: Any, given: FormData) -> str:
     resources.drain(who, row.pk, drained=False, reason=given["message"])
-    return "It serves again."
+    return "Undrained."
 
 
 def _quarantine(who: Caller, row: Any, given: FormData) -> str:
@@ -75,12 +77,12 @@ def _retire(who: Caller, row: Any, given: FormData) -> str:
 
 def _remove(who: Caller, row: Any, given: FormData) -> str:
     resources.retire(who, row.pk)
-    return "It is being handed back."
+    return "It is being removed."
 
 
 def _force(who: Caller, row: Any, given: FormData) -> str:
     resources.force_destroy(who, row.pk, reason=given["message"])
-    return "Its row is closed."
+    return "Marked as destroyed."
 
 
 def _check(who: Caller, row: Any, given: FormData) -> str:
@@ -90,55 +92,55 @@ def _check(who: Caller, row: Any, given: FormData) -> str:
 
 def _power(who: Caller, row: Any, given: FormData) -> str:
     resources.power(who, row.pk, given["wanted"])
-    return f"Power {given['wanted']} was begun."
+    return f"Power {given['wanted']} was requested."
 
 
 RESOURCE_ACTIONS = (
     Action(
         name="check", label="Check now", does=_check, applies=_kind_supports(Checks),
-        sentence="Its health is checked now. A resource that fails often enough is taken out of service, and its leases"
-        " are served elsewhere if they asked for that.",
+        sentence="The resource is checked now. After several failed checks it is taken out of service, and leases that"
+        " requested it are replaced on another resource.",
     ),
     Action(
         name="power", label="Power", does=_power, form=PowerForm, applies=_kind_supports(Powers), dangerous=True,
-        sentence="Its power is switched. Whatever runs on it is cut off, also of the leases that it holds now.",
+        sentence="The power is switched. Everything that runs on the machine is interrupted, including its leases.",
     ),
     Action(
         name="drain", label="Drain", does=_drain, form=MessageForm,
         applies=lambda row: _in_service(row) and not row.drained,
-        sentence="It gets no new leases. Its leases stay; it is removed when the last one has ended.",
+        sentence="The resource gets no new leases, and is removed when its last lease ends.",
     ),
     Action(
         name="undrain", label="Undrain", does=_undrain, form=MessageForm,
         applies=lambda row: _in_service(row) and row.drained,
-        sentence="It serves again, first the pending leases.",
+        sentence="The resource serves leases again, pending leases first.",
     ),
     Action(
         name="quarantine", label="Quarantine", does=_quarantine, form=NoteForm,
         applies=lambda row: _in_service(row) and not row.quarantined,
-        sentence="It is taken out of service unchanged, for investigation: nothing is destroyed, and its leases stay.",
+        sentence="The resource is taken out of service for investigation. It is not changed, and its leases continue.",
     ),
     Action(
         name="unquarantine", label="End quarantine", does=_unquarantine,
         applies=lambda row: _in_service(row) and row.quarantined,
-        sentence="Its note is removed, and it is put back into service, first for pending leases.",
+        sentence="The resource is put back into service, pending leases first, and its note is removed.",
     ),
     Action(
         name="retire", label="Retire", does=_retire, dangerous=True, applies=_in_service,
-        sentence="Refused while a lease holds it. Otherwise it is destroyed now or, if Drydock did not build it,"
-        " cleaned and handed back.",
+        sentence="The resource is destroyed or, if Drydock did not build it, cleaned and handed back. This fails while"
+        " a lease holds it.",
     ),
     Action(
         name="remove", label="Remove", does=_remove, dangerous=True,
         applies=lambda row: _in_service(row) and row.origin == "registered",
-        sentence="If no lease holds it, what is ours on it is removed, and it is handed back and no longer listed. One "
-        "that was never reached is gone at once.",
+        sentence="Drydock removes its files from the host and no longer lists it. This fails while a lease holds it. A "
+        "host that was never reached is removed at once.",
     ),
     Action(
         name="force_destroy", label="Force destroy", does=_force, form=ForceDestroyForm, dangerous=True, typed=True,
         applies=lambda row: row.gone_at is None,
-        sentence="You vouch that it is gone. Its leases are broken and its row is closed at once, whatever its "
-        "provider says. What still exists there is left behind, and somebody may have to pay for it.",
+        sentence="Confirm that the resource no longer exists. It is marked as destroyed and its leases as broken at "
+        "once, regardless of the provider. Anything that still exists there remains and may cost money.",
     ),
 )  # fmt: skip
 
@@ -157,7 +159,7 @@ class TypeForm(ConfirmForm):
     """The form of the change-type action."""
 
     type_name = forms.CharField(
-        label="Instance type", max_length=128, help_text="As the offers of its zone have it, such as m6i.large."
+        label="Instance type", max_length=128, help_text="An instance type offered in its zone, such as m6i.large."
     )
 
 
@@ -165,7 +167,9 @@ class TagsForm(ConfirmForm):
     """The form of the tag action."""
 
     tags = forms.CharField(
-        widget=forms.Textarea(attrs={"rows": 4}), max_length=4000, help_text="One NAME=VALUE a line. Others stay."
+        widget=forms.Textarea(attrs={"rows": 4}),
+        max_length=4000,
+        help_text="One NAME=VALUE per line. Other tags are kept.",
     )
 
 
@@ -180,12 +184,12 @@ def _reboot(who: Caller, row: Any, given: FormData) -> str:
 
 def _resize(who: Caller, row: Any, given: FormData) -> str:
     machines.act_on_resource(who, row.pk, "resize", disk_gib=given["disk_gib"])
-    return f"A disk of {given['disk_gib']} GiB was asked for."
+    return f"A disk of {given['disk_gib']} GiB was requested."
 
 
 def _change_type(who: Caller, row: Any, given: FormData) -> str:
     machines.act_on_resource(who, row.pk, "change-type", type_name=given["type_name"])
-    return f"It is to become a {given['type_name']}."
+    return f"Type {given['type_name']} was requested."
 
 
 def _tag(who: Caller, row: Any, given: FormData) -> str:
@@ -194,42 +198,42 @@ def _tag(who: Caller, row: Any, given: FormData) -> str:
         raise InvalidRequest(f"{odd[:80]!r} must have the form NAME=VALUE.", field="tags")
     pairs = [line.partition("=") for line in lines]
     machines.act_on_resource(who, row.pk, "tags", tags={name.strip(): value.strip() for name, _, value in pairs})
-    return "Tags are being set."
+    return "Tags were requested."
 
 
 def _console(who: Caller, row: Any, given: FormData) -> list[tuple[int, str]]:
     with hostcalls.calling(who.id, partial(hostcalls.of_resource, row.pk)):
         shown = machines.console_of_resource(who, row.pk).text
-    end = " ".join(shown.split())[-_SHOWN:] or "(nothing yet)"
+    end = " ".join(shown.split())[-_SHOWN:] or "(no output yet)"
     return [
-        (messages.INFO, f"It ends so: {end}"),
-        (messages.INFO, f"All of it: drydock machine console --resource {row.pk}"),
+        (messages.INFO, f"End of the output: {end}"),
+        (messages.INFO, f"Full output: drydock machine console --resource {row.pk}"),
     ]
 
 
 MACHINE_ACTIONS = (
     Action(
         name="reboot", label="Reboot", does=_reboot, applies=_machine_supports("reboot"), dangerous=True,
-        sentence="It is rebooted. Whatever runs on it ends, also of the leases that it holds now.",
+        sentence="The machine is rebooted. Everything that runs on it ends, including its leases' processes.",
     ),
     Action(
-        name="resize", label="Larger disk", does=_resize, form=DiskForm, applies=_machine_supports("resize-volume"),
-        sentence="Its boot disk grows, and costs more; no disk ever shrinks. The guest's file system follows at its "
-        "next boot.",
+        name="resize", label="Resize disk", does=_resize, form=DiskForm, applies=_machine_supports("resize-volume"),
+        sentence="The boot disk is enlarged, which costs more. Disks cannot be shrunk. The guest's file system grows "
+        "at the next boot.",
     ),
     Action(
         name="change-type", label="Change type", does=_change_type, form=TypeForm,
         applies=_machine_supports("change-type"),
         dangerous=True,
-        sentence="It becomes another instance type of its zone, with that one's price: it is stopped for that, and "
-        "started again if it was on. Where it cannot be started as the new type it becomes the old one again.",
+        sentence="The machine is changed to another instance type of its zone, at that type's price. It is stopped, "
+        "and started again if it was running. If it cannot be started with the new type, it gets its old type back.",
     ),
     Action(
         name="tags", label="Tags", does=_tag, form=TagsForm, applies=_machine_supports("tags"),
-        sentence="Tags are set at its provider. Names that begin with drydock are ours.",
+        sentence="Tags are set at the provider. Names that begin with drydock are reserved.",
     ),
     Action(
         name="console", label="Console", does=_console, applies=_machine_supports("console-output"),
-        sentence="The end of what it wrote on its console is read, without secrets. The reading is recorded.",
+        sentence="Shows the end of the console output, with secrets removed. The access is recorded.",
     ),
 )  # fmt: skip

@@ -20,7 +20,7 @@ def of(row: Resource, request: HttpRequest) -> list[Panel]:
     on, held = _leases(row)
     return [
         *failure(row), over_time(on), panels.runs(Run.objects.filter(resource=row)), family(row),
-        panels.leases("Leases that it holds on others", held), parts(row), locks(row),
+        panels.leases("Leases held by this resource", held), parts(row), locks(row),
         panels.timeline(panels.latest(Event.objects.filter(resource=row))),
         errors(RememberedError.objects.filter(blueprint=row.blueprint_id)),
     ]  # fmt: skip
@@ -37,9 +37,9 @@ def head(row: Resource) -> Head:
     if row.idle_since and row.gone_at is None:
         facts.append(("idle", html.duration(clock.now() - row.idle_since)))
     if row.price and row.gone_at is None:
-        facts.append(("costs", f"${row.price:.4f} an hour"))
+        facts.append(("costs", f"${row.price:.4f} per hour"))
     if row.dies_at and row.gone_at is None:
-        facts.append(("dies", html.time(row.dies_at)))
+        facts.append(("ends", html.time(row.dies_at)))
     said = " ".join(part for part in (columns.sentence(row), *(infos.problems(row) or (row.note,))) if part)
     return Head(badges=html.badges(row.state, *flags(row)), sentence=said, facts=facts)
 
@@ -62,8 +62,8 @@ def failure(row: Resource) -> list[Panel]:
     said = html.short(one.message, 500)
     return [
         Panel(
-            title="What failed last", name="failure",
-            columns=("Act", "Code", "The provider says", "Attempts", "Since", "Last attempt"),
+            title="Last failure", name="failure",
+            columns=("Action", "Code", "Provider message", "Attempts", "Since", "Last attempt"),
             rows=[(one.act, one.code or "-", said, one.attempts, html.time(one.since), html.time(one.at))],
         )
     ]  # fmt: skip
@@ -72,15 +72,15 @@ def failure(row: Resource) -> list[Panel]:
 def over_time(rows: list[Lease]) -> Panel:
     """Show the leases on the resource over time, both as a chart and as a table."""
     now = clock.now()
-    table = panels.leases("Leases over time", rows, empty="Nobody has held it.")
+    table = panels.leases("Leases over time", rows, empty="No lease has used this resource.")
     pieces = [
         timeline.Bar(
             start=one.acquired_at or one.created_at, end=one.ended_at, tone=html.tone(one.state),
-            words=f"{one} (#{one.pk}), {one.state}, {one.owner or 'Drydock itself'}", address=html.address(one),
+            words=f"{one} (#{one.pk}), {one.state}, {one.owner or 'Drydock'}", address=html.address(one),
         )
         for one in rows
     ]  # fmt: skip
-    note = f"The last {panels.LATEST}." if len(rows) == panels.LATEST else ""
+    note = f"The last {panels.LATEST} leases." if len(rows) == panels.LATEST else ""
     return Panel(
         title=table.title, columns=table.columns, rows=table.rows, empty=table.empty, name="gantt",
         always=True, note=note,
@@ -103,12 +103,13 @@ def _leases(row: Resource) -> tuple[list[Any], list[Any]]:
 def family(row: Resource) -> Panel:
     """Show the parent and the children of the resource."""
     found = Resource.objects.filter(part_of=row).defer("secrets").order_by("id")[: panels.LATEST]
-    near = [("whole", row.part_of)] if row.part_of is not None else []
+    near = [("parent", row.part_of)] if row.part_of is not None else []
     return Panel(
-        title="Parents and children", columns=("Which", "Resource", "State", "Type"), empty="It stands alone.",
+        title="Parents and children", columns=("Relation", "Resource", "State", "Type"),
+        empty="No parent and no children.",
         rows=[
             (word, html.link_with_number(one), html.badge(one.state), one.type)
-            for word, one in [*near, *(("part", child) for child in found)]
+            for word, one in [*near, *(("child", child) for child in found)]
         ],
     )  # fmt: skip
 
@@ -117,7 +118,8 @@ def parts(row: Resource) -> Panel:
     """List the named parts of the resource."""
     found = Part.objects.filter(resource=row).order_by("part_class", "identity")[: panels.EVENTS]
     return Panel(
-        title="Named parts", columns=("Class", "Identity", "State", "Attributes"), empty="It has no named parts.",
+        title="Named parts", columns=("Class", "Identity", "State", "Attributes"),
+        empty="This resource has no named parts.",
         rows=[(p.part_class, p.identity, html.badge(p.state), html.values(p.attributes)) for p in found],
     )  # fmt: skip
 
@@ -126,7 +128,7 @@ def locks(row: Resource) -> Panel:
     """List the slot locks held by the resource or by leases on it."""
     found = SlotLock.objects.filter(Q(resource=row) | Q(lease__share__resource=row)).select_related("lease")
     return Panel(
-        title="Slot locks", columns=("Key", "Asked for as", "Chosen", "Held by", "Since"), empty="None is held.",
+        title="Slot locks", columns=("Key", "Requested as", "Chosen", "Held by", "Since"), empty="No slot locks.",
         rows=[
             (
                 one.key, one.name or "-", one.value or "-", html.link(one.lease) if one.lease else "this resource",
@@ -140,12 +142,12 @@ def locks(row: Resource) -> Panel:
 def errors(found: QuerySet[RememberedError]) -> Panel:
     """List the remembered errors of a blueprint."""
     return Panel(
-        title="Remembered errors of its blueprint", columns=("Scope", "Of", "Message", "Until", "Since"),
-        empty="None is remembered.",
+        title="Remembered errors of the blueprint", columns=("Scope", "Object", "Message", "Until", "Since"),
+        empty="No remembered errors.",
         rows=[
             (
                 html.link(one, one.scope), one.key or "-", html.short(one.message, 300),
-                html.time(one.until) if one.until else "an operator clears it", html.time(one.created_at),
+                html.time(one.until) if one.until else "cleared by an operator", html.time(one.created_at),
             )
             for one in found.order_by("-created_at")[: panels.LATEST]
         ],

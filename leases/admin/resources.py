@@ -43,11 +43,11 @@ def _generation(row: Resource) -> str:
 
 
 def _price(row: Resource) -> str:
-    return "-" if row.price is None else f"{row.price:g} an hour"
+    return "-" if row.price is None else f"${row.price:g} per hour"
 
 
 def _health(row: Resource) -> Any:
-    failed = f", {row.check_failures} failed checks in a row" if row.check_failures else ""
+    failed = f", {row.check_failures} consecutive failed checks" if row.check_failures else ""
     return format_html("{}{} ({})", row.observed or "not observed", failed, html.time(row.observed_at))
 
 
@@ -75,9 +75,9 @@ class ResourceAdmin(RecordAdmin):
         (None, {"fields": ("status", "says", "note_", "blueprint_", "generation_", "type", "origin", "identity")}),
         ("Capacity", {"fields": ("capacity", "reserved", "idle")}),
         ("Health", {"fields": ("health", "next_check", "power", "power_wanted", "missed")}),
-        ("When", {"fields": ("made", "in_state", "dies", "gone")}),
+        ("Times", {"fields": ("made", "in_state", "dies", "gone")}),
         (
-            "What it is",
+            "Details",
             {
                 "fields": ("parent", "zone", "offer", "price_", "attributes_", "traits_", "facts_"),
                 "classes": ("collapse",),
@@ -127,10 +127,10 @@ class ResourceAdmin(RecordAdmin):
     idle = columns.time("idle since", "idle_since")
     health = columns.column("observed", _health)
     next_check = columns.time("next check", "check_at")
-    made = columns.time("made", "created_at")
-    in_state = columns.time("in this state", "since")
-    dies = columns.time("dies", "dies_at")
-    gone = columns.time("gone", "gone_at")
+    made = columns.time("created", "created_at")
+    in_state = columns.time("state since", "since")
+    dies = columns.time("end of life", "dies_at")
+    gone = columns.time("removed", "gone_at")
     parent = columns.link("part of", "part_of")
     price_ = columns.column("price", _price, "price")
     attributes_ = columns.values("attributes", "attributes")

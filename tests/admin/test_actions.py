@@ -47,7 +47,7 @@ class TestAsking:
         answer = site.post(rows_of(Lease), {"action": "release", "_selected_action": [lease.pk]})
         assert answer.status_code == 302
         shown = site.get(answer.url).content.decode()
-        for words in (f"one (#{lease.pk})", "The right ends now", "active", ">Cancel</a>"):
+        for words in (f"one (#{lease.pk})", "The lease ends now", "active", ">Cancel</a>"):
             assert words in shown
         lease.refresh_from_db()
         assert (lease.state, lease.release_wanted) == ("active", "")
@@ -180,7 +180,7 @@ class TestResources:
     def test_force_is_for_one_at_a_time(self, site, lease):
         other = Resource.objects.create(blueprint=lease.resource.blueprint, type="fake", name="other")
         answer = site.get(act("force_destroy", lease.resource, other))
-        assert said(site, answer) == ["Force destroy: select only one at a time."]
+        assert said(site, answer) == ["Force destroy: select a single row."]
 
     def test_check_and_power(self, site, lease):
         do(site, "check", lease.resource)
@@ -195,7 +195,7 @@ class TestBlueprints:
         pool = blueprint(config={"faults": [{"does": "fail", "at": "nowhere"}]})
         assert any("faults.0.at" in words for words in do(site, "check", pool))
         pool = blueprint("other")
-        assert do(site, "check", pool) == ["other: No problem found."]
+        assert do(site, "check", pool) == ["other: No problems found."]
 
     def test_disable_enable_drain_undrain(self, site, blueprint):
         pool = blueprint()

@@ -84,7 +84,7 @@ def test_offers_are_shown_the_cheapest_first_and_found(site, account):
 def test_readings_say_how_they_go(site, account, reading):
     Reading.objects.create(credential=account, kind="fake_cloud", what="places", found=3, seen_at="2026-01-01T00:00Z")
     shown = text(site.get(rows_of(Reading)))
-    for words in ("<h1>Account polling</h1>", "it throttles", "inventory", "places", " ago", "vendor"):
+    for words in ("<h1>Account polls</h1>", "it throttles", "offers", "locations", " ago", "vendor"):
         assert words in shown, words
     failing = text(site.get(rows_of(Reading), {"attention": "failing"}))
     assert "it throttles" in failing
@@ -100,7 +100,7 @@ def test_readings_say_how_they_go(site, account, reading):
 def test_an_account_is_read_at_once(site, account, reading, of):
     row = {"reading": reading, "account": account}[of]
     asks = text(site.get(act("read", row)))
-    assert "A worker reads everything of its account at once" in asks
+    assert "A worker polls the account now" in asks
     assert "/api/v1/credentials/vendor/read" in asks
     with hints.collected() as sent:
         site.post(act("read", row), {})

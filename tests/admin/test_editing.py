@@ -85,7 +85,7 @@ class TestBlueprints:
         )
         told = said(site, add(site, Blueprint, **ADD))
         assert "provider: <b>no such</b> account" in told
-        assert any("stays disabled" in words for words in told)
+        assert any("Not enabled" in words for words in told)
         assert not Blueprint.objects.get().enabled
 
     def test_another_config_is_another_generation(self, site, blueprint):
@@ -159,7 +159,7 @@ class TestBlueprints:
 
     def test_what_its_kind_understands_is_shown(self, site, blueprint):
         shown = site.get(page(blueprint())).content.decode()
-        for words in ("boot_polls", "What its config may say", "builds", "powers", Checks.__name__.lower()):
+        for words in ("boot_polls", "Config fields", "builds", "powers", Checks.__name__.lower()):
             assert words in shown
 
 
@@ -385,7 +385,7 @@ class TestConfigInputs:
         given = {name: value for name, value in ADD.items() if name != "config"} | {"config.": "1"}
         offers = '[{"offer": "big", "zone": "north", "price": 1.5, "capacity": {"slots": 8}}, {"offer": "small"}]'
         shown = site.post(at, given | {"config.offers": offers}).content.decode()
-        for words in ("No problem found", "What it would build", "big", "north", "1.5", "8 slots", "small"):
+        for words in ("No problems found", "Possible builds", "big", "north", "1.5", "8 slots", "small"):
             assert words in shown, words
         assert "It must be a whole number." in site.post(at, given | {"config.boot_polls": "many"}).content.decode()
         assert site.get(at).status_code == 403

@@ -136,7 +136,7 @@ def test_no_list_and_no_page_asks_more_when_there_is_more(
 
 def test_a_lease_page_says_how_it_came_there(site, lease):
     shown = text(site.get(page(lease)))
-    for words in ("Timeline", "acquired", "active", "Share", "Slot locks", "Runs under way", "Jobs", "command", "UTC"):
+    for words in ("Timeline", "acquired", "active", "Share", "Slot locks", "Active runs", "Jobs", "command", "UTC"):
         assert words in shown, words
     states = [event.to_state for event in Event.objects.filter(lease=lease).order_by("id") if event.to_state]
     positions = [shown.index("dd-panel")]
@@ -156,7 +156,7 @@ def test_a_waiting_lease_says_why_and_where_in_the_queue(site, blueprint, ask):
     shown, full = text(site.get(page(third))), f"{Resource.objects.get().name} is full (1 of 1 slot in use)"
     assert "Why is it waiting?" in shown
     assert f"Queued behind lease {second.pk} of ada, which waits because {full}" in shown
-    assert "Place in the queue: 2." in shown
+    assert "Position in the queue: 2." in shown
     assert "19:34" not in shown, "a check that was due in the past is not announced"
     shown = text(site.get(page(second)))
     assert f"Waits because {full}" in shown
@@ -303,8 +303,8 @@ def test_the_overview_counts_and_says_what_needs_attention(site, lease, blueprin
     Lease.objects.filter(pk=waits.pk).update(created_at=Now() - dt.timedelta(hours=1))
     overview = site.get(reverse("admin:index")).context["overview"]
     assert {one.of: one.number for one in overview.attention} == {
-        "quarantined resource": 1, "step needs a person": 1, "lease is past its end": 1,
-        "lease has waited long": 1, "lease is held for debugging": 1, "remembered error": 1,
+        "quarantined resource": 1, "step waits for a person": 1, "lease is overdue": 1,
+        "lease has been waiting for a long time": 1, "lease is held for debugging": 1, "remembered error": 1,
         "request for authorization": 1,
     }  # fmt: skip
     for one in overview.attention:

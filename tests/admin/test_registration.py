@@ -53,9 +53,9 @@ def test_only_what_was_shown_can_be_confirmed(site, pool, where):
     assert not Resource.objects.exists()
     for wrong in ("", "nonsense", signing.dumps({"rows": []}), signed(answer)[:-1] + "x"):
         told = site.post(where, {"confirmed": wrong, "host": "0"}, follow=True)
-        assert b"too old to be confirmed" in told.content
+        assert b"This page has expired" in told.content
     other = site.post(where, {"confirmed": signed(answer), "host": ["7", "x"]}, follow=True)
-    assert b"No host was confirmed" in other.content
+    assert b"No host was selected" in other.content
     assert not Resource.objects.exists()
 
 
@@ -63,15 +63,16 @@ def test_what_was_shown_for_one_page_is_not_confirmed_on_another(site, pool, whe
     blueprint("second")
     answer = site.post(where, many("name\nalpha"))
     elsewhere = where.replace("pool", "second")
-    assert b"too old" in site.post(elsewhere, {"confirmed": signed(answer), "host": "0"}, follow=True).content
+    answer = site.post(elsewhere, {"confirmed": signed(answer), "host": "0"}, follow=True)
+    assert b"This page has expired" in answer.content
     assert not Resource.objects.exists()
 
 
 def test_csv_that_cannot_be_read_says_where(site, pool, where):
     for text, said in (
-        ("name", "one line for each host"), ("colour\nred", "unknown field &#x27;colour&#x27;. Known: name"),
+        ("name", "one line per host"), ("colour\nred", "unknown field &#x27;colour&#x27;. Valid fields: name"),
         ("name\na,b", "line 2: 2 values for 1 fields"), ("\n\n", "Paste CSV"),
-        ("name\n" + "x\n" * 201, "201 hosts are more than 200"), (f"{EVIL}\nx", "&lt;script&gt;"),
+        ("name\n" + "x\n" * 201, "201 hosts; at most 200"), (f"{EVIL}\nx", "&lt;script&gt;"),
     ):  # fmt: skip
         found = site.post(where, many(text)).content.decode()
         assert said in found, text[:50]
@@ -116,7 +117,7 @@ def test_a_field_that_is_emptied_is_taken_away(site, pool, where):
 
 def test_what_was_built_cannot_be_corrected(site, lease):
     correct = reverse("admin:leases_resource_correct", args=(lease.resource_id,))
-    assert b"was not registered by hand" in site.get(correct, follow=True).content
+    assert b"is not a registered resource" in site.get(correct, follow=True).content
     assert site.get(reverse("admin:leases_resource_correct", args=(987_654,))).status_code == 403
 
 

@@ -36,7 +36,7 @@ def test_a_list_and_a_page_follow_their_leases_without_reloading(look, site, wai
     head, row = single.locator(".dd-head .dd-badge").first, listed.locator("#result_list tbody tr").first
     expect(head).to_contain_text("pending")
     expect(row).to_contain_text("pending")
-    expect(single.locator(".dd-panel-why")).to_contain_text("Place in the queue: 1.")
+    expect(single.locator(".dd-panel-why")).to_contain_text("Position in the queue: 1.")
     for one in (single, listed):
         one.evaluate("window.ddSame = true")
     leases.release(caller("ada"), first.pk)
@@ -52,7 +52,7 @@ def test_an_act_goes_from_its_button_through_the_question_to_the_event(look, sit
     shown = look(site)
     shown.goto(page(first))
     shown.locator(".object-tools").get_by_role("link", name="Release").click()
-    expect(shown.locator("#content")).to_contain_text("The right ends now")
+    expect(shown.locator("#content")).to_contain_text("The lease ends now")
     assert Lease.objects.get(pk=first.pk).release_wanted == ""
     shown.get_by_label("Message").fill("enough")
     shown.get_by_role("button", name="Release", exact=True).click()
@@ -111,11 +111,11 @@ def test_the_blueprint_form_follows_the_kind_and_its_button_checks_what_is_typed
     shown.locator("#id_kind").select_option("fake")
     shown.locator("#id_name").fill("rack")
     shown.locator("[name='config.boot_polls']").fill("many")
-    check = shown.get_by_role("button", name="Check what is typed")
+    check = shown.get_by_role("button", name="Check without saving")
     check.click()
     expect(shown.locator("#dd-trial")).to_contain_text("It must be a whole number.")
     shown.locator("[name='config.boot_polls']").fill("2")
     check.click()
-    expect(shown.locator("#dd-trial")).to_contain_text("No problem found")
-    expect(shown.locator("#dd-trial")).to_contain_text("What it would build")
+    expect(shown.locator("#dd-trial")).to_contain_text("No problems found")
+    expect(shown.locator("#dd-trial")).to_contain_text("Possible builds")
     assert not Blueprint.objects.exists()

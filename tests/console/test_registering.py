@@ -47,11 +47,11 @@ def test_a_host_is_registered_by_its_confirmed_key_then_corrected_and_removed(lo
     shown.locator("[name='registration.name']").fill(EVIL)
     shown.get_by_role("button", name="Continue", exact=True).click()
     expect(shown.locator(".dd-fingerprint")).to_have_text(fingerprint(server))
-    expect(shown.locator(".dd-hosts")).to_contain_text("shown by the host now")
+    expect(shown.locator(".dd-hosts")).to_contain_text("presented by the host")
     expect(shown.locator(".dd-hosts")).to_contain_text(EVIL)
     assert not Resource.objects.exists(), "nothing is stored before it is confirmed"
-    shown.get_by_role("button", name="Register what is ticked").click()
-    expect(shown.locator(".messagelist")).to_contain_text("No host was confirmed")
+    shown.get_by_role("button", name="Register selected").click()
+    expect(shown.locator(".messagelist")).to_contain_text("No host was selected")
     assert not Resource.objects.exists()
 
     for name, value in (("address", server.address), ("port", str(server.port)), ("user", getpass.getuser())):
@@ -59,8 +59,8 @@ def test_a_host_is_registered_by_its_confirmed_key_then_corrected_and_removed(lo
     shown.locator("[name='registration.name']").fill(EVIL)
     shown.get_by_role("button", name="Continue", exact=True).click()
     shown.get_by_label(EVIL).check()
-    shown.get_by_role("button", name="Register what is ticked").click()
-    expect(shown.locator(".messagelist")).to_contain_text("registered; it is checked now")
+    shown.get_by_role("button", name="Register selected").click()
+    expect(shown.locator(".messagelist")).to_contain_text("registered. A check was started")
     host = Resource.objects.get()
     assert shown.url.endswith(page(host))
     assert host.facts["host_keys"] == [PublicKey.parse(server.host.public).line]
@@ -71,10 +71,10 @@ def test_a_host_is_registered_by_its_confirmed_key_then_corrected_and_removed(lo
     shown.get_by_role("link", name="Correct", exact=True).click()
     shown.locator("[name='registration.port']").fill("1")
     shown.get_by_role("button", name="Continue", exact=True).click()
-    expect(shown.locator(".dd-hosts")).to_contain_text("as typed")
+    expect(shown.locator(".dd-hosts")).to_contain_text("as entered")
     shown.get_by_label(EVIL).check()
-    shown.get_by_role("button", name="Change what is ticked").click()
-    expect(shown.locator(".messagelist")).to_contain_text("changed; it is checked now")
+    shown.get_by_role("button", name="Change selected").click()
+    expect(shown.locator(".messagelist")).to_contain_text("changed. A check was started")
     settle()
     expect(shown.locator(".dd-head")).to_contain_text("suspect")
     expect(shown.locator(".dd-head")).to_contain_text("connection refused (")
@@ -87,7 +87,7 @@ def test_a_host_is_registered_by_its_confirmed_key_then_corrected_and_removed(lo
     shown.get_by_role("button", name="Continue", exact=True).click()
     expect(shown.locator(".dd-fingerprint")).to_have_text(fingerprint(server))
     shown.get_by_label(EVIL).check()
-    shown.get_by_role("button", name="Change what is ticked").click()
+    shown.get_by_role("button", name="Change selected").click()
     Resource.objects.update(check_at="2020-01-01T00:00Z")
     settle()
     host.refresh_from_db()
@@ -109,7 +109,7 @@ def test_hosts_are_registered_as_csv_each_with_its_key(look, site, server, lab):
         f"alpha,{server.address},{server.port},{getpass.getuser()},fast;quiet,lab\n"
         f"{EVIL},{server.address},1,root,,\n"
     )
-    shown.get_by_label("or a file").set_input_files(
+    shown.get_by_label("CSV file").set_input_files(
         {"name": "hosts.csv", "mimeType": "text/csv", "buffer": text.encode("utf-8-sig")}
     )
     shown.get_by_role("button", name="Continue with CSV").click()
@@ -120,7 +120,7 @@ def test_hosts_are_registered_as_csv_each_with_its_key(look, site, server, lab):
     expect(rows.nth(1)).to_contain_text("presented no host key")
     expect(rows.nth(1).locator("input")).to_have_count(0)
     shown.get_by_label("alpha").check()
-    shown.get_by_role("button", name="Register what is ticked").click()
+    shown.get_by_role("button", name="Register selected").click()
     expect(shown.locator(".messagelist")).to_contain_text("lpha: registered")
     settle()
     host = Resource.objects.get()

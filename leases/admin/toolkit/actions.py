@@ -37,13 +37,13 @@ class ConfirmForm(forms.Form):
 class MessageForm(forms.Form):
     """A form with an optional reason, which is stored with the event."""
 
-    message = forms.CharField(max_length=500, required=False, help_text="Kept with the event.")
+    message = forms.CharField(max_length=500, required=False, help_text="Recorded in the event.")
 
 
 class NoteForm(forms.Form):
     """A form with a required note."""
 
-    message = forms.CharField(label="Note", max_length=500, help_text="Why. Shown with the resource.")
+    message = forms.CharField(label="Note", max_length=500, help_text="The reason, shown on the page of the resource.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Action:
         if self.typed:
             name = str(rows[0])
             form.fields["typed"] = forms.CharField(
-                label="Its name", help_text=f"Type {name} to confirm.", validators=[_exactly(name)],
+                label="Name", help_text=f"Type {name} to confirm.", validators=[_exactly(name)],
                 widget=forms.TextInput(attrs={"autocomplete": "off"}),
             )  # fmt: skip
         return form
@@ -147,7 +147,7 @@ class ActionAdmin(_ModelAdmin):
             raise PermissionDenied
         rows = self._chosen(request)
         if not rows or (act.typed and len(rows) > 1):
-            messages.error(request, f"{act.label}: select only one at a time." if rows else "No row was selected.")
+            messages.error(request, f"{act.label}: select a single row." if rows else "No row was selected.")
             return HttpResponseRedirect(self._list())
         form = act.form_for(rows, request.POST if request.method == "POST" else None)
         if request.method == "POST" and form.is_valid():
@@ -196,6 +196,6 @@ class ActionAdmin(_ModelAdmin):
 def _ask(act: Action, model_admin: ActionAdmin, request: HttpRequest, chosen: QuerySet[Any]) -> HttpResponse | None:
     ids = list(chosen.order_by("pk").values_list("pk", flat=True)[: MOST + 1])
     if len(ids) > MOST:
-        messages.error(request, f"At most {MOST} at once.")
+        messages.error(request, f"Select at most {MOST} rows.")
         return None
     return HttpResponseRedirect(model_admin.act_address(act, ids))

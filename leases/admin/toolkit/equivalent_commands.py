@@ -49,8 +49,8 @@ def _actions(
 
 
 LISTS: dict[str, Equivalent] = {
-    "attention": _declared("attention", "What needs attention", "drydock attention"),
-    "events": _row("What happened", "drydock events --follow", "GET", "events"),
+    "attention": _declared("attention", "Needs attention", "drydock attention"),
+    "events": _row("Events", "drydock events --follow", "GET", "events"),
     "leases": _row("Leases", "drydock leases", "GET", "leases"),
     "resources": _row("Resources", "drydock resources list", "GET", "resources"),
     "blueprints": _declared("blueprints", "Blueprints", "drydock blueprints list"),
@@ -58,11 +58,11 @@ LISTS: dict[str, Equivalent] = {
     "authorizations": _declared("authorizations", "Authorizations", "drydock authorizations list"),
     "quotas": _declared("quotas", "Quotas", "drydock quotas list"),
     "budgets": _declared("budgets", "Budgets", "drydock budgets list"),
-    "usage": _row("What was spent", "drydock usage --by owner", "GET", "usage?by=owner"),
-    "usage.records": _row("As a table", "drydock usage --by lease --csv", "GET", "usage/records?as=csv"),
+    "usage": _row("Usage and cost", "drydock usage --by owner", "GET", "usage?by=owner"),
+    "usage.records": _row("Usage records as CSV", "drydock usage --by lease --csv", "GET", "usage/records?as=csv"),
     "credentials": _declared("credentials", "Credentials", "drydock credentials list"),
     "offers": _row("Offers", "drydock offers --gpu MODEL --max-price 5", "GET", "offers?gpu=MODEL&max_price=5"),
-    "locations": _declared("locations", "Where accounts are read", "drydock locations"),
+    "locations": _declared("locations", "Locations", "drydock locations"),
     "instance-types": _row("Offers by type", "drydock instance-types", "GET", "instance-types"),
     "jobs": _declared("jobs", "Jobs", "drydock job list"),
     "workers": _row("Workers", "drydock workers", "GET", "workers"),
@@ -76,7 +76,7 @@ LISTS: dict[str, Equivalent] = {
 
 LEASES = {
     "lease": _row("This lease", "drydock show {id}", "GET", "leases/{id}"),
-    "lease.history": _row("Its timeline", "drydock events --lease {id}", "GET", "leases/{id}/events"),
+    "lease.history": _row("Timeline", "drydock events --lease {id}", "GET", "leases/{id}/events"),
     "lease.release": _declared("release", "Release", "drydock release {id}"),
     "lease.extend": _declared("extend", "Extend", "drydock extend {id} 2h", ttl="2h"),
     "lease.transfer": _declared("transfer", "Transfer", "drydock transfer {id} USER", to="USER"),
@@ -86,13 +86,13 @@ LEASES = {
     )),
     "leasegroup": _row("This group", "", "GET", "groups/{id}"),
     "job": _declared("job", "This job", "drydock job show {id}"),
-    "job.output": _row("Its output", "drydock job output {id}", "GET", "jobs/{id}/output"),
-    "run.resolve": _row("Resolve the hold", "drydock resolve --{side} {side_id}", "POST", "{side}s/{side_id}/resolve"),
+    "job.output": _row("Output", "drydock job output {id}", "GET", "jobs/{id}/output"),
+    "run.resolve": _row("Resolve", "drydock resolve --{side} {side_id}", "POST", "{side}s/{side_id}/resolve"),
 }  # fmt: skip
 
 RESOURCES = {
     "resource": _declared("resource", "This resource", "drydock resources show {id}"),
-    "resource.history": _row("Its timeline", "drydock events --resource {id}", "GET", "events?resource={id}"),
+    "resource.history": _row("Timeline", "drydock events --resource {id}", "GET", "events?resource={id}"),
     **_actions("resource", "resources ", "{id}", "resources/{id}", (
         ("check", "Check now"), ("drain", "Drain"), ("undrain", "Undrain"), ("unquarantine", "End quarantine"),
         ("retire", "Retire"),
@@ -103,7 +103,7 @@ RESOURCES = {
     ),
     "resource.remove": _declared("change_resource", "Remove", "drydock resources remove {id}", act="retire"),
     "resource.change": _declared(
-        "change_registration", "Correct its registration", "drydock resources change {id} address=10.0.0.8",
+        "change_registration", "Correct the registration", "drydock resources change {id} address=10.0.0.8",
         address="10.0.0.8",
     ),
     "resource.power": _declared(
@@ -111,7 +111,7 @@ RESOURCES = {
     ),
     "resource.reboot": _row("Reboot", "drydock machine reboot --resource {id}", "POST", "resources/{id}/reboot"),
     "resource.resize": _row(
-        "Larger disk", "drydock machine resize --resource {id} 100", "POST", "resources/{id}/resize", disk_gib=100
+        "Resize disk", "drydock machine resize --resource {id} 100", "POST", "resources/{id}/resize", disk_gib=100
     ),
     "resource.change-type": _row(
         "Change type", "drydock machine change-type --resource {id} TYPE", "POST", "resources/{id}/change-type",
@@ -133,11 +133,11 @@ RESOURCES = {
 BLUEPRINTS = {
     "blueprint": _declared("blueprint", "This blueprint", "drydock blueprints show {name}"),
     "blueprint.add": _row(
-        "Add one", "drydock blueprints add NAME KIND KEY=VALUE", "POST", "blueprints",
+        "Add a blueprint", "drydock blueprints add NAME KIND KEY=VALUE", "POST", "blueprints",
         name="NAME", kind="KIND", config={"KEY": "VALUE"},
     ),
     "blueprint.change": _row(
-        "Change it", "drydock blueprints change {name} KEY=VALUE", "PATCH", "blueprints/{name}",
+        "Change the blueprint", "drydock blueprints change {name} KEY=VALUE", "PATCH", "blueprints/{name}",
         config={"KEY": "VALUE"},
     ),
     **_actions("blueprint", "blueprints ", "{name}", "blueprints/{name}", (
@@ -145,7 +145,7 @@ BLUEPRINTS = {
     )),
     "blueprint.remove": _declared("remove_blueprint", "Remove", "drydock blueprints remove {name}"),
     "rememberederror.clear": _declared(
-        "clear_errors", "Forget what is remembered of its blueprint", "drydock blueprints forget {blueprint}",
+        "clear_errors", "Clear the remembered errors of the blueprint", "drydock blueprints forget {blueprint}",
         blueprint="{blueprint}",
     ),
 }  # fmt: skip
@@ -158,36 +158,36 @@ ACCESS = {
         "Decline", "drydock authorizations decline {id}", "POST", "authorizations/{id}/decline"
     ),
     "authorization.add": _declared(
-        "decide_authorization", "Allow a user", "drydock authorizations allow BLUEPRINT --user USER",
+        "decide_authorization", "Authorize a user", "drydock authorizations allow BLUEPRINT --user USER",
         blueprint="BLUEPRINT", user="USER",
     ),
     "quota.add": _row(
         "Set limits", "drydock quotas set --user USER leases=5", "PUT", "quotas", user="USER", max_leases=5
     ),
-    "quota.delete": _row("Lift all limits", "drydock quotas remove --user USER", "DELETE", "quotas?user=USER"),
+    "quota.delete": _row("Remove the quota", "drydock quotas remove --user USER", "DELETE", "quotas?user=USER"),
     "budget.add": _declared(
         "set_budget", "Set a budget", "drydock budgets set 2.50 --user USER", user="USER", max_hourly=2.5,
     ),
-    "budget.delete": _row("Remove it", "drydock budgets remove --user USER", "DELETE", "budgets?user=USER"),
+    "budget.delete": _row("Remove the budget", "drydock budgets remove --user USER", "DELETE", "budgets?user=USER"),
     "credential": _declared("credential", "This credential", "drydock credentials show {name}"),
     "credential.add": _declared(
-        "add_credential", "Store one", "drydock credentials add NAME FIELD=@FILE",
+        "add_credential", "Add a credential", "drydock credentials add NAME FIELD=@FILE",
         name="NAME", secrets={"FIELD": "SECRET"},
     ),
     "credential.change": _declared(
-        "change_credential", "Change it", "drydock credentials replace {name} --note NOTE", note="NOTE",
+        "change_credential", "Change the credential", "drydock credentials replace {name} --note NOTE", note="NOTE",
     ),
     "credential.delete": _declared("remove_credential", "Remove", "drydock credentials remove {name}"),
-    "credential.read": _declared("read_credential", "Read now", "drydock credentials read {name}"),
-    "reading.read": _declared("read_credential", "Read now", "drydock credentials read {name}"),
-    "reading": _declared("credential", "Its account", "drydock credentials show {name}"),
+    "credential.read": _declared("read_credential", "Poll now", "drydock credentials read {name}"),
+    "reading.read": _declared("read_credential", "Poll now", "drydock credentials read {name}"),
+    "reading": _declared("credential", "The account", "drydock credentials show {name}"),
     "listing": _row(
         "This type", "drydock offers --type {type} --credential {name} --all", "GET",
         "offers?type={type}&credential={name}&all=true",
     ),
-    "stray.destroy": _declared("settle_orphan", "Have it destroyed", "drydock orphans destroy {id}", act="destroy"),
-    "stray.adopt": _declared("settle_orphan", "Give it a row again", "drydock orphans adopt {id}", act="adopt"),
-    "token.add": _row("Make one", "drydock tokens create NAME --scope read"),
+    "stray.destroy": _declared("settle_orphan", "Destroy", "drydock orphans destroy {id}", act="destroy"),
+    "stray.adopt": _declared("settle_orphan", "Adopt", "drydock orphans adopt {id}", act="adopt"),
+    "token.add": _row("Create a token", "drydock tokens create NAME --scope read"),
     "token.revoke": _row("Revoke", "drydock tokens revoke {id}"),
     "installation.confirm": _row("Confirm", "drydock confirm-installation"),
     "installation.suspend": _row("Suspend", "drydock suspend-installation"),

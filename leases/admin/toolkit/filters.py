@@ -110,7 +110,7 @@ class ResourceAttention(AttentionFilter):
 class StillRemembered(AttentionFilter):
     """Filter for remembered errors that are still in force."""
 
-    title = "standing"
+    title = "status"
     parameter_name = "standing"
     conditions = {"still remembered": attention.REMEMBERED}
 
@@ -133,7 +133,7 @@ class OfferingKind(admin.SimpleListFilter):
 class OfferSort(AttentionFilter):
     """Filter for offers by market and hardware."""
 
-    title = "sort"
+    title = "market and hardware"
     parameter_name = "sort"
     conditions = {
         "on demand": Q(market="on_demand"),

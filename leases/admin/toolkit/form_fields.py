@@ -66,9 +66,9 @@ class SecretsField(forms.CharField):
             given = json.loads(text)
         except ValueError:
             # Not the parser's own words: they may quote what was typed.
-            raise forms.ValidationError('That is not valid JSON. Write it like {"private_key": "..."}.') from None
+            raise forms.ValidationError('Invalid JSON. Enter an object such as {"private_key": "..."}.') from None
         if not isinstance(given, dict) or not given:
-            raise forms.ValidationError('Give an object with at least one name, like {"private_key": "..."}.')
+            raise forms.ValidationError('Enter a JSON object with at least one field, such as {"private_key": "..."}.')
         return given
 
     def has_changed(self, initial: Any, data: Any) -> bool:

@@ -53,7 +53,8 @@ def latest(found: QuerySet[Event], *of: str) -> list[Event]:
 def timeline(rows: Sequence[Event], title: str = "Timeline", *, of: Sequence[str] = ()) -> Panel:
     """Show events with the duration of each state, and links to the relations named in `of`."""
     return Panel(
-        title=title, columns=("When", "What", *of, "After", "Reason", "Message", "By"), name="timeline",
+        title=title, columns=("Time", "Event", *of, "Previous state lasted", "Reason", "Message", "By"),
+        name="timeline",
         rows=[
             (
                 html.time(e.at), transition(e), *(html.link(getattr(e, name)) for name in of),
@@ -77,8 +78,8 @@ def transition(event: Event) -> SafeString:
 def runs(found: Iterable[Run]) -> Panel:
     """Show plans that are running."""
     return Panel(
-        title="Runs under way",
-        columns=("Run", "Step", "Progress", "It says", "Waits for", "Tries", "Next call", "Since"),
+        title="Active runs",
+        columns=("Run", "Step", "Progress", "Message", "Waits for", "Attempts", "Next call", "Started"),
         rows=[
             (
                 html.link(run, run.phase), run.step or "-", html.progress(run.percent),
@@ -87,7 +88,7 @@ def runs(found: Iterable[Run]) -> Panel:
             )
             for run in found
         ],
-        empty="Nothing is being carried out.",
+        empty="No active runs.",
     )  # fmt: skip
 
 
@@ -95,13 +96,13 @@ def waits_for(run: Run) -> str:
     """Return what a run is waiting for, in words."""
     if run.waits_for == "operator":
         return f"a person: {run.hold_who}" if run.hold_who else "a person"
-    return run.waits_for or ("no cancelling now" if run.uninterruptible else "-")
+    return run.waits_for or ("cannot be cancelled" if run.uninterruptible else "-")
 
 
 def leases(title: str, found: Iterable[Lease], *, empty: str = "None.") -> Panel:
     """Show leases in a table. Their owner and resource must have been selected with them."""
     return Panel(
-        title=title, columns=("Lease", "State", "Type", "Owner", "On", "Need", "Asked", "Active", "Ended"),
+        title=title, columns=("Lease", "State", "Type", "Owner", "Resource", "Need", "Requested", "Active", "Ended"),
         rows=[
             (
                 html.link_with_number(one), html.badge(one.state, one.message or one.reason), one.type,

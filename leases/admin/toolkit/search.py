@@ -92,13 +92,13 @@ def page(site: Any, request: HttpRequest) -> HttpResponse:
     if len(found) == 1:
         return HttpResponseRedirect(html.address(found[0]))
     shown = [
-        panels.leases("Leases", leases, empty="No lease is found."),
+        panels.leases("Leases", leases, empty="No leases found."),
         Panel(
-            title="Resources", columns=("Resource", "State", "Type", "Identity"), empty="No resource is found.",
+            title="Resources", columns=("Resource", "State", "Type", "Identity"), empty="No resources found.",
             rows=[(html.link_with_number(r), html.badge(r.state), r.type, r.identity or "-") for r in resources],
         ),
         Panel(
-            title="Blueprints", columns=("Blueprint", "Kind"), empty="No blueprint is found.",
+            title="Blueprints", columns=("Blueprint", "Kind"), empty="No blueprints found.",
             rows=[(html.link(b), b.kind) for b in blueprints],
         ),
     ]  # fmt: skip
