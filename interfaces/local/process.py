@@ -12,7 +12,7 @@ from typing import IO
 from interfaces import launch as launching
 from interfaces.endpoints import LocalEndpoint
 from interfaces.errors import NotStarted
-from interfaces.local.restrictions import join, limiting, unprivileged
+from interfaces.local.restrictions import join, started
 from interfaces.transport import Exit, Launch, Process
 
 _PART = 1 << 16
@@ -29,7 +29,7 @@ class LocalProcess(Process):
         mark = launching.new_mark()
         script = launching.script_of(launch, endpoint.environment, endpoint.home, mark)
         self._greeting = launching.Greeting(mark)
-        self._popen = _joined(_started(endpoint), endpoint)
+        self._popen = _joined(started(endpoint, stdout=subprocess.PIPE, stderr=subprocess.PIPE), endpoint)
         self._ends: dict[str, int] = {}
         self._input: int | None = _unblocked(self._popen.stdin)
         for name, pipe in (("out", self._popen.stdout), ("err", self._popen.stderr)):
@@ -145,27 +145,3 @@ def _joined(popen: subprocess.Popen[bytes], endpoint: LocalEndpoint) -> subproce
         popen.communicate()
         raise
     return popen
-
-
-def _started(endpoint: LocalEndpoint) -> subprocess.Popen[bytes]:
-    own = endpoint.uid == os.geteuid()
-    return _popen(endpoint) if own else unprivileged(lambda: _popen(endpoint))
-
-
-def _popen(endpoint: LocalEndpoint) -> subprocess.Popen[bytes]:
-    environment = {"HOME": endpoint.home, "PATH": launching.CLEAN_PATH, "LANG": "C.UTF-8"}
-    as_root = os.geteuid() == 0
-    return subprocess.Popen(
-        ["/bin/sh", "-c", f"{limiting(endpoint)}{launching.BOOTSTRAP}"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        bufsize=0,
-        cwd="/",
-        env=environment,
-        start_new_session=True,
-        umask=0o022,
-        user=endpoint.uid if as_root else None,
-        group=endpoint.gid if as_root else None,
-        extra_groups=[] if as_root else None,
-    )

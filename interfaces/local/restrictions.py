@@ -8,13 +8,17 @@ of programs have no effect on such a process or its descendants.
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import resource
+import shutil
+import subprocess
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from interfaces import launch as launching
 from interfaces.endpoints import LocalEndpoint
 from interfaces.errors import NotStarted
 
@@ -40,6 +44,52 @@ def join(pid: int, endpoint: LocalEndpoint) -> None:
         (Path(endpoint.cgroup) / "cgroup.procs").write_text(str(pid))
     except OSError as error:
         raise NotStarted(f"The limits of the lease cannot be set: {error}.") from error
+
+
+def started(endpoint: LocalEndpoint, **given: Any) -> subprocess.Popen[bytes]:
+    """Start the shell that reads its script from its input, in a session of its own, with the account of its endpoint.
+
+    Where Python would set the account itself, it copies the tables of all our memory first, which takes a tenth of a
+    second in a process of 200 MiB on some virtual machines. Where setpriv sets it, nothing is copied.
+    """
+    command = ["/bin/sh", "-c", f"{limiting(endpoint)}{launching.BOOTSTRAP}"]
+    account: dict[str, Any] = {}
+    if os.geteuid() == 0 and not _is_ours(endpoint):
+        if setpriv := _setpriv():
+            command = [setpriv, f"--reuid={endpoint.uid}", f"--regid={endpoint.gid}", "--clear-groups", "--", *command]
+        else:
+            account = {"user": endpoint.uid, "group": endpoint.gid, "extra_groups": []}
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            bufsize=0,
+            cwd="/",
+            env={"HOME": endpoint.home, "PATH": launching.CLEAN_PATH, "LANG": "C.UTF-8"},
+            start_new_session=True,
+            umask=0o022,
+            **account,
+            **given,
+        )
+
+    return start() if endpoint.uid == os.geteuid() else unprivileged(start)
+
+
+def _is_ours(endpoint: LocalEndpoint) -> bool:
+    """Return whether the endpoint's account is the one of this process, without further groups."""
+    return (os.geteuid(), os.getegid()) == (endpoint.uid, endpoint.gid) and {*os.getgroups()} <= {endpoint.gid}
+
+
+@functools.cache
+def _setpriv() -> str:
+    """Return the path of a setpriv that can set accounts, as that of util-linux; else an empty string."""
+    found = shutil.which("setpriv", path=launching.CLEAN_PATH)
+    if found is None:
+        return ""
+    tried = [found, "--reuid=0", "--regid=0", "--clear-groups", "--", "/bin/sh", "-c", ":"]
+    silent = subprocess.DEVNULL
+    return "" if subprocess.call(tried, stdin=silent, stdout=silent, stderr=silent, cwd="/", env={}) else found
 
 
 _PR_SET_NO_NEW_PRIVS = 38

@@ -19,7 +19,7 @@ from types import FrameType
 
 from interfaces import launch as launching
 from interfaces.endpoints import LocalEndpoint
-from interfaces.local.restrictions import join, limiting, unprivileged
+from interfaces.local.restrictions import join, started
 
 _PART = 1 << 16
 _LAST_PARTS = 64
@@ -59,8 +59,7 @@ def _started(endpoint: LocalEndpoint, terminal: str, line: str) -> subprocess.Po
 
     As the leader of a session, it gets the terminal that it opens as its controlling terminal.
     """
-    own = endpoint.uid == os.geteuid()
-    process = _popen(endpoint) if own else unprivileged(lambda: _popen(endpoint))
+    process = started(endpoint, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     variables = launching.exports([*endpoint.environment, ("TERM", os.environ.get("TERM") or "dumb")])
     script = f'exec <{terminal} >{terminal} 2>&1\n{variables}cd -- "$HOME" || exit 126\n'
     script += f"exec /bin/sh -c {launching.quoted(line)}\n" if line else _SHELL
@@ -74,17 +73,6 @@ def _started(endpoint: LocalEndpoint, terminal: str, line: str) -> subprocess.Po
         process.wait()
         raise
     return process
-
-
-def _popen(endpoint: LocalEndpoint) -> subprocess.Popen[bytes]:
-    as_root = os.geteuid() == 0
-    return subprocess.Popen(
-        ["/bin/sh", "-c", f"{limiting(endpoint)}{launching.BOOTSTRAP}"],
-        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, bufsize=0, cwd="/",
-        env={"HOME": endpoint.home, "PATH": launching.CLEAN_PATH, "LANG": "C.UTF-8"},
-        start_new_session=True, umask=0o022, user=endpoint.uid if as_root else None,
-        group=endpoint.gid if as_root else None, extra_groups=[] if as_root else None,
-    )  # fmt: skip
 
 
 def _copy(process: subprocess.Popen[bytes], ours: int, stdin: int, stdout: int) -> None:
