@@ -173,7 +173,8 @@ class Server:
         for child in children:
             with suppress(psutil.Error):
                 child.kill()
-        psutil.wait_procs(children, 5)
+        # psutil.wait_procs would wait until the first process of the machine has reaped them, which may take seconds.
+        eventually(lambda: all(_is_dead(child.pid) for child in children), 5)
 
     def again(self) -> None:
         """Start it once more, at the same place with the same keys."""

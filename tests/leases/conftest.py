@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from django.contrib.auth.models import User
 
+from blueprints.cloud import operations
 from blueprints.models import Blueprint
 from drydock.core import clock
 from leases.engine.core import installation
@@ -110,8 +111,9 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def machines(soon: None) -> Iterator[Machines]:
-    """The machines of emulated clouds."""
+def machines(soon: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+    """The machines of emulated clouds. Their boot id never changes, so that a reboot is believed after a while."""
+    monkeypatch.setattr(operations, "_SETTLE", 1.0)
     require("sshd")
     require("sudo")
     from tests.clouds.machines import Machines
