@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,15 +20,20 @@ class Blueprints(Operations):
     def blueprint(self, name: str) -> BlueprintInfo:
         """Return a blueprint with the number of its resources and its remembered errors."""
 
-    @abstractmethod
+    @operation(
+        "POST", "blueprints", "Add a blueprint", scope="operate", status=201, body="NewBlueprint", spread="change",
+        location="blueprints/{0.name}",
+    )  # fmt: skip
     def add_blueprint(
         self, name: str, kind: str, config: Mapping[str, Any], change: BlueprintChange, *, enabled: bool = True
     ) -> BlueprintInfo:
         """Add a blueprint. If its check finds a fatal problem, it stays disabled and `problems` says why."""
 
-    @abstractmethod
+    @operation(
+        "PATCH", "blueprints/{name}", "Change a blueprint", scope="operate", body="BlueprintChange", spread="change"
+    )
     def change_blueprint(self, name: str, change: BlueprintChange) -> BlueprintInfo:
-        """Change a blueprint and return it."""
+        """Change the given fields of a blueprint and return it. A new kind or config increases its generation."""
 
     @operation(
         "POST", "blueprints/{name}/{act}", "Switch a blueprint", scope="operate",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from drydock_client.values import BudgetInfo, UsageInfo, UsageReport
 class Costs(Operations):
     """Usage and budgets. Owners see their own, operators see all."""
 
-    @abstractmethod
+    @operation("GET", "usage", "Sum up what was spent", query="UsageReport", spread="wanted")
     def usage(self, wanted: Mapping[str, Any], *, by: str = "owner") -> UsageReport:
         """Return the costs of a period, summed by one dimension.
 
@@ -21,7 +20,7 @@ class Costs(Operations):
         of `leases.validation.usage_query.UsageFilter`.
         """
 
-    @abstractmethod
+    @operation("GET", "usage/records", "List usage", query="UsageRecords", spread="wanted", cursor="after")
     def usage_records(self, wanted: Mapping[str, Any], *, after: int = 0, limit: int = 200) -> list[UsageInfo]:
         """List the records behind the report in order of id, starting after `after`. `limit` can be at most 1000."""
 

@@ -1,52 +1,13 @@
-"""Instances, the fleet, and orphans."""
+"""The fleet, and orphans."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Collection, Mapping
-from typing import Any
-
 from drydock_client.operations import Operations, operation
-from drydock_client.values import BackendInfo, InstanceInfo, OrphanInfo
+from drydock_client.values import BackendInfo, OrphanInfo
 
 
 class Fleet(Operations):
-    """Cloud machines as instances, for every user; the fleet and orphans, for operators only."""
-
-    @abstractmethod
-    def create_instance(self, wanted: Mapping[str, Any]) -> InstanceInfo:
-        """Request an instance. It is pending at first.
-
-        `wanted` has the fields of `leases.operations.instances.InstanceRequest`.
-        """
-
-    @abstractmethod
-    def instances(
-        self, *, states: Collection[str] = (), location: str = "", instance_type: str = "", tag: str = "",
-        name: str = "", all: bool = False, limit: int = 200,
-    ) -> list[InstanceInfo]:  # fmt: skip
-        """List instances, newest first. Those that are over are listed only with `all`, or by their state."""
-
-    @abstractmethod
-    def instance(self, id: int) -> InstanceInfo:
-        """Return one instance."""
-
-    @operation("DELETE", "instances/{id}", "End an instance", scope="lease")
-    def end_instance(self, id: int) -> InstanceInfo:
-        """Terminate an instance. Idempotent."""
-
-    @operation(
-        "POST", "instances/{id}/{act}", "Change an instance", scope="lease",
-        acts={
-            "stop": ("Switch an instance off", ""), "start": ("Switch an instance on", ""),
-            "reboot": ("Reboot an instance", ""),
-        },
-    )  # fmt: skip
-    def change_instance(self, id: int, act: str) -> InstanceInfo:
-        """Request a stop, start or reboot.
-
-        The instance's state shows the progress. 409, naming the capability, if its cloud does not support the action.
-        """
+    """The fleet and its orphans, for operators only."""
 
     @operation("GET", "fleet", "Look at the fleet", scope="operate", query="Reading")
     def fleet(self, *, capabilities: bool = False) -> list[BackendInfo]:

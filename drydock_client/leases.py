@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import AccessInfo, Explanation, LeaseEnd, LeaseInfo
+from drydock_client.values import Explanation, LeaseEnd, LeaseInfo
 
 Request = Mapping[str, Any]
 """The fields of `leases.validation.requests.LeaseRequest`."""
@@ -17,23 +17,36 @@ Request = Mapping[str, Any]
 class Leases(Operations):
     """Operations on leases."""
 
-    @abstractmethod
+    @operation(
+        "POST", "leases", "Ask for a lease", scope="lease", status=201, body="LeaseRequest", query="For",
+        spread="request", key="idempotency_key", location="leases/{0.id}", tagged=True, owned=True,
+    )  # fmt: skip
     def request(self, request: Request) -> LeaseInfo:
-        """Request a lease. It is granted at once if a resource has room."""
+        """Request a lease. It is granted at once if a resource has room; else it waits."""
 
-    @abstractmethod
+    @operation(
+        "POST", "groups", "Ask for a group of leases", scope="lease", status=201, body="Group", query="For",
+        names={"requests": "leases"}, key="key", owned=True,
+    )  # fmt: skip
     def request_group(
         self, requests: Sequence[Request], *, same: str = "", different: str = "", key: str | None = None
     ) -> list[LeaseInfo]:
-        """Request several leases, granted all together or not at all."""
+        """Request several leases, granted all together or not at all. They are returned in the same order."""
 
-    @abstractmethod
+    @operation(
+        "POST", "explain", "What would come of a request", body="LeaseRequest", query="For", spread="request",
+        owned=True,
+    )  # fmt: skip
     def explain(self, request: Request) -> Explanation:
-        """Return what would happen to a request if it were made now. Writes nothing."""
+        """Return what would happen to a request if it were made now, with every candidate's verdict. Writes nothing."""
 
-    @abstractmethod
+    @operation("GET", "leases/{id}", "Look at a lease, or wait for it", query="Wait", waits="lease", tagged=True)
     def lease(self, id: int) -> LeaseInfo:
-        """Return one lease. Raises NotFound."""
+        """Return a lease with its place in the queue, its current step, and every candidate's verdict."""
+
+    @operation("GET", "groups/{id}", "The leases of a group")
+    def group(self, id: int) -> list[LeaseInfo]:
+        """List the leases of a group in the order in which they were requested, including those that are over."""
 
     @abstractmethod
     def named(self, name: str) -> int:
@@ -43,13 +56,16 @@ class Leases(Operations):
         another owner's lease; Conflict if several owners have one with that name.
         """
 
-    @abstractmethod
+    @operation(
+        "GET", "leases", "List leases", query="LeaseFilter", names={"states": "state"}, flags={"states": "all"},
+        cursor="before", owned=True,
+    )  # fmt: skip
     def leases(
         self, *, states: Collection[str] | None = None, type: str = "", label: str = "", name: str = "",
         resource: int | None = None, group: int | None = None, held: bool = False, limit: int = 200,
         search: str = "",
     ) -> list[LeaseInfo]:  # fmt: skip
-        """List leases, newest first. Without `states`, only those that are not over.
+        """List leases, newest first. Without `states`, only those that are not over; with empty `states`, all.
 
         `search` matches the beginning of a name, or words of a note.
         """
@@ -108,7 +124,3 @@ class Leases(Operations):
     )  # fmt: skip
     def private_key(self, id: int) -> str:
         """Return the generated private key, only to the lease's owner, not to operators. Every call is recorded."""
-
-    @operation("GET", "leases/{id}/access", "How a lease is reached by SSH")
-    def access(self, id: int) -> AccessInfo:
-        """Return the current host, port, user, host keys with fingerprints, and end of the lease; no secrets."""

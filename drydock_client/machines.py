@@ -2,33 +2,76 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any
 
-from drydock_client.operations import Operations
+from drydock_client.operations import Operations, operation
 from drydock_client.values import ConsoleInfo, MachineInfo
 
 ACTS = ("stop", "start", "reboot", "resize", "change-type", "tags")
 
 
+def _acts(whose: str) -> dict[str, tuple[str, str]]:
+    """Return the summary of each action, and the model of its body."""
+    return {
+        "stop": (f"Switch {whose} off", "Empty"), "start": (f"Switch {whose} on", "Empty"),
+        "reboot": (f"Reboot {whose}", "Empty"), "resize": (f"Let the disk of {whose} grow", "Disk"),
+        "change-type": (f"Make {whose} another instance type", "Type"), "tags": (f"Set tags on {whose}", "Tags"),
+    }  # fmt: skip
+
+
 class Machines(Operations):
-    """Machines of exclusive leases.
+    """Machines of exclusive leases and, for operators only, of resources."""
 
-    `id` is the id of the lease that holds the machine exclusively or, with `resource`, which is for operators only, the
-    id of the resource.
-    """
+    @operation("GET", "leases/{id}/machine", "Look at the machine of a lease")
+    def lease_machine(self, id: int) -> MachineInfo:
+        """Return the power, type, tags, capabilities and current action of a lease's machine."""
 
-    @abstractmethod
+    @operation("GET", "resources/{id}/machine", "Look at a resource as a machine", scope="operate")
+    def resource_machine(self, id: int) -> MachineInfo:
+        """Return the power, type, tags, capabilities and current action of a resource that is a machine."""
+
+    @operation("POST", "leases/{id}/{act}", "Change the machine of a lease", scope="lease", acts=_acts("its machine"))
+    def change_lease_machine(self, id: int, act: str, **given: Any) -> MachineInfo:
+        """Request an action on the machine, and return the machine with the action's progress.
+
+        Allowed for operators, and for the owner of a lease that holds the whole machine. The machine's `progress`
+        describes the work under way, and `outcome` later says how it ended.
+        """
+
+    @operation("POST", "resources/{id}/{act}", "Change a machine", scope="operate", acts=_acts("a resource"))
+    def change_resource_machine(self, id: int, act: str, **given: Any) -> MachineInfo:
+        """Request an action on the machine, and return the machine with the action's progress.
+
+        The machine's `progress` describes the work under way, and `outcome` later says how it ended.
+        """
+
+    @operation("POST", "leases/{id}/console", "Read the console of its machine", scope="lease", host="lease")
+    def lease_console(self, id: int) -> ConsoleInfo:
+        """Return the newest 64 KiB of the console, with secrets removed. Records an event.
+
+        Allowed for operators, and for the owner of a lease that holds the whole machine.
+        """
+
+    @operation("POST", "resources/{id}/console", "Read its console", scope="operate", host="resource")
+    def resource_console(self, id: int) -> ConsoleInfo:
+        """Return the newest 64 KiB of the console, with secrets removed. Records an event."""
+
     def machine(self, id: int, *, resource: bool = False) -> MachineInfo:
-        """Return a machine's power, type, tags, capabilities and current action."""
+        """Return a machine's power, type, tags, capabilities and current action.
 
-    @abstractmethod
+        `id` is the id of the lease that holds the machine exclusively or, with `resource`, which is for operators
+        only, the id of the resource. The other methods take the same.
+        """
+        return self.resource_machine(id) if resource else self.lease_machine(id)
+
     def change_machine(self, id: int, act: str, *, resource: bool = False, **given: Any) -> MachineInfo:
         """Request `stop`, `start`, `reboot`, `resize(disk_gib)`, `change-type(type_name)` or `tags(tags)`.
 
         Raises NotSupported, naming the capability, if the machine lacks it, and Conflict while the machine is busy.
         """
+        change = self.change_resource_machine if resource else self.change_lease_machine
+        return change(id, act, **given)
 
-    @abstractmethod
     def console(self, id: int, *, resource: bool = False) -> ConsoleInfo:
         """Return the last 64 KiB of a machine's console output. Records an event."""
+        return self.resource_console(id) if resource else self.lease_console(id)

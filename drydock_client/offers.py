@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,13 +15,13 @@ Wanted = Mapping[str, Any]
 class Offers(Operations):
     """Providers' offers, in the accounts of blueprints that the caller may use; operators see all accounts."""
 
-    @abstractmethod
+    @operation("GET", "offers", "Search offers", query="Offers", spread="wanted", cursor="after")
     def offers(self, wanted: Wanted, *, limit: int = 50) -> list[OfferInfo]:
         """List offers, the cheapest first unless `wanted` says otherwise (`sort`). `limit` can be at most 1000."""
 
-    @abstractmethod
+    @operation("GET", "instance-types", "List instance types", query="InstanceTypes", spread="wanted", cursor="after")
     def instance_types(self, wanted: Wanted, *, limit: int = 50) -> list[InstanceTypeInfo]:
-        """List instance types by location, with their prices by market and zone, in no particular order."""
+        """List instance types by location, with their prices by market and zone, in order of id."""
 
     @operation("GET", "locations", "List locations")
     def locations(self) -> list[LocationInfo]:

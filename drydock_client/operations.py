@@ -52,11 +52,23 @@ class Operation:
     inside: str = ""
     """`Model.field` if the result is sent as a field of a model."""
     spread: str = ""
-    """The argument whose items are fields of the body or query."""
+    """The argument whose items are fields of the body or query, besides those named after other parameters."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """The fields of the body or query that have another name than their parameter, by parameter."""
+    flags: Mapping[str, str] = field(default_factory=dict)
+    """The flag that the query has in place of an empty collection, by parameter. None and empty differ there."""
+    cursor: str = ""
+    """The argument of the function that says where a list goes on, if the list is sent in pages."""
+    key: str = ""
+    """The argument, or the item of `spread`, that the header `Idempotency-Key` carries."""
+    waits: str = ""
+    """The operation that reads the result again after REST has waited, with `wait`, until its lease is settled."""
+    tagged: bool = False
+    """Whether the result, a lease, is sent with an `ETag`."""
     location: str = ""
     """The URL path of what was created, if it differs from the request's. `{0.id}` is a field of the result."""
     host: str = ""
-    """What `{id}` names (`lease`, `job` or `resource`) if the request waits for its host; else empty."""
+    """If the request waits for a host: what names it (`lease`, `job`, `resource` or `address`); else empty."""
     owned: bool = False
     """Whether operators may call it on behalf of another owner."""
 
@@ -64,6 +76,19 @@ class Operation:
     def variables(self) -> tuple[str, ...]:
         """The names of the variables in its path."""
         return tuple(name for _, name, _, _ in string.Formatter().parse(self.path) if name)
+
+    @property
+    def listed(self) -> bool:
+        """Whether the result is a list."""
+        return typing.get_origin(self.result) is list
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of a result that is sent as bytes, by field: everything in it but `content`. Else empty."""
+        names = list(getattr(self.result, "__dataclass_fields__", ()))
+        if "content" not in names:
+            return {}
+        return {name: f"Drydock-{name.replace('_', '-').title()}" for name in names if name != "content"}
 
 
 OPERATIONS: dict[str, Operation] = {}

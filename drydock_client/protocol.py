@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from drydock_client.blueprints import Blueprints
 from drydock_client.costs import Costs
+from drydock_client.credentials import Credentials
+from drydock_client.events import Events
 from drydock_client.fleet import Fleet
+from drydock_client.installation import Installation
+from drydock_client.instances import Instances
+from drydock_client.interfaces import Interfaces, Words
+from drydock_client.jobs import Jobs, Stream
 from drydock_client.leases import Leases, Request
 from drydock_client.machines import Machines
 from drydock_client.offers import Offers, Wanted
-from drydock_client.permissions import Credentials, Permissions, Users
+from drydock_client.permissions import Permissions
 from drydock_client.resources import Resources
-from drydock_client.values import EventInfo
-from drydock_client.work import Serving, Stream, Words, Work
+from drydock_client.users import Users
 
 __all__ = ["Attendance", "Client", "Request", "Stream", "Wanted", "Words"]
 
@@ -36,26 +40,13 @@ class Attendance(Protocol):
 
 
 class Client(
-    Leases, Machines, Work, Serving, Resources, Blueprints, Permissions, Credentials, Users, Offers, Costs, Fleet
+    Leases, Machines, Interfaces, Jobs, Resources, Blueprints, Permissions, Credentials, Users, Offers, Costs,
+    Instances, Fleet, Installation, Events,
 ):  # fmt: skip
     """Every operation. `name` is the caller's user name; `operator` says whether the caller is an operator."""
 
     name: str
     operator: bool
-
-    @abstractmethod
-    def events(
-        self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
-        after: int = 0, limit: int = 200, newest: bool = False,
-    ) -> list[EventInfo]:  # fmt: skip
-        """List events in order of id, starting after `after`; with `newest`, the last `limit` events."""
-
-    @abstractmethod
-    def follow(
-        self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
-        after: int | None = None, stop: Callable[[], bool] = lambda: False,
-    ) -> Iterator[EventInfo]:  # fmt: skip
-        """Yield events as they are recorded."""
 
     @abstractmethod
     def attended(self) -> Attendance:

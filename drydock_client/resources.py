@@ -1,23 +1,25 @@
-"""Resources, and items that need attention."""
+"""Resources, and their registration."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import Attention, HostKey, ResourceInfo
+from drydock_client.values import HostKey, ResourceInfo
 
 
 class Resources(Operations):
     """Resources. Operators may change them; other users may only look."""
 
-    @abstractmethod
+    @operation("GET", "resources", "List resources", query="ResourceFilter", cursor="after")
     def resources(
         self, *, type: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False
     ) -> list[ResourceInfo]:
-        """List resources in order of id. Those that are gone are included only with `gone`."""
+        """List resources in order of id. Those that are gone are included only with `gone`.
+
+        Owners see only resources on which they have a lease.
+        """
 
     @operation("GET", "resources/{id}", "Look at a resource")
     def resource(self, id: int) -> ResourceInfo:
@@ -45,9 +47,16 @@ class Resources(Operations):
     def register(self, blueprint: str, registration: Mapping[str, Any]) -> ResourceInfo:
         """Register a resource. Its fields are described in `registration` of the blueprint's kind."""
 
-    @abstractmethod
+    @operation(
+        "POST", "blueprints/{blueprint}/host-keys", "Look at the keys that a host shows", scope="operate",
+        body="HostAddress", host="address",
+    )  # fmt: skip
     def host_keys(self, blueprint: str, address: str, *, port: int = 22) -> list[HostKey]:
-        """Return the public keys that a host presents now, to compare before registering it."""
+        """Return the public keys that a host presents now. Stores nothing.
+
+        Before you register the host, compare their fingerprints on its own console: an attacker between you and the
+        host could present other keys.
+        """
 
     @operation(
         "PATCH", "resources/{id}", "Correct a registration", scope="operate", body="Registration", spread="changed"
@@ -57,28 +66,3 @@ class Resources(Operations):
 
         The fields are described in `registration` of the blueprint's kind; null removes a field.
         """
-
-    @operation(
-        "POST", "reclaim", "Give up idle resources", scope="operate", body="Chosen", inside="Reclaimed.reclaimed"
-    )
-    def reclaim(self, *, type: str = "", blueprint: str = "") -> list[int]:
-        """Remove idle resources, beginning with those that hold leases on others. Return the ids of what is removed."""
-
-    @operation("POST", "sweep", "Look at everything that may be due", scope="operate", inside="Counted.count")
-    def sweep(self) -> int:
-        """Run every periodic check once, now, and return the number of items that were due. Workers carry them out."""
-
-    @operation(
-        "POST", "errors/clear", "Forget remembered failures", scope="operate", body="OfBlueprint",
-        inside="Counted.count",
-    )  # fmt: skip
-    def clear_errors(self, *, blueprint: str = "") -> int:
-        """Forget remembered errors, so that the offers they rule out are tried again at once. Return their number."""
-
-    @abstractmethod
-    def resolve(self, *, lease: int | None = None, resource: int | None = None, message: str = "") -> None:
-        """Record that the task a held step waits for has been done."""
-
-    @operation("GET", "attention", "What needs attention")
-    def attention(self) -> list[Attention]:
-        """List the items that need attention, the most urgent first, with what to do about each."""

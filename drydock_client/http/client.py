@@ -6,15 +6,14 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from drydock_client import following
+from drydock_client import events
+from drydock_client.errors import Conflict, NotFound
 from drydock_client.http.connection import Connection
-from drydock_client.http.files import HttpFiles
+from drydock_client.http.interfaces import HttpInterfaces
 from drydock_client.http.jobs import HttpJobs
-from drydock_client.http.leases import HttpInstances, HttpLeases, HttpMachines
-from drydock_client.http.operating import HttpBlueprints, HttpCosts, HttpOffers, HttpPermissions, HttpResources
-from drydock_client.http.tokens import HttpTokens
+from drydock_client.http.operations import ALL, pages
 from drydock_client.protocol import Attendance, Client
-from drydock_client.values import EventInfo, from_json
+from drydock_client.values import EventInfo, TokenInfo, from_json
 from drydock_client.waiting import Waits
 
 _LOOK_EVERY = 2.0
@@ -44,21 +43,7 @@ class Onlooker:
         return self._alive
 
 
-class HttpClient(
-    Waits,
-    HttpLeases,
-    HttpMachines,
-    HttpJobs,
-    HttpFiles,
-    HttpResources,
-    HttpBlueprints,
-    HttpPermissions,
-    HttpOffers,
-    HttpCosts,
-    HttpInstances,
-    HttpTokens,
-    Client,
-):
+class HttpClient(Waits, HttpJobs, HttpInterfaces, Client):
     """A client of the server at `url`, acting as the token's user; operators may act for another `owner`.
 
     `ca` is a file of certificates to trust instead of the system's (default: DRYDOCK_CA). The constructor asks the
@@ -73,15 +58,18 @@ class HttpClient(
         self.name: str = said["name"]
         self.operator: bool = said["operator"]
 
-    def events(
-        self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
-        after: int = 0, limit: int = 200, newest: bool = False,
-    ) -> list[EventInfo]:  # fmt: skip
-        query = {
-            "lease": lease, "resource": resource, "blueprint": blueprint, "kind": kind, "after": after,
-            "limit": max(1, min(limit, following.AT_ONCE)), "newest": newest,
-        }  # fmt: skip
-        return [from_json(EventInfo, one) for one in self.http.get("events", query)["results"]]
+    def named(self, name: str) -> int:
+        found = self.leases(states=("pending", "acquired", "active", "released"), name=name, limit=10)
+        own = [one for one in found if one.owner == self.name]
+        if not own and len(found) > 1:
+            raise Conflict(
+                f"Several owners have a lease named {name!r}.", field="lease",
+                hint=f"Give its number: drydock leases --name {name}",
+            )  # fmt: skip
+        live = sorted(own or found, key=lambda one: (one.state == "released", -one.id))
+        for one in live or [one for one in self.leases(states=(), name=name, limit=10) if one.owner == self.name]:
+            return one.id
+        raise NotFound(f"{name!r} is not a lease number or name.", field="lease", hint="`drydock leases` lists them.")
 
     def follow(
         self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
@@ -90,8 +78,8 @@ class HttpClient(
         about: dict[str, Any] = {"lease": lease, "resource": resource, "blueprint": blueprint, "kind": kind}
         last = self.events(newest=True, limit=1) if after is None else []
         begin = after if after is not None else last[0].id if last else 0
-        return following.follow(
-            lambda cursor: self.events(after=cursor, limit=following.AT_ONCE, **about), after=begin,
+        return events.follow(
+            lambda cursor: self.events(after=cursor, limit=events.AT_ONCE, **about), after=begin,
             every=_FOLLOW_EVERY, stop=stop,
         )  # fmt: skip
 
@@ -101,3 +89,23 @@ class HttpClient(
     def close(self) -> None:
         """Close the connections. They are opened again when next used."""
         self.http.close()
+
+    # The tokens that the current token may create, see and revoke
+
+    def create_token(
+        self, name: str, *, scope: str = "lease", ttl: str | None = None, user: str | None = None
+    ) -> tuple[TokenInfo, str]:
+        """Create a token and return it with its secret, which is shown only now.
+
+        The new token has no wider scope than the current one, expires no later, and is revoked with it.
+        """
+        made = self.http.send("POST", "tokens", {"name": name, "scope": scope, "ttl": ttl, "user": user})
+        return from_json(TokenInfo, made["about"]), str(made["token"])
+
+    def tokens(self, *, user: str | None = None) -> list[TokenInfo]:
+        """List tokens, newest first. Operators see everybody's, or only those of `user`."""
+        return [from_json(TokenInfo, one) for one in pages(self.http, "tokens", {"user": user}, ALL)]
+
+    def revoke_token(self, id: int) -> TokenInfo:
+        """Revoke a token and all tokens that were created with it."""
+        return from_json(TokenInfo, self.http.send("DELETE", f"tokens/{id}"))

@@ -148,6 +148,6 @@ def _query(given: Mapping[str, Any] | None) -> str:
     chosen: list[tuple[str, str]] = []
     for name, value in (given or {}).items():
         for one in value if isinstance(value, list | tuple | set | frozenset) else [value]:
-            if one not in (None, "", False):
+            if one is not None and one is not False and one != "":
                 chosen.append((name, "true" if one is True else str(one)))
     return f"?{urlencode(chosen, errors='surrogateescape')}" if chosen else ""

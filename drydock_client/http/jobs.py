@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import time
 from collections.abc import Callable, Mapping
 
 from drydock_client.errors import DrydockError, InvalidRequest, TimedOut
 from drydock_client.http.operations import HttpOperations
-from drydock_client.values import Ended, JobInfo, JobPart, from_json
-from drydock_client.work import LONGEST_STDIN, Stream, Words, Work
+from drydock_client.interfaces import Interfaces, Words
+from drydock_client.jobs import LONGEST_STDIN, Jobs, Stream
+from drydock_client.values import Ended, JobInfo
 
 _PART = 1 << 20
 _QUICKEST, _SLOWEST = 0.1, 1.0
 
 
-class HttpJobs(HttpOperations, Work):
-    """The commands and jobs of `drydock_client.work.Work` over HTTP."""
+class HttpJobs(HttpOperations, Interfaces, Jobs):
+    """Commands as jobs, over HTTP."""
 
     def start_job(
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", ends_lease: bool = False,
@@ -27,21 +27,7 @@ class HttpJobs(HttpOperations, Work):
                 f"Over HTTP a command can get at most {LONGEST_STDIN} bytes of standard input.", field="stdin",
                 hint="Copy it there with `drydock cp`, and let the command read the file.",
             )  # fmt: skip
-        command = words if isinstance(words, str) else list(words)
-        given = {"command": command, "env": dict(env or {}), "cwd": cwd, "ends_lease": ends_lease, "apart": apart}
-        given["stdin"] = base64.b64encode(stdin).decode()
-        return from_json(JobInfo, self.http.send("POST", f"leases/{id}/jobs", given))
-
-    def job_output(
-        self, id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout"
-    ) -> JobPart:  # fmt: skip
-        query = {"offset": offset, "limit": limit, "stream": stream}
-        answer = self.http.ask("GET", f"jobs/{id}/output", query=query)
-        said = answer.headers
-        return JobPart(
-            content=self.http.content(answer, limit), next_offset=int(said["Drydock-Next-Offset"]),
-            over=said["Drydock-Over"] == "1", truncated=said["Drydock-Truncated"] == "1",
-        )  # fmt: skip
+        return super().start_job(id, words, env=env or {}, cwd=cwd, ends_lease=ends_lease, stdin=stdin, apart=apart)
 
     def run(
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", stdin: bytes = b"",

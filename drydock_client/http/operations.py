@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing
+import uuid
 from collections.abc import Mapping
 from typing import Any
+
+import urllib3
 
 from drydock_client.http.connection import Connection
 from drydock_client.operations import Operation, Operations
 from drydock_client.values import from_json, to_json
 
 ALL = 1 << 30
+_PAGE = 1000
+"""The largest number of results that a server sends at once."""
 
 
 class HttpOperations(Operations):
@@ -21,26 +27,34 @@ class HttpOperations(Operations):
 
     def carry_out(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
         """Send an operation's arguments in the path and in the query or body, and return its result."""
-        path = operation.path.format(**arguments)
-        rest = {name: value for name, value in arguments.items() if name not in operation.variables}
-        rest |= dict(rest.pop(operation.spread, ()))
-        given, query = to_json(rest), self.for_owner() if operation.owned else {}
-        if _is_list(operation.result) and operation.method == "GET":
-            (of,) = typing.get_args(operation.result)
-            return [from_json(of, one) for one in pages(self.http, path, {**given, **query}, given.get("limit", ALL))]
-        if operation.method == "GET":
-            return _read(operation, self.http.get(path, {**given, **query}))
+        path, given = operation.path.format(**arguments), _fields(operation, arguments)
+        query = {"owner": self.owner} if operation.owned and self.owner is not None else {}
+        if operation.method not in ("GET", "DELETE"):
+            key = (given.pop(operation.key, None) or uuid.uuid4().hex) if operation.key else ""
+            return _read(operation, self.http.send(operation.method, path, given or None, query=query, key=key))
+        given |= query
         if operation.method == "DELETE":
-            return _read(operation, self.http.send("DELETE", path, query={**given, **query}))
-        return _read(operation, self.http.send(operation.method, path, given or None, query=query))
+            return _read(operation, self.http.send("DELETE", path, query=given))
+        if operation.headers:
+            answer = self.http.ask("GET", path, query=given)
+            return _part(operation, answer, self.http.content(answer, given["limit"]))
+        if operation.listed:
+            (of,) = typing.get_args(operation.result)
+            return [from_json(of, one) for one in pages(self.http, path, given, given.get("limit", ALL))]
+        return _read(operation, self.http.get(path, given))
 
-    def for_owner(self) -> dict[str, str]:
-        """Return the query parameter that names the owner an operator acts for; empty if there is none."""
-        return {} if self.owner is None else {"owner": self.owner}
 
-
-def _is_list(result: Any) -> bool:
-    return typing.get_origin(result) is list
+def _fields(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the query or body. None means that a field of `spread` is left out."""
+    names = {operation.cursor: "cursor", **operation.names}
+    rest = {name: value for name, value in arguments.items() if name not in operation.variables}
+    items = rest.pop(operation.spread, {})
+    found = {names.get(name, name): value for name, value in rest.items()}
+    found |= {flag: True for name, flag in operation.flags.items() if rest[name] is not None and not rest[name]}
+    if dataclasses.is_dataclass(items):
+        changed = {field.name: getattr(items, field.name) for field in dataclasses.fields(items)}
+        items = {name: value for name, value in changed.items() if value is not None}
+    return typing.cast("dict[str, Any]", to_json(found | dict(items)))
 
 
 def _read(operation: Operation, answer: Any) -> Any:
@@ -48,17 +62,27 @@ def _read(operation: Operation, answer: Any) -> Any:
         return None
     if operation.inside:
         return answer[operation.inside.split(".")[1]]
+    if operation.listed:
+        (of,) = typing.get_args(operation.result)
+        return [from_json(of, one) for one in answer["results"]]
     return from_json(operation.result, answer)
+
+
+def _part(operation: Operation, answer: urllib3.BaseHTTPResponse, content: bytes) -> Any:
+    """Return a result that was sent as bytes, with numbers and flags in its headers."""
+    hints = typing.get_type_hints(operation.result)
+    rest = {name: hints[name](int(answer.headers[header])) for name, header in operation.headers.items()}
+    return operation.result(content=content, **rest)
 
 
 def pages(server: Connection, path: str, query: Mapping[str, Any], limit: int) -> list[Any]:
     """Fetch a paginated list, and return at most `limit` of its items."""
     found: list[Any] = []
-    cursor: str | None = None
-    while len(found) < limit:
-        page = server.get(path, {**query, "cursor": cursor})
+    cursor = query.get("cursor")
+    size = {"limit": max(1, min(limit, _PAGE))} if "limit" in query else {}
+    while True:
+        page = server.get(path, {**query, **size, "cursor": cursor})
         found += page["results"]
         cursor = page["next"]
-        if cursor is None:
-            break
-    return found[:limit]
+        if cursor is None or len(found) >= limit:
+            return found[:limit]

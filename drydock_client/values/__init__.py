@@ -12,7 +12,7 @@ from drydock_client.values.access import (
 from drydock_client.values.blueprints import BlueprintChange, BlueprintInfo, KindInfo
 from drydock_client.values.costs import BudgetInfo, LeaseEnd, UsageInfo, UsageReport, UsageSum
 from drydock_client.values.events import Attention, EventInfo
-from drydock_client.values.fleet import BackendInfo, InstanceInfo, OrphanInfo
+from drydock_client.values.fleet import BackendInfo, InstanceInfo, OrphanInfo, Workers
 from drydock_client.values.json import to_json
 from drydock_client.values.leases import Explanation, LeaseInfo, Progress, Sibling, Verdict, WaitingInfo
 from drydock_client.values.machines import AccessInfo, Bastion, ConsoleInfo, HostKey, MachineInfo
@@ -77,6 +77,7 @@ __all__ = [
     "UserInfo",
     "Verdict",
     "WaitingInfo",
+    "Workers",
     "WorkloadInfo",
     "from_json",
     "to_json",

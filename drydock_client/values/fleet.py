@@ -142,3 +142,11 @@ class InstanceInfo:
     """When the machine of a released instance is destroyed unless another lease takes it; None if it is kept."""
     failure: FailureInfo | None = None
     """The last failed action on its machine: a destruction that is retried, a stop, a start or a change."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workers:
+    """Whether any worker is alive. `names` (host:process) is filled only for operators."""
+
+    alive: bool
+    names: tuple[str, ...] = ()

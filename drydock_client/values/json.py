@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import datetime as dt
 from collections.abc import Mapping
@@ -9,7 +10,10 @@ from typing import Any
 
 
 def to_json(value: Any) -> Any:
-    """Return a value of this package, or a list of them, as JSON types: times in ISO 8601, durations in seconds."""
+    """Return a value of this package, or a list of them, as JSON types: times in ISO 8601, durations in seconds.
+
+    Bytes are in base64.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
@@ -20,4 +24,6 @@ def to_json(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, dt.timedelta):
         return value.total_seconds()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
     return value

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from drydock.core.errors import InvalidRequest
-from drydock_client.work import Stream as Stream
+from drydock_client.jobs import Stream as Stream
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

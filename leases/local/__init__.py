@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from asgiref.sync import sync_to_async
 from django.db import connections
 
 from drydock_client import values
+from drydock_client.operations import Operation
 from drydock_client.protocol import Attendance, Client
 from drydock_client.waiting import Waits
 from leases.engine.core.database import patient, refuse_inside_transaction
-from leases.local.leases import LocalInstances, LocalLeases, LocalMachines
-from leases.local.operating import LocalBlueprints, LocalCosts, LocalOffers, LocalPermissions, LocalResources
-from leases.local.work import LocalJobs, LocalServing, LocalWork
-from leases.operations import events, installation
+from leases.local.functions import carry_out
+from leases.local.interfaces import LocalInterfaces
+from leases.operations import events, installation, leases
 from leases.operations.callers import Caller, on_behalf
 
 
@@ -33,21 +33,7 @@ class Onlooker(contextlib.AbstractContextManager["Onlooker"]):
         return patient(installation.worker_alive)
 
 
-class LocalClient(
-    Waits,
-    LocalLeases,
-    LocalMachines,
-    LocalWork,
-    LocalServing,
-    LocalJobs,
-    LocalResources,
-    LocalBlueprints,
-    LocalPermissions,
-    LocalOffers,
-    LocalCosts,
-    LocalInstances,
-    Client,
-):
+class LocalClient(Waits, LocalInterfaces, Client):
     """Implements every operation of `drydock_client.protocol.Client` with `leases.operations`.
 
     `attend` returns the object that keeps workers alive while a program waits.
@@ -59,14 +45,13 @@ class LocalClient(
         self.owner = on_behalf(who, owner).name if owner is not None else None
         self._attend = attend
 
-    def events(
-        self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
-        after: int = 0, limit: int = 200, newest: bool = False,
-    ) -> list[values.EventInfo]:  # fmt: skip
-        return events.list_(
-            self.who, lease_id=lease, resource_id=resource, blueprint=blueprint, kind=kind, after=after, limit=limit,
-            newest=newest,
-        )  # fmt: skip
+    def carry_out(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
+        """Call the function of an operation as this client's caller, for its owner if it has one."""
+        owner = {"owner": self.owner} if operation.owned else {}
+        return carry_out(self.who, operation, {**arguments, **owner})
+
+    def named(self, name: str) -> int:
+        return leases.named(self.who, name)
 
     def follow(
         self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from drydock.core.errors import InvalidRequest
 from drydock_client.operations import Operation
-from drydock_client.values import BlueprintInfo, LeaseInfo, ResourceInfo, UserInfo
+from drydock_client.values import (
+    AuthorizationInfo,
+    BlueprintInfo,
+    EventInfo,
+    JobInfo,
+    LeaseInfo,
+    ResourceInfo,
+    UserInfo,
+)
 from leases.engine.core.database import patient
 from leases.operations import (
     attention,
     blueprints,
     costs,
     credentials,
+    events,
     fleet,
     installation,
     instances,
@@ -21,12 +30,14 @@ from leases.operations import (
     jobs,
     leases,
     lifetimes,
+    machines,
     offers,
     permissions,
     resources,
     users,
 )
 from leases.operations.callers import Caller
+from leases.states import UNFINISHED
 
 Function = Callable[..., Any]
 Value = TypeVar("Value")
@@ -47,6 +58,15 @@ def function_of(operation: Operation) -> Function:
     """Return the function for an operation: from the table, or else the one with its name in its subject's module."""
     found: Function = FUNCTIONS.get(operation.name) or getattr(_SUBJECTS[operation.subject], operation.name)
     return found
+
+
+_SUBJECTS = {
+    module.__name__.rpartition(".")[2]: module
+    for module in (
+        blueprints, costs, credentials, events, fleet, installation, instances, interfaces, jobs, leases, machines,
+        offers, permissions, resources, users,
+    )
+}  # fmt: skip
 
 
 def _repeated(function: Function) -> Function:
@@ -88,39 +108,100 @@ def _switch_user(who: Caller, user: str, act: str) -> UserInfo:
     return _known({"enable": users.enable, "disable": users.disable}, act, "a user")(who, user)
 
 
+def _change_authorization(who: Caller, id: int, act: str, *, message: str = "") -> AuthorizationInfo:
+    allow = _known({"approve": lambda: True, "decline": lambda: False}, act, "an authorization")()
+    return permissions.settle(who, id, allow=allow, message=message)
+
+
 def _known(acts: Mapping[str, Callable[..., Value]], act: str, what: str) -> Callable[..., Value]:
     if act not in acts:
         raise InvalidRequest(f"{act!r} is not an action on {what}. Choose one of: {', '.join(acts)}.", field="act")
     return acts[act]
 
 
+class Part(list[Any]):
+    """A part of a list whose next part does not begin after the last id. `next` is its cursor, or None."""
+
+    def __init__(self, found: Iterable[Any], next: str | None) -> None:
+        super().__init__(found)
+        self.next = next
+
+
+def _offers(who: Caller, wanted: Mapping[str, Any], **given: Any) -> Part:
+    found = offers.search(who, wanted, **given)
+    return Part(found.offers, found.next)
+
+
+def _leases(who: Caller, *, states: Collection[str] | None = None, **given: Any) -> list[LeaseInfo]:
+    return leases.list_(who, states=UNFINISHED if states is None else states, **given)
+
+
+def _events_of_lease(who: Caller, id: int, **given: Any) -> list[EventInfo]:
+    leases.get(who, id)
+    return events.list_(who, lease_id=id, **given)
+
+
+def _jobs_of_lease(who: Caller, id: int) -> list[JobInfo]:
+    leases.get(who, id)
+    return jobs.list_(who, lease_id=id)
+
+
+def _request(who: Caller, request: Mapping[str, Any], owner: str | None) -> LeaseInfo:
+    return patient(leases.get, who, leases.request_patiently(who, request, owner=owner))
+
+
 FUNCTIONS: dict[str, Function] = {
-    "access": interfaces.access,
+    "request": _request,
+    "request_group": lambda who, requests, key, **given: [
+        patient(leases.get, who, pk)
+        for pk in leases.request_group_patiently(who, requests, idempotency_key=key, **given)
+    ],
+    "explain": lambda who, request, owner: leases.explain(who, request, owner=owner),
+    "lease": _repeated(leases.get),
+    "leases": _leases,
     "release": _then_lease(_repeated(leases.release)),
     "extend": _then_lease(_repeated(lifetimes.extend)),
     "heartbeat": _repeated(leases.heartbeat),
     "hold": _then_lease(leases.hold),
     "unhold": _then_lease(leases.unhold),
     "retry": _then_lease(leases.retry),
+    "lease_machine": machines.get,
+    "resource_machine": machines.get_resource,
+    "change_lease_machine": machines.act_on_lease,
+    "change_resource_machine": machines.act_on_resource,
+    "lease_console": machines.console,
+    "resource_console": machines.console_of_resource,
+    "lease_events": _events_of_lease,
+    "events": lambda who, *, lease, resource, **given: events.list_(who, lease_id=lease, resource_id=resource, **given),
+    "server_status": lambda who, id: interfaces.server_act(who, id, "status"),
+    "change_server": lambda who, id, act: interfaces.server_act(who, id, act),
+    "start_job": jobs.start,
     "job": _repeated(jobs.get),
     "jobs": lambda who, *, lease=None: jobs.list_(who, lease_id=lease),
+    "lease_jobs": _jobs_of_lease,
+    "job_output": _repeated(jobs.output),
     "cancel_job": jobs.cancel,
-    "list_files": interfaces.list_files,
     "resource": resources.get,
+    "resources": resources.list_,
+    "host_keys": resources.scan_host_keys,
     "change_resource": _change_resource,
     "register": lambda who, blueprint, registration: resources.register(who, blueprint, registration),
     "change_registration": lambda who, id, changed: resources.change_registration(who, id, changed),
-    "reclaim": installation.reclaim,
-    "sweep": installation.sweep_now,
-    "clear_errors": installation.clear_errors,
     "attention": attention.needed,
+    "sweep": installation.sweep_now,
+    "resolve_lease": lambda who, id, message: installation.resolve(who, lease_id=id, message=message),
+    "resolve_resource": lambda who, id, message: installation.resolve(who, resource_id=id, message=message),
+    "workers": installation.workers_alive,
     "blueprints": blueprints.list_,
     "blueprint": blueprints.get,
+    "add_blueprint": blueprints.add,
+    "change_blueprint": lambda who, name, change: blueprints.change(who, name, change),
     "switch_blueprint": _switch_blueprint,
     "remove_blueprint": blueprints.remove,
     "kinds": lambda who, *, type_="": blueprints.kinds(type_=type_),
     "kind": lambda who, name: blueprints.schema(name),
     "ask_authorization": lambda who, blueprint, message: permissions.ask(who, blueprint, message=message),
+    "change_authorization": _change_authorization,
     "decide_authorization": lambda who, blueprint, allow, **given: (
         permissions.authorize if allow else permissions.decline
     )(who, blueprint, **given),
@@ -136,15 +217,18 @@ FUNCTIONS: dict[str, Function] = {
     "set_user_password": users.set_password,
     "switch_user": _switch_user,
     "change_user_groups": users.change_groups,
+    "offers": _offers,
+    "instance_types": lambda who, wanted, **given: offers.types(who, wanted, **given),
     "locations": offers.places,
+    "usage": lambda who, wanted, *, by: costs.usage_report(who, wanted, by=by),
+    "usage_records": _repeated(lambda who, wanted, **given: costs.usage_records(who, wanted, **given)),
     "budgets": costs.list_budgets,
-    "set_budget": costs.set_budget,
-    "remove_budget": costs.remove_budget,
+    "create_instance": lambda who, wanted, owner: instances.create(who, wanted, owner=owner),
+    "instances": instances.list_,
+    "instance": instances.get,
     "end_instance": instances.end,
     "change_instance": instances.change,
     "fleet": lambda who, *, capabilities: fleet.backends(who, able=capabilities),
     "orphans": fleet.list_orphans,
-    "settle_orphan": fleet.settle_orphan,
 }
-"""The functions of operations whose function has another name, module or signature."""
-_SUBJECTS = {"leases": leases, "permissions": permissions, "resources": resources, "blueprints": blueprints}
+"""The functions of operations whose function has another name or signature than the operation."""

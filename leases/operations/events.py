@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from django.db.models import Q
 
-from drydock_client import following
+from drydock_client import events as client_events
 from drydock_client.values import EventInfo
 from leases.models import Event
 from leases.operations import infos
@@ -43,8 +43,8 @@ def follow(
     commit, so the last seconds are read again for late commits.
     """
     about = {"lease_id": lease_id, "resource_id": resource_id, "blueprint": blueprint, "kind": kind}
-    return following.follow(
-        lambda cursor: list_(who, after=cursor, limit=following.AT_ONCE, **about),  # type: ignore[arg-type]
+    return client_events.follow(
+        lambda cursor: list_(who, after=cursor, limit=client_events.AT_ONCE, **about),  # type: ignore[arg-type]
         after=_last() if after is None else after, every=every, stop=stop,
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from blueprints import registry
 from blueprints.models import Blueprint, RememberedError
 from drydock.core.errors import Busy, Conflict, InvalidRequest, NotFound
+from drydock_client.values import Workers
 from leases.engine.core import installation, specs
 from leases.engine.core.database import rows
 from leases.engine.core.transitions import record_event
@@ -156,6 +157,12 @@ def workers_seen() -> list[str]:
         (settings.DRYDOCK.lost_worker_seconds,),
     )
     return [name for (name,) in found]
+
+
+def workers_alive(who: Caller) -> Workers:
+    """Return whether any worker was seen recently, and to operators also which."""
+    names = workers_seen()
+    return Workers(alive=bool(names), names=tuple(names) if who.operator else ())
 
 
 def unattended() -> Q:

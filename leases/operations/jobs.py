@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from django.db import transaction
 
 from drydock.core.errors import InvalidRequest, NotFound, NotSupported
+from drydock_client.jobs import LONGEST_STDIN
 from drydock_client.values import JobInfo, JobPart
-from drydock_client.work import LONGEST_STDIN
 from interfaces.command.contract import argv_of
 from interfaces.command.jobs import Stream
 from interfaces.errors import DeadlineExceeded, InterfaceError, JobMissing, LeaseEnded, NameTooLong, TooLarge

@@ -266,6 +266,15 @@ def list_(
 
 
 @checked
+def group(who: Caller, group_id: int) -> list[LeaseInfo]:
+    """Return the leases of a group in the order in which they were requested. Raises NotFound."""
+    found = list_(who, states=(), group=group_id, limit=LARGEST_GROUP)
+    if not found:
+        raise NotFound(f"Group {group_id} does not exist or is not yours.", field="group")
+    return found[::-1]
+
+
+@checked
 def set_note(who: Caller, lease_id: int, *, note: str) -> LeaseInfo:
     """Set the note of a lease, even one that has ended; an empty note removes it. Return the lease.
 

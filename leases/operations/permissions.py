@@ -165,6 +165,8 @@ def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: Mapping
     Leases that waited for the quota are tried again. Raises InvalidRequest, NotFound, NotAllowed.
     """
     operator_only(who, "set quotas")
+    if not limits:
+        raise InvalidRequest("Give at least one limit.", field="max_leases")
     wanted = {limit: _limit(limit, value) for limit, value in limits.items()}
     holder = _holder(user, group)
     with transaction.atomic():

@@ -3,22 +3,32 @@ body."""
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from django.http import HttpResponse
 from pydantic import BaseModel, StrictBool, StrictInt, create_model
 
 import drydock_client.protocol  # noqa: F401  (declares the operations)
+from drydock.core.errors import InvalidRequest
 from drydock_client.operations import OPERATIONS, Operation
-from leases import hostcalls
-from leases.rest import bodies, operating, queries, values
+from leases.operations import instances
+from leases.rest import bodies, parsing, polling, queries, values
 from leases.rest.endpoint import Asked, Endpoint, Nothing, Page, json_response, operation
 from leases.rest.models import Scope
+from leases.rest.schema import BYTES
+from leases.validation import requests
 
 _VARIABLES = {"{id}": "<id:id>", "{name}": "<word:name>", "{blueprint}": "<word:name>", "{user}": "<user:user>"}
-_HOSTS = {"lease": hostcalls.of_lease, "job": hostcalls.of_job, "resource": hostcalls.of_resource}
+_KEYED = {"Idempotency-Key": "The same key and request again: the same answer; another request: 409."}
+_TAGGED = {"ETag": "Changes with state, reason and message."}
+_PART = {
+    "next_offset": "Where the next part begins.", "over": "`1` when it has ended and this is the rest.",
+    "truncated": "`1` when it said more than is kept.",
+}  # fmt: skip
 
 
 def views(by_hand: Mapping[str, type[Endpoint]]) -> dict[str, type[Endpoint]]:
@@ -49,40 +59,121 @@ def _addresses(declared: Operation) -> Iterator[tuple[str, str, str, str]]:
 def _method(declared: Operation, act: str, summary: str, body: str) -> Callable[..., Any]:
     def method(self: Endpoint, asked: Asked, **path: Any) -> Any:
         named = dict(zip(declared.variables, (*path.values(), act), strict=False))
-        arguments = named | _arguments(declared, asked)
-        found = asked.client.carry_out(declared, arguments)
-        return _answer(declared, found)
+        found = asked.client.carry_out(declared, named | _arguments(declared, asked))
+        if declared.waits and asked.query.wait:
+            known = asked.header("If-None-Match") if declared.tagged else ""
+            polling.lease(asked.client, found.id, seconds=asked.query.wait, known=known)
+            found = asked.client.carry_out(OPERATIONS[declared.waits], {"id": found.id})
+        return _answer(declared, asked, found)
 
     method.__doc__ = declared.description
+    known = {"If-None-Match": "The ETag known: 304 when nothing has changed."}
+    reads = declared.tagged and declared.method == "GET"
     return operation(
-        summary, gives=_gives(declared), status=declared.status, scope=Scope(declared.scope),
-        asks=_HOSTS.get(declared.host), query=_model(declared.query) or Nothing,
-        body=_model(body) or _made_body(declared),
-        headers={"Location": "Its address."} if declared.location else {},
+        summary, gives=_gives(declared), status=declared.status, scope=Scope(declared.scope), host=declared.host,
+        query=_model(declared.query) or Nothing, body=_model(body) or _made_body(declared),
+        headers={
+            **({"Location": "Its address."} if declared.location else {}), **(_TAGGED if declared.tagged else {}),
+            **{header: _PART[field] for field, header in declared.headers.items()},
+        },
+        request_headers={**(_KEYED if declared.key else {}), **(known if reads else {})},
+        also={304: "It is as you know it."} if reads else {},
     )(method)  # fmt: skip
 
 
 def _arguments(declared: Operation, asked: Asked) -> dict[str, Any]:
-    """Return the arguments from the query and the body. Fields missing from the body keep the function's defaults."""
-    body: dict[str, Any] = {} if asked.body is None else asked.body.model_dump(exclude_unset=bool(declared.acts))
-    query: dict[str, Any] = asked.query.model_dump()
-    return query | ({declared.spread: body} if declared.spread else body)
+    """Return the arguments from the query, the body and the header of the idempotency key.
+
+    Fields of actions and of `spread` that are missing from the body keep the function's defaults.
+    """
+    given = asked.query if asked.body is None else asked.body
+    found = _named(declared, {**dict(asked.query), **dict(given)})
+    if declared.acts:
+        found = {name: value for name, value in found.items() if name in given.model_fields_set}
+    if declared.spread:
+        own = {name: found.pop(name) for name in _own(declared) if name in found}
+        sent = {name: value for name, value in found.items() if name in given.model_fields_set}
+        found = own | {declared.spread: _spread(declared, given, sent)}
+    return _keyed(declared, asked, found) if declared.key else found
+
+
+def _named(declared: Operation, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return fields under the names of the arguments, without those that this module uses itself."""
+    if declared.owned:
+        fields.pop("owner", None)
+    if declared.waits:
+        fields.pop("wait", None)
+    if declared.cursor:
+        cursor = fields.pop("cursor")
+        fields |= {} if cursor is None else {declared.cursor: cursor}
+    for name, field in declared.names.items():
+        value = fields.pop(field)
+        fields |= {} if value is None else {name: value}
+    for name, flag in declared.flags.items():
+        empty = () if fields.pop(flag) else None
+        fields.setdefault(name, empty)
+    return fields
+
+
+def _own(declared: Operation) -> tuple[str, ...]:
+    """Return the arguments besides `spread`."""
+    paged = ("limit", declared.cursor) if declared.cursor else ()
+    return (*(name for name in declared.parameters if name != declared.spread), *paged)
+
+
+def _spread(declared: Operation, given: BaseModel, sent: dict[str, Any]) -> Any:
+    """Return the argument `spread`: the model itself if the engine knows it, else a value of the declared type."""
+    if not isinstance(given, bodies.Body | queries.Query):
+        return given
+    of = declared.parameters[declared.spread].annotation
+    return sent if not dataclasses.is_dataclass(of) else typing.cast(Any, of)(**sent)
+
+
+def _keyed(declared: Operation, asked: Asked, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Add the idempotency key from the header. Raises InvalidRequest if the body has a different key."""
+    key = parsing.key(asked.header("Idempotency-Key"))
+    if not declared.spread:
+        return {**arguments, declared.key: key}
+    request = arguments[declared.spread]
+    if key is None:
+        return arguments
+    if getattr(request, declared.key) not in (None, key):
+        raise InvalidRequest("The Idempotency-Key header has another value.", field=declared.key)
+    return {**arguments, declared.spread: request.model_copy(update={declared.key: key})}
 
 
 def _gives(declared: Operation) -> Any:
+    if declared.headers:
+        return BYTES
     return getattr(values, declared.inside.split(".")[0]) if declared.inside else declared.result
 
 
-def _answer(declared: Operation, found: Any) -> Any:
+def _answer(declared: Operation, asked: Asked, found: Any) -> Any:
     if declared.inside:
         model, field = declared.inside.split(".")
         return getattr(values, model)(**{field: found})
-    if typing.get_origin(declared.result) is list:
-        return Page(results=found)
-    if declared.location:
-        address = f"/api/v1/{declared.location.format(found)}"
-        return json_response(found, status=declared.status, headers={"Location": address})
-    return found
+    if declared.headers:
+        return octets(found.content, {name: str(int(getattr(found, f))) for f, name in declared.headers.items()})
+    if declared.listed:
+        return Page(results=found, next=_next(declared, asked, found))
+    headers = {"Location": f"/api/v1/{declared.location.format(found)}"} if declared.location else {}
+    if declared.tagged:
+        headers["ETag"] = polling.tag(found)
+        if declared.method == "GET" and asked.header("If-None-Match") == headers["ETag"]:
+            return HttpResponse(status=304, headers=headers)
+    return json_response(found, status=declared.status, headers=headers) if headers else found
+
+
+def _next(declared: Operation, asked: Asked, found: list[Any]) -> str | None:
+    """Return the cursor of the next page: what the list itself says, or else its last id if the page is full."""
+    if not declared.cursor or hasattr(found, "next"):
+        return getattr(found, "next", None)
+    return str(found[-1].id) if len(found) == asked.query.limit else None
+
+
+def octets(content: bytes, headers: dict[str, str]) -> HttpResponse:
+    """Return a response with raw bytes that browsers download instead of displaying."""
+    return HttpResponse(content, content_type=BYTES, headers={"Content-Disposition": "attachment", **headers})
 
 
 def _made_body(declared: Operation) -> type[BaseModel] | None:
@@ -105,7 +196,7 @@ def _model(name: str) -> type[BaseModel] | None:
     """Return the model of a body or query by name, or None for an empty name."""
     if not name:
         return None
-    for module in (bodies, operating, queries):
+    for module in (bodies, queries, requests, instances):
         found = getattr(module, name, None)
         if inspect.isclass(found) and issubclass(found, BaseModel):
             return found

@@ -7,10 +7,10 @@ used to parse requests, write responses and generate the schema.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, cast
 
 from django.conf import settings
@@ -53,8 +53,8 @@ class Operation:
     headers: dict[str, str] = field(default_factory=dict)
     also: dict[int, str] = field(default_factory=dict)
     request_headers: dict[str, str] = field(default_factory=dict)
-    asks: Callable[[int], str] | None = None
-    """If the method waits for a host: a function that returns the host's name from the `id` in the path."""
+    host: str = ""
+    """If the method waits for a host: what names it, one of `HOSTS`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,9 +106,18 @@ def operation(summary: str, **about: Any) -> Callable[[View], View]:
 
 def _place(asked: Asked, declared: Operation, path: dict[str, Any]) -> AbstractContextManager[None]:
     """Reserve a place and set a deadline for an operation that calls a host; do nothing for others."""
-    if declared.asks is None:
+    if not declared.host:
         return nullcontext()
-    return hostcalls.calling(asked.token.user_id, partial(declared.asks, path["id"]))
+    return hostcalls.calling(asked.token.user_id, lambda: HOSTS[declared.host](asked, path))
+
+
+HOSTS: Mapping[str, Callable[[Asked, Mapping[str, Any]], str]] = {
+    "lease": lambda asked, path: hostcalls.of_lease(path["id"]),
+    "job": lambda asked, path: hostcalls.of_job(path["id"]),
+    "resource": lambda asked, path: hostcalls.of_resource(path["id"]),
+    "address": lambda asked, path: f"{asked.body.address} port {asked.body.port}",
+}
+"""Functions that name the host for which a request waits."""
 
 
 def respond(found: Any, declared: Operation) -> HttpResponse | StreamingHttpResponse:

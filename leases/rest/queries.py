@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, field_validator
 
 from leases.validation.offer_query import PLACE, OfferFilter, OfferSearch
 from leases.validation.scalars import Flag, Number, Whole
@@ -13,7 +13,8 @@ from leases.validation.usage_query import By, UsageFilter
 Id = Annotated[Whole, Field(ge=1, lt=1 << 63)]
 Word = Annotated[str, Field(max_length=255)]
 Limit = Annotated[Whole, Field(ge=1, le=1000, description="Maximum number of results.")]
-Cursor = Annotated[str, Field(pattern=r"^[0-9]{1,18}$", description="`next` of the page before.")]
+Cursor = Annotated[str, Field(pattern=r"^[0-9]{1,18}$", description="`next` of the page before."), AfterValidator(int)]
+"""A number, written as a string because other lists have other cursors."""
 LONGEST_PATH = 4096
 
 

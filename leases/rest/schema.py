@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args, get_origin
 
+from django.views import View
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.plumbing import ResolvedComponent
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
-from leases.rest import links
 from leases.rest.names import operation_id
 from leases.rest.problems import ProblemDetails
 
@@ -59,7 +60,7 @@ class Schema(AutoSchema):
             "operationId": operation_id(method, path),
             "summary": declared.summary,
             "description": inspect.getdoc(view) or declared.summary,
-            "tags": [links.tag(path)],
+            "tags": [tag(path)],
             "parameters": [*self._in_path(), *self._in_query(declared), *_in_headers(declared)],
             "security": self.get_auth(),
             "responses": self._responses(declared),
@@ -121,8 +122,8 @@ class Schema(AutoSchema):
             content[declared.or_gives] = {"schema": {"type": "string"}}
         headers = {n: {"description": d, "schema": {"type": "string"}} for n, d in declared.headers.items()}
         made = {"description": declared.summary, "content": content}
-        following = links.following(gives) if declared.status in (201, 202) else {}
-        return made | ({"headers": headers} if headers else {}) | ({"links": following} if following else {})
+        leads = following(gives) if declared.status in (201, 202) else {}
+        return made | ({"headers": headers} if headers else {}) | ({"links": leads} if leads else {})
 
     def _listed(self, gives: Any) -> dict[str, Any]:
         """Return the schema of a response, with `list[Value]` described as a page."""
@@ -170,3 +171,57 @@ def _in_headers(declared: Any) -> list[dict[str, Any]]:
         {"name": name, "in": "header", "required": False, "schema": dict(word), "description": what}
         for name, what in declared.request_headers.items()
     ]
+
+
+# Links from the response that creates an object to the operations on it, found by address
+
+METHODS = ("get", "post", "put", "patch", "delete")
+_NEXT = {
+    "LeaseInfo": ("leases/<id:id>", "id", "/id"),
+    "InstanceInfo": ("instances/<id:id>", "id", "/id"),
+    "JobInfo": ("jobs/<id:id>", "id", "/id"),
+    "ResourceInfo": ("resources/<id:id>", "id", "/id"),
+    "AuthorizationInfo": ("authorizations/<id:id>", "id", "/id"),
+    "NewToken": ("tokens/<id:id>", "id", "/about/id"),
+    "BlueprintInfo": ("blueprints/<word:name>", "name", "/name"),
+    "CredentialInfo": ("credentials/<word:name>", "name", "/name"),
+    "PasswordInfo": ("users/<user:user>", "user", "/user/name"),
+    "list[LeaseInfo]": ("groups/<id:id>", "id", "/results/0/group"),
+}
+"""For each response type: the address prefix of its operations, the path variable, and the JSON pointer to its value in
+the response."""
+
+
+def tag(path: str) -> str:
+    """Return the OpenAPI tag of a path: its first word after the version."""
+    return path.split("/v1/", 1)[-1].split("/")[0]
+
+
+def following(gives: Any) -> dict[str, Any]:
+    """Return the OpenAPI links of a response of this type; empty for types without links."""
+    name = f"list[{get_args(gives)[0].__name__}]" if get_args(gives) else getattr(gives, "__name__", "")
+    if name not in _NEXT:
+        return {}
+    begins, variable, where = _NEXT[name]
+    parameters = {f"path.{variable}": f"$response.body#{where}"}
+    return {one: {"operationId": one, "parameters": parameters} for one in _operations(begins)}
+
+
+_VIEWS: dict[str, type[View]] = {}
+
+
+def register(views: Mapping[str, type[View]]) -> None:
+    """Register the views that links can point to.
+
+    Called by `leases.rest.urls`: views need the schema, so it cannot import them.
+    """
+    _VIEWS.update(views)
+
+
+def _operations(begins: str) -> Iterator[str]:
+    for address, view in _VIEWS.items():
+        if address == begins or address.startswith(f"{begins}/"):
+            for method in METHODS:
+                act = getattr(view, method, None)
+                if act is not None and hasattr(act, "operation") and method in view.http_method_names:
+                    yield operation_id(method, address)

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.urls import path, re_path, register_converter
+from django.http import HttpRequest, HttpResponseBase
+from django.urls import Resolver404, path, re_path, register_converter, resolve
 from django.urls.converters import StringConverter
+from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from leases.rest import declared, links, problems, slashes
-from leases.rest.document import Document
-from leases.rest.views import (
-    access,
-    blueprints,
-    files,
-    instances,
-    leases,
-    machines,
-    offers,
-    resources,
-    serving,
-    tokens,
-    upkeep,
-    usage,
-    work,
-)
+from leases.rest import declared, files, problems, schema, views
 
 
 class IdConverter:
@@ -59,56 +45,43 @@ register_converter(IdConverter, "id")
 register_converter(UserConverter, "user")
 register_converter(WordConverter, "word")
 
+SLASHED = r"^v1/(?:instances|locations|instance-types|offers|orphans|usage|fleet)(?:/[a-z0-9]+){0,2}/$"
+"""Addresses that are also served with a trailing slash, as other control planes have them."""
+
+
+@csrf_exempt
+def without_slash(request: HttpRequest) -> HttpResponseBase:
+    """Serve the address without its trailing slash, and without a redirect, which would lose the body of a POST."""
+    path = request.path_info.removesuffix("/")
+    try:
+        found = resolve(path)
+    except Resolver404:
+        return problems.nothing_here(request)
+    request.resolver_match = found
+    answer: HttpResponseBase = found.func(request, *found.args, **found.kwargs)
+    return answer
+
+
 BY_HAND = {
-    "me": access.Myself,
-    "tokens": tokens.Tokens,
-    "tokens/<id:id>": tokens.Token,
-    "leases": leases.Leases,
-    "leases/<id:id>": leases.Lease,
-    "leases/<id:id>/resolve": leases.Resolve,
-    "leases/<id:id>/machine": machines.OfLease,
-    "leases/<id:id>/console": machines.ConsoleOfLease,
-    **{f"leases/<id:id>/{act}": view for act, view in machines.OF_LEASES.items()},
-    "leases/<id:id>/events": leases.Events,
-    "leases/<id:id>/jobs": work.LeaseJobs,
+    "me": views.Myself,
+    "tokens": views.Tokens,
+    "tokens/<id:id>": views.Token,
     "leases/<id:id>/file": files.File,
     "leases/<id:id>/tree": files.Tree,
-    "leases/<id:id>/page": serving.Page,
-    "leases/<id:id>/pages": serving.Pages,
-    "leases/<id:id>/server": serving.Server,
-    "leases/<id:id>/server/log": serving.Log,
-    "explain": leases.Explain,
-    "groups": leases.Groups,
-    "groups/<id:id>": leases.Group,
-    "jobs/<id:id>/output": work.Output,
-    "resources": resources.Resources,
-    "resources/<id:id>/resolve": resources.Resolve,
-    "resources/<id:id>/machine": machines.OfResource,
-    "resources/<id:id>/console": machines.ConsoleOfResource,
-    **{f"resources/<id:id>/{act}": view for act, view in machines.OF_RESOURCES.items()},
-    "blueprints": blueprints.Blueprints,
-    "blueprints/<word:name>": blueprints.Blueprint,
-    "blueprints/<word:name>/host-keys": blueprints.HostKeys,
-    "authorizations/<id:id>/approve": access.Approve,
-    "authorizations/<id:id>/decline": access.Decline,
-    "quotas": access.Quotas,
-    "usage": usage.Usage,
-    "usage/records": usage.UsageRecords,
-    "offers": offers.Offers,
-    "instance-types": offers.InstanceTypes,
-    "instances": instances.Instances,
-    "instances/<id:id>": instances.Instance,
-    "events": upkeep.Events,
-    "workers": upkeep.Working,
+    "leases/<id:id>/page": files.Page,
+    "leases/<id:id>/pages": files.Pages,
+    "usage": views.Usage,
+    "usage/records": views.UsageRecords,
 }
+"""Addresses with methods that are written by hand. Their other methods are declared operations, too."""
 V1 = declared.views(BY_HAND)
-links.register(V1)
+schema.register(V1)
 OPEN: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
 
 urlpatterns = [
     *(path(f"v1/{address}", view.as_view()) for address, view in V1.items()),
-    path("schema/", Document.as_view(**OPEN), name="schema"),
+    path("schema/", views.Document.as_view(**OPEN), name="schema"),
     path("docs/", SpectacularSwaggerSplitView.as_view(url_name="schema", **OPEN), name="docs"),
-    re_path(slashes.ADDRESSES, slashes.without),
+    re_path(SLASHED, without_slash),
     re_path("", problems.nothing_here),
 ]

@@ -34,14 +34,6 @@ class NewToken:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workers:
-    """Whether any worker is alive. `names` (host:process) is filled only for operators."""
-
-    alive: bool
-    names: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
 class Transferred:
     """The result of copying a tree. `skipped` lists at most 1,000 entries that were left out: pipes, sockets, devices,
     and links that lead out of the tree."""

@@ -16,7 +16,7 @@ from blueprints import registry
 from drydock.cli import program
 from drydock.reference import events, settings, states
 from leases.operations.instances import InstanceRequest
-from leases.rest.operating import BlueprintChange, Quota
+from leases.rest.bodies import BlueprintChange, Quota
 from leases.validation.offer_query import OfferSearch
 from leases.validation.requests import LeaseRequest
 

@@ -11,7 +11,7 @@ from django.db import connection
 from blueprints.fake.openers import fakes
 from blueprints.models import Blueprint
 from drydock.core.errors import Conflict, InvalidRequest, NotFound, NotSupported
-from drydock_client.work import LONGEST_STDIN
+from drydock_client.jobs import LONGEST_STDIN
 from interfaces.deadline import Deadline
 from interfaces.errors import DeadlineExceeded, LeaseEnded, Unreachable
 from leases import tasks

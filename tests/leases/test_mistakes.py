@@ -25,7 +25,7 @@ from drydock.cli.toolkit import options
 from drydock.cli.toolkit.exits import refusal
 from drydock.core.errors import InvalidRequest, Problem
 from interfaces.errors import failed_connection
-from leases.rest import bodies, operating, queries
+from leases.rest import bodies, queries
 from leases.validation.requests import LeaseRequest, invalid
 
 WRONG: tuple[Any, ...] = (
@@ -51,7 +51,7 @@ UNWANTED = (
 
 def models() -> list[type[BaseModel]]:
     found: list[type[BaseModel]] = [LeaseRequest]
-    for module in (bodies, operating, queries):
+    for module in (bodies, queries):
         found += [
             one
             for one in vars(module).values()

@@ -16,7 +16,7 @@ from leases.messaging.inline import settle
 from leases.models import Stray
 from leases.operations.callers import caller
 from leases.rest import tokens
-from leases.rest.links import METHODS
+from leases.rest.schema import METHODS
 from leases.rest.urls import V1
 
 MISSING = 987_654_321

@@ -10,8 +10,8 @@ from drf_spectacular.drainage import GENERATOR_STATS
 
 from drydock_client import values
 from drydock_client.values import to_json
-from leases.rest.document import MADE
 from leases.rest.schema import Schema
+from leases.rest.views import MADE
 
 
 @pytest.fixture

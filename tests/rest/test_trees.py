@@ -16,7 +16,7 @@ from drydock_client.http import HttpClient
 from interfaces.fake import _Node
 from leases.engine.core import specs
 from leases.models import Lease
-from leases.rest.views import files as views_of_files
+from leases.rest import files as views_of_files
 from tests.rest.attempts import Attempts, archive, entry
 
 
@@ -72,7 +72,7 @@ def test_what_takes_long_to_remove_is_removed_by_a_job(ada, held, lease, monkeyp
 
 def test_the_client_waits_for_the_job(ada, held, lease, monkeypatch) -> None:
     monkeypatch.setattr(views_of_files, "REMOVE_AT_ONCE", 0)
-    monkeypatch.setattr("drydock_client.http.files._POLL", 0)
+    monkeypatch.setattr("drydock_client.http.interfaces._POLL", 0)
     monkeypatch.setattr(type(lease.filesystem._files), "remove_tree", lambda *_: False)
     jobs, codes, told = lease.command.jobs, iter([0, 1]), []
     client = object.__new__(HttpClient)  # without asking a server who we are

@@ -1,4 +1,4 @@
-"""The files and the web server of a lease over HTTP."""
+"""The files and the pages of a lease over HTTP, as streams."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from drydock_client import trees
 from drydock_client.errors import DrydockError
 from drydock_client.http.connection import LONGEST, Connection, unreachable
 from drydock_client.http.operations import HttpOperations
-from drydock_client.values import JobInfo, LogPart, ServerInfo, from_json
-from drydock_client.work import Serving, Work
+from drydock_client.interfaces import Interfaces
+from drydock_client.values import JobInfo, from_json
 
 LARGEST_READ = 64 << 20
 _POLL = 1.0
@@ -23,8 +23,8 @@ _BYTES = {"Content-Type": "application/octet-stream"}
 _TAR = {"Content-Type": "application/x-tar"}
 
 
-class HttpFiles(HttpOperations, Work, Serving):
-    """The file operations of `drydock_client.work.Work`, and all of `Serving`, over HTTP."""
+class HttpInterfaces(HttpOperations, Interfaces):
+    """The operations of `drydock_client.interfaces.Interfaces` that stream, over HTTP."""
 
     def read_file(self, id: int, path: str) -> bytes:
         answer = self.http.ask("GET", f"leases/{id}/file", query={"path": path})
@@ -90,23 +90,6 @@ class HttpFiles(HttpOperations, Work, Serving):
 
     def publish_tree(self, id: int, local: Path, path: str = "") -> tuple[int, int]:
         return self._tree(id, "pages", local, path, None)
-
-    def unpublish(self, id: int, path: str) -> None:
-        self.http.send("DELETE", f"leases/{id}/page", query={"path": path})
-
-    def uri(self, id: int, path: str = "") -> str:
-        return str(self.http.get(f"leases/{id}/page", {"path": path})["uri"])
-
-    def server(self, id: int, act: str = "status") -> ServerInfo:
-        if act == "status":
-            return from_json(ServerInfo, self.http.get(f"leases/{id}/server"))
-        return from_json(ServerInfo, self.http.send("POST", f"leases/{id}/server", {"act": act}))
-
-    def server_log(self, id: int, kind: str = "access", *, offset: int = 0, limit: int = 1 << 20) -> LogPart:
-        query = {"kind": kind, "offset": offset, "limit": limit}
-        answer = self.http.ask("GET", f"leases/{id}/server/log", query=query)
-        content = self.http.content(answer, limit)
-        return LogPart(content=content, next_offset=int(answer.headers["Drydock-Next-Offset"]))
 
 
 def reader(http: Connection, answer: urllib3.BaseHTTPResponse) -> Callable[[int], bytes]:

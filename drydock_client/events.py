@@ -1,15 +1,41 @@
-"""Follow events in order, although their ids are assigned before their transactions commit."""
+"""Events, and following them in order although their ids are assigned before their transactions commit."""
 
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 
+from drydock_client.operations import Operations, operation
 from drydock_client.values import EventInfo
 
 AT_ONCE = 1000
 _LATE = 10.0
 """Seconds during which an event with a smaller id may still appear, because its transaction took longer."""
+
+
+class Events(Operations):
+    """Events. Owners see only the events of their own leases."""
+
+    @operation("GET", "events", "List events", query="EventFilter")
+    def events(
+        self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
+        after: int = 0, limit: int = 200, newest: bool = False,
+    ) -> list[EventInfo]:  # fmt: skip
+        """List events in order of id, starting after `after`; with `newest`, the last `limit` events."""
+
+    @operation("GET", "leases/{id}/events", "What happened to a lease", query="LeaseEvents")
+    def lease_events(
+        self, id: int, *, kind: str = "", after: int = 0, limit: int = 200, newest: bool = False
+    ) -> list[EventInfo]:
+        """List the events of a lease in order of id, starting after `after`."""
+
+    @abstractmethod
+    def follow(
+        self, *, lease: int | None = None, resource: int | None = None, blueprint: str = "", kind: str = "",
+        after: int | None = None, stop: Callable[[], bool] = lambda: False,
+    ) -> Iterator[EventInfo]:  # fmt: skip
+        """Yield events as they are recorded."""
 
 
 def follow(

@@ -1,4 +1,4 @@
-"""Operations of the in-process client that work on leased hosts."""
+"""Operations of the in-process client that stream to and from leased hosts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from drydock_client import values
-from drydock_client.work import Serving, Stream, Words, Work
+from drydock_client.interfaces import Interfaces, Words
 from interfaces.command.contract import Output
-from leases.engine.core.database import patient
-from leases.local.leases import LocalOperations
+from interfaces.endpoints import LocalEndpoint
 from leases.operations import interfaces, jobs
+from leases.operations.callers import Caller
 
 
-class LocalWork(LocalOperations, Work):
-    """Operations on commands and files."""
+class LocalInterfaces(Interfaces):
+    """Commands, files and pages, which are streamed or copied."""
+
+    who: Caller
 
     def run(
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", stdin: bytes = b"",
@@ -50,10 +52,6 @@ class LocalWork(LocalOperations, Work):
     ) -> None:
         jobs.remove_path(self.who, id, path, recursive=recursive)
 
-
-class LocalServing(LocalOperations, Serving):
-    """Operations on web sites."""
-
     def publish(self, id: int, path: str, content: bytes) -> str:
         return interfaces.publish(self.who, id, path, content)
 
@@ -61,29 +59,6 @@ class LocalServing(LocalOperations, Serving):
         done = interfaces.publish_tree(self.who, id, local, path)
         return done.files, done.bytes
 
-    def unpublish(self, id: int, path: str) -> None:
-        interfaces.unpublish(self.who, id, path)
-
-    def uri(self, id: int, path: str = "") -> str:
-        return interfaces.uri(self.who, id, path)
-
-    def server(self, id: int, act: str = "status") -> values.ServerInfo:
-        return interfaces.server_act(self.who, id, act)
-
-    def server_log(self, id: int, kind: str = "access", *, offset: int = 0, limit: int = 1 << 20) -> values.LogPart:
-        return interfaces.server_log(self.who, id, kind, offset=offset, limit=limit)
-
-
-class LocalJobs(LocalOperations, Work):
-    """Operations on jobs, commands that outlive this program."""
-
-    def start_job(
-        self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", ends_lease: bool = False,
-        stdin: bytes = b"", apart: bool = False,
-    ) -> values.JobInfo:  # fmt: skip
-        return jobs.start(self.who, id, words, env=env, cwd=cwd, ends_lease=ends_lease, stdin=stdin, apart=apart)
-
-    def job_output(
-        self, id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout"
-    ) -> values.JobPart:
-        return patient(jobs.output, self.who, id, offset=offset, limit=limit, stream=stream)
+    def local_account(self, id: int) -> LocalEndpoint | None:
+        """Return the account of a lease if it is on this machine, or else None."""
+        return interfaces.local_account(self.who, id)

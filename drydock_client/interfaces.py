@@ -1,27 +1,24 @@
-"""Work on leases: commands, files, jobs and the web server."""
+"""The interfaces of leases: commands, files and the web server."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import Ended, FileInfo, JobInfo, JobPart, LogPart, ServerInfo
+from drydock_client.values import AccessInfo, Ended, FileInfo, JobInfo, LogPart, ServerInfo
 
 Words = Sequence[str] | str
 """Exact arguments, or one line for a shell."""
 
-Stream = Literal["stdout", "stderr"]
-"""Standard output (with standard error, unless that is kept separately), or standard error alone."""
 
-LONGEST_STDIN = 512 << 10
-"""Maximum size of a job's standard input in bytes."""
+class Interfaces(Operations):
+    """Access, commands, files and the web server of leases."""
 
-
-class Work(Operations):
-    """Work on leases."""
+    @operation("GET", "leases/{id}/access", "How a lease is reached by SSH")
+    def access(self, id: int) -> AccessInfo:
+        """Return the current host, port, user, host keys with fingerprints, and end of the lease; no secrets."""
 
     @abstractmethod
     def run(
@@ -48,29 +45,6 @@ class Work(Operations):
     ) -> tuple[int, int]:
         """Copy a file or tree of the lease to this machine. Return (files, bytes)."""
 
-    @abstractmethod
-    def start_job(
-        self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", ends_lease: bool = False,
-        stdin: bytes = b"", apart: bool = False,
-    ) -> JobInfo:  # fmt: skip
-        """Start a command that outlives this program; `apart` keeps its standard error separately."""
-
-    @operation("GET", "jobs/{id}", "Look at a job", host="job")
-    def job(self, id: int) -> JobInfo:
-        """Return a job with its current state, read from its host."""
-
-    @operation("GET", "jobs", "List jobs", query="OfLease")
-    def jobs(self, *, lease: int | None = None) -> list[JobInfo]:
-        """List jobs, newest first, in the state in which each was last seen."""
-
-    @abstractmethod
-    def job_output(self, id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobPart:
-        """Return a part of a job's output, at most `limit` bytes from `offset`."""
-
-    @operation("POST", "jobs/{id}/cancel", "End a job", scope="lease", host="job")
-    def cancel_job(self, id: int) -> JobInfo:
-        """Terminate a job's processes. If the host cannot be reached now, a worker does it later."""
-
     @operation("GET", "leases/{id}/files", "List a folder", query="Place", host="lease")
     def list_files(self, id: int, path: str = "") -> list[FileInfo]:
         """List the entries of a folder, sorted by name."""
@@ -84,9 +58,7 @@ class Work(Operations):
         If a job on the host removes a large folder, `on_job` is called repeatedly with that job.
         """
 
-
-class Serving(Operations):
-    """The web server of a lease, on which the lease has the interface `httpd`."""
+    # The web server, on which a lease has the interface `httpd`
 
     @abstractmethod
     def publish(self, id: int, path: str, content: bytes) -> str:
@@ -96,18 +68,28 @@ class Serving(Operations):
     def publish_tree(self, id: int, local: Path, path: str = "") -> tuple[int, int]:
         """Publish a local folder. Return (files, bytes)."""
 
-    @abstractmethod
+    @operation("DELETE", "leases/{id}/page", "Take a page or folder away", scope="lease", query="File", host="lease")
     def unpublish(self, id: int, path: str) -> None:
         """Remove a page or folder. A missing one is not an error."""
 
-    @abstractmethod
+    @operation("GET", "leases/{id}/page", "The address of a page", query="Place", inside="Address.uri", host="lease")
     def uri(self, id: int, path: str = "") -> str:
         """Return the address of a page."""
 
-    @abstractmethod
+    @operation("GET", "leases/{id}/server", "How the web server stands", host="lease")
+    def server_status(self, id: int) -> ServerInfo:
+        """Return whether the web server is stopped, running or failed, and its last output."""
+
+    @operation(
+        "POST", "leases/{id}/server", "Start, stop, reload or test it", scope="lease", body="ServerAct", host="lease"
+    )
+    def change_server(self, id: int, act: str) -> ServerInfo:
+        """Start, stop, restart, reload or test the web server, and return its status."""
+
     def server(self, id: int, act: str = "status") -> ServerInfo:
         """Start, stop, restart, reload or test the web server, or do nothing (`status`), and return its status."""
+        return self.server_status(id) if act == "status" else self.change_server(id, act)
 
-    @abstractmethod
+    @operation("GET", "leases/{id}/server/log", "Read its log", query="Log", host="lease")
     def server_log(self, id: int, kind: str = "access", *, offset: int = 0, limit: int = 1 << 20) -> LogPart:
         """Return a part of the `access` or `error` log, at most `limit` bytes from `offset`."""

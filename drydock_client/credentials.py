@@ -1,0 +1,42 @@
+"""Credentials: secrets that blueprints refer to by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from drydock_client.operations import Operations, operation
+from drydock_client.values import CredentialInfo
+
+
+class Credentials(Operations):
+    """Secrets that blueprints refer to by name. They can be stored and replaced, but never read."""
+
+    @operation("GET", "credentials", "List credentials", scope="operate", query="Reading")
+    def credentials(self, *, capabilities: bool = False) -> list[CredentialInfo]:
+        """List credentials without their secrets, with the state of their polls."""
+
+    @operation("GET", "credentials/{name}", "Look at a credential", scope="operate")
+    def credential(self, name: str) -> CredentialInfo:
+        """Return a credential without its secrets, with the capabilities of its clouds."""
+
+    @operation("POST", "credentials/{name}/read", "Have an account read", scope="operate", status=202, body="Empty")
+    def read_credential(self, name: str) -> CredentialInfo:
+        """Make all polls of a credential due, so that a worker runs them now. 409 if it has no polls."""
+
+    @operation(
+        "POST", "credentials", "Store a credential", scope="operate", status=201, body="NewCredential",
+        location="credentials/{0.name}",
+    )  # fmt: skip
+    def add_credential(self, name: str, secrets: Mapping[str, Any], *, note: str = "") -> CredentialInfo:
+        """Store secrets under a name. Blueprints that already refer to this name are tried again."""
+
+    @operation("PATCH", "credentials/{name}", "Change a credential", scope="operate", body="CredentialChange")
+    def change_credential(
+        self, name: str, *, secrets: Mapping[str, Any] | None = None, note: str | None = None
+    ) -> CredentialInfo:
+        """Replace all secrets of a credential, or its note. None leaves either as it is."""
+
+    @operation("DELETE", "credentials/{name}", "Remove a credential", scope="operate")
+    def remove_credential(self, name: str) -> None:
+        """Remove a credential. 409 while a blueprint refers to it."""

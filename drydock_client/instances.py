@@ -1,0 +1,54 @@
+"""Instances: cloud machines, requested and shown in the terms of a cloud."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from drydock_client.operations import Operations, operation
+from drydock_client.values import InstanceInfo
+
+
+class Instances(Operations):
+    """Cloud machines as instances, for every user."""
+
+    @operation(
+        "POST", "instances", "Ask for an instance", scope="lease", status=201, body="InstanceRequest",
+        query="NewInstance", spread="wanted", key="idempotency_key", location="instances/{0.id}", waits="instance",
+        owned=True,
+    )  # fmt: skip
+    def create_instance(self, wanted: Mapping[str, Any]) -> InstanceInfo:
+        """Request an instance. It is pending at first.
+
+        `wanted` has the fields of `leases.operations.instances.InstanceRequest`.
+        """
+
+    @operation(
+        "GET", "instances", "List instances", query="Instances", names={"states": "state"}, cursor="before", owned=True
+    )
+    def instances(
+        self, *, states: Collection[str] = (), location: str = "", instance_type: str = "", tag: str = "",
+        name: str = "", all: bool = False, limit: int = 200,
+    ) -> list[InstanceInfo]:  # fmt: skip
+        """List instances, newest first. Those that are over are listed only with `all`, or by their state."""
+
+    @operation("GET", "instances/{id}", "Look at an instance, or wait for it", query="Wait", waits="instance")
+    def instance(self, id: int) -> InstanceInfo:
+        """Return one instance."""
+
+    @operation("DELETE", "instances/{id}", "End an instance", scope="lease")
+    def end_instance(self, id: int) -> InstanceInfo:
+        """Terminate an instance. Idempotent."""
+
+    @operation(
+        "POST", "instances/{id}/{act}", "Change an instance", scope="lease",
+        acts={
+            "stop": ("Switch an instance off", ""), "start": ("Switch an instance on", ""),
+            "reboot": ("Reboot an instance", ""),
+        },
+    )  # fmt: skip
+    def change_instance(self, id: int, act: str) -> InstanceInfo:
+        """Request a stop, start or reboot.
+
+        The instance's state shows the progress. 409, naming the capability, if its cloud does not support the action.
+        """

@@ -1,0 +1,56 @@
+"""Jobs: commands on leases that outlive the program that starts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from drydock_client.interfaces import Words
+from drydock_client.operations import Operations, operation
+from drydock_client.values import JobInfo, JobPart
+
+Stream = Literal["stdout", "stderr"]
+"""Standard output (with standard error, unless that is kept separately), or standard error alone."""
+
+LONGEST_STDIN = 512 << 10
+"""Maximum size of a job's standard input in bytes."""
+
+
+class Jobs(Operations):
+    """Jobs of leases."""
+
+    @operation(
+        "POST", "leases/{id}/jobs", "Run a command", scope="lease", status=202, body="Job", names={"words": "command"},
+        location="jobs/{0.id}", host="lease",
+    )  # fmt: skip
+    def start_job(
+        self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", ends_lease: bool = False,
+        stdin: bytes = b"", apart: bool = False,
+    ) -> JobInfo:  # fmt: skip
+        """Start a command that runs until it exits, is cancelled, or its lease ends.
+
+        `apart` keeps its standard error separately. With `ends_lease`, the lease is released when it ends.
+        """
+
+    @operation("GET", "jobs/{id}", "Look at a job", host="job")
+    def job(self, id: int) -> JobInfo:
+        """Return a job with its current state, read from its host."""
+
+    @operation("GET", "jobs", "List jobs", query="OfLease")
+    def jobs(self, *, lease: int | None = None) -> list[JobInfo]:
+        """List jobs, newest first, in the state in which each was last seen."""
+
+    @operation("GET", "leases/{id}/jobs", "List the jobs of a lease")
+    def lease_jobs(self, id: int) -> list[JobInfo]:
+        """List the jobs of a lease, newest first, in the state in which each was last seen."""
+
+    @operation("GET", "jobs/{id}/output", "Read a job's output", query="Output", host="job")
+    def job_output(self, id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobPart:
+        """Return a part of a job's output, at most `limit` bytes from `offset`.
+
+        Both streams are combined unless the job keeps them apart.
+        """
+
+    @operation("POST", "jobs/{id}/cancel", "End a job", scope="lease", host="job")
+    def cancel_job(self, id: int) -> JobInfo:
+        """Terminate a job's processes. If the host cannot be reached now, a worker does it later."""

@@ -1,1 +1,0 @@
-"""The views of the API. Most methods are a single call to the client that acts for the token."""
