@@ -1,4 +1,4 @@
-"""Amounts of capacity: four that every machine has, and any others by name."""
+"""Amounts of capacity: four classes that every machine has, and others by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ CLASSES = ("slots", "cpu_millicores", "ram_mib", "disk_mib")
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts:
-    """What a lease takes of a resource, or what a resource has in all. 1000 cpu_millicores are one vCPU."""
+    """Amounts of capacity that a lease takes of a resource, or that a resource has in total.
+
+    1000 cpu_millicores are one vCPU.
+    """
 
     slots: int = 1
     cpu_millicores: int = 0
@@ -19,19 +22,21 @@ class Amounts:
     extra: Mapping[str, int] = field(default_factory=dict)
 
     def fits_in(self, total: Amounts) -> bool:
-        """True when an empty resource with `total` could hold this."""
+        """Return whether an empty resource with `total` could hold these amounts."""
         return not self.shortage(total)
 
     def shortage(self, total: Amounts) -> dict[str, tuple[int, int]]:
-        """Class -> (asked, there is) for every class of which `total` has too little."""
+        """Return (requested, available) for each class of which `total` has too little."""
         asked = {name: getattr(self, name) for name in CLASSES} | dict(self.extra)
         there = {name: getattr(total, name) for name in CLASSES} | dict(total.extra)
         return {name: (n, there.get(name, 0)) for name, n in asked.items() if n > there.get(name, 0)}
 
 
 def amount(name: str, number: int, *, bare: bool = False) -> str:
-    """Return an amount of a class in the units that people use: `2 vCPUs`, `4 GiB of RAM`. `bare` leaves the noun out
-    where it is a plain count."""
+    """Return an amount of a class in the units that people use: `2 vCPUs`, `4 GiB of RAM`.
+
+    `bare` omits the noun where the amount is a plain count.
+    """
     if name == "cpu_millicores":
         return f"{number / 1000:g}" if bare else f"{number / 1000:g} vCPU{'' if number == 1000 else 's'}"
     if name in ("ram_mib", "disk_mib"):
@@ -43,7 +48,7 @@ def amount(name: str, number: int, *, bare: bool = False) -> str:
 
 
 def shortfall(short: Mapping[str, tuple[int, int]]) -> str:
-    """Return what a shortage says to people, its first class only; empty where nothing is short."""
+    """Return a clause about the first class of a shortage, or an empty string if there is none."""
     for name, (asked, there) in short.items():
-        return f"asks for {amount(name, asked)}; at most {amount(name, there, bare=True)} available"
+        return f"{amount(name, asked)} requested; at most {amount(name, there, bare=True)} available"
     return ""

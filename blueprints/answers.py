@@ -15,7 +15,7 @@ Json: TypeAlias = dict[str, Any]
 
 
 class Scope(StrEnum):
-    """How far a failure reaches, which decides what is tried next."""
+    """The scope of a failure, which decides what is tried next."""
 
     STEP = "step"
     """Only this attempt: the same step is repeated with backoff, a limited number of times."""
@@ -70,7 +70,7 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Failed:
-    """The step failed, and nothing more will happen. `code` is the provider's own error code."""
+    """The step failed and is not continued. `code` is the provider's own error code."""
 
     scope: Scope
     message: str
@@ -91,7 +91,10 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True)
 class Unknown:
-    """The answer was lost, so the act may or may not have happened. The engine calls `find` next, never `act`."""
+    """The answer was lost, so the call may or may not have had its effect.
+
+    The engine calls `find` next, never `act`.
+    """
 
     message: str
     memo: Json | None = None
@@ -99,12 +102,12 @@ class Unknown:
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """Returned only by `find`: what the step makes provably does not exist, so `act` may run (again)."""
+    """Returned only by `find`: what the step creates provably does not exist, so `act` may be called (again)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hold:
-    """A person must do something first. The step is called again once an operator says that it is done."""
+    """A person must do something first. The step is called again once an operator reports that it is done."""
 
     who: str
     what: str
@@ -114,7 +117,8 @@ class Hold:
 class NeededLease:
     """A lease that a step requests.
 
-    With `lifetime` "life" it lasts as long as the resource (or lease) of the step, with "phase" until this phase ends.
+    With `lifetime` "life" the lease is held as long as the resource (or lease) of the step exists, with "phase" until
+    this phase ends.
     """
 
     name: str
@@ -129,10 +133,10 @@ class NeededLease:
 
 @dataclass(frozen=True, kw_only=True)
 class NeededLock:
-    """A slot lock that a step requests: the first of `candidates` that nobody else holds in `scope`.
+    """A slot lock that a step requests: the first of `candidates` in `scope` that is not taken.
 
-    Examples are a port of a host, or one GPU. It is held as long as the resource (or lease) of the step, and the choice
-    is in `spec.locks[name]`.
+    Examples are a port of a host, or one GPU. The lock is held as long as the resource (or lease) of the step exists,
+    and the chosen candidate is in `spec.locks[name]`.
 
     With `part_class`, the lock is on a healthy part of that class of the step's resource, by the part's identity: any
     part, or one of the candidates.
@@ -145,18 +149,18 @@ class NeededLock:
 
     def __post_init__(self) -> None:
         if bool(self.scope) == bool(self.part_class):
-            raise ValueError("a lock is in a scope or on a part, and on one of them")
+            raise ValueError("a lock needs either a scope or a part class, not both")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Maintenance:
     """Maintenance of a related resource, carried out by the engine.
 
-    `drain` stops new claims. `alone` drains it, and waits until nobody else holds it while this phase runs.
-    `power_cycle` drains it, and cycles its power once for all requests so far.
+    `drain` stops new claims. `alone` drains the resource, and waits until nobody else holds it while this phase runs.
+    `power_cycle` drains the resource, and cycles its power once for all requests so far.
 
-    `holders` says what happens to other holders, who are notified in any case: `tell` does not wait for them, `wait`
-    waits until they are gone, and `refuse` fails the step while there are any.
+    `holders` determines what happens to other holders, who are notified in any case: `tell` does not wait for them,
+    `wait` waits until they have ended, and `refuse` fails the step while there are any.
     """
 
     relation: str
@@ -167,14 +171,14 @@ class Maintenance:
 
     def __post_init__(self) -> None:
         if self.action == "alone" and self.holders == "tell":
-            raise ValueError("who wants it alone waits for its holders, or refuses")
+            raise ValueError("with `alone`, holders must be `wait` or `refuse`")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """The step needs these to continue, and is called again once all of them are there.
+    """The step needs these leases, locks or maintenance to continue. It is called again once all of them are granted.
 
-    They are then in its spec: `spec.parents`, `spec.locks`, and `spec.granted` for maintenance.
+    They are then in the step's spec: `spec.parents`, `spec.locks`, and `spec.granted` for maintenance.
     """
 
     leases: tuple[NeededLease, ...] = ()

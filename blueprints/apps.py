@@ -1,8 +1,10 @@
+"""The Django application of blueprints."""
+
 from django.apps import AppConfig
 
 
 class BlueprintsConfig(AppConfig):
-    """Blueprints, credentials and what is remembered of failed offers."""
+    """The Django application with the models of blueprints, credentials and remembered errors."""
 
     name = "blueprints"
     verbose_name = "Blueprints"

@@ -1,4 +1,4 @@
-"""The contract of a kind: how one sort of resource is built, used, watched, updated, cleaned and destroyed.
+"""The contract of a kind: how resources of one sort are built, used, watched, updated, cleaned and destroyed.
 
 A kind knows no database and no queue. It takes frozen values (`blueprints.specs`) and returns frozen values
 (`blueprints.answers`). Its capabilities follow from the classes that it implements (`capabilities`).
@@ -23,7 +23,10 @@ from interfaces.contract import Interface
 
 
 class Fields(BaseModel):
-    """Base of a kind's Config, Requirements, Attributes and Registration: frozen, and without unknown fields."""
+    """Base of a kind's Config, Requirements, Attributes and Registration.
+
+    Instances are frozen; unknown fields are rejected.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -35,11 +38,11 @@ Act: TypeAlias = Callable[[Spec, Json], Answer]
 class Step:
     """One short call (seconds) of a plan.
 
-    `act(spec, memo)` carries it out. With `find`, after a lost answer the engine does not repeat `act` before
-    `find(spec, memo)` has looked: it returns Ready or Wait (it happened), Absent (it did not) or Unknown (look again
-    later). Without `find`, `act` must be idempotent, because the engine repeats it. After a Wait from either of them,
-    `act` is called with its memo. An exception counts as Unknown if the step has a `find`, otherwise as Failed with
-    scope STEP, so that an outage is never taken for an absence.
+    `act(spec, memo)` carries the step out. If the answer is lost, the engine calls `find(spec, memo)`, if defined,
+    before it repeats `act`. `find` returns Ready or Wait (the call had its effect), Absent (it had none) or Unknown
+    (look again later). Without `find`, `act` must be idempotent, because the engine repeats it. After a Wait from
+    either of them, `act` is called with its memo. An exception counts as Unknown if the step has a `find`, otherwise as
+    Failed with scope STEP, so that an outage is never mistaken for an absence.
     """
 
     name: str
@@ -57,7 +60,7 @@ Opener: TypeAlias = Callable[[LeaseView, Callable[[], None]], Interface]
 
 
 class Kind(ABC):
-    """Base of every kind. A kind is stateless: one instance serves all its blueprints."""
+    """Base of every kind. A kind is stateless: one instance serves all of its blueprints."""
 
     name: ClassVar[str]
     resource_type: ClassVar[str]
@@ -91,13 +94,14 @@ class Kind(ABC):
 
     @abstractmethod
     def destroy(self) -> Plan:
-        """Return the plan that destroys what was built, or cleans and hands back what was registered or discovered.
+        """Return the plan that destroys a built resource, or that cleans and hands back a registered or discovered one.
 
-        Every step is idempotent and succeeds if there is nothing to do. The last one confirms the absence.
+        Every step is idempotent and succeeds if there is nothing to do. The last step confirms that the resource is
+        absent.
         """
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Return the interfaces of its leases, as a mapping from name to opener."""
+        """Return the interfaces of the kind's leases, as a mapping from name to opener."""
         return {}
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
@@ -105,17 +109,20 @@ class Kind(ABC):
         return ()
 
     def needed_types(self, config: Any) -> frozenset[str]:
-        """Return the resource types that a blueprint with this config may lease. Override it if the config decides."""
+        """Return the resource types that a blueprint with this config may lease.
+
+        Override it if they depend on the config.
+        """
         return frozenset(self.needs)
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Return whether the cleaned resource may go to another owner after this lease."""
+        """Return whether the cleaned resource may be leased to another owner after this lease."""
         return self.reusable
 
     def lacking(self, config: Any) -> frozenset[type]:
         """Return the capability classes that the kind implements but this config's backend does not support.
 
-        For a cloud, these are the ones that its client does not implement. Makes no external call.
+        For a cloud, these are the capabilities that its client does not implement. Makes no external call.
         """
         return frozenset()
 
@@ -125,19 +132,20 @@ class Builds(ABC):
 
     @abstractmethod
     def drafts(self, config: Any, asked: Asked | None) -> Sequence[Draft]:
-        """Return what could be built for `asked`, best first; with None, for keeping a minimum ready.
+        """Return what could be built for `asked`, best first.
 
-        Makes no external call. Raises CatalogueStale if that cannot be known yet.
+        If `asked` is None, return what to build to keep the minimum ready. Makes no external call. Raises
+        CatalogueStale if the answer is not known yet.
         """
 
     @abstractmethod
     def build(self) -> Plan:
-        """Return the plan that builds what `spec.resource` drafts, or that checks a registered resource."""
+        """Return the plan that builds the draft in `spec.resource`, or that checks a registered resource."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stops:
-    """What happens to a resource that was switched off by somebody else."""
+    """Handling of a resource that was switched off outside Drydock."""
 
     grace: float = 0.0
     """Seconds for which the resource is kept, so that it can be started again."""
@@ -146,9 +154,9 @@ class Stops:
 
 
 class Offers(ABC):
-    """The kind builds what its provider offers.
+    """The kind builds from the offers of its provider.
 
-    One worker at a time polls the inventory and status of each account, which fill the catalogue and the observed
+    One worker at a time polls the inventory and status of each account. The results fill the catalogue and the observed
     status of resources.
     """
 
@@ -168,58 +176,58 @@ class Offers(ABC):
     def places(self, account: Account) -> Sequence[Place]:
         """Return the locations of the account; each is polled separately.
 
-        A single place named "" stands for all of them, if one call covers all.
+        Return one place named "" if a single call covers all locations.
         """
 
     @abstractmethod
     def inventory(self, account: Account, place: str) -> Sequence[Offer]:
-        """Return everything that is offered in a place. Raises if the offers cannot be read now."""
+        """Return all offers in a place. Raises if the offers cannot be read now."""
 
     @abstractmethod
     def observe(self, account: Account, place: str, installation: str) -> Sequence[Owned]:
-        """Return everything in `place` that is tagged `drydock-installation=<installation>`, with its status.
+        """Return every object in `place` with the tag `drydock-installation=<installation>`, with its status.
 
-        May omit what is permanently gone. Makes one call per page, and raises if any page cannot be read. Callers never
-        act on a listing alone: anything it shows or omits is first confirmed with `read`.
+        May omit objects that are permanently gone. Makes one call per page, and raises if any page cannot be read.
+        Callers never act on a listing alone: anything that it shows or omits is first confirmed with `read`.
         """
 
     @abstractmethod
     def read(self, account: Account, resource: ResourceView) -> Owned:
-        """Read one resource by its own id, whatever a listing says about it.
+        """Read one resource by its own id, independently of any listing.
 
-        The result is `absent` only if the provider itself says that the resource does not exist; on this alone a
-        machine counts as lost. Raises if it cannot be read now, or if the answer is about something else.
+        The result is `absent` only if the provider itself says that the resource does not exist; a machine counts as
+        lost only on this evidence. Raises if it cannot be read now, or if the answer is about another object.
         """
 
     def mark(self, account: Account, resource: ResourceView, tags: Mapping[str, str]) -> None:
-        """Restore tags that were removed by somebody. Raises if that is not possible."""
-        raise NotSupported(f"{type(self).__name__} cannot put tags back.")
+        """Restore tags that somebody removed. Raises if that is not possible."""
+        raise NotSupported(f"{type(self).__name__} cannot restore tags.")
 
     def stops(self, config: Any) -> Stops:
-        """Return what happens to a resource that was switched off by somebody else."""
+        """Return how to handle a resource that was switched off outside Drydock."""
         return Stops()
 
     @abstractmethod
     def located(self, config: Any) -> Sequence[str]:
-        """Return the places in which a blueprint with this config builds; empty means all."""
+        """Return the places in which a blueprint with this config builds. An empty result means all places."""
 
     @abstractmethod
     def sought(self, config: Any, asked: Asked | None) -> Sought:
-        """Return the catalogue query for `asked`; with None, for everything the config allows."""
+        """Return the catalogue query for `asked` or, if it is None, for everything that the config allows."""
 
     @abstractmethod
     def draft(self, config: Any, asked: Asked | None, offer: Offer) -> Draft:
-        """Return the draft of the resource that would be built from an offer."""
+        """Return the draft of the resource to build from an offer."""
 
     @abstractmethod
     def build(self) -> Plan:
-        """Return the plan that builds what `spec.resource` drafts."""
+        """Return the plan that builds the draft in `spec.resource`."""
 
 
 class Allows(ABC):
-    """The account's quotas and their usage can be read. Offers that do not fit into a quota are not tried.
+    """The account's quotas and their usage can be read. Offers that exceed a quota are not tried.
 
-    Only together with `Offers`.
+    Requires `Offers`.
     """
 
     allowances_every: ClassVar[float] = 60.0
@@ -227,17 +235,17 @@ class Allows(ABC):
 
     @abstractmethod
     def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
-        """Return the quotas of a place, including those that cover all places; for "", those of all places.
+        """Return the quotas of a place, including those that cover all places. For "", return those of all places.
 
-        Leaves out unlimited ones. Raises if the quotas cannot be read now.
+        Omits unlimited quotas. Raises if the quotas cannot be read now.
         """
 
 
 class Registers(ABC):
     """Resources of this kind are registered by people or programs, with the fields of Registration.
 
-    A registered resource whose build fails is kept with its problem. It is built again, with growing delays, until it
-    is ready, corrected or removed; so the build must be repeatable from its first step.
+    A registered resource whose build fails is kept with its problem. The build is repeated, with growing delays, until
+    it succeeds or the registration is corrected or removed, so it must be repeatable from its first step.
     """
 
     Registration: ClassVar[type[Fields]]
@@ -252,9 +260,9 @@ class Registers(ABC):
 
 
 class Scans(ABC):
-    """The host keys of a host can be read before it is registered.
+    """The host keys of a host can be read before the host is registered.
 
-    An operator compares them with what the host's own console shows, and registers the host with them.
+    An operator compares them with the keys on the host's own console, and registers the host with them.
     """
 
     @abstractmethod
@@ -270,22 +278,25 @@ class Discovers(ABC):
 
     @abstractmethod
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
-        """Return everything that exists now, each with a stable `identity`.
+        """Return all resources that exist now, each with a stable `identity`.
 
-        A resource that is missing twice counts as lost. Raises if the listing fails, so that an outage is not taken for
-        an absence.
+        A resource that is missing twice counts as lost. Raises if the listing fails, so that an outage is not mistaken
+        for an absence.
         """
 
 
 class Lists(ABC):
-    """The kind can list what it made at its provider, whether or not it has a row. This is how orphans are found."""
+    """The kind can list the objects that it created at its provider, whether or not they have rows.
+
+    Used to find orphans.
+    """
 
     @abstractmethod
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
-        """Return every object that is tagged `drydock-installation=<installation>`, with all its tags.
+        """Return every object with the tag `drydock-installation=<installation>`, with all its tags.
 
-        May omit objects that are being deleted. Raises if they cannot be listed now. `destroy` must work on each object
-        with only its key and these facts.
+        May omit objects that are being deleted. Raises if the objects cannot be listed now. `destroy` must work on each
+        object with only its key and these facts.
         """
 
 
@@ -300,32 +311,35 @@ class Activates(ABC):
     def deactivate(self) -> Plan:
         """Return the plan that undoes an activation, even a partial one.
 
-        It is idempotent, and ends every process and access of the lease.
+        The plan is idempotent, and ends every process and access of the lease.
         """
 
 
 class HandsOver(ABC):
-    """An active lease can be handed over to another owner as it is."""
+    """An active lease can be transferred to another owner as it is."""
 
     @abstractmethod
     def hand_over(self) -> Plan:
         """Return the plan that ends the former owner's access and processes and then gives the new owner access.
 
-        Files stay. `spec.lease` has no private key when the plan begins, and gets one that the former owner never had.
+        Files stay. `spec.lease` has no private key when the plan begins, and gets a key that the former owner never
+        had.
         """
 
 
 class Controls(ABC):
-    """The hosts of this kind can be reached as root or as the control account, bypassing the accounts of their leases.
+    """Hosts of this kind can be reached as root or the control account, bypassing the accounts of their leases.
 
-    So what was built on a lease is cleaned without relying on anything that its user could have changed.
+    Resources that were built on a lease can therefore be cleaned without relying on anything that its user could have
+    changed.
     """
 
     @abstractmethod
     def control(self, lease: LeaseView) -> Control | None:
         """Return a control connection to the host of an active lease.
 
-        None if the lease has no account of its own there, but uses the control account or the account of this program.
+        Return None if the lease has no account of its own there, but uses the control account or the account of this
+        program.
         """
 
 
@@ -342,11 +356,11 @@ class Checks(ABC):
 
     @abstractmethod
     def check(self) -> Plan:
-        """Return the plan of a health check. Ready means healthy; Failed, of any scope, means unhealthy.
+        """Return the plan of a health check. Ready means healthy; Failed, with any scope, means unhealthy.
 
         The facts of Ready are observed values: `power` is on or off, if known. `leaving` is the provider's announcement
-        that it will take the resource back, which is passed on to the holders once. `aside` lists what former leases
-        left, was moved aside and still exists.
+        that it will reclaim the resource, which is passed on to the holders once. `aside` lists files of former leases
+        that were moved aside and still exist.
         """
 
 
@@ -378,13 +392,13 @@ class Resizes(ABC):
 
 
 class Retypes(ABC):
-    """The resource can change to another type that its provider offers. Such a kind must also implement Offers."""
+    """The resource can change to another type that its provider offers. Requires `Offers`."""
 
     @abstractmethod
     def retype(self) -> Plan:
         """Return the plan that changes the resource to type `spec.wanted["type"]`, stopping it if it is running.
 
-        Afterwards the resource is on or off as `spec.wanted["power"]` says. If it cannot start as the new type, it
+        Afterwards the resource is on or off according to `spec.wanted["power"]`. If it cannot start as the new type, it
         becomes `spec.wanted["from"]` again and the plan fails.
         """
 
@@ -397,7 +411,7 @@ class Tags(ABC):
         """Return the plan that sets `spec.wanted["tags"]`, a mapping from name to value. Other tags stay."""
 
     def refused_tags(self, config: Any, tags: Mapping[str, str]) -> str:
-        """Return why the provider would refuse these tags, as a sentence; empty if it would not."""
+        """Return why the provider would refuse these tags, or an empty string if it would accept them."""
         return ""
 
 
@@ -406,7 +420,7 @@ class Consoles(ABC):
 
     @abstractmethod
     def console(self, resource: ResourceView) -> str:
-        """Return the last part of the console output, in one external call; empty if there is none yet.
+        """Return the last part of the console output, in one external call, or an empty string if there is none yet.
 
         Raises DrydockError.
         """
@@ -431,12 +445,12 @@ class Updates(ABC):
 
 
 class CatalogueStale(Exception):
-    """The kind cannot know now what it could build, so the lease waits."""
+    """The kind does not know yet what it could build, so the lease waits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capability:
-    """One thing that a kind can do, and the class that declares it."""
+    """A capability of a kind, and the class that declares it."""
 
     name: str
     base: type

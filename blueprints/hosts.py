@@ -1,4 +1,4 @@
-"""Shared by all kinds of resource type `host`: attributes, requirements, and how interfaces are opened.
+"""Code shared by all kinds of resource type `host`: attributes, requirements, and how interfaces are opened.
 
 Clouds use the same requirements, so a lease need not know which kind serves it.
 """
@@ -28,7 +28,7 @@ _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "aarch
 
 
 def architecture(name: Any) -> Any:
-    """Return the one name for an architecture that kernels and clouds call differently: x86_64, arm64, ..."""
+    """Return the common name of an architecture that kernels and clouds name differently: x86_64, arm64, ..."""
     return _ARCHITECTURES.get(name.lower(), name.lower()) if isinstance(name, str) else name
 
 
@@ -47,27 +47,29 @@ class HostAttributes(Fields):
 
     arch: Architecture | None = Field(default=None, description="x86_64, arm64, ...")
     os: str | None = Field(default=None, description="linux")
-    os_release: str | None = Field(default=None, description="Such as debian-12 or ubuntu-24.04.")
-    hostname: str | None = Field(default=None, description="The name that it calls itself.")
-    region: str | None = Field(default=None, description="Where it is.")
-    zone: str | None = Field(default=None, description="Where it is in its region.")
-    vcpus: int | None = Field(default=None, ge=0, description="Processors in all.")
-    ram_mib: int | None = Field(default=None, ge=0, description="Memory in all, in MiB.")
-    isolation: Isolation | None = Field(default=None, description="What stands between two leases on it.")
+    os_release: str | None = Field(
+        default=None, description="Release of the operating system, such as debian-12 or ubuntu-24.04."
+    )
+    hostname: str | None = Field(default=None, description="Host name, as the host itself reports it.")
+    region: str | None = Field(default=None, description="Region of the host.")
+    zone: str | None = Field(default=None, description="Zone of the host in its region.")
+    vcpus: int | None = Field(default=None, ge=0, description="Total number of vCPUs.")
+    ram_mib: int | None = Field(default=None, ge=0, description="Total memory in MiB.")
+    isolation: Isolation | None = Field(default=None, description="Isolation between two leases on the host.")
 
 
 class HostRequirements(Fields):
-    """What a lease may require of a host, besides amounts of its capacity."""
+    """Requirements that a lease may have of a host, besides amounts of its capacity."""
 
-    arch: Architecture | None = Field(default=None, description="Exactly this architecture.")
-    os: str | None = Field(default=None, description="Exactly this operating system.")
-    os_release: str | None = Field(default=None, description="Exactly this release, such as debian-12.")
-    hostname: str | None = Field(default=None, description="Exactly this host.")
-    region: Words | None = Field(default=None, description="In one of these regions.")
-    zone: Words | None = Field(default=None, description="In one of these zones.")
-    min_vcpus: int | None = Field(default=None, ge=0, description="Minimum number of vCPUs in all.")
-    min_ram_mib: int | None = Field(default=None, ge=0, description="Minimum memory in all, in MiB.")
-    isolation: Words | None = Field(default=None, description="One of: none, uid, machine.")
+    arch: Architecture | None = Field(default=None, description="Architecture.")
+    os: str | None = Field(default=None, description="Operating system.")
+    os_release: str | None = Field(default=None, description="Release of the operating system, such as debian-12.")
+    hostname: str | None = Field(default=None, description="Host name.")
+    region: Words | None = Field(default=None, description="Allowed regions.")
+    zone: Words | None = Field(default=None, description="Allowed zones.")
+    min_vcpus: int | None = Field(default=None, ge=0, description="Minimum number of vCPUs of the host.")
+    min_ram_mib: int | None = Field(default=None, ge=0, description="Minimum memory of the host, in MiB.")
+    isolation: Words | None = Field(default=None, description="Isolation between two leases: none, uid or machine.")
 
 
 MATCHES = (
@@ -89,14 +91,14 @@ def stated(attributes: HostAttributes) -> dict[str, Any]:
 
 
 def observed(found: Json) -> Json:
-    """Return those of the facts found on a host that are attributes."""
+    """Return the facts found on a host that are attributes."""
     return {name: value for name, value in found.items() if name in HostAttributes.model_fields}
 
 
 def lease_of(spec: Spec) -> LeaseView:
     """Return the lease of a phase. Raises ValueError if it has none."""
     if spec.lease is None:
-        raise ValueError(f"phase {spec.phase} was given no lease")
+        raise ValueError(f"the phase {spec.phase} has no lease")
     return spec.lease
 
 
@@ -107,7 +109,7 @@ def endpoint_facts(endpoint: Endpoint) -> Json:
 
 
 def openers(transport_of: Callable[[LeaseView], Transport], *names: str) -> dict[str, Opener]:
-    """Return openers for interfaces over the transport to a lease's account."""
+    """Return the openers of interfaces over the transport to a lease's account."""
 
     def opener(name: str) -> Opener:
         def opened(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:

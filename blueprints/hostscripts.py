@@ -1,7 +1,7 @@
-"""Shell scripts that inspect a Linux host and end what a lease has there.
+"""Shell scripts that inspect a Linux host, end the processes of a lease and remove its files.
 
-They need /bin/sh, grep, find and similar tools. No argument is ever interpreted as shell. Each script stays within the
-seconds it is given, and reports what is left.
+They need /bin/sh, grep, find and similar tools. Arguments are never interpreted as shell code. Each script keeps to the
+number of seconds it is given, and reports what is left.
 """
 
 from __future__ import annotations

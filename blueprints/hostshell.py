@@ -1,4 +1,4 @@
-"""The control side of a host: run scripts there under one deadline, and convert errors to answers of a step."""
+"""The control side of a host: run scripts on it under one deadline, and convert errors to answers of a step."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ exit {_NOT_ROOT}
 
 
 class NeedsOperator(DrydockError):
-    """A person must mend something before this can work."""
+    """The call cannot succeed until a person has fixed something."""
 
     code = "needs_operator"
 
 
 class CannotBecomeRoot(NeedsOperator):
-    """The control account is not root, and sudo refuses it or asks it for a password."""
+    """The control account is not root, and sudo refuses it or asks for a password."""
 
 
 class HostShell:
@@ -66,18 +66,24 @@ class HostShell:
         return str(max(1, int(self._deadline.remaining * 0.8)))
 
     def run(self, script: str, *arguments: str, stdin: str = "") -> str:
-        """Run a script and return its output. Raises InterfaceError, of which CommandFailed is one."""
+        """Run a script and return its output. Raises InterfaceError (CommandFailed is a subclass)."""
         return self._run(["/bin/sh", "-c", script, "sh", *arguments], stdin)
 
     def as_root(self, script: str, *arguments: str, stdin: str = "") -> str:
-        """Run a script as root, if need be by sudo. Raises CannotBecomeRoot in addition to what `run` raises."""
+        """Run a script as root, by sudo if necessary. Raises CannotBecomeRoot in addition to what `run` raises."""
         try:
             return self._run(["/bin/sh", "-c", AS_ROOT, "sh", script, *arguments], stdin)
         except CommandFailed as error:
             if error.result.exit_code != _NOT_ROOT:
                 raise
             said = error.result.error_text.strip().rpartition("\n")[2]
-            raise CannotBecomeRoot(said, hint="Register root, or let it use sudo without a password.") from error
+            raise CannotBecomeRoot(
+                said,
+                hint=(
+                    "Register the host with root as its control account, or let that account use sudo without a "
+                    "password."
+                ),
+            ) from error
 
     def look(self, folder: str) -> Json:
         """Return facts about the host. The reported disk is the one that contains `folder`."""
@@ -86,7 +92,7 @@ class HostShell:
         return found | {"arch": architecture(found.get("arch", ""))}
 
     def end_account(self, account: int | str, *, root: bool = True) -> int:
-        """End every process of a uid or account except this connection's own. Return how many are left."""
+        """End every process of a uid or account except those of this connection. Return how many are left."""
         run = self.as_root if root else self.run
         return int(run(END_UID, str(account), _ROUNDS))
 
@@ -95,15 +101,15 @@ class HostShell:
         return int(self.run(END_MARKED, mark, folder, _ROUNDS))
 
     def sweep_account(self, account: int | str, *, python: str = "", homes: str = "") -> bool:
-        """Remove what a uid or account owns in world-writable places. Return whether nothing is left.
+        """Remove the files of a uid or account in world-writable places. Return whether nothing is left.
 
         `python` is an interpreter on the host, if one is known. `homes` is the folder of the leases' homes, where other
-        leases may keep files of the uid, which are taken from it.
+        leases may keep files of the uid; these are given to root.
         """
         return self.as_root(SWEEP_UID, str(account), self._budget, python, homes).split() == ["0"]
 
     def remove_tree(self, folder: str, *, root: bool) -> bool:
-        """Remove a folder. Return whether it is gone."""
+        """Remove a folder. Return whether it no longer exists."""
         run = self.as_root if root else self.run
         return run(REMOVE_TREE, folder, self._budget).split() == ["0"]
 
@@ -129,9 +135,9 @@ def told(act: Act) -> Act:
 
 
 def in_pieces(sentence: str) -> Callable[[Act], Act]:
-    """Wrap an act that may need several calls: when a call runs out of time, it waits and is called again.
+    """Wrap an act that may need several calls: when a call runs out of time, the step waits and is called again.
 
-    Only the step's own deadline makes it fail.
+    It fails only at the step's own deadline.
     """
 
     def act_of(act: Act) -> Act:
@@ -149,7 +155,7 @@ def in_pieces(sentence: str) -> Callable[[Act], Act]:
 
 
 def until_done(sentence: str) -> Callable[[Callable[[Spec], bool]], Act]:
-    """Make an act from a function that returns whether all is done. It is called again until then."""
+    """Make an act from a function that returns whether it is done. The step is called again until it is."""
 
     def act_of(done: Callable[[Spec], bool]) -> Act:
         @in_pieces(sentence)
@@ -165,11 +171,11 @@ def until_done(sentence: str) -> Callable[[Callable[[Spec], bool]], Act]:
 
 
 def remove_or_put_aside(memo: Json, removed: Callable[[], bool], put_aside: Callable[[], str] | None) -> Answer:
-    """Remove a lease's files. After PATIENCE seconds, `put_aside` moves them and returns where they were.
+    """Remove a lease's files. After PATIENCE seconds, `put_aside` moves them and returns their new path.
 
-    Another lease that was let in may write there faster than root can remove. That must not block the host for
-    everybody, nor occupy a worker: a long attempt is followed by an equally long pause. If `put_aside` is None, the
-    files cannot be moved, and removing them is tried without end.
+    Another lease that was given access may write to them faster than root can remove them. That must not block the host
+    for other leases, nor occupy a worker: a long attempt is followed by an equally long pause. If `put_aside` is None,
+    the files cannot be moved, and their removal is retried without limit.
     """
     began, now = clock.monotonic(), clock.now().timestamp()
     with contextlib.suppress(DeadlineExceeded):
@@ -180,7 +186,10 @@ def remove_or_put_aside(memo: Json, removed: Callable[[], bool], put_aside: Call
         pause = min(_PAUSE, max(1.0, clock.monotonic() - began))
         return Wait(after=pause, memo=memo | {"since": since}, sentence="Files of the lease are being removed.")
     where = put_aside()
-    said = f"{where} is put aside: something goes on making files in it, or under its uid."
+    said = (
+        f"The files were moved aside to {where}, because some process keeps creating files in them or "
+        "under the uid of the lease."
+    )
     return Ready(facts={"put_aside": where}, log=said)
 
 

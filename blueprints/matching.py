@@ -1,7 +1,6 @@
-"""Matching as data: tuples of attribute, operator and requirement that a kind declares.
+"""Matching as data: a kind declares tuples of attribute, operator and requirement.
 
-They are evaluated here for single values, and by the engine as SQL for rows. Both must agree; a property test checks
-that.
+They are evaluated here for single values, and by the engine as SQL for rows. A property test checks that both agree.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ Operator: TypeAlias = Literal["=", ">=", "<=", "in", "contains", "contains_all"]
 
 @dataclass(frozen=True)
 class Match:
-    """The resource's `attribute` must relate to the lease's `requirement` by `operator`.
+    """The relation between an `attribute` of the resource and a `requirement` of the lease, given by `operator`.
 
     `=`: equal. `>=`, `<=`: compare numbers. `in`: the attribute is in the required list. `contains`: the attribute, a
-    list, contains the required value. `contains_all`: it contains all values of the required list. A requirement that
-    is None is ignored; a missing attribute never matches. Values are JSON: a list is a list, never a tuple.
+    list, contains the required value. `contains_all`: the attribute contains all values of the required list. A
+    requirement that is None is ignored; a missing attribute never matches. Values are JSON: a list is a list, never a
+    tuple.
     """
 
     attribute: str
@@ -29,8 +29,8 @@ class Match:
     def __post_init__(self) -> None:
         if self.operator not in _OPERATORS:
             raise ValueError(
-                f"{self.operator!r} is not an operator. Write Match(attribute, operator, requirement),"
-                f" the operator one of {', '.join(_OPERATORS)}."
+                f"{self.operator!r} is not an operator. Write Match(attribute, operator, requirement) with one "
+                f"of the operators {', '.join(_OPERATORS)}."
             )
 
 
@@ -60,9 +60,12 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def misses(matches: tuple[Match, ...], attributes: Mapping[str, Any], asked: Mapping[str, Any]) -> list[str]:
-    """Return a sentence for each requirement in `asked` that `attributes` do not meet; empty if all are met."""
+    """Return a sentence for each requirement in `asked` that `attributes` do not meet.
+
+    An empty result means that all are met.
+    """
     return [
-        f"{m.requirement} {m.operator} {_shown(asked[m.requirement])} is asked; it has "
+        f"{m.requirement} {m.operator} {_shown(asked[m.requirement])} is required, but the value is "
         f"{_shown(attributes.get(m.attribute))}"
         for m in matches
         if asked.get(m.requirement) is not None and not _meets(m, attributes, asked[m.requirement])

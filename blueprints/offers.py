@@ -1,6 +1,6 @@
-"""Offers: what a provider offers, where and at what price; and queries for them. Frozen values.
+"""Frozen values for the offers of a provider (types, places and prices), and for queries.
 
-Prices are in US dollars per hour; sizes are in MiB or GiB, as their names say.
+Prices are in US dollars per hour. Names ending in `_mib` and `_gib` give sizes in MiB and GiB.
 """
 
 from __future__ import annotations
@@ -59,19 +59,22 @@ class Offer:
 
     @property
     def place(self) -> str:
-        """The zone or location, unique within an account. Some providers number the zones of each location."""
+        """The zone or location, unique within an account.
+
+        The location is included because some providers number the zones of each location.
+        """
         if not self.zone:
             return self.location
         return self.zone if self.zone.startswith(self.location) else f"{self.location}-{self.zone}"
 
     @property
     def name(self) -> str:
-        """Name that is stable and unique within an account; failures are remembered under it."""
+        """The name of the offer, stable and unique within an account. Failures are remembered under it."""
         return f"{self.place}/{self.type}/{self.market}"
 
     @property
     def counted(self) -> str:
-        """The keys by which quotas count it: location, family and market."""
+        """The keys by which quotas count the offer: location, family and market."""
         return f"{self.location}/{self.family}/{self.market}"
 
 
@@ -81,14 +84,17 @@ def type_in(name: str) -> str:
 
 
 def counts(key: str, counted: str) -> bool:
-    """Return whether `key` rules out an offer with these quota keys (`Offer.counted`). Its empty parts match all."""
+    """Return whether `key` excludes an offer with these quota keys (`Offer.counted`).
+
+    Empty parts of `key` match anything.
+    """
     parts = (*key.split("/"), "", "")
     return bool(counted) and all(part in ("", there) for part, there in zip(parts, counted.split("/"), strict=False))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """A provider's quota: how much of something an account may have, and how much it has, whoever made it."""
+    """A provider's quota: the limit and the amount that the account uses, including use outside Drydock."""
 
     name: str
     """The provider's name for it."""
@@ -104,7 +110,10 @@ class Allowance:
     """The unit that is counted: one of `UNITS`."""
 
     def takes(self, offer: Offer, *, addresses: int) -> float:
-        """Return how much of it a machine with this many public addresses uses; 0 if it does not count the offer."""
+        """Return how much of the quota a machine with this many public addresses uses.
+
+        Returns 0 if the quota does not count the offer.
+        """
         counted = {"vcpus": offer.vcpus, "gpus": offer.gpu_count, "instances": 1, "addresses": addresses}
         applies = (
             self.location in ("", offer.location)

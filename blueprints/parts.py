@@ -12,7 +12,7 @@ State = Literal["ok", "dead", "missing"]
 class Part:
     """A named part of a resource that is claimed by name: a GPU (its UUID), a port, a virtual function.
 
-    A further class of capacity with the name of `part_class` counts the parts that are well.
+    A class of capacity with the name of `part_class` counts the healthy parts.
     """
 
     part_class: str

@@ -1,4 +1,4 @@
-"""The installed kinds: ours, and those of other packages under the entry point group `drydock.kinds`."""
+"""The registry of installed kinds: those of Drydock and those of other packages (entry point group `drydock.kinds`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUILT_IN = {
 
 
 class KindNotFound(NotFound):
-    """No kind of that name is installed."""
+    """No kind with that name is installed."""
 
 
 class KindBroken(NotFound):
@@ -55,19 +55,20 @@ def names() -> list[str]:
 
 @cache
 def kinds_of_type(resource_type: str) -> tuple[str, ...]:
-    """Return the kinds whose resources have this type, without those that cannot be loaded."""
+    """Return the kinds whose resources have this type, except for those that cannot be loaded."""
     return tuple(name for name in names() if _type_of(name) == resource_type)
 
 
 @cache
 def resource_types() -> frozenset[str]:
+    """Return the resource types of all kinds that can be loaded, sorted."""
     return frozenset(found for name in names() if (found := _type_of(name)))
 
 
 def register(new: Kind) -> None:
     """Register a kind in this process, for tests and for programs that create kinds at run time."""
     if new.name in _places() and _registered.get(new.name) is not new:
-        raise ValueError(f"a kind called {new.name!r} is there already")
+        raise ValueError(f"a kind named {new.name!r} is already registered")
     _registered[new.name] = new
     forget()
 
@@ -112,14 +113,14 @@ def _load(name: str, place: str) -> Kind:
     try:
         loaded = getattr(import_module(module), attribute)()
     except Exception as error:
-        raise KindBroken(f"The kind {name!r} ({place}) does not load: {error}", field="kind") from error
+        raise KindBroken(f"The kind {name!r} ({place}) cannot be loaded: {error}", field="kind") from error
     if not isinstance(loaded, Kind) or loaded.name != name:
-        raise KindBroken(f"{place} is not a kind called {name!r}.", field="kind")
+        raise KindBroken(f"{place} is not a kind named {name!r}.", field="kind")
     for match in loaded.matches:
         has, asks = loaded.Attributes.model_fields, loaded.Requirements.model_fields
         if match.attribute in asks and match.requirement in has and match.attribute not in has:
             raise KindBroken(
-                f"The kind {name!r} has {match!r}, its attribute and requirement the wrong way round.", field="kind",
+                f"The kind {name!r} declares {match!r} with attribute and requirement swapped.", field="kind",
                 hint="Write Match(attribute, operator, requirement).",
             )  # fmt: skip
     return loaded

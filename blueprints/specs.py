@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Draft:
     """A resource that could be built, or that was found or registered, before it has a row.
 
-    A failure whose scope is an offer, a zone or a location rules out `offer`, `zone` or `counted`. `identity` is stable
-    and unique per blueprint (a serial number, host and port, UUID); empty for built resources.
+    A failure whose scope is an offer, a zone or a location excludes `offer`, `zone` or `counted`. `identity` is stable
+    and unique per blueprint (a serial number, host and port, UUID), and empty for built resources.
     """
 
     name: str = ""
@@ -49,7 +49,7 @@ class Draft:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """A lease's request as a kind sees it. `requirements` is an instance of the kind's Requirements."""
+    """A lease's request as a kind receives it. `requirements` is an instance of the kind's Requirements."""
 
     type: str
     requirements: Any
@@ -75,7 +75,10 @@ class BlueprintView:
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceView:
-    """A resource. `key` is its name at the provider: deterministic, unique to this installation, valid in DNS."""
+    """A resource.
+
+    `key` is its name at the provider: deterministic, unique to this installation, and a valid DNS label.
+    """
 
     id: int
     key: str
@@ -106,11 +109,11 @@ class ResourceView:
 
 @dataclass(frozen=True, kw_only=True)
 class Control:
-    """A way to a host that bypasses a lease's account there, and which account that is.
+    """Access to a host that bypasses a lease's account there, and the name of that account.
 
     `transport` leads to root, or to a control account that may use sudo without a password; the lease cannot change
     anything on the way. `kept` maps paths below `home` to the content of the files that give the lease's interfaces
-    access; whoever empties the home restores exactly these.
+    access; code that empties the home must restore exactly these.
 
     `renumber` (a script and its arguments, for root) gives the account another uid once nothing of a lease is left, and
     `numbers` prints its present uid and gid. Programs that a lease made setuid and hid, in the home or in a descriptor
@@ -152,13 +155,13 @@ class LeaseView:
     controlled: Callable[[LeaseView], Control | None] = field(default=lambda _: None, repr=False, compare=False)
 
     def interface(self, name: str) -> Interface:
-        """Return the typed interface `name` on this lease. Raises NotSupported if its kind has no such interface."""
+        """Return the typed interface `name` on this lease. Raises NotSupported if the kind does not provide it."""
         if self.opener is None:
-            raise RuntimeError("this LeaseView was made without an opener")
+            raise RuntimeError("this LeaseView was created without an opener")
         return self.opener(self, name)
 
     def control(self) -> Control | None:
-        """Return a control connection to its host, or None if there is none (see `contract.Controls`)."""
+        """Return a control connection to the host of the lease, or None (see `contract.Controls`)."""
         return self.controlled(self)
 
 
@@ -166,8 +169,8 @@ class LeaseView:
 class Spec:
     """The input of a step.
 
-    `key` is the deterministic name of the resource or lease at the provider. `token` is an idempotency token: the same
-    for every repetition of this step, and another one when the phase is run again. `tags` mark everything that is
+    `key` is the deterministic name of the resource or lease at the provider. `token` is an idempotency token: it is the
+    same for every repetition of this step, and changes when the phase is run again. `tags` mark everything that is
     created as ours. `deadline` is the time in seconds that this call may take.
     """
 
@@ -191,6 +194,7 @@ class Spec:
 
     @property
     def config(self) -> Any:
+        """The config of the blueprint, as the kind parses it."""
         return self.resource.blueprint.config
 
 
@@ -198,8 +202,8 @@ class Spec:
 class Owned:
     """An object at a provider that has an installation's tags.
 
-    `key` is the one under which it was made, taken from something that a copy of the object would not have, such as its
-    name or client token. The object can be destroyed with only `key` and `facts`.
+    `key` is the external name with which the object was created, taken from something that a copy of the object would
+    not have, such as its name or client token. The object can be destroyed with only `key` and `facts`.
     """
 
     key: str
@@ -223,7 +227,7 @@ class Owned:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A problem that `check_blueprint` found. A fatal one prevents enabling the blueprint; others are warnings."""
+    """A problem that `check_blueprint` found. A fatal problem prevents enabling the blueprint; others are warnings."""
 
     message: str
     field: str = ""

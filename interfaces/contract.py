@@ -1,4 +1,4 @@
-"""The base of every interface: a name, a transport to the leased thing, and a check that the lease is still active."""
+"""The base of every interface: a name, a transport to the resource, and a check that the lease is still active."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Watch:
 
 
 class Interface:
-    """A typed API on a leased thing. A subclass sets `name` and calls `_watch` before each operation.
+    """A typed API on a leased resource. A subclass sets `name` and calls `_watch` before each operation.
 
-    Every operation has a deadline: `default_timeout` seconds unless the call says otherwise.
+    Every operation has a deadline: `default_timeout` seconds unless the call specifies another.
     """
 
     name: ClassVar[str] = ""

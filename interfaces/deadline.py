@@ -1,4 +1,4 @@
-"""Deadlines of operations, a limit that a caller sets for all of them, and cancelling from another thread."""
+"""Deadlines of operations, a limit that a caller sets for all of them, and cancellation from another thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def answering_within(seconds: float) -> Iterator[None]:
 
 
 class Deadline:
-    """A moment after which an operation gives up, never later than `answering_within` allows.
+    """The time at which an operation gives up, never later than `answering_within` allows.
 
     `spare` is a number of seconds beyond that limit, for cleaning up what was begun within it.
     """
@@ -39,7 +39,7 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds left, never below 0."""
+        """The seconds left, never below 0."""
         return max(0.0, self._at - clock.monotonic())
 
     @property
@@ -54,13 +54,13 @@ class Deadline:
 
 
 class Cancel:
-    """Lets another thread end a running operation: pass it to the operation, then call `cancel()`."""
+    """Lets another thread cancel a running operation: pass it to the operation, then call `cancel()`."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def cancel(self) -> None:
-        """Ask the operation to end; it then raises `Cancelled`. May be called repeatedly."""
+        """Ask the operation to end. It then raises `Cancelled`. May be called repeatedly."""
         self._event.set()
 
     @property

@@ -1,4 +1,4 @@
-"""Where a leased thing is reached: frozen values that a kind puts into its facts. They contain no secrets."""
+"""Addresses of leased resources: frozen values that a kind puts into its facts. They contain no secrets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class _Value:
         known = {field.name for field in fields(cls)}
         unknown = set(values) - known
         if unknown:
-            raise InvalidRequest(f"Unknown in an endpoint: {', '.join(sorted(unknown))}.")
+            raise InvalidRequest(f"Unknown fields in an endpoint: {', '.join(sorted(unknown))}.")
         return cls(**values)
 
 
@@ -40,11 +40,11 @@ def _pairs(value: Any) -> Environment:
 class LocalEndpoint(_Value):
     """This machine, as `uid`:`gid`.
 
-    If we are root, processes and file operations run with that uid; otherwise it must be our own. `home` is absolute;
+    As root, processes and file operations run with that uid; otherwise it must be our own. `home` is absolute;
     `environment` is added to the clean environment of every process.
 
     `processes` (of the uid in total) and `open_files` (of each process) are limits; 0 means no limit. `cgroup` is the
-    folder of the control group that its processes belong to, or empty.
+    folder of the control group to which its processes belong, or empty.
     """
 
     kind: ClassVar[str] = "local"
@@ -58,7 +58,7 @@ class LocalEndpoint(_Value):
 
     def __post_init__(self) -> None:
         if self.uid < 0 or self.gid < 0:
-            raise InvalidRequest("An account number must not be negative.", field="uid")
+            raise InvalidRequest("A uid or gid must not be negative.", field="uid")
         if not self.home.startswith("/"):
             raise InvalidRequest("The home folder must be an absolute path.", field="home")
         object.__setattr__(self, "environment", _pairs(self.environment))
@@ -66,10 +66,10 @@ class LocalEndpoint(_Value):
 
 @dataclass(frozen=True, kw_only=True)
 class SshEndpoint(_Value):
-    """An account on a host with an SSH server. The private key is kept elsewhere.
+    """An account on a host with an SSH server. The private key is stored elsewhere.
 
     Only the keys in `host_keys` are accepted ("ssh-ed25519 AAAA..."). `connect_timeout` is in seconds. An empty `home`
-    means the account's own. `bastion` is the jump host; the transport is given its key as `bastion_key`.
+    means the home of the account. `bastion` is the jump host; the transport gets its key as `bastion_key`.
     """
 
     kind: ClassVar[str] = "ssh"
@@ -84,13 +84,13 @@ class SshEndpoint(_Value):
 
     def __post_init__(self) -> None:
         if not _HOST.fullmatch(self.host):
-            raise InvalidRequest("Not a host name or address.", field="host")
+            raise InvalidRequest("It must be a host name or an IP address.", field="host")
         if not _USER.fullmatch(self.user):
-            raise InvalidRequest("Not an account name.", field="user")
+            raise InvalidRequest("It must be a valid account name.", field="user")
         if not 0 < self.port < 65536:
-            raise InvalidRequest("Not a port.", field="port")
+            raise InvalidRequest("It must be a port from 1 to 65535.", field="port")
         if not self.host_keys:
-            raise InvalidRequest("Drydock does not connect to a host without a pinned key.", field="host_keys")
+            raise InvalidRequest("Drydock does not connect to a host without a pinned host key.", field="host_keys")
         keys = tuple(PublicKey.parse(line).line for line in self.host_keys)
         object.__setattr__(self, "host_keys", keys)
         object.__setattr__(self, "environment", _pairs(self.environment))
@@ -98,7 +98,7 @@ class SshEndpoint(_Value):
             object.__setattr__(self, "bastion", endpoint_from_json(self.bastion))
 
     def to_json(self) -> dict[str, Any]:
-        """Return a dict of JSON types that `endpoint_from_json` understands."""
+        """Return a dict of JSON types, which `endpoint_from_json` parses."""
         bastion = self.bastion.to_json() if self.bastion else None
         return {**super().to_json(), "bastion": bastion}
 
@@ -118,4 +118,4 @@ def endpoint_from_json(value: Mapping[str, Any]) -> Endpoint:
     for endpoint in (LocalEndpoint, SshEndpoint):
         if endpoint.kind == kind:
             return endpoint._from_fields(values)
-    raise InvalidRequest(f"Unknown kind of endpoint: {kind}.", field="kind")
+    raise InvalidRequest(f"Endpoint kind {kind!r} does not exist.", field="kind")

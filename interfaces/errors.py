@@ -1,4 +1,4 @@
-"""Errors between Drydock and a leased thing. The docstring of a class is its default message."""
+"""Errors between Drydock and a leased resource. The docstring of a class is its default message."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ if TYPE_CHECKING:
 
 
 class InterfaceError(DrydockError):
-    """Something went wrong while working on the leased thing."""
+    """An operation on the leased resource failed."""
 
     code = "interface"
 
 
 class LeaseEnded(InterfaceError):
-    """The lease is over; its interfaces no longer work."""
+    """The lease has ended, so its interfaces no longer work."""
 
     code = "lease_ended"
 
 
 class Unreachable(InterfaceError):
-    """The host could not be reached; nothing was run."""
+    """The host could not be reached. Nothing was run."""
 
     code = "unreachable"
 
 
 class HostKeyMismatch(Unreachable):
-    """The host shows a key that is not the pinned one; nothing was run."""
+    """The host presented a key that is not pinned. Nothing was run."""
 
     code = "host_key_mismatch"
 
 
 class AuthenticationRefused(Unreachable):
-    """The host refused the key of this lease; nothing was run."""
+    """The host refused the key of this lease. Nothing was run."""
 
     code = "authentication_refused"
 
 
 class ConnectionLost(InterfaceError):
-    """The connection to the host was lost; this is no exit code.
+    """The connection to the host was lost; the exit code is unknown.
 
-    `may_have_run` is False only where it is certain that nothing was started.
+    `may_have_run` is False only if it is certain that nothing was started.
     """
 
     code = "connection_lost"
@@ -58,7 +58,7 @@ class ConnectionLost(InterfaceError):
 
 
 class DeadlineExceeded(InterfaceError, TimedOut):
-    """The time given to this operation ran out."""
+    """The operation took longer than it was allowed."""
 
     code = "deadline_exceeded"
 
@@ -76,7 +76,7 @@ class NotStarted(InterfaceError):
 
 
 class CommandFailed(InterfaceError):
-    """The command ended with another exit code than 0. `result` is what it left."""
+    """The command ended with an exit code other than 0. `result` has its output."""
 
     code = "command_failed"
 
@@ -88,10 +88,10 @@ class CommandFailed(InterfaceError):
 
 
 class CommandTimedOut(DeadlineExceeded):
-    """The command ran out of time and was ended.
+    """The command timed out and was ended.
 
-    `stdout` and `stderr` hold what was kept of its output; `left` counts processes that could not be
-    ended, or is None where the host could not be asked.
+    `stdout` and `stderr` have the output that was kept; `left` is the number of processes that could not be ended, or
+    None if the host could not be reached.
     """
 
     code = "command_timed_out"
@@ -100,7 +100,7 @@ class CommandTimedOut(DeadlineExceeded):
         self.stdout = stdout
         self.stderr = stderr
         self.left = left
-        super().__init__(message, hint="" if left == 0 else "Some of its processes may still run.")
+        super().__init__(message, hint="" if left == 0 else "Some of its processes may still be running.")
 
 
 class FileError(InterfaceError):
@@ -110,85 +110,85 @@ class FileError(InterfaceError):
 
 
 class PathEscape(FileError):
-    """The path leads out of the folder of this lease."""
+    """The path leads outside the folder of this lease."""
 
     code = "path_escape"
 
 
 class PathMissing(FileError, NotFound):
-    """No such file or folder."""
+    """The file or folder does not exist."""
 
     code = "path_missing"
 
 
 class PathExists(FileError, Conflict):
-    """Something is there already."""
+    """The path already exists."""
 
     code = "path_exists"
 
 
 class WrongKind(FileError):
-    """The path is of another kind: a folder, a file or a link was expected."""
+    """The path is of another type than the operation expects: folder, file or link."""
 
     code = "wrong_kind"
 
 
 class NameTooLong(FileError, InvalidRequest):
-    """A name, or the path, is longer than the host takes."""
+    """A name or the path is longer than the host allows."""
 
     code = "name_too_long"
 
 
 class PermissionRefused(FileError, NotAllowed):
-    """The account of this lease may not do this."""
+    """The account of this lease does not have permission for this."""
 
     code = "permission_refused"
 
 
 class TooLarge(InterfaceError):
-    """More bytes than the given bound."""
+    """The data exceed the given limit in bytes."""
 
     code = "too_large"
 
 
 class QuotaExceeded(FileError):
-    """The size limit of this lease, or the disk, does not allow this write."""
+    """The size limit of this lease, or the disk space, does not allow this write."""
 
     code = "quota_exceeded"
 
 
 class JobMissing(InterfaceError, NotFound):
-    """No job of this id on the host."""
+    """The job does not exist on the host."""
 
     code = "job_missing"
 
 
 class JobConflict(InterfaceError, Conflict):
-    """The job is not in a state that allows this, or another job has this id."""
+    """The state of the job does not allow this, or another job has this id."""
 
     code = "job_conflict"
 
 
 class ConfigRefused(InterfaceError):
-    """The web server refused its configuration; what ran before still runs."""
+    """The web server rejected its configuration. The previous one stays in use."""
 
     code = "config_refused"
 
 
 class PortTaken(InterfaceError, Conflict):
-    """Something else listens on the address and port."""
+    """Another program listens on the address and port."""
 
     code = "port_taken"
 
 
 class NotRunning(InterfaceError, Conflict):
-    """The web server does not run."""
+    """The web server is not running."""
 
     code = "not_running"
 
 
 def failed_connection(error: Exception, host: str, port: int) -> str:
-    """Return why a connection failed and to which address: `connection refused (192.0.2.7:22)`."""
+    """Return why a connection failed, with its address: `connection refused (192.0.2.7:22)`."""
     several: Mapping[tuple[Any, ...], Exception] = getattr(error, "errors", None) or {}
     if several:
         # Paramiko collects one error for each address of the host; its own text begins with "[Errno None]".

@@ -1,4 +1,4 @@
-"""A transport to nowhere, with files in memory and no processes, for tests."""
+"""A transport without a host for tests: files in memory, and no processes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _MemoryFile(OpenFile):
 
 
 class MemoryFiles(Files):
-    """A tree of folders, files and links in memory, confined like the real ones."""
+    """A tree of folders, files and links in memory, confined like real files."""
 
     def __init__(self, root: str = "/fake") -> None:
         self.root = root
@@ -68,7 +68,7 @@ class MemoryFiles(Files):
     def open(self, path: str, mode: Mode, *, permissions: int = 0o644) -> OpenFile:
         at = self._resolved(path, follow=mode != "create")
         if at in self._nodes and mode == "create":
-            raise file_error(errno.EEXIST, "It is there already", path)
+            raise file_error(errno.EEXIST, "The path already exists", path)
         if at not in self._nodes and mode != "read":
             self._nodes[at] = _Node("file", permissions)
         node = self._node(at)
@@ -85,24 +85,24 @@ class MemoryFiles(Files):
         old, new = self._resolved(source, follow=False), self._resolved(target, follow=False)
         moved, there = self._node(old), self._nodes.get(new)
         if there is not None and (there.kind == "directory") != (moved.kind == "directory"):
-            raise file_error(errno.EISDIR, "Of another kind", target)
+            raise file_error(errno.EISDIR, "The target is of another type", target)
         if there is not None and self._children(new):
             raise file_error(errno.ENOTEMPTY, "The folder is not empty", target)
         if new == old or new.startswith(f"{old}/"):
-            raise file_error(errno.EINVAL, "A folder cannot move into itself", target)
+            raise file_error(errno.EINVAL, "A folder cannot be moved into itself", target)
         for each in [name for name in self._nodes if name == old or name.startswith(f"{old}/")]:
             self._nodes[new + each[len(old) :]] = self._nodes.pop(each)
 
     def unlink(self, path: str) -> None:
         at = self._resolved(path, follow=False)
         if self._node(at).kind == "directory":
-            raise file_error(errno.EISDIR, "It is a folder", path)
+            raise file_error(errno.EISDIR, "The path is a folder", path)
         del self._nodes[at]
 
     def rmdir(self, path: str) -> None:
         at = self._resolved(path, follow=False)
         if self._node(at).kind != "directory":
-            raise file_error(errno.ENOTDIR, "It is not a folder", path)
+            raise file_error(errno.ENOTDIR, "The path is not a folder", path)
         if self._children(at):
             raise file_error(errno.ENOTEMPTY, "The folder is not empty", path)
         del self._nodes[at]
@@ -113,13 +113,13 @@ class MemoryFiles(Files):
     def readlink(self, path: str) -> str:
         node = self._node(self._resolved(path, follow=False))
         if node.kind != "link":
-            raise file_error(errno.EINVAL, "It is not a link", path)
+            raise file_error(errno.EINVAL, "The path is not a link", path)
         return node.target
 
     def chmod(self, path: str, permissions: int) -> None:
         node = self._node(self._resolved(path, follow=False))
         if node.kind == "link":
-            raise file_error(errno.ELOOP, "Permissions are not changed through a link", path)
+            raise file_error(errno.ELOOP, "The permissions of a link cannot be changed", path)
         node.permissions = permissions
 
     def sync(self, path: str) -> None:
@@ -131,12 +131,12 @@ class MemoryFiles(Files):
     def _add(self, path: str, node: _Node) -> None:
         at = self._resolved(path, follow=False)
         if at in self._nodes:
-            raise file_error(errno.EEXIST, "It is there already", path)
+            raise file_error(errno.EEXIST, "The path already exists", path)
         self._nodes[at] = node
 
     def _node(self, at: str) -> _Node:
         if at not in self._nodes:
-            raise file_error(errno.ENOENT, "No such file or folder", at)
+            raise file_error(errno.ENOENT, "The file or folder does not exist", at)
         return self._nodes[at]
 
     def _children(self, folder: str) -> Sequence[str]:
@@ -147,17 +147,17 @@ class MemoryFiles(Files):
         while steps:
             step = steps.pop(0)
             if step == ".." and not at:
-                raise file_error(errno.EXDEV, "The path leads out of the folder", path)
+                raise file_error(errno.EXDEV, "The path leads outside the folder", path)
             here = posixpath.dirname(at) if step == ".." else posixpath.join(at, step) if step != "." else at
             node = self._nodes.get(here)
             if node is not None and node.kind == "link" and (steps or follow):
                 links += 1
                 if links > 40 or node.target.startswith("/"):
-                    raise file_error(errno.EXDEV, "The link leads out of the folder", path)
+                    raise file_error(errno.EXDEV, "The link leads outside the folder", path)
                 steps = node.target.split("/") + steps
                 continue
             if steps and node is None:
-                raise file_error(errno.ENOENT, "No such file or folder", path)
+                raise file_error(errno.ENOENT, "The file or folder does not exist", path)
             if steps and node is not None and node.kind != "directory":
                 raise file_error(errno.ENOTDIR, "No folder", path)
             at = here
@@ -171,7 +171,7 @@ class FakeTransport(Transport):
         self._trees: dict[str, MemoryFiles] = {}
 
     def start(self, launch: Launch, deadline: Deadline) -> Process:
-        raise NotSupported("A fake transport runs no processes; use FakeCommand.")
+        raise NotSupported("A fake transport does not run processes; use FakeCommand.")
 
     def files(self, root: str) -> Files:
         return self._trees.setdefault(root, MemoryFiles(posixpath.join("/fake", root)))

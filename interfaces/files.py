@@ -49,11 +49,11 @@ class OpenFile(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Flush what was written to disk, if the transport can do that."""
+        """Write the file's data to disk, if the transport can do that."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the file. Raises if something that was written could not be stored."""
+        """Close the file. Raises if written data could not be stored."""
 
 
 class Files(ABC):
@@ -67,7 +67,7 @@ class Files(ABC):
 
     @abstractmethod
     def stat(self, path: str, *, follow: bool = True) -> Entry:
-        """Return the entry at a path. With `follow=False`, a final link is described itself."""
+        """Return the entry at a path. With `follow=False`, a final link itself is described."""
 
     @abstractmethod
     def list(self, path: str, *, most: int = MOST_LISTED) -> list[Entry]:
@@ -94,7 +94,7 @@ class Files(ABC):
         """Remove an empty folder."""
 
     def remove_tree(self, path: str, seconds: float) -> bool:
-        """Remove a folder and its contents for about `seconds`; return whether that is done. The root itself stays.
+        """Remove a folder and its contents for about `seconds`. Return whether that is done. The root itself stays.
 
         Calling it again continues, so a tree of any size is removed in bounded steps.
         """
@@ -137,27 +137,26 @@ class Files(ABC):
 
     @abstractmethod
     def sync(self, path: str) -> None:
-        """Flush the folder's own entries to disk, if the transport can do that."""
+        """Write the entries of the folder to disk, if the transport can do that."""
 
     @abstractmethod
     def close(self) -> None:
-        """Release what is open."""
+        """Release open resources."""
 
 
 def normal(path: str) -> str:
     """Return the normal form of a path below a root: no leading slash, no ".", no ".."; "" is the root.
 
-    Raises PathEscape for an absolute path or one whose ".." leads out, and InvalidRequest for characters that no path
-    can contain.
+    Raises PathEscape for an absolute path or one whose ".." leads out, and InvalidRequest for invalid characters.
     """
     if said := unpassable(path):
         raise InvalidRequest(f"A path cannot contain {said}.", field="path")
     if path.startswith("/"):
-        raise errors.PathEscape(f"An absolute path leads out of the folder of this lease: {path!r}.")
+        raise errors.PathEscape(f"An absolute path leads outside the folder of this lease: {path!r}.")
     parts: list[str] = []
     for part in path.split("/"):
         if part == ".." and not parts:
-            raise errors.PathEscape(f"The path leads out of the folder of this lease: {path!r}.")
+            raise errors.PathEscape(f"The path leads outside the folder of this lease: {path!r}.")
         if part == "..":
             parts.pop()
         elif part not in ("", "."):
@@ -193,5 +192,5 @@ def file_error(number: int | None, text: str, path: str) -> errors.InterfaceErro
 
 
 def too_many(most: int, path: str) -> errors.InterfaceError:
-    """The error for a folder with more than `most` entries."""
+    """Return the error for a folder with more than `most` entries."""
     return file_error(errno.E2BIG, f"A folder with more than {most} entries cannot be listed", path)

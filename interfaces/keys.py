@@ -1,4 +1,4 @@
-"""SSH keys: generate a pair for each lease, and parse an owner's public key before it is trusted."""
+"""SSH keys: generate a pair for each lease, and validate an owner's public key."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PublicKey:
         """Parse one line of an `authorized_keys` file, without options. Raises InvalidRequest."""
         parts = line.strip().split(None, 2)
         if "\n" in line.strip() or len(parts) < 2:
-            raise InvalidRequest("This is not a single public key line.", field="public_key")
+            raise InvalidRequest("It must be a single public key line.", field="public_key")
         kind, body = parts[:2]
         comment = parts[2] if len(parts) > 2 else ""
         if not _COMMENT.fullmatch(comment):
@@ -40,7 +40,7 @@ class PublicKey:
             serialization.load_ssh_public_key(f"{kind} {body}".encode())
             base64.b64decode(body, validate=True)
         except (ValueError, UnsupportedAlgorithm, binascii.Error) as error:
-            raise InvalidRequest("This is not a valid SSH public key.", field="public_key") from error
+            raise InvalidRequest("It is not a valid SSH public key.", field="public_key") from error
         return cls(kind=kind, body=body, comment=comment)
 
     @property
@@ -57,14 +57,14 @@ class PublicKey:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPair:
-    """A private key (unencrypted OpenSSH text, so encrypt it for storage) and its public line."""
+    """A private key (unencrypted OpenSSH text, so encrypt it before storing it) and its public line."""
 
     private: str = field(repr=False)
     public: str
 
 
 def new_key_pair(comment: str = "drydock") -> KeyPair:
-    """Generate an ed25519 pair. Raises InvalidRequest for a comment that could break out of its line."""
+    """Generate an ed25519 key pair. Raises InvalidRequest for a comment that contains invalid characters."""
     if not _COMMENT.fullmatch(comment):
         raise InvalidRequest("The comment of the key contains characters that are not allowed.", field="comment")
     key = Ed25519PrivateKey.generate()

@@ -1,9 +1,9 @@
-"""How a process is started on any POSIX host, local or remote, that has /bin/sh.
+"""Start a process on any POSIX host, local or remote, that has /bin/sh.
 
-The host's shell is given a constant line (`BOOTSTRAP`), which reads one line of script from its input. So neither the
-account's login shell nor a list of processes sees an argument, path or variable before the process runs, and the limit
-on the length of one argument does not apply. The script marks where the process's own output begins, so that greetings
-of a login shell can be cut off.
+The host's shell is given a constant line (`BOOTSTRAP`), which reads one line of script from its input. Therefore
+neither the account's login shell nor a list of processes sees an argument, path or variable before the process runs,
+and the limit on the length of one argument does not apply. The script marks where the process's own output begins, so
+that greetings of a login shell can be cut off.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ def script_of(launch: Launch, variables: tuple[tuple[str, str], ...], home: str,
 
 
 def new_mark() -> str:
-    """Return a word that no output contains by chance."""
+    """Return a random word that marks the beginning of the output."""
     return f"drydock-{secrets.token_hex(12)}"
 
 
 @dataclass
 class Greeting:
-    """Removes what a login shell prints before our mark, on both streams."""
+    """Removes everything that a login shell prints before our mark, on both streams."""
 
     mark: str
     leader: str = ""
@@ -136,11 +136,11 @@ class Greeting:
         return rest
 
     def never_came(self) -> NotStarted | None:
-        """Return the error to raise if both streams ended without our mark, or None if the mark has come."""
+        """Return the error to raise if both streams ended without our mark, or None if the mark was received."""
         if "out" not in self._open:
             return None
         said = (self._err or self._out)[-500:].decode("utf-8", "replace").strip()
-        return NotStarted(f"The host did not start a shell: {said or 'it said nothing'}.")
+        return NotStarted(f"The host did not start a shell: {said or 'there was no output'}.")
 
     def _bound(self, kept: bytes) -> None:
         if len(kept) > _LONGEST_GREETING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 
 def unpassable(text: str) -> str:
-    """Return which character in a text no system call accepts, as part of a sentence; empty if all are fine.
+    """Return the invalid character in a text that no system call accepts, as part of a sentence, or an empty string.
 
-    Bytes that are not UTF-8 are fine: Python represents them as lone surrogates, U+DC80 to U+DCFF.
+    Bytes that are not UTF-8 are valid: Python represents them as lone surrogates, U+DC80 to U+DCFF.
     """
     if "\0" in text:
         return "a NUL character"

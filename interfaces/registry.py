@@ -55,7 +55,9 @@ class Registry:
         try:
             return interface.open(transport, still_mine=still_mine, options=options)
         except TypeError as error:
-            raise InvalidRequest(f"The interface {name!r} cannot be opened so: {error}.") from error
+            raise InvalidRequest(
+                f"The interface {interface.name!r} cannot be opened with these options: {error}."
+            ) from error
 
     def _look(self) -> None:
         if self._looked:

@@ -1,6 +1,6 @@
-"""How an interface reaches its leased thing, local or remote: processes and files.
+"""Transports: processes and files of a leased resource, local or remote.
 
-A transport is made from an endpoint (see `interfaces.endpoints`) and is safe to use from several threads.
+A transport is created from an endpoint (see `interfaces.endpoints`) and is safe to use from several threads.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One process to start.
+    """A process to start.
 
     `argv` is exact: no shell reads it. `env` is added to the clean environment of the endpoint. `cwd` is absolute or
     relative to the home. `token` marks the process and its descendants, so that all of them can be found.
@@ -31,7 +31,7 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """How a process ended. `signal` is 0 if it ended by itself; otherwise the code is 128 + signal."""
+    """The exit status of a process. `signal` is 0 if it ended by itself; otherwise the code is 128 + signal."""
 
     code: int
     signal: int = 0
@@ -43,18 +43,18 @@ class Process(ABC):
     @property
     @abstractmethod
     def leader(self) -> str:
-        """The identity of the session leader ("pid.start.boot"); empty until the host has reported it."""
+        """The identity of the session leader ("pid.start.boot"), or empty until the host has reported it."""
 
     @abstractmethod
     def read(self, wait: float, *, writing: bool = False) -> tuple[bytes, bytes]:
-        """Return the output that came within `wait` seconds as (stdout, stderr), both empty if none did.
+        """Return the output received within `wait` seconds as (stdout, stderr), both possibly empty.
 
         With `writing`, also returns when input can be written. Raises ConnectionLost, NotStarted.
         """
 
     @abstractmethod
     def write(self, part: bytes) -> int:
-        """Write input without blocking. Return how many bytes were taken, possibly 0."""
+        """Write input without blocking. Return the number of bytes written, possibly 0."""
 
     @abstractmethod
     def close_input(self) -> None:
@@ -63,27 +63,27 @@ class Process(ABC):
     @property
     @abstractmethod
     def ended(self) -> bool:
-        """Whether both output streams are at their end."""
+        """Whether both output streams have ended."""
 
     @property
     @abstractmethod
     def exit(self) -> Exit | None:
-        """How the process ended, or None while it is running. Raises ConnectionLost."""
+        """The exit status of the process, or None while it is running. Raises ConnectionLost."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill the process that was started on this side, if that needs no answer from the host.
+        """Kill the process if it was started on this machine, without waiting for a host.
 
-        A tenant can stop a process, but cannot keep it from being killed. Does nothing if the process has ended.
+        A tenant can stop a process, but cannot prevent it from being killed. Does nothing if the process has ended.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Release what the handle holds here. Does not end the process."""
+        """Release the resources of this handle. Does not end the process."""
 
 
 class Transport(ABC):
-    """The way to one account on one host."""
+    """The connection to one account on one host."""
 
     @abstractmethod
     def start(self, launch: Launch, deadline: Deadline) -> Process:
@@ -95,7 +95,7 @@ class Transport(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what this transport holds. It may be used again afterwards.
+        """Release the resources of this transport. It may be used again afterwards.
 
         Other transports to the same account are not affected.
         """

@@ -11,8 +11,8 @@ from interfaces.transport import Transport
 def transport_to(endpoint: Endpoint, *, private_key: str = "", bastion_key: str = "") -> Transport:
     """Return the transport to an endpoint. Does not connect yet.
 
-    `private_key` is OpenSSH text, required for SSH. `bastion_key` is for the bastions on the way there, and is the same
-    key if left out. Raises InvalidRequest for an account or a key that cannot be used.
+    `private_key` is OpenSSH text, required for SSH. `bastion_key` is for the bastions on the way, and defaults to the
+    same key. Raises InvalidRequest for an account or a key that cannot be used.
     """
     if isinstance(endpoint, LocalEndpoint):
         return LocalTransport(endpoint)
@@ -20,5 +20,5 @@ def transport_to(endpoint: Endpoint, *, private_key: str = "", bastion_key: str 
     from interfaces.ssh.transport import SshTransport
 
     if not private_key:
-        raise InvalidRequest("SSH needs the private key of the lease.", field="private_key")
+        raise InvalidRequest("SSH requires the private key of the lease.", field="private_key")
     return SshTransport(endpoint, private_key=private_key, bastion_key=bastion_key or private_key)

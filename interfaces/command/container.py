@@ -1,6 +1,6 @@
-"""A container as a command: the arguments that have podman pull its image and run it in the foreground.
+"""Run a container as a command: the arguments that make podman pull its image and run it in the foreground.
 
-The values of its variables are never among the arguments: podman takes them by name from its own environment.
+The values of its variables never appear in the arguments: podman reads them by name from its own environment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _START = rf"""
 stop() {{ printf '%s\n' "$1" >"${JOB_NAME}/cause"; echo "drydock: $2" >&2; exit 125; }}
 podman=$1 name=$2 image=$3
 shift 3
-command -v "$podman" >/dev/null 2>&1 || stop {NO_PODMAN} "there is no podman on this host"
+command -v "$podman" >/dev/null 2>&1 || stop {NO_PODMAN} "podman is not installed on this host"
 "$podman" rm --force --ignore --time 0 "$name" >/dev/null 2>&1
 if ! "$podman" image exists "$image"; then
   "$podman" pull --quiet "$image" >/dev/null || stop {NO_IMAGE} "the image $image could not be pulled"
@@ -40,7 +40,7 @@ exec "$podman" run --name "$name" "$@"
 
 
 def is_image(name: str) -> bool:
-    """Return whether a name has the form of an image's name: [registry/]path[:tag][@digest]."""
+    """Return whether a string is a valid image reference: [registry/]path[:tag][@digest]."""
     return len(name) <= 255 and _IMAGE.fullmatch(name) is not None
 
 
@@ -50,7 +50,10 @@ def is_podmans(variable: str) -> bool:
 
 
 def options(*, lease: str, variables: Iterable[str] = (), cwd: str = "") -> list[str]:
-    """Return the options of `podman run`: no log, removed when it ends, with an init that reaps orphaned processes."""
+    """Return the options of `podman run`.
+
+    They disable the log, remove the container when it ends, and run an init that reaps orphaned processes.
+    """
     given = [word for name in sorted(variables) for word in ("--env", name)]
     folder = ["--workdir", cwd] if cwd else []
     return [
@@ -60,7 +63,7 @@ def options(*, lease: str, variables: Iterable[str] = (), cwd: str = "") -> list
 
 def words(*, lease: str, image: str, command: Sequence[str] | str = (), variables: Iterable[str] = (),
           cwd: str = "") -> list[str]:  # fmt: skip
-    """Return the arguments that pull `image` if it is missing, and run it as the container `lease`.
+    """Return the arguments that pull `image` if it is missing, and run it as the container of `lease`.
 
     `command` is either exact arguments for the image's entry point, or one line for /bin/sh in the container; if empty,
     the image's own command runs. The exit code is the container's; 125 means that podman itself failed.
@@ -71,6 +74,6 @@ def words(*, lease: str, image: str, command: Sequence[str] | str = (), variable
 
 
 def removal(lease: str) -> list[str]:
-    """Return the arguments that remove a lease's container. They succeed even without container or podman."""
+    """Return the arguments that remove a lease's container. The command also succeeds without container or podman."""
     script = 'command -v "$1" >/dev/null 2>&1 || exit 0; exec "$1" rm --force --ignore --time 0 "$2"'
     return ["/bin/sh", "-c", script, "sh", PODMAN, lease]

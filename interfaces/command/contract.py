@@ -34,7 +34,7 @@ class Command(Interface):
     """Runs commands with the rights of the lease's account.
 
     All methods raise LeaseEnded, Unreachable (HostKeyMismatch, AuthenticationRefused), ConnectionLost, NotStarted,
-    InvalidRequest. Only `check` raises for an exit code.
+    InvalidRequest. Only `check` raises an exception for an exit code.
     """
 
     name: ClassVar[str] = "command"
@@ -53,7 +53,7 @@ class Command(Interface):
         max_output: int = KEPT,
         cancel: Cancel | None = None,
     ) -> CommandResult:
-        """Run a command to its end, in a clean environment, in the lease's home or `cwd` (relative to it).
+        """Run a command to completion, in a clean environment, in the lease's home or `cwd` (relative to it).
 
         After `timeout` seconds, on `cancel`, and when the lease ends, all its processes are terminated (TERM, then
         KILL) before CommandTimedOut, Cancelled or LeaseEnded is raised. Background processes that outlive the command
@@ -71,7 +71,7 @@ class Command(Interface):
         timeout: float | None = None,
         cancel: Cancel | None = None,
     ) -> Iterator[Output]:
-        """Run a command and yield its output as it comes, without keeping it.
+        """Run a command and yield its output as it comes, without storing it.
 
         Raises CommandFailed at the end if the exit code is not 0. Closing the iterator early terminates the processes.
         """
@@ -104,7 +104,7 @@ class Command(Interface):
 
 
 def argv_of(words: Words) -> list[str]:
-    """Return the exact arguments of a command. Raises InvalidRequest if it is empty or no process can take it."""
+    """Return the exact arguments of a command. Raises InvalidRequest if it is empty or contains invalid characters."""
     for word in [words] if isinstance(words, str) else words:
         if said := unpassable(str(word)):
             raise InvalidRequest(f"A command cannot contain {said}.", field="command")

@@ -29,7 +29,7 @@ class _Running:
 
 
 class FakeJobs(Jobs):
-    """Jobs in memory. `say` adds output, `finish` and `lose` end a job; `started` lists the specs in order."""
+    """Jobs in memory. `say` adds output, `finish` and `lose` end a job, and `started` lists the specs in order."""
 
     def __init__(self, still_mine: StillMine) -> None:
         self._still_mine = still_mine
@@ -37,7 +37,7 @@ class FakeJobs(Jobs):
         self.started: list[JobSpec] = []
 
     def say(self, id: str, content: bytes, stream: Stream = "stdout") -> None:
-        """Add to a job's output. Bytes beyond the job's limit are dropped."""
+        """Append to a job's output. Bytes beyond the job's limit are dropped."""
         job = self._job(id)
         kept = job.errors if stream == "stderr" and job.spec.apart else job.output
         room = max(0, job.spec.max_output - len(kept))
@@ -104,7 +104,7 @@ class FakeJobs(Jobs):
         self._still_mine()
         job = self._jobs.get(checked_id(id))
         if job is not None and not job.state.over:
-            raise JobConflict(f"Job {id!r} is still running.", hint="Cancel it first.")
+            raise JobConflict(f"Job {id!r} is still running.", hint="Cancel the job first.")
         self._jobs.pop(id, None)
 
     def wait(self, id: str, *, timeout: float, every: float = 0.5) -> Job:
@@ -140,7 +140,7 @@ class Reply:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """A command that the code under test has run."""
+    """A command that was run by the code under test."""
 
     words: Words
     env: Mapping[str, str]

@@ -40,10 +40,10 @@ class JobState(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class JobSpec:
-    """A job to start. `id` names it on the host; `words` and `stdin` are as for `Command.run`.
+    """A job to start. `id` is its name on the host; `words` and `stdin` are as for `Command.run`.
 
-    Its two streams are kept together or, with `apart`, separately. `max_output` is the limit in bytes of the combined
-    stream or of each stream, rounded up to 512. Output beyond it is read and dropped, and the job continues.
+    Its two streams are combined or, with `apart`, kept separately. `max_output` is the limit in bytes of the combined
+    stream or of each stream, rounded up to 512. Output beyond the limit is read and dropped, and the job continues.
     """
 
     id: str
@@ -57,7 +57,7 @@ class JobSpec:
     def __post_init__(self) -> None:
         checked_id(self.id)
         if self.max_output < 0:
-            raise InvalidRequest("The limit on output must not be negative.", field="max_output")
+            raise InvalidRequest("The output limit must not be negative.", field="max_output")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,10 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class JobOutput:
-    """A part of a job's output; continue at `next_offset`. `over`: the job has ended and this is the rest."""
+    """A part of a job's output; the next part begins at `next_offset`.
+
+    `over` means that the job has ended and this part is the last.
+    """
 
     content: bytes
     next_offset: int
@@ -88,9 +91,10 @@ class JobOutput:
 class JobEnd:
     """The status of a job with the beginning and the end of its output, read in one call.
 
-    `size` is the number of bytes of output as far as the host counted them; those between `head` and `tail` are left
-    out. `cause` is a word that the job's start script wrote (see `interfaces.command.container`). `cpu_seconds` is the
-    processor time of all processes that the job waited for, or None while it runs and if the host does not report it.
+    `size` is the number of bytes of output as far as the host counted them; those between `head` and `tail` are
+    omitted. `cause` is a word that the job's start script wrote (see `interfaces.command.container`). `cpu_seconds` is
+    the processor time of all processes that the job waited for, or None while the job runs and if the host does not
+    report it.
     """
 
     job: Job
@@ -104,15 +108,15 @@ class JobEnd:
 class Jobs(ABC):
     """The jobs of one account and folder on a host.
 
-    Every method may be repeated after a lost answer, and raises what `Command.run` raises, and JobMissing.
+    Every method may be repeated after a lost answer. Raises JobMissing, and what `Command.run` raises.
     """
 
     @abstractmethod
     def start(self, spec: JobSpec) -> Job:
         """Start a job once, and return its status.
 
-        Calling it again with the same id and spec only returns the status. Raises JobConflict if a job with another
-        spec has the id.
+        A second call with the same id and spec only returns the status. Raises JobConflict if the id is used by a job
+        with another spec.
         """
 
     @abstractmethod
@@ -121,7 +125,10 @@ class Jobs(ABC):
 
     @abstractmethod
     def output(self, id: str, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobOutput:
-        """Return at most `limit` bytes of a job's output from `offset`. `stderr` is empty unless kept separately."""
+        """Return at most `limit` bytes of a job's output from `offset`.
+
+        `stderr` is empty unless it is kept separately.
+        """
 
     @abstractmethod
     def remains(self, id: str, head: int, tail: int) -> JobEnd:
@@ -129,7 +136,7 @@ class Jobs(ABC):
 
     @abstractmethod
     def cancel(self, id: str) -> Job:
-        """End a job's processes, including those that it left behind, and return its status.
+        """End a job's processes, including background processes that it left, and return its status.
 
         A job that has ended by itself keeps its exit code. Raises JobConflict if some processes could not be ended.
         """
@@ -140,11 +147,11 @@ class Jobs(ABC):
 
     @abstractmethod
     def remove(self, id: str) -> None:
-        """Remove a job and its output. A missing job is not an error. Raises JobConflict if it is running."""
+        """Remove a job and its output. A missing job is not an error. Raises JobConflict if the job is running."""
 
     @abstractmethod
     def wait(self, id: str, *, timeout: float, every: float = 0.5) -> Job:
-        """Wait until a job is over. Raises DeadlineExceeded if it is still running after `timeout` seconds."""
+        """Wait until a job has ended. Raises DeadlineExceeded if it is still running after `timeout` seconds."""
 
     def end_all(self) -> None:
         """Cancel and remove every job, as at the end of a lease."""

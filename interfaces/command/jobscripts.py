@@ -1,8 +1,8 @@
-"""The shell side of jobs. Each script takes exact arguments and needs only /bin/sh and the usual tools.
+"""The shell scripts of jobs. Each takes exact arguments and needs only /bin/sh and the usual tools.
 
-A job is a folder. What may happen only once is a symbolic link whose target is its value: the first process creates it
-in one step, and later ones fail. `spec` is the digest of the request, `claim` the identity of the runner (number, start
-time and boot, so that a later process with the same number is not taken for it), and `exit` the exit code.
+A job is a folder. A value that may be set only once is the target of a symbolic link: the first process creates the
+link in one step, and later ones fail. `spec` is the digest of the request, `claim` the identity of the runner (number,
+start time and boot, so that a later process with the same number is not mistaken for it), and `exit` the exit code.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The usage of a lease's host: counters read there in one short call, and the differences between two samples.
+"""Measure what a lease uses of its host: counters read there in one short call, and differences between two samples.
 
 The differences survive restarts of the host and the end of processes.
 """
@@ -73,7 +73,10 @@ exit 0
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """Usage of a process: `parent` is its parent's number, `seconds` its processor time including reaped children."""
+    """Usage of a process.
+
+    `parent` is the parent's process id, `seconds` the processor time including reaped children.
+    """
 
     parent: int
     seconds: float
@@ -124,7 +127,7 @@ def parse(said: str) -> Sample:
     lines = [line.split() for line in said.splitlines() if line.strip()]
     host = next((line for line in lines if line[0] == "host" and len(line) == 4), None)
     if host is None:
-        raise InterfaceError("The host did not report what the lease uses.")
+        raise InterfaceError("The host did not report the lease's usage.")
     ticks, page = _number(host[2]) or 100, _number(host[3]) or 4096
     ended = [line for line in lines if line[0] == "job" and len(line) > 2]
     jobs = {".".join(line[1].split(".")[:2]): processor_time(" ".join(line[2:])) or 0.0 for line in ended}
@@ -185,8 +188,8 @@ class Used:
 def advanced(used: Used, before: Sample | None, now: Sample, seconds: float) -> Used:
     """Return `used` plus the usage between the samples `before` and `now`, which are `seconds` apart.
 
-    If `before` is None, `now` is the first sample. A machine was used by others until then, so its counters start here;
-    an account or a control group was made for the lease, so its counters count in full.
+    If `before` is None, `now` is the first sample. A machine was used by others before, so its counters start here. An
+    account or a control group was created for the lease, so its counters count in full.
     """
     span = max(0.0, seconds)
     same = before if before is not None and before.scope == now.scope else None

@@ -1,4 +1,4 @@
-"""How a command ended, and what was kept of its output."""
+"""The result of a command: how it ended, and its output as far as it was kept."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class CommandResult:
-    """How a command ended.
+    """The result of a command.
 
-    `exit_code` is 128 + `signal` if a signal ended it; over SSH, the signal is derived from the code, as shells do.
-    `truncated` says that bytes were left out of the middle of `stdout` or `stderr`, which have a mark there. `duration`
-    is in seconds.
+    `exit_code` is 128 + `signal` if a signal ended the command; over SSH, the signal is derived from the code, as
+    shells do. `truncated` means that bytes were omitted from the middle of `stdout` or `stderr`, which have a mark
+    there. `duration` is in seconds.
     """
 
     exit_code: int

@@ -34,7 +34,7 @@ from interfaces.transport import Exit, Launch, Process, Transport
 class Capture:
     """The beginning and the end of a stream, in bounded memory.
 
-    Keeps at most about `limit` bytes: the first half of them from the beginning, the other half from the end.
+    Keeps at most about `limit` bytes: half of them from the beginning, the other half from the end.
     """
 
     def __init__(self, limit: int) -> None:
@@ -46,7 +46,7 @@ class Capture:
         self.left_out = 0
 
     def add(self, part: bytes) -> None:
-        """Add the next bytes of the stream."""
+        """Append the next bytes of the stream."""
         taken = part[: self._head_room - len(self._head)]
         self._head += taken
         rest = part[len(taken) :]
@@ -60,18 +60,18 @@ class Capture:
 
     @property
     def truncated(self) -> bool:
-        """Return whether bytes were left out."""
+        """Return whether bytes were omitted."""
         return self.left_out + max(0, self._tail_size - self._tail_room) > 0
 
     @property
     def content(self) -> bytes:
-        """Return the bytes that were kept, with a mark where bytes are missing."""
+        """Return the bytes that were kept, with a mark where bytes were omitted."""
         tail = b"".join(self._tail)
         over = max(0, len(tail) - self._tail_room)
         missing = self.left_out + over
         if not missing:
             return bytes(self._head) + tail
-        return bytes(self._head) + f"\n[... {missing} bytes left out ...]\n".encode() + tail[over:]
+        return bytes(self._head) + f"\n[... {missing} bytes omitted ...]\n".encode() + tail[over:]
 
 
 _TIMEOUT = 60.0
@@ -88,7 +88,7 @@ _FILES: dict[Stream, str] = {"stdout": "output", "stderr": "errors"}
 
 
 class Shell(Protocol):
-    """The part of the command interface that jobs need. `grace`: seconds between TERM and KILL."""
+    """The part of the command interface that jobs need. `grace` is the number of seconds between TERM and KILL."""
 
     transport: Transport
     grace: ClassVar[float]
@@ -96,7 +96,7 @@ class Shell(Protocol):
     def check(
         self, words: Words, *, stdin: bytes = ..., timeout: float | None = ..., max_output: int = ...
     ) -> CommandResult:
-        """Run a command to its end. Raises CommandFailed in addition to what `Command.run` raises."""
+        """Run a command to completion. Raises CommandFailed in addition to what `Command.run` raises."""
 
 
 class ShellJobs(Jobs):
@@ -153,7 +153,7 @@ class ShellJobs(Jobs):
         token = f"{scripts.JOB_NAME}={folder.removesuffix(chr(10))}/."
         left = end(self._command.transport, leader=leader, token=token, grace=self._command.grace)
         if left is None:
-            raise ConnectionLost("The host could not be asked to end the job.")
+            raise ConnectionLost("The host could not be reached to end the job.")
         if left:
             raise JobConflict(f"{left} processes of the job could not be ended.")
         self._ask(scripts.CANCELLED, id)
@@ -173,7 +173,7 @@ class ShellJobs(Jobs):
         except JobMissing:
             return
         if not job.state.over and job.state is not JobState.STARTING:
-            raise JobConflict(f"Job {id!r} is still running.", hint="Cancel it first.")
+            raise JobConflict(f"Job {id!r} is still running.", hint="Cancel the job first.")
         self._ask(scripts.REMOVE, id)
 
     def wait(self, id: str, *, timeout: float, every: float = 0.5) -> Job:
@@ -206,7 +206,7 @@ def _remains(job: Job, counted: str, times: str, content: bytes, head: int) -> J
 
 
 def processor_time(times: str) -> float | None:
-    """Return the sum of all times in the output of the shell's `times`, in seconds; None if it has none."""
+    """Return the sum of all times in the output of the shell's `times`, in seconds, or None if it contains none."""
     found = _TIME.findall(times)
     return sum(int(minutes) * 60 + float(seconds.replace(",", ".")) for minutes, seconds in found) if found else None
 
@@ -239,7 +239,7 @@ def _job(line: bytes, id: str = "") -> Job:
         raise JobMissing(f"Job {id!r} does not exist on the host.")
     found = _LINE.fullmatch(said)
     if found is None:
-        raise ConnectionLost(f"Of job {id!r} the host only said {said[:200]!r}.")
+        raise ConnectionLost(f"The host returned an invalid answer about job {id!r}: {said[:200]!r}.")
     state, code = JobState(found["state"]), found["code"]
     exit_code = int(code) if _EXIT_CODE.fullmatch(code) and int(code) <= _LARGEST_CODE else None
     if exit_code is None and state in (JobState.EXITED, JobState.CANCELLED):
@@ -260,7 +260,7 @@ _LINGER = 0.5
 
 
 class ShellCommand(Command):
-    """The `command` interface on a host that has /bin/sh. `grace`: seconds between TERM and KILL."""
+    """The `command` interface on a host that has /bin/sh. `grace` is the number of seconds between TERM and KILL."""
 
     grace: ClassVar[float] = 3.0
 

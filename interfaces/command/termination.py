@@ -1,7 +1,7 @@
 """End the processes of a command: its group, its session, and every process with its token in the environment.
 
-Signals are sent by a second process with the rights of the lease's account. So a number that another account's process
-has by now cannot be hit, and a process of the same account is told apart by its start time.
+Signals are sent by a second process with the rights of the lease's account. A process id that another account uses by
+now can therefore not be hit, and another process of the same account is recognized by its start time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of a leased thing, confined to its root."""
+"""Files of a leased resource, confined to its root."""
 
 from interfaces.filesystem.contract import Filesystem, Progress, Transfer
 from interfaces.filesystem.rooted import RootedFilesystem

@@ -21,7 +21,7 @@ UsageCheck = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Progress of copying a tree: the file that is being copied or was just copied, and the totals so far."""
+    """Progress of copying a tree: the current or last file, and the totals so far."""
 
     path: str
     files: int
@@ -32,7 +32,7 @@ class Progress:
 class Transfer:
     """The result of copying a tree.
 
-    `skipped` has the first 1,000 links out of the tree, pipes, sockets and devices, which are not copied.
+    `skipped` lists the first 1,000 entries that are not copied: links out of the tree, pipes, sockets and devices.
     """
 
     files: int
@@ -68,9 +68,9 @@ class Filesystem(Interface):
     def write_parts(
         self, path: str, parts: Iterable[bytes], *, permissions: int = 0o644, timeout: float | None = None
     ) -> None:
-        """Write a file atomically: readers see the old content or all of the new.
+        """Write a file atomically: readers see either the old or the new content.
 
-        Writes to a temporary file, syncs it to disk and renames it; a failure leaves the old content.
+        Writes to a temporary file, syncs it to disk and renames it; if that fails, the old content stays.
         """
 
     @abstractmethod
@@ -86,7 +86,7 @@ class Filesystem(Interface):
 
     @abstractmethod
     def stat(self, path: str, *, follow: bool = True, timeout: float | None = None) -> Entry:
-        """Return the entry at a path. With `follow=False`, a final link is described itself."""
+        """Return the entry at a path. With `follow=False`, a final link itself is described."""
 
     @abstractmethod
     def exists(self, path: str, *, timeout: float | None = None) -> bool:
@@ -104,7 +104,7 @@ class Filesystem(Interface):
     def remove(self, path: str, *, recursive: bool = False, timeout: float | None = None) -> None:
         """Remove a file, a link (never its target), or an empty folder; with `recursive`, a folder with its contents.
 
-        A missing path is not an error. The root itself is emptied, not removed. If the timeout expires, what was
+        A missing path is not an error. The root itself is emptied, not removed. If the timeout expires, everything
         removed until then stays removed.
         """
 
@@ -137,8 +137,8 @@ class Filesystem(Interface):
     ) -> Transfer:
         """Copy a file or a tree from the lease to `local`.
 
-        Writes nothing outside `local`, whatever names and links the lease has. Raises TooLarge for more than `limit`
-        bytes; if the sizes of the files already exceed it, before copying anything.
+        Writes nothing outside `local`, whatever names and links the lease contains. Raises TooLarge for more than
+        `limit` bytes; if the sizes of the files already exceed it, before copying anything.
         """
 
     def read_text(self, path: str, *, limit: int = LARGEST_READ, timeout: float | None = None) -> str:

@@ -14,7 +14,7 @@ def _always() -> None:
 
 
 class FakeFilesystem(RootedFilesystem):
-    """Files in memory, confined, checked and counted like the real ones. `FakeFilesystem()` is ready to use."""
+    """Files in memory, confined, checked and counted like real files. `FakeFilesystem()` is ready to use."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ class RootedFilesystem(Filesystem):
         return self._files.list(normal(path))
 
     def stat(self, path: str, *, follow: bool = True, timeout: float | None = None) -> Entry:
-        self._watch(f"Looking at {path!r}", timeout)
+        self._watch(f"Reading the entry {path!r}", timeout)
         return self._files.stat(normal(path), follow=follow)
 
     def exists(self, path: str, *, timeout: float | None = None) -> bool:
@@ -92,7 +92,7 @@ class RootedFilesystem(Filesystem):
         return True
 
     def mkdir(self, path: str, *, parents: bool = True, timeout: float | None = None) -> None:
-        self._watch(f"Making {path!r}", timeout)
+        self._watch(f"Creating {path!r}", timeout)
         self._mkdir(normal(path), parents)
 
     def move(self, source: str, target: str, *, timeout: float | None = None) -> None:
@@ -199,5 +199,5 @@ def _own_files(folder: Path) -> LocalFiles:
 def _file(path: str) -> str:
     found = normal(path)
     if not found:
-        raise InvalidRequest("Give the name of a file.", field="path")
+        raise InvalidRequest("The target needs a file name.", field="path")
     return found

@@ -24,7 +24,7 @@ class Tree:
         self.files, self.watch, self._write = files, watch, write
 
     def make_folders(self, path: str) -> None:
-        """Create a folder and those above it. Raises WrongKind if something else is in the way."""
+        """Create a folder and its parents. Raises WrongKind if another entry is in the way."""
         at = ""
         for step in path.split("/") if path else []:
             at = posixpath.join(at, step)
@@ -35,7 +35,7 @@ class Tree:
                 self._make(at)
 
     def add_folder(self, path: str) -> None:
-        """Create a folder in an existing one. Raises WrongKind if something else, such as a link, is in the way."""
+        """Create a folder in an existing one. Raises WrongKind if another entry, such as a link, is in the way."""
         try:
             if self.files.stat(path, follow=False).kind != "directory":
                 raise WrongKind(f"{path!r} is not a folder.")

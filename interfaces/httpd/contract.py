@@ -1,4 +1,4 @@
-"""The contract for a leased web server, whatever program runs it."""
+"""The contract for a leased web server, independent of the program that runs it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class HttpdStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class LogPart:
-    """A part of a log; continue reading at `next_offset`."""
+    """A part of a log; the next part begins at `next_offset`."""
 
     content: bytes
     next_offset: int
@@ -59,7 +59,7 @@ class Httpd(Interface):
 
     @abstractmethod
     def unpublish(self, path: str) -> None:
-        """Remove a page or folder. A missing one is not an error."""
+        """Remove a page or folder. A missing page is not an error."""
 
     @abstractmethod
     def uri(self, path: str = "") -> str:
@@ -71,7 +71,7 @@ class Httpd(Interface):
 
     @abstractmethod
     def stop(self) -> HttpdStatus:
-        """Stop the server. A stopped one is not an error."""
+        """Stop the server. It is not an error if the server is stopped."""
 
     @abstractmethod
     def restart(self) -> HttpdStatus:

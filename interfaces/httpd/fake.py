@@ -48,7 +48,7 @@ class FakeHttpd(Httpd):
             return self.files.read_bytes(f"www/{path}/{self.site.index[0]}".replace("//", "/"))
 
     def fail(self) -> None:
-        """Make the server die."""
+        """Make the server fail."""
         self._state = HttpdState.FAILED
 
     def publish(self, path: str, content: bytes | str) -> str:
@@ -71,7 +71,7 @@ class FakeHttpd(Httpd):
         if self._state is not HttpdState.RUNNING:
             self.test_config()
             if self.port_taken:
-                raise PortTaken(f"Something else listens on {self.site.listen}.")
+                raise PortTaken(f"Another program listens on {self.site.listen}.")
             self._state = HttpdState.RUNNING
         return self.status()
 
@@ -92,7 +92,7 @@ class FakeHttpd(Httpd):
         return self.status()
 
     def status(self) -> HttpdStatus:
-        self._watch("Looking at the web server")
+        self._watch("Reading the state of the web server")
         return HttpdStatus(state=self._state, pid=4711 if self._state is HttpdState.RUNNING else 0)
 
     def configure(self, site: Site) -> HttpdStatus:

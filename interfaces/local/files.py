@@ -46,7 +46,7 @@ class _Agent:
                 head, content = self._answer(deadline)
             except (BrokenPipeError, EOFError) as error:
                 self._end()
-                raise ConnectionLost("The file agent of this account ended.") from error
+                raise ConnectionLost("The file agent of this account has ended.") from error
             except BaseException:
                 self._end()
                 raise

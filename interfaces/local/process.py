@@ -22,7 +22,8 @@ _END_WITHIN = 1.0
 class LocalProcess(Process):
     """A process with three pipes that are read without blocking.
 
-    If we are root, it drops all privileges before its first instruction; for another account, it can never regain any.
+    As root, the process drops all privileges before its first instruction; for another account, it can never regain
+    any.
     """
 
     def __init__(self, launch: Launch, endpoint: LocalEndpoint) -> None:
@@ -132,7 +133,7 @@ class LocalProcess(Process):
 
 def _unblocked(pipe: IO[bytes] | None) -> int:
     if pipe is None:
-        raise NotStarted("No pipe to the process.")
+        raise NotStarted("A pipe to the process could not be opened.")
     os.set_blocking(pipe.fileno(), False)
     return pipe.fileno()
 

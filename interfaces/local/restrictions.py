@@ -1,8 +1,8 @@
-"""Restrictions on processes of this machine: limits on what they may use, and no way to gain privileges.
+"""Restrictions on processes of this machine: resource limits, and no way to gain privileges.
 
-The limits hold before the process reads its first line of input. Its own shell sets them, because setting them for a
-process of another account takes a capability that root in a container often lacks. Setuid, setgid and file capabilities
-of programs have no effect on such a process or its descendants.
+The limits are in force before the process reads its first line of input. Its own shell sets them, because setting them
+for a process of another account takes a capability that root in a container often lacks. Setuid, setgid and file
+capabilities of programs have no effect on such a process or its descendants.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def limiting(endpoint: LocalEndpoint) -> str:
 
 
 def join(pid: int, endpoint: LocalEndpoint) -> None:
-    """Put a process into the control group of its endpoint. Raises NotStarted if the group is gone."""
+    """Move a process into the control group of its endpoint. Raises NotStarted if the group no longer exists."""
     if not endpoint.cgroup:
         return
     try:
@@ -97,7 +97,10 @@ _Started = TypeVar("_Started")
 
 
 def unprivileged(start: Callable[[], _Started]) -> _Started:
-    """Call `start` in a thread that cannot gain privileges, nor can processes it starts, and return its result."""
+    """Call `start` in a thread that cannot gain privileges, and return its result.
+
+    Processes that the thread starts cannot gain privileges either.
+    """
     outcome: list[_Started | BaseException] = []
 
     def work() -> None:
@@ -120,4 +123,4 @@ def _no_new_privileges() -> None:
     prctl = ctypes.CDLL(None, use_errno=True).prctl
     if prctl(_PR_SET_NO_NEW_PRIVS, *map(ctypes.c_ulong, (1, 0, 0, 0))):
         code = ctypes.get_errno()
-        raise NotStarted(f"The process cannot be kept from gaining privileges: {os.strerror(code)}.")
+        raise NotStarted(f"The process could not be prevented from gaining privileges: {os.strerror(code)}.")

@@ -1,6 +1,7 @@
 """A shell on this machine, as the account of an endpoint and with its own terminal.
 
-The account never gets our terminal, into which it could type. It has another one, and this process copies between them.
+The account gets a terminal of its own, and this process copies between that and ours. Otherwise it could type into
+ours.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SHELL = "if [ -x /bin/bash ]; then exec /bin/bash -i; else exec /bin/sh -i; fi\
 
 
 def attach(endpoint: LocalEndpoint, line: str = "", *, stdin: int = 0, stdout: int = 1) -> int:
-    """Run `line`, or a shell, between a new terminal and ours, and return its exit code. Raises NotStarted.
+    """Run `line`, or a shell, in a new terminal connected to ours, and return its exit code. Raises NotStarted.
 
     If an exception ends this function, the session's processes are ended.
     """

@@ -24,7 +24,7 @@ class LocalTransport(Transport):
         self._files: list[LocalFiles] = []
 
     def unbounded(self) -> LocalTransport:
-        """Return a transport to the account without its limits, to end its processes when it has reached them."""
+        """Return a transport to the account without its limits, for ending its processes when it has reached them."""
         return LocalTransport(replace(self.endpoint, processes=0, open_files=0, cgroup=""))
 
     def start(self, launch: Launch, deadline: Deadline) -> Process:

@@ -1,4 +1,4 @@
-"""SSH as a transport: pinned host keys, one key to log in with, deadlines on every step, and reused connections."""
+"""SSH as a transport: pinned host keys, one key for logging in, deadlines on every step, and reused connections."""
 
 import logging
 

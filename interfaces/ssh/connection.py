@@ -32,11 +32,11 @@ class PinnedOnly(paramiko.MissingHostKeyPolicy):
     """Refuses hosts whose key is not pinned. No host key is ever added at connection time."""
 
     def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
-        raise HostKeyMismatch(f"No key is pinned for {hostname}; it presented {key.get_name()}.")
+        raise HostKeyMismatch(f"No host key is pinned for {hostname}; it presented {key.get_name()}.")
 
 
 def client_for(endpoint: SshEndpoint) -> paramiko.SSHClient:
-    """Return a client that knows only the endpoint's pinned keys."""
+    """Return a client that accepts only the endpoint's pinned keys."""
     client = paramiko.SSHClient()
     for line in endpoint.host_keys:
         pinned = PublicKey.parse(line)
@@ -53,7 +53,7 @@ def private_key_of(text: str) -> paramiko.PKey:
             return kind.from_private_key(io.StringIO(text))
         except (paramiko.SSHException, ValueError, IndexError, TypeError):
             continue
-    raise InvalidRequest("This is not a private key, or it has a passphrase.", field="private_key")
+    raise InvalidRequest("It is not a private key, or it has a passphrase.", field="private_key")
 
 
 KEEPALIVE = 15
@@ -66,7 +66,7 @@ _NO_CONFIG = fabric.Config(lazy=True, overrides={"load_ssh_configs": False})
 
 
 class SshConnection:
-    """An open connection. The pool keeps count of its `sessions`."""
+    """An open connection. The pool counts its `sessions`."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class SshConnection:
 
     @property
     def alive(self) -> bool:
-        """Return whether the connection is still open, as far as is known here."""
+        """Return whether the connection is still open, as far as this process knows."""
         return bool(self._transport.is_active())
 
     def session(self, deadline: Deadline) -> paramiko.Channel:
@@ -107,7 +107,7 @@ class SshConnection:
             )
 
     def request(self, channel: paramiko.Channel, command: str, deadline: Deadline) -> None:
-        """Run `command` on a channel. Raises ConnectionLost (it may have run), DeadlineExceeded.
+        """Run `command` on a channel. Raises ConnectionLost (the command may have run), DeadlineExceeded.
 
         paramiko waits for the answer without limit, so the connection is closed at the deadline.
         """
@@ -135,7 +135,7 @@ class SshConnection:
             self._fabric.client.close()
 
     def forget(self) -> None:
-        """Drop the socket after a fork without writing to it, because the parent still uses it."""
+        """Drop the socket after a fork without writing to it, because the parent process still uses it."""
         with contextlib.suppress(Exception):
             self._transport.sock.close()
 
@@ -149,7 +149,7 @@ class SshConnection:
             # A host that no longer opens channels is of no use to the next caller either.
             self.close()
             deadline.check("Opening a channel over SSH")
-            raise ConnectionLost("The connection no longer opens channels.", may_have_run=False) from error
+            raise ConnectionLost("The connection does not open channels any more.", may_have_run=False) from error
 
 
 def _prepared(endpoint: SshEndpoint, private_key: str, deadline: Deadline) -> fabric.Connection:

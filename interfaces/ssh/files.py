@@ -2,7 +2,7 @@
 
 SFTP knows only paths, so confinement is a check before the operation: the server resolves the folder of the last step,
 which must be inside the root. A link that is swapped between the check and the operation can still lead outside. The
-server has only the rights of the lease's own account, so that gives access to nothing that its `command` has not.
+server has only the rights of the lease's own account, so this gives no access beyond that of its `command` interface.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MODES = {"read": "r", "write": "w", "create": "wx", "append": "a"}
 
 
 class SftpFiles(Files):
-    """Files over SFTP. A relative root is below the endpoint's home, or the account's if that is not set."""
+    """Files over SFTP. A relative root is below the endpoint's home, or below the account's home if that is not set."""
 
     def __init__(self, sessions: Sessions, root: str, *, home: str = "") -> None:
         self.root = posixpath.join(home, root) if home else root
@@ -50,7 +50,7 @@ class SftpFiles(Files):
                 opened = client.open(full, _MODES[mode])
             except OSError as error:
                 if mode == "create" and _lstat(client, full) is not None:
-                    raise file_error(errno.EEXIST, "It is there already", path) from error
+                    raise file_error(errno.EEXIST, "The path already exists", path) from error
                 raise
             if new:
                 opened.chmod(permissions)
@@ -62,7 +62,7 @@ class SftpFiles(Files):
         with self._session.client(path) as client:
             full = self._resolved(client, path, follow=False)
             if _lstat(client, full) is not None:
-                raise file_error(errno.EEXIST, "It is there already", path)
+                raise file_error(errno.EEXIST, "The path already exists", path)
             client.mkdir(full, permissions)
 
     def rename(self, source: str, target: str) -> None:
@@ -76,14 +76,14 @@ class SftpFiles(Files):
         with self._session.client(path) as client:
             full = self._resolved(client, path, follow=False)
             if stat.S_ISDIR(client.lstat(full).st_mode or 0):
-                raise file_error(errno.EISDIR, "It is a folder", path)
+                raise file_error(errno.EISDIR, "The path is a folder", path)
             client.remove(full)
 
     def rmdir(self, path: str) -> None:
         with self._session.client(path) as client:
             full = self._resolved(client, path, follow=False)
             if not stat.S_ISDIR(client.lstat(full).st_mode or 0):
-                raise file_error(errno.ENOTDIR, "It is not a folder", path)
+                raise file_error(errno.ENOTDIR, "The path is not a folder", path)
             if listed(client, full, 2):
                 raise file_error(errno.ENOTEMPTY, "The folder is not empty", path)
             client.rmdir(full)
@@ -100,7 +100,7 @@ class SftpFiles(Files):
         with self._session.client(path) as client:
             full = self._resolved(client, path, follow=False)
             if stat.S_ISLNK(client.lstat(full).st_mode or 0):
-                raise PathEscape(f"Permissions are not changed through a link: {path!r}.")
+                raise PathEscape(f"The permissions of a link cannot be changed: {path!r}.")
             client.chmod(full, permissions)
 
     def sync(self, path: str) -> None:
@@ -125,13 +125,13 @@ class SftpFiles(Files):
     def _inside(self, client: paramiko.SFTPClient, full: str, path: str) -> str:
         real = client.normalize(full)
         if real != self._real_root and not real.startswith(self._real_root.rstrip("/") + "/"):
-            raise PathEscape(f"A link leads out of the folder of this lease: {path!r}.")
+            raise PathEscape(f"A link leads outside the folder of this lease: {path!r}.")
         return real
 
     def _only_regular(self, client: paramiko.SFTPClient, full: str, path: str, mode: Mode) -> None:
         found = client.lstat(full).st_mode or 0
         if mode == "create":
-            raise file_error(errno.EEXIST, "It is there already", path)
+            raise file_error(errno.EEXIST, "The path already exists", path)
         if not stat.S_ISREG(found):
             raise file_error(errno.EINVAL, "Not a regular file", path)
 

@@ -1,6 +1,6 @@
 """An SSH agent that offers one key to the system's `ssh`.
 
-The key stays in the memory of this process: it is never written to a file, and is gone however the process ends.
+The key stays in the memory of this process: it is never written to a file, and disappears however the process ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RSA = {2: "rsa-sha2-256", 4: "rsa-sha2-512"}
 
 
 class KeyAgent:
-    """Listens on a socket at `path` between `__enter__` and `__exit__`. Only this user may enter the socket's folder.
+    """Listens on a socket at `path` between `__enter__` and `__exit__`. Only this user can access the socket's folder.
 
     Replaces a socket that another process left there. Raises InvalidRequest if `private_key` is not a private key.
     """

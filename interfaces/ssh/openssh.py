@@ -1,6 +1,6 @@
-"""Configuration for the system's `ssh`: a host with its pinned keys, its bastion, and the key to log in with.
+"""Configuration for the system's `ssh`: a host with its pinned keys, its bastion, and the key for logging in.
 
-Every value is checked or escaped, so that none becomes an option, another line, or a token that `ssh` expands.
+Every value is checked or escaped, so that it cannot become an option, another line, or a token that `ssh` expands.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIXED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """What to log in with: an agent that has the only key, else key files, else whatever `ssh` tries by default."""
+    """The credentials for logging in: an agent that has the only key, or key files, or the defaults of `ssh`."""
 
     agent: Path | None = None
     files: tuple[Path, ...] = ()
@@ -45,9 +45,9 @@ def entry(
     names: Sequence[str], there: SshEndpoint, *, known_hosts: Path, identity: Identity, jump: str = "",
     proxy_command: str = "",
 ) -> str:  # fmt: skip
-    """Return an entry of a configuration file. `known_hosts_of` must be given the first of the names.
+    """Return an entry of a configuration file. `known_hosts_of` must be called with the first of the names.
 
-    `jump` names the bastion's entry. `proxy_command` is a shell line that connects instead.
+    `jump` is the name of the bastion's entry. `proxy_command` is a shell line that is used to connect instead.
     """
     lines = [
         ("HostName", there.host.replace("%", "%%")), ("Port", str(there.port)), ("User", there.user),
@@ -66,7 +66,7 @@ def known_hosts_of(name: str, there: SshEndpoint) -> str:
 
 
 def path(file: Path) -> str:
-    """Return a path as a value for a configuration file. Raises InvalidRequest if it cannot be written there."""
+    """Return a path as a value for a configuration file. Raises InvalidRequest if it contains invalid characters."""
     text = one_line(str(file))
     if '"' in text or "${" in text:
         raise InvalidRequest(f"The path {text} cannot be used in an SSH configuration.", field="path")

@@ -18,7 +18,7 @@ _LEAST_WAIT = 0.02
 
 
 class SshProcess(Process):
-    """A remote process. Reads the channel itself, because paramiko's buffering grows with the output."""
+    """A remote process. Reads the channel itself, because paramiko's buffer grows with the output."""
 
     def __init__(
         self,

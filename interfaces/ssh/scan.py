@@ -39,7 +39,7 @@ def shown_keys(
             problem = error
             break
     if not found:
-        said = getattr(problem, "strerror", "") or str(problem or "") or "it has no host key of a known sort"
+        said = getattr(problem, "strerror", "") or str(problem or "") or "it has no host key of a known type"
         raise Unreachable(f"{host} port {port} presented no host key: {said}.")
     return tuple(found)
 

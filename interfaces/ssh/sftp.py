@@ -67,7 +67,7 @@ class SftpClient(paramiko.SFTPClient):
     def _name(self, request: int, path: str | bytes) -> str:
         kind, said = self._request(request, self._adjust_cwd(path))  # type: ignore[attr-defined]
         if kind != sftp.CMD_NAME or said.get_int() != 1:
-            raise paramiko.SFTPError("an answer that is not one name")
+            raise paramiko.SFTPError("an answer that does not contain exactly one name")
         return name_of(said.get_string())
 
     def _adjust_cwd(self, path: str | bytes) -> bytes:
@@ -82,7 +82,7 @@ class SftpClient(paramiko.SFTPClient):
         until = Deadline(STEP)
         size = struct.unpack(">I", self._exactly(4, until))[0]
         if not 1 <= size <= LONGEST_ANSWER:
-            raise paramiko.SFTPError(f"an answer of {size} bytes; 1 to {LONGEST_ANSWER} are allowed")
+            raise paramiko.SFTPError(f"an answer of {size} bytes, but 1 to {LONGEST_ANSWER} are allowed")
         packet = self._exactly(size, until)
         kind, content = packet[0], packet[1:]
         check_answer(kind, content)
@@ -105,11 +105,11 @@ class SftpClient(paramiko.SFTPClient):
         expected: Any = self._expecting  # type: ignore[attr-defined]
         self._strays = 0 if number in expected else self._strays + 1
         if self._strays > _MOST_STRAYS:
-            raise paramiko.SFTPError("answers to questions that were not asked")
+            raise paramiko.SFTPError("answers to requests that were not sent")
 
 
 def check_answer(kind: int, content: bytes) -> None:
-    """Check that an answer contains as much as its lengths and counts say. Raises paramiko.SFTPError."""
+    """Check that an answer contains as much data as its lengths and counts say. Raises paramiko.SFTPError."""
     answer = _Answer(content)
     answer.skip(4)  # the request's number, or the server's version
     if kind == sftp.CMD_STATUS:
@@ -139,7 +139,7 @@ class _Answer:
 
     def skip(self, size: int) -> None:
         if size > self.left:
-            raise paramiko.SFTPError(f"an answer that promises {size} more bytes where {self.left} are left")
+            raise paramiko.SFTPError(f"an answer that announces {size} more bytes but has only {self.left} left")
         self._at += size
 
     def number(self) -> int:
@@ -169,7 +169,7 @@ class Sessions(Protocol):
         """Return a free channel and its connection. Raises Unreachable, ConnectionLost, DeadlineExceeded."""
 
     def give_back(self, connection: SshConnection) -> None:
-        """Give back the channel's connection, which `session` returned."""
+        """Return the connection of a channel that `session` returned."""
 
 
 class SftpSession:
@@ -246,7 +246,7 @@ class SftpSession:
 class SftpFile(OpenFile):
     """A file opened over SFTP.
 
-    paramiko's prefetch reads the whole file into memory and keeps going after close, and its pipelined writes swallow
+    paramiko's prefetch reads the whole file into memory and continues after close, and its pipelined writes swallow
     errors. So `read` requests only a few blocks at a time, and `sync` compares the size on the host with the number of
     bytes written.
     """
@@ -264,7 +264,7 @@ class SftpFile(OpenFile):
             part = b"".join(self._file.readv(blocks))
         self._at += len(part)
         if self._at != end:
-            raise FileError(f"The file became shorter while it was read: {self._path!r}.")
+            raise FileError(f"The file was truncated while it was read: {self._path!r}.")
         return part
 
     def write(self, part: bytes) -> None:
@@ -278,7 +278,7 @@ class SftpFile(OpenFile):
             self._file.flush()
             kept = self._file.stat().st_size
         if kept is None or kept < self._size:
-            raise QuotaExceeded(f"The host kept {kept} of {self._size} bytes: {self._path!r}.")
+            raise QuotaExceeded(f"The host stored {kept} of {self._size} bytes: {self._path!r}.")
 
     def close(self) -> None:
         with self._session.client(self._path):
@@ -288,7 +288,7 @@ class SftpFile(OpenFile):
 def listed(client: paramiko.SFTPClient, folder: str, most: int) -> list[paramiko.SFTPAttributes]:
     """Return the entries of a folder, or slightly more than `most` of them.
 
-    paramiko's own listing reads on for as long as the host sends entries, and its iterator takes answers that belong to
+    paramiko's own listing reads on as long as the host sends entries, and its iterator takes answers that belong to
     other users of the client.
     """
     ask: Any = client._request  # type: ignore[attr-defined]

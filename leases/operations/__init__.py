@@ -1,4 +1,4 @@
-"""Everything that callers can do, each limited to what is theirs.
+"""The operations of callers, each limited to what the caller may see and change.
 
 The Python API, the shell, the admin and REST call these functions. Each takes a `Caller`, returns frozen values from
 `drydock_client.values`, and raises DrydockErrors with a field and a hint. A change that is not a transition records an

@@ -48,20 +48,20 @@ FAILED_ACT = ~Q(act=failures.DESTROY) & Q(resource__state="active") & (Q(lease=N
 
 
 def stuck() -> Q:
-    """Return the condition for leases that have waited for room or cleaning longer than usual."""
+    """Return the query condition for leases that have waited for room or cleaning longer than usual."""
     since = Now() - dt.timedelta(seconds=settings.DRYDOCK.attention_wait_seconds)
     waits = Q(state="pending", created_at__lt=since)
     return waits | Q(state__in=("acquired", "released"), held=False, since__lt=since)
 
 
 def undecided() -> Q:
-    """Return the condition for orphans that an operator must decide on."""
+    """Return the query condition for orphans that an operator must decide on."""
     waits = ~Q(proof=Stray.Proof.PROVEN) & Q(wanted="")
     return waits | Q(wanted="") if settings.DRYDOCK.orphan_dry_run else waits
 
 
 def needed(who: Caller) -> list[Attention]:
-    """Return everything that needs attention, the most pressing sort first. Owners see only what concerns them."""
+    """Return everything that needs attention, the most pressing items first. Owners see only their own items."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
         _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _leases, _readings,
         _orphans, _remembered, _switched_off, _asked, _budgets,
@@ -91,9 +91,10 @@ def _dropped(who: Caller) -> Iterator[Attention]:
     for row in lately:
         yield Attention(
             what="dropped_messages", kind="installation", id=None, name="", since=row.dropped_at,
-            message=f"Messages in the broker that are not Drydock's own: {row.dropped_messages} were dropped so far,"
-            f" the last because {row.dropped_message}.",
-            mend="See who can write to the broker: give Drydock one of its own, or a password (BROKER_URL).",
+            message=f"{row.dropped_messages} broker messages that were not Drydock's own were dropped so far, the "
+f"last because {row.dropped_message}.",
+            mend=("Check who can write to the broker. Give Drydock a broker of its own, or set a password "
+"(BROKER_URL)."),
         )  # fmt: skip
 
 
@@ -154,22 +155,22 @@ def _about(what: str, kind: str, row: Any, since: dt.datetime | None, message: s
 
 _OF_RESOURCES: tuple[tuple[str, Q, str, str], ...] = (
     (
-        "vanished", VANISHED_ONES, "It disappeared with everything else of its account.",
+        "vanished", VANISHED_ONES, "The machine disappeared together with everything else in its account.",
         "drydock credentials show; if it is gone for good: drydock resources destroy {id}",
     ),
-    ("suspected", SUSPECTED_ONES, "It may be gone.", "drydock resources show {id}"),
-    ("stopped", STOPPED_ONES, "Somebody else switched it off.", "drydock resources power {id} on"),
-    ("unreachable", UNREACHABLE, "It does not answer.", "drydock resources show {id}"),
+    ("suspected", SUSPECTED_ONES, "The machine may be gone.", "drydock resources show {id}"),
+    ("stopped", STOPPED_ONES, "The machine was switched off, but not by Drydock.", "drydock resources power {id} on"),
+    ("unreachable", UNREACHABLE, "The resource does not answer.", "drydock resources show {id}"),
     (
-        "first_check", UNCHECKED, "Its first check fails.",
+        "first_check", UNCHECKED, "The first check of the resource fails.",
         "drydock resources change {id} FIELD=VALUE, or drydock resources remove {id}",
     ),
-    ("broken", BROKEN, "Broken, but it still exists.", "drydock resources show {id}"),
-    ("quarantined", QUARANTINED, "In quarantine.", "drydock resources unquarantine {id}"),
-    ("sick", SICK, "Its checks fail.", "drydock resources show {id}"),
+    ("broken", BROKEN, "The resource is broken, but still exists.", "drydock resources show {id}"),
+    ("quarantined", QUARANTINED, "The resource is in quarantine.", "drydock resources unquarantine {id}"),
+    ("sick", SICK, "Health checks of the resource fail.", "drydock resources show {id}"),
     (
-        "put_aside", PUT_ASIDE, "The leftovers of leases on it could not be removed.",
-        "Find out what writes there; then: drydock resources check {id}",
+        "put_aside", PUT_ASIDE, "Leftovers of ended leases could not be removed.",
+        "Find out which process writes there; then: drydock resources check {id}",
     ),
 )  # fmt: skip
 
@@ -179,7 +180,7 @@ def _message(row: Resource) -> str:
 
 
 def _put_aside(row: Resource) -> str:
-    return f"Could not be removed, and is put aside: {', '.join(map(str, row.facts['aside']))}"[:2000]
+    return f"Could not be removed, and was moved aside: {', '.join(map(str, row.facts['aside']))}"[:2000]
 
 
 _SAYS: dict[str, Callable[[Resource], str]] = {"quarantined": lambda row: row.note, "put_aside": _put_aside}
@@ -213,8 +214,8 @@ def _leases(who: Caller) -> Iterator[Attention]:
     held = Event.objects.filter(lease=OuterRef("pk"), kind="lease.held").order_by("-id").values("at")[:1]
     for what, matching, otherwise, mend in (
         ("held", HELD, "Held for debugging.", "drydock unhold {id}"),
-        ("stuck", stuck(), "It waits.", "drydock show {id}"),
-        ("overdue", OVERDUE, "Past its end but not ended.", "drydock sweep"),
+        ("stuck", stuck(), "Waiting longer than usual.", "drydock show {id}"),
+        ("overdue", OVERDUE, "Not ended, although its end has passed.", "drydock sweep"),
     ):
         rows = list(own_leases(who).filter(matching).annotate(held_at=Subquery(held)).order_by("since", "id")[:AT_MOST])
         infos.with_waits(rows, who)
@@ -275,7 +276,7 @@ def _switched_off(who: Caller) -> Iterator[Attention]:
             continue
         what, cure = ("drained", "undrain") if row.enabled else ("disabled", "enable")
         yield _about(
-            what, "blueprint", row, since, f"It is {what}, and leases wait for it.",
+            what, "blueprint", row, since, f"The blueprint is {what}, and leases wait for it.",
             f"drydock blueprints {cure} {row.name}",
         )  # fmt: skip
 
@@ -284,10 +285,10 @@ def _budgets(who: Caller) -> Iterator[Attention]:
     """Yield budgets that are exhausted, or that leases wait for."""
     for one, since in costs.short_budgets(who):
         whose, name = next((what, value) for what in ("user", "group", "blueprint") if (value := getattr(one, what)))
-        said = f"{dollars(one.used)}/h is in use of its budget of {dollars(one.max_hourly)}/h."
+        said = f"{dollars(one.used)}/h of the budget of {dollars(one.max_hourly)}/h is in use."
         yield Attention(
             what="budget", kind="installation", id=None, name=f"{whose} {name}", since=since,
-            message=said + (f" Leases that wait for more: {one.waiting}." if one.waiting else ""),
+            message=said + (f"Leases that wait for the budget: {one.waiting}." if one.waiting else ""),
             mend=f"drydock budgets set DOLLARS --{whose} {name}",
         )  # fmt: skip
 
@@ -299,5 +300,5 @@ def _asked(who: Caller) -> Iterator[Attention]:
     for row in found.order_by("created_at")[:AT_MOST]:
         yield _about(
             "authorization_asked", "blueprint", row.blueprint, row.created_at,
-            f"{row.user or row.group} asks to use it. {row.note}".strip(), f"drydock authorizations allow {row.pk}",
+            f"{row.user or row.group} requests to use the blueprint. {row.note}".strip(), f"drydock authorizations allow {row.pk}",
         )  # fmt: skip

@@ -72,8 +72,8 @@ def add(
 ) -> BlueprintInfo:  # fmt: skip
     """Add a blueprint. It is checked first, and stays disabled if the check finds a fatal problem.
 
-    The operator who adds it may use it. Raises NotAllowed, InvalidRequest with the field (`config.…` for the kind's
-    own), and Conflict if the name is taken.
+    The operator who adds it may use it. Raises NotAllowed; InvalidRequest with the field (`config.…` for fields of the
+    kind); and Conflict if the name is taken.
     """
     operator_only(who, "add blueprints")
     refuse_inside_transaction("Adding a blueprint")
@@ -113,7 +113,7 @@ def checked_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def change(who: Caller, name: str, changed: BlueprintChange) -> BlueprintInfo:
     """Change a blueprint.
 
-    Changing its kind or config raises its generation, and pending leases are decided again. Raises NotAllowed,
+    A change of its kind or config raises its generation, and pending leases are decided again. Raises NotAllowed,
     NotFound, InvalidRequest.
     """
     operator_only(who, "change blueprints")
@@ -166,14 +166,14 @@ def check(who: Caller, name: str) -> BlueprintInfo:
         {"field": p.field, "message": p.message, "fatal": p.fatal}
         for p in (*registry.kind(found.kind).check_blueprint(view), *cycle_problems(found), *idleness(found))
     ]
-    said = "; ".join(str(p["message"]) for p in problems) or "No problem found."
+    said = "; ".join(str(p["message"]) for p in problems) or "No problems found."
     record_event("blueprint.checked", said[:2000], actor=who.actor, blueprint_id=found.pk)
     return infos.blueprints(Blueprint.objects.filter(pk=found.pk), problems)[0]
 
 
 @input_checks.checked
 def enable(who: Caller, name: str) -> BlueprintInfo:
-    """Enable a blueprint, unless its check finds a fatal problem. It then stays disabled, and `problems` says why."""
+    """Enable a blueprint unless its check finds a fatal problem, which `problems` then contains."""
     checked = check(who, name)
     if any(problem["fatal"] for problem in checked.problems):
         return checked
@@ -183,7 +183,7 @@ def enable(who: Caller, name: str) -> BlueprintInfo:
 
 @input_checks.checked
 def disable(who: Caller, name: str) -> BlueprintInfo:
-    """Disable a blueprint, so that it serves no new leases. Present leases stay."""
+    """Disable a blueprint, so that no new leases are placed on it. Existing leases stay."""
     return _switch(who, name, "enabled", False, "disabled")
 
 
@@ -207,7 +207,7 @@ def _switch(who: Caller, name: str, column: str, value: bool, word: str) -> Blue
 def remove(who: Caller, name: str) -> None:
     """Remove a blueprint. The history of its resources is kept, and its name can be used again.
 
-    Raises Conflict, which names them, while resources or leases need the blueprint; NotFound; NotAllowed.
+    Raises NotFound, NotAllowed, and Conflict while resources or leases need the blueprint; the message names them.
     """
     found = row(who, name, "remove blueprints")
     with transaction.atomic():
@@ -222,8 +222,9 @@ def remove(who: Caller, name: str) -> None:
 
 
 _UNTIL_GONE = (
-    "Disable and drain it (`drydock blueprints drain {name}`), release the leases, and wait until the resources are "
-    "gone; `drydock resources destroy RESOURCE --force` closes what cannot be destroyed."
+    "Disable and drain it (`drydock blueprints drain {name}`), release the leases, and wait until "
+    "the resources are gone. `drydock resources destroy RESOURCE --force` closes a resource that "
+    "cannot be destroyed."
 )
 
 _SHOWN = 5
@@ -271,27 +272,27 @@ def write_columns(found: Blueprint, changed: BlueprintChange) -> None:
     for column in changed.clear:
         if column not in EMPTIABLE:
             raise InvalidRequest(
-                f"{column!r} cannot be empty.", field="clear", hint=f"These can: {', '.join(EMPTIABLE)}."
+                f"{column!r} cannot be empty.", field="clear", hint=f"Only these can be empty: {', '.join(EMPTIABLE)}."
             )
         setattr(found, column, "" if column == "note" else None)
 
 
 def check_limit(found: Blueprint) -> None:
-    """Apply the kind's highest limit if no limit is set. Raises InvalidRequest if the limit is higher than that."""
+    """Apply the kind's highest limit if no limit is set. Raises InvalidRequest if the limit exceeds it."""
     most = registry.kind(found.kind).most_resources
     if most is None:
         return
     if found.max_resources is not None and found.max_resources > most:
         raise InvalidRequest(
             f"A blueprint of kind {found.kind!r} can have at most {most} resource{'s' * (most != 1)},"
-            f" not {found.max_resources}.", field="max_resources", hint="Leave it out, or give a smaller number.",
+            f" not {found.max_resources}.", field="max_resources", hint="Omit max_resources, or set a smaller number.",
         )  # fmt: skip
     if found.max_resources is None:
         found.max_resources = most
 
 
 def refuse_longer_default(usual: dt.timedelta | None, longest: dt.timedelta | None) -> None:
-    """Raise InvalidRequest if the default duration of leases exceeds the longest."""
+    """Raise InvalidRequest if the default duration of leases exceeds the longest duration."""
     if usual is not None and longest is not None and usual > longest:
         raise InvalidRequest(
             f"The default lease of {written(usual)} is longer than the longest lease of {written(longest)}.",
@@ -300,23 +301,23 @@ def refuse_longer_default(usual: dt.timedelta | None, longest: dt.timedelta | No
 
 
 def take_defaults(found: Blueprint, changed: BlueprintChange) -> None:
-    """Apply the kind's idle timeout and check interval to a new blueprint that does not set its own."""
+    """Apply the kind's default idle timeout and check interval to a new blueprint that does not set its own."""
     for column in ("idle_timeout", "check_interval"):
         if getattr(found, column) is None and column not in changed.clear:
             setattr(found, column, getattr(registry.kind(found.kind), column))
 
 
 def idleness(found: Blueprint) -> list[Problem]:
-    """Return a warning if idle resources cost money and no idle timeout removes them, or else nothing."""
+    """Return a warning if idle resources cost money and no idle timeout removes them, or an empty list."""
     if found.idle_timeout is not None or registry.kind(found.kind).idle_timeout is None:
         return []
-    said = "Without an idle timeout, idle machines are kept, and cost money, until somebody ends them."
+    said = "Without an idle timeout, idle machines are kept and cost money until somebody removes them."
     cure = f"drydock blueprints change {found.name} --idle-timeout 15m"
-    return [Problem(message=f"{said} Set one: {cure}.", field="idle_timeout", fatal=False)]
+    return [Problem(message=f"{said} Set an idle timeout: {cure}.", field="idle_timeout", fatal=False)]
 
 
 def clean_columns(found: Blueprint) -> None:
-    """Raise InvalidRequest for the first column that is invalid."""
+    """Raise InvalidRequest for the first invalid column."""
     refuse_longer_default(found.default_ttl, found.max_ttl)
     try:
         found.clean_fields()
@@ -326,7 +327,7 @@ def clean_columns(found: Blueprint) -> None:
 
 
 def cycle_problems(found: Blueprint) -> list[Problem]:
-    """Return a fatal problem if this and the enabled blueprints need one another in a cycle, or else nothing."""
+    """Return a fatal problem if this and the enabled blueprints need each other in a cycle, or an empty list."""
     there = [found, *Blueprint.objects.filter(enabled=True).exclude(pk=found.pk)]
     needs = {one.name: _needed_types(one) for one in there}
     gives = {one.name: one.resource_type for one in there}
@@ -334,14 +335,16 @@ def cycle_problems(found: Blueprint) -> list[Problem]:
     if not circle:
         return []
     if len(circle) == 2:
-        return [Problem(message=f"{found.name} needs a {found.resource_type!r}, which it provides itself.")]
-    return [Problem(message=f"Blueprints that need one another cannot serve together: {' -> '.join(circle)}.")]
+        return [
+            Problem(message=f"{found.name} needs a {found.resource_type!r}, which is the type that it provides itself.")
+        ]
+    return [Problem(message=f"Blueprints that need each other in a cycle cannot serve leases: {' -> '.join(circle)}.")]
 
 
 def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, str]) -> list[str]:
-    """Return the names of the blueprints on the shortest cycle of needs through `start`, or nothing.
+    """Return the names of the blueprints on the shortest cycle of needs through `start`, or an empty list.
 
-    `needs` maps each name to the resource types that it needs, `gives` to the type that it provides.
+    `needs` maps each name to the resource types that it needs, `gives` maps it to the type that it provides.
     """
     ways, seen = [[start]], set[str]()
     while ways:
@@ -385,7 +388,7 @@ def schema(kind: str) -> KindInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """The result of a trial. `drafts` has what the blueprint would build first for a lease without requirements."""
+    """The result of a trial. `drafts` lists what the blueprint would build first for a lease without requirements."""
 
     problems: Sequence[Problem] = ()
     drafts: Sequence[Draft] = ()
@@ -405,11 +408,13 @@ def trial(who: Caller, *, name: str, kind: str, config: Mapping[str, Any], id: i
     view = specs.blueprint_view(Blueprint(pk=id, name=name, kind=kind, config=dict(config)), secrets=True)
     problems = tuple(found.check_blueprint(view))
     if not machine_drafts.builds(found):
-        return Trial(problems=problems, says="It builds nothing: its resources are registered or discovered.")
+        return Trial(
+            problems=problems, says="The blueprint builds nothing: its resources are registered or discovered."
+        )
     try:
         drafts = tuple(machine_drafts.drafts(Blueprint(kind=kind), found, view.config, None))[:most]
     except (CatalogueStale, DrydockError) as error:
         return Trial(problems=problems, says=str(error))
     return Trial(
-        problems=problems, drafts=drafts, says="" if drafts else "It would build nothing until a lease is requested."
+        problems=problems, drafts=drafts, says="" if drafts else "Nothing is built until a lease is requested."
     )

@@ -1,4 +1,4 @@
-"""Callers, and what they may see."""
+"""Callers, and the rows that they may see."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def caller(user: Any) -> Caller:
 
 
 def operator_only(who: Caller, what: str) -> None:
-    """Raise NotAllowed, which says what only operators may do, unless the caller is an operator."""
+    """Raise NotAllowed unless the caller is an operator. `what` completes "Only an operator may"."""
     if not who.operator:
         raise NotAllowed(f"Only an operator may {what}.", hint="Ask an operator.")
 
@@ -47,7 +47,7 @@ def on_behalf(who: Caller, owner: Any = None) -> Caller:
     """Return the caller who will own the lease: `who` or, if an operator asks for it, `owner`. Raises NotAllowed."""
     if owner is None or owner == who.name:
         return who
-    operator_only(who, "ask for somebody else")
+    operator_only(who, "request leases for another user")
     return caller(owner)
 
 
@@ -69,10 +69,10 @@ def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
 
 
 def not_theirs(lease_id: int) -> NotFound:
-    """Return the error for a lease that does not exist or that the caller may not see, without saying which."""
+    """Return the error for a lease that does not exist or belongs to another owner, without revealing which."""
     return NotFound(f"Lease {lease_id} does not exist or is not yours.", field="lease")
 
 
 def theirs(who: Caller) -> Q:
-    """Return the condition for events that concern the caller."""
+    """Return the query condition for events that concern the caller."""
     return Q() if who.operator else Q(lease__owner_id=who.id)

@@ -1,4 +1,4 @@
-"""What leases have cost, and the budgets that limit their hourly cost."""
+"""Costs of leases, and the budgets that limit their hourly cost."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _holder(user: Any, group: str, blueprint: str) -> dict[str, Any]:
 
 def _named(found: Any, what: str, name: str) -> Any:
     if found is None:
-        raise NotFound(f"No {what} {name!r}.", field=what)
+        raise NotFound(f"{what} {name!r} does not exist.", field=what)
     return found
 
 
@@ -75,7 +75,7 @@ def _listed(who: Caller) -> list[tuple[int, BudgetInfo]]:
 
 
 def budget_info(row: Budget) -> BudgetInfo:
-    """Return a budget with the amount that is spent of it now."""
+    """Return a budget with the amount that is currently spent."""
     return _budget_info(row, *engine.standing([row.pk])[row.pk])
 
 
@@ -95,13 +95,13 @@ def set_budget(who: Caller, *, max_hourly: float, user: Any = None, group: str =
     """
     operator_only(who, "set budgets")
     if isinstance(max_hourly, bool) or not isinstance(max_hourly, int | float) or not 0 <= max_hourly <= HIGHEST_BUDGET:
-        raise InvalidRequest("A budget must be at least 0 US dollars an hour.", field="max_hourly")
+        raise InvalidRequest("A budget must be at least 0 US dollars per hour.", field="max_hourly")
     assert math.isfinite(max_hourly)
     holder = _holder(user, group, blueprint)
     with transaction.atomic():
         row, _ = Budget.objects.update_or_create(**holder, defaults={"max_hourly": float(max_hourly)})
         record_event(
-            "budget.set", f"{row}: {dollars(row.max_hourly)} an hour", actor=who.actor,
+            "budget.set", f"{row}: {dollars(row.max_hourly)} per hour", actor=who.actor,
             blueprint_id=row.blueprint_id, details={"max_hourly": float(max_hourly)},
         )  # fmt: skip
     _wake(row)
@@ -166,7 +166,7 @@ def usage_report(who: Caller, wanted: Wanted = UsageFilter(), *, by: str = "owne
 
 
 def usage_records(who: Caller, wanted: Wanted = UsageFilter(), *, after: int = 0, limit: int = 200) -> list[UsageInfo]:  # noqa: B008
-    """Return the records behind the report by id, starting after `after`. Raises InvalidRequest."""
+    """Return the records behind the report, ordered by id, starting after `after`. Raises InvalidRequest."""
     if not 1 <= limit <= MOST_RECORDS:
         raise InvalidRequest(f"It must be from 1 to {MOST_RECORDS}.", field="limit")
     input_checks.check("after", after)
@@ -202,7 +202,7 @@ def _span(who: Caller, asked: UsageFilter) -> Span:
     until = min(asked.until or now, now)
     since = asked.since or until - _LATELY
     if since >= (asked.until or max(now, since + _LATELY)):
-        raise InvalidRequest("since must be before until.", field="since")
+        raise InvalidRequest("since must be earlier than until.", field="since")
     only = asked.model_dump(include=_ONLY) | {"owner_id": None if who.operator else who.id}
     return Span(since=since, until=max(until, since), only=only)
 

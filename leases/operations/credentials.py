@@ -33,7 +33,7 @@ _LARGEST = 64 << 10
 
 
 def list_(who: Caller, *, capabilities: bool = False) -> list[CredentialInfo]:
-    """Return all credentials by name, without their secrets, with the state of their polls. Raises NotAllowed.
+    """Return all credentials by name, with the state of their polls but without secrets. Raises NotAllowed.
 
     With `capabilities`, the result also lists the capabilities of their clouds.
     """
@@ -50,11 +50,11 @@ def get(who: Caller, name: str) -> CredentialInfo:
 
 @input_checks.checked
 def read(who: Caller, name: str) -> CredentialInfo:
-    """Have workers make all polls of a credential at once.
+    """Ask workers to poll everything that is read with a credential now.
 
-    Raises Conflict if there are no polls to make, NotFound, NotAllowed.
+    Raises Conflict if there is nothing to poll, NotFound, NotAllowed.
     """
-    operator_only(who, "have an account read")
+    operator_only(who, "poll an account")
     found = row_of(name)
     make_polls_due(who, found, [row.kind for row in users_of(name)])
     return get(who, name)
@@ -111,12 +111,15 @@ def _fields(row: Credential) -> tuple[str, ...]:
 
 
 def checked(secrets: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the secrets in the form in which they are stored. Raises InvalidRequest, which never quotes a secret."""
+    """Return the secrets in the form in which they are stored.
+
+    Raises InvalidRequest, whose message never contains a secret.
+    """
     if not isinstance(secrets, Mapping) or not secrets:
         raise InvalidRequest(
             "Give at least one secret.",
             field="secrets",
-            hint="Each kind's page in docs/kinds lists the secrets it needs.",
+            hint="docs/kinds has a page for each kind that lists the secrets it needs.",
         )
     for name, value in secrets.items():
         if not isinstance(name, str) or not _FIELD.fullmatch(name):
@@ -150,7 +153,7 @@ def add(who: Caller, name: str, secrets: Mapping[str, Any], *, remark: str = "")
             made.save(force_insert=True)
             _tell(who, made, "added")
     except IntegrityError:
-        hint = f"`drydock credentials replace {name}` stores other secrets."
+        hint = f"Use `drydock credentials replace {name}` to store other secrets."
         raise Conflict(f"A credential named {name!r} already exists.", field="name", hint=hint) from None
     return get(who, name)
 
@@ -218,7 +221,7 @@ def _poll_info(row: Reading) -> ReadingInfo:
 def pollers(kinds: Iterable[str], *, able: bool) -> tuple[ReaderInfo, ...]:
     """Return those of the kinds that read offers.
 
-    With `able`, also their clouds' capabilities, which loads the clouds' clients.
+    With `able`, also load the clouds' clients and return the capabilities of the clouds.
     """
     return tuple(_poller(name, able) for name in sorted(set(kinds)) if reads(name))
 
@@ -234,15 +237,15 @@ def _poller(name: str, able: bool) -> ReaderInfo:
 
 
 def make_polls_due(who: Caller, account: Credential, kinds: Iterable[str]) -> int:
-    """Make all polls of an account due now, and tell a worker. Return the number of polls.
+    """Make all polls of an account due now, and notify a worker. Return the number of polls.
 
-    Raises Conflict if there are no polls to make, NotAllowed.
+    Raises Conflict if there is nothing to poll, NotAllowed.
     """
-    operator_only(who, "have an account read")
+    operator_only(who, "poll an account")
     reading = [kind for kind in sorted(set(kinds)) if reads(kind)]
     if not reading:
         raise Conflict(
-            f"Nothing is read with {account.name!r}: no blueprint of a kind that reads offers uses it.",
+            (f"There is nothing to poll with {account.name!r}: no blueprint of a kind that reads offers uses it."),
             hint="`drydock credentials` shows which blueprints name it.",
         )
     with transaction.atomic():
@@ -253,7 +256,7 @@ def make_polls_due(who: Caller, account: Credential, kinds: Iterable[str]) -> in
         locked = list(found.select_for_update(no_key=True).order_by("id").values_list("id", flat=True))
         Reading.objects.filter(pk__in=locked).update(due_at=Now())
         ids = list(found.order_by("what", "id").values_list("id", flat=True))
-        record_event("credential.read", f"Credential {account.name}: {len(ids)} readings are due.", actor=who.actor)
+        record_event("credential.read", f"Credential {account.name}: {len(ids)} polls are due.", actor=who.actor)
         for pk in ids:
             hints.after_commit("read", pk)
     return len(ids)

@@ -1,4 +1,4 @@
-"""Events, for callers who may see them."""
+"""Events that the caller may see."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def follow(
 ) -> Iterator[EventInfo]:  # fmt: skip
     """Yield each event once as it is recorded, until `stop` returns True.
 
-    Begins after the event `after`, or with the next event if it is None. Ids are assigned before transactions
+    Begins after the event `after`, or with the next event if `after` is None. Ids are assigned before transactions
     commit, so the last seconds are read again for late commits.
     """
     about = {"lease_id": lease_id, "resource_id": resource_id, "blueprint": blueprint, "kind": kind}

@@ -1,4 +1,4 @@
-"""The fleet: every backend with its capacity and cost; and orphans, which have no row."""
+"""The fleet: every backend with its capacity and cost, and orphans (provider objects without a row)."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from leases.validation.input_checks import checked
 def backends(who: Caller, *, able: bool = False) -> list[BackendInfo]:
     """Return every backend in the order in which they are tried. Raises NotAllowed.
 
-    With `able`, also their clouds' capabilities, which loads the clouds' clients.
+    With `able`, also load the clouds' clients and return the capabilities of the clouds.
     """
-    operator_only(who, "look at the fleet")
+    operator_only(who, "see the fleet")
     rows = list(fleet.backends())
     sought = {row.pk: found for row in rows if (found := _sought(row)) is not None}
     offered = fleet.offered([(row.pk, row.kind, sought[row.pk]) for row in rows if row.pk in sought])
@@ -109,14 +109,14 @@ SUSPECT = Stray.Proof.SUSPECT
 MISSING = Q(gone_at=None) & (Q(state="active", observed="missing") | Q(state="broken", reason=Reason.LOST))
 """Rows whose object was not found by the last search."""
 
-_ROW = "{said} It counts as lost once two listings in a row miss it; its leftovers are destroyed then."
+_ROW = "{said} The machine is considered lost when a second listing misses it too; its leftovers are destroyed then."
 
 _DONE = {"destroy": "destroyed", "adopt": "adopted"}
 
 
 def list_orphans(who: Caller) -> list[OrphanInfo]:
     """Return objects without a row, including suspects, followed by rows without an object. Raises NotAllowed."""
-    operator_only(who, "look at orphans")
+    operator_only(who, "see orphans")
     strays = Stray.objects.select_related("blueprint").order_by("proof", "id")[:MOST_ORPHANS]
     missing = (
         Resource.objects.filter(MISSING).select_related("blueprint").defer("secrets").order_by("id")[:MOST_ORPHANS]
@@ -126,11 +126,11 @@ def list_orphans(who: Caller) -> list[OrphanInfo]:
 
 @checked
 def settle_orphan(who: Caller, stray_id: int, act: str, *, dry_run: bool = False) -> OrphanInfo:
-    """Request that an orphan be destroyed (`destroy`) or given a row again (`adopt`).
+    """Request that an orphan be destroyed (`destroy`) or adopted as a resource (`adopt`).
 
-    The next search that finds it, long enough after the first, carries this out. With `dry_run` nothing is written,
-    and `message` says what would be done. Raises NotFound, NotAllowed, InvalidRequest, and Conflict for a suspect
-    (which is never touched), in a suspended installation, and for adopting anything other than a machine.
+    The next search that finds it, long enough after the first, carries this out. With `dry_run` nothing is written, and
+    `message` says what would be done. Raises NotFound, NotAllowed, InvalidRequest, and Conflict for a suspect (which is
+    never changed), in a suspended installation, and for adopting anything other than a machine.
     """
     operator_only(who, f"{act} orphans")
     if act not in _DONE:
@@ -139,7 +139,7 @@ def settle_orphan(who: Caller, stray_id: int, act: str, *, dry_run: bool = False
         )
     stray = Stray.objects.select_related("blueprint").filter(pk=stray_id).first()
     if stray is None:
-        raise NotFound(f"Orphan {stray_id} does not exist; it may be gone by now.", field="orphan")
+        raise NotFound(f"Orphan {stray_id} does not exist. It may have been removed meanwhile.", field="orphan")
     _may(stray, act)
     message = _promise(stray, act)
     if dry_run:
@@ -147,7 +147,7 @@ def settle_orphan(who: Caller, stray_id: int, act: str, *, dry_run: bool = False
         return orphan_info(stray)
     Stray.objects.filter(pk=stray_id).update(wanted=act, wanted_by=who.actor[:150], message=message)
     record_event(
-        "orphan.wanted", f"{stray.key} is to be {_DONE[act]}.", actor=who.actor, blueprint_id=stray.blueprint_id
+        "orphan.wanted", f"{stray.key} will be {_DONE[act]}.", actor=who.actor, blueprint_id=stray.blueprint_id
     )
     orphans.soon(stray.blueprint_id)
     stray.refresh_from_db()
@@ -157,14 +157,14 @@ def settle_orphan(who: Caller, stray_id: int, act: str, *, dry_run: bool = False
 def _may(stray: Stray, act: str) -> None:
     if stray.proof == SUSPECT:
         raise Conflict(
-            f"{stray.key} is not provably ours, so nothing is ever done to it. {stray.message}",
-            hint="Look at it with the provider's own tools.",
+            f"{stray.key} is not provably ours, so it is never changed. {stray.message}",
+            hint="Inspect it with the provider's own tools.",
         )
     if problem := current().problem:
         raise Conflict(f"The installation is suspended: {problem}", hint="drydock confirm-installation")
     if act == "adopt" and not orphan_actions.adoptable(stray.what):
         raise Conflict(
-            f"{stray.key} is not a machine but a leftover of one ({stray.what}), and only machines can be adopted.",
+            f"{stray.key} is not a machine but part of one ({stray.what}). Only machines can be adopted.",
             hint="Destroy it instead.",
         )
     if act == "adopt" and (stray.position or stray.memo):
@@ -173,8 +173,12 @@ def _may(stray: Stray, act: str) -> None:
 
 def _promise(stray: Stray, act: str) -> str:
     things = stray.facts.get("things") or [f"{stray.what or 'resource'} {stray.key}"]
-    done = "destroyed" if act == "destroy" else "adopted: a quarantined resource that serves nobody and counts its cost"
-    return f"{', '.join(map(str, things))} is {done}, when it is seen again after {_not_before(stray):%Y-%m-%d %H:%M}."
+    done = (
+        "destroyed"
+        if act == "destroy"
+        else "adopted as a quarantined resource that is never leased and counts its cost"
+    )
+    return f"{', '.join(map(str, things))} is {done} when it is seen again after {_not_before(stray):%Y-%m-%d %H:%M}."
 
 
 def _not_before(stray: Stray) -> dt.datetime:
@@ -206,5 +210,5 @@ def _orphan_row(row: Resource) -> OrphanInfo:
         id=None, side="row", key=row.name, what=row.type, things=(), **_where(row.blueprint, facts), price=row.price,
         proof="row", resource=row.pk, made_at=row.created_at, first_seen_at=None, seen_at=row.observed_at,
         sightings=0, wanted="", wanted_by="", not_before=None,
-        message=_ROW.format(said=f"Missed {row.missed} times." if row.state == "active" else row.message).strip(),
+        message=_ROW.format(said=f"Not seen by {row.missed} discoveries." if row.state == "active" else row.message).strip(),
     )  # fmt: skip

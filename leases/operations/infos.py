@@ -65,7 +65,7 @@ def _infos(rows: list[Lease], who: Caller | None) -> list[LeaseInfo]:
 
 
 def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, WaitingInfo]:
-    """Return why each pending lease waits, by its id. `who` is the caller, by default each lease's owner."""
+    """Return the reason why each pending lease waits, by lease id. `who` is the caller, by default each lease's owner."""
     pending = [row for row in found if row.state == "pending"]
     if not pending:
         return {}
@@ -74,7 +74,7 @@ def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, Waitin
 
 
 def with_waits(found: Iterable[Any], who: Caller) -> None:
-    """Set on each pending lease why it waits, as far as `who` may know, for use by `said`."""
+    """Set on each pending lease the reason why it waits, as far as `who` may know it, for use by `said`."""
     pending = [row for row in found if row.state == "pending"]
     why = waits(pending, who)
     for row in pending:
@@ -86,7 +86,7 @@ def _asker(row: Lease, who: Caller | None) -> Asker:
 
 
 def with_workers(found: QuerySet[Lease]) -> QuerySet[Lease]:
-    """Annotate each lease with whether it lacks a live worker, for use by `said`."""
+    """Annotate each lease with whether a live worker is missing, for use by `said`."""
     return progress.with_failure(found).annotate(
         unattended=ExpressionWrapper(installation.unattended(), output_field=BooleanField())
     )
@@ -99,11 +99,14 @@ class Said(NamedTuple):
     message: str
 
 
-_NO_WORKER = "No worker was seen lately, so nothing is built, cleaned or ended. Before that:"
+_NO_WORKER = "No worker is alive, so nothing is built, cleaned or ended. Before that:"
 
 
 def said(row: Lease, why: WaitingInfo | None = None) -> Said:
-    """Return the reason and message of a lease: why it waits, that no worker is alive, or else what the row says."""
+    """Return the reason and message of a lease.
+
+    These say why the lease waits or that no worker is alive, or else come from the row.
+    """
     why = why or getattr(row, "why", None)
     if why is not None:
         return Said(why.reason, f"{why.message} {why.help}".rstrip())
@@ -183,7 +186,7 @@ def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
 
 
 def _checks(failures: int) -> str:
-    return "Its last check" if failures == 1 else f"Its last {failures} checks"
+    return "The last check" if failures == 1 else f"The last {failures} checks"
 
 
 def problems(row: Resource) -> tuple[str, ...]:
@@ -192,9 +195,9 @@ def problems(row: Resource) -> tuple[str, ...]:
     said = {
         f"In quarantine: {row.note or 'no reason given'}": row.quarantined,
         f"Drained: {row.note or 'no reason was given'}": row.drained and not row.quarantined,
-        f"Its blueprint {of.name} is drained": of.drained,
-        f"Outdated: built from generation {row.generation} of {of.name}, which is at {of.generation} since its kind or"
-        " config changed": row.gone_at is None and row.generation < of.generation,
+        f"The blueprint {of.name} is drained": of.drained,
+        f"Outdated: built from generation {row.generation} of {of.name}, which is at generation "
+        f"{of.generation} since its kind or config changed": row.gone_at is None and row.generation < of.generation,
         f"{_checks(row.check_failures)} failed: {checked or row.message}".rstrip(": "): row.check_failures > 0,
     }
     return tuple(sentence.rstrip(".") + "." for sentence, holds in said.items() if holds and row.gone_at is None)
@@ -256,7 +259,7 @@ def job(row: Job) -> JobInfo:
 
 
 def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
-    """Return the watch of each watched lease, by the lease's id. Takes one statement, or none if nothing is watched."""
+    """Return the watch of each watched lease, by lease id. Takes one statement, or none if no lease is watched."""
     ids = [row.pk for row in rows if row.watched]
     if not ids:
         return {}
@@ -300,7 +303,10 @@ def metrics(watch: Watch | None) -> MetricsInfo | None:
 
 
 def kept_output(job_id: int, offset: int, limit: int) -> JobPart | None:
-    """Return a part of a workload's stored output, or None if none is stored. Offsets are those on its host."""
+    """Return a part of a workload's stored output, or None if none is stored.
+
+    Offsets are those of the file on the host.
+    """
     row = KeptOutput.objects.filter(job=job_id).first()
     if row is None:
         return None
@@ -310,7 +316,7 @@ def kept_output(job_id: int, offset: int, limit: int) -> JobPart | None:
 def output_part(head: bytes, tail: bytes, size: int, offset: int, limit: int) -> JobPart:
     """Return at most `limit` bytes from `offset` of an output of `size` bytes.
 
-    A placeholder stands for the bytes that are not kept.
+    A placeholder is inserted for bytes that were not kept.
     """
     resumes = size - len(tail)
     missing = resumes - len(head)

@@ -1,4 +1,4 @@
-"""The installation: its workers, whether it is suspended, and what operators can do when something is stuck."""
+"""The installation: its workers, whether it is suspended, and actions for operators when something is stuck."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AT_MOST = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """An action that is held back while the installation is suspended."""
+    """An action that is deferred while the installation is suspended."""
 
     what: str
     """`destroy`, `build`, `activate` and so on for a plan; `retire`, `expire` or `orphan` for a sweep's action."""
@@ -41,7 +41,7 @@ class Held:
 
 @dataclass(frozen=True, kw_only=True)
 class InstallationInfo:
-    """The installation. `problem` says why it is suspended; `held` lists what is held back for that reason."""
+    """The installation. `problem` is the reason for a suspension; `held` lists the actions deferred because of it."""
 
     uuid: str
     epoch: int
@@ -53,7 +53,7 @@ class InstallationInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class StrayInfo:
-    """An orphan: its name, the blueprint through which it was found, and what will happen to it."""
+    """An orphan: its name, the blueprint through which it was found, and the action planned for it."""
 
     key: str
     blueprint: str
@@ -73,8 +73,8 @@ class WorkerInfo:
 
 
 def standing(who: Caller) -> InstallationInfo:
-    """Return the status of the installation. While it is suspended, this includes everything that is held back."""
-    operator_only(who, "look at the installation")
+    """Return the status of the installation. While it is suspended, this includes every deferred action."""
+    operator_only(who, "see the installation")
     here = installation.current()
     row = Installation.objects.get(pk=1)
     return InstallationInfo(
@@ -103,7 +103,7 @@ def _held() -> list[Held]:
 
 
 def confirm(who: Caller) -> InstallationInfo:
-    """Confirm that this database alone speaks for the installation. Raises Conflict if it is not suspended."""
+    """Confirm that this database belongs to the installation. Raises Conflict if the installation is not suspended."""
     operator_only(who, "confirm the installation")
     if not installation.confirm(actor=who.actor):
         raise Conflict("The installation is not suspended.", hint="There is nothing to confirm.")
@@ -112,7 +112,7 @@ def confirm(who: Caller) -> InstallationInfo:
 
 @checked
 def suspend(who: Caller, message: str) -> InstallationInfo:
-    """Suspend the installation, so that nothing outside is changed until an operator confirms it.
+    """Suspend the installation, so that nothing outside the database is changed until an operator confirms it.
 
     Raises Conflict if it is already suspended.
     """
@@ -124,7 +124,7 @@ def suspend(who: Caller, message: str) -> InstallationInfo:
 
 def strays(who: Caller) -> list[StrayInfo]:
     """Return the objects that exist at providers under our name and have no row."""
-    operator_only(who, "look at orphans")
+    operator_only(who, "see orphans")
     return [
         StrayInfo(key=s.key, blueprint=s.blueprint.name, first_seen_at=s.first_seen_at, seen_at=s.seen_at,
                   message=s.message)
@@ -133,8 +133,8 @@ def strays(who: Caller) -> list[StrayInfo]:
 
 
 def workers(who: Caller, lost_after: float) -> list[WorkerInfo]:
-    """Return every worker that has not shut down. Those not seen for `lost_after` seconds count as lost."""
-    operator_only(who, "look at workers")
+    """Return every worker that has not shut down. Workers not seen for `lost_after` seconds are marked as lost."""
+    operator_only(who, "see workers")
     found = rows(
         "SELECT name, queues, greatest(0, extract(epoch FROM statement_timestamp() - seen_at))::float8"
         " FROM leases_worker ORDER BY name"
@@ -143,7 +143,7 @@ def workers(who: Caller, lost_after: float) -> list[WorkerInfo]:
 
 
 def worker_alive() -> bool:
-    """Return whether another process's worker was seen recently.
+    """Return whether a worker in another process was seen recently.
 
     With private engines, also checks that the process of a worker on this machine still runs.
     """
@@ -166,9 +166,9 @@ def workers_alive(who: Caller) -> Workers:
 
 
 def unattended() -> Q:
-    """Return the condition for leases whose next step no process takes.
+    """Return the query condition for leases whose next step no process takes.
 
-    That is so if for some seconds no worker was seen and no sweep was made. While the broker is unavailable, beat
+    That is the case if for some seconds no worker was seen and no sweep was made. While the broker is unavailable, beat
     sweeps by itself.
     """
     lately = Now() - dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
@@ -202,7 +202,7 @@ def _lives(process: int) -> bool:
 
 
 def failing_blueprints() -> dict[str, str]:
-    """Return why enabled blueprints cannot work according to their kinds, by blueprint name.
+    """Return the problem of each enabled blueprint that cannot work according to its kind, by blueprint name.
 
     Calls providers, and creates nothing.
     """
@@ -254,7 +254,7 @@ def _give_up(resource_id: int, actor: str) -> bool:
 def sweep_now(who: Caller, *, here: bool | None = None) -> int:
     """Run every periodic check once. Return the number of items that were due or handled.
 
-    With `here`, this process also does the resulting work. That is the default if no worker is alive.
+    With `here`, this process also does the resulting work. This is the default if no worker is alive.
     """
     operator_only(who, "sweep")
     if here or (here is None and not worker_alive()):
@@ -264,7 +264,7 @@ def sweep_now(who: Caller, *, here: bool | None = None) -> int:
 
 @checked
 def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = None) -> int:
-    """Forget remembered errors, so that their offers are tried again at once. Return the number forgotten."""
+    """Forget remembered errors, so that their offers are tried again at once. Return the number of errors."""
     operator_only(who, "clear remembered errors")
     found = RememberedError.objects.select_related("blueprint")
     chosen = {"blueprint__name": blueprint or None, "pk": error_id}
@@ -279,7 +279,7 @@ def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = Non
 
 @checked
 def resolve(who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, message: str = "") -> None:
-    """Record that somebody has done what a held step waits for, so that it continues.
+    """Record that somebody has done what a held step waits for, so that the step continues.
 
     Raises InvalidRequest, NotFound, Conflict.
     """
@@ -292,7 +292,7 @@ def resolve(who: Caller, *, lease_id: int | None = None, resource_id: int | None
     due = {"waits_for": "", "hold_who": "", "due_at": Now(), "step_since": None}
     if not found or not waits.filter(waits_for="operator").update(**due):
         error = Conflict if waits.exists() else NotFound
-        raise error(f"Nothing waits for a person at {column.removesuffix('_id')} {pk}.")
+        raise error(f"{column.removesuffix('_id').capitalize()} {pk} does not wait for a person.")
     run_id, sentence = found[0]
     record_event("step.resolved", f"{message or 'Done'}: {sentence}", actor=who.actor, **{column: pk})
     hints.after_commit("step", run_id)

@@ -25,41 +25,46 @@ _MARKETS = {"on_demand": ["on_demand"], "spot": ["spot"], "any": ["on_demand", "
 
 
 class InstanceRequest(BaseModel):
-    """A request for one whole cloud machine. Among the offers that meet it, the cheapest comes first."""
+    """A request for one whole cloud machine. The cheapest offer that meets it is preferred."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    instance_type: Annotated[Words, Field(description="One of these types, as the cloud calls them.")] = ()
-    location: Annotated[Words, Field(description="In one of these regions.")] = ()
-    zone: Annotated[Words, Field(description="In one of these zones.")] = ()
-    continent: Annotated[Words, Field(description="On one of: AF, AS, EU, NA, OC, SA.")] = ()
+    instance_type: Annotated[Words, Field(description="Allowed instance types, by the cloud's names.")] = ()
+    location: Annotated[Words, Field(description="Allowed regions.")] = ()
+    zone: Annotated[Words, Field(description="Allowed zones.")] = ()
+    continent: Annotated[Words, Field(description="Allowed continents: AF, AS, EU, NA, OC, SA.")] = ()
     market: Annotated[
-        Literal["on_demand", "spot", "any"], Field(description="Spot is cheaper, and taken back when it is needed.")
+        Literal["on_demand", "spot", "any"],
+        Field(description="Market: spot machines are cheaper, but the provider may reclaim them."),
     ] = "on_demand"
-    max_price: Annotated[float | None, Field(gt=0, lt=1e9, description="US dollars an hour at most.")] = None
-    image: Annotated[Text, Field(description="This image, by the cloud's id; empty: as the blueprint says.")] = ""
-    arch: Annotated[Text, Field(description="x86_64 or arm64.")] = ""
+    max_price: Annotated[float | None, Field(gt=0, lt=1e9, description="Maximum price in US dollars per hour.")] = None
+    image: Annotated[Text, Field(description="Image, by the cloud's id. Default: the image of the blueprint.")] = ""
+    arch: Annotated[Text, Field(description="Architecture: x86_64 or arm64.")] = ""
     vcpus: Annotated[int, Strict(), Field(ge=0, le=100_000, description="Minimum number of vCPUs.")] = 0
-    ram_mib: Annotated[Mib, Field(description='Minimum memory in MiB, or such as "64GiB".')] = 0
+    ram_mib: Annotated[Mib, Field(description='Minimum memory in MiB, or with a unit such as "64GiB".')] = 0
     disk_gib: Annotated[int, Strict(), Field(ge=0, le=1 << 20, description="Size of the boot disk.")] = 0
-    gpu: Annotated[Text, Field(description="With GPUs of this model, such as a100.")] = ""
+    gpu: Annotated[Text, Field(description="GPU model, such as a100.")] = ""
     gpus: Annotated[int, Strict(), Field(ge=0, le=1 << 20, description="Minimum number of GPUs.")] = 0
-    confidential: Annotated[Words, Field(description="With these technologies: tdx, sev_snp, sev.")] = ()
+    confidential: Annotated[
+        Words, Field(description="Required confidential computing technologies: tdx, sev_snp, sev.")
+    ] = ()
     user_data: Annotated[
         dict[str, Any] | Annotated[str, Field(max_length=16_384)],
-        Field(description="A cloud-config, as YAML text or JSON; no place for secrets."),
+        Field(description="A cloud-config, as YAML text or JSON. Do not put secrets in it."),
     ] = ""
     ports: Annotated[
         tuple[Annotated[int, Strict(), Field(ge=1, le=65535)], ...],
-        Field(max_length=20, description="TCP ports that are open from outside."),
+        Field(max_length=20, description="TCP ports that are open to other networks."),
     ] = ()
     public_keys: Annotated[tuple[PublicKey, ...], Field(max_length=100)] = ()
-    blueprints: Annotated[Words, Field(description="Only these backends, by name.")] = ()
-    choose: Annotated[Literal["", "order", "price", "fastest"], Field(description="Which backend comes first.")] = ""
+    blueprints: Annotated[Words, Field(description="Allowed backends, by name.")] = ()
+    choose: Annotated[
+        Literal["", "order", "price", "fastest"], Field(description="Order of preference of backends.")
+    ] = ""
     name: Text = ""
-    tags: Annotated[dict[Word, Text], Field(max_length=100, description="Kept as labels of the lease.")] = {}
-    ttl: Annotated[Span, Field(description="It ends this long after it started running.")] = None
-    until: Annotated[Moment, Field(description="It ends at this time at the latest.")] = None
+    tags: Annotated[dict[Word, Text], Field(max_length=100, description="Stored as labels of the lease.")] = {}
+    ttl: Annotated[Span, Field(description="Ends this long after the instance started running.")] = None
+    until: Annotated[Moment, Field(description="Ends at this time at the latest.")] = None
     wait_limit: Annotated[Span, Field(description="Give up if not granted within this time.")] = None
     idempotency_key: Key | None = None
 
@@ -111,7 +116,7 @@ _ACTS: dict[str, Callable[[Caller, int], Any]] = {
 
 @checked
 def create(who: Caller, given: Mapping[str, Any] | InstanceRequest, *, owner: Any = None) -> InstanceInfo:
-    """Request an instance. It is pending unless an idle machine fits.
+    """Request an instance. It is pending unless an idle machine meets the request.
 
     Raises InvalidRequest with the field, Conflict if the idempotency key was used for another request, NotAllowed.
     """
@@ -132,7 +137,7 @@ def list_(
     who: Caller, *, owner: Any = None, states: Collection[str] = (), location: str = "", instance_type: str = "",
     tag: str = "", name: str = "", all_: bool = False, limit: int = 200, before: int | None = None,
 ) -> list[InstanceInfo]:  # fmt: skip
-    """Return instances, newest first. Those that are over are included only with `all_` or if `states` names them.
+    """Return instances, newest first. Ended instances are included only with `all_` or if `states` names their state.
 
     `tag` is `key` or `key=value`. `before` returns only ids below it, for paging.
     """
@@ -155,7 +160,7 @@ def _of(found: QuerySet[Any], states: Collection[str], all_: bool) -> QuerySet[A
     for word in states:
         if word not in lifecycle.STATES:
             raise InvalidRequest(
-                f"There is no state {word!r}.", field="state", hint=f"Choose one of: {', '.join(lifecycle.STATES)}."
+                f"State {word!r} does not exist.", field="state", hint=f"Choose one of: {', '.join(lifecycle.STATES)}."
             )
     if not states and all_:
         return found
@@ -242,11 +247,13 @@ def _message(row: Any, failure: Failure | None) -> str:
     there, said = row.resource, infos.said(row).message
     if row.instance_state == lifecycle.RELEASED:
         until = _kept_until(there)
-        said = f"Released; its machine is kept {f'until {until:%Y-%m-%d %H:%M} UTC' if until else 'with no end'}."
+        said = (
+            f"Released. The machine is kept {f'until {until:%Y-%m-%d %H:%M} UTC' if until else 'without a time limit'}."
+        )
     elif row.instance_state == lifecycle.REASSIGNED:
-        said = "Its machine serves another lease."
+        said = "The machine serves another lease."
     elif row.instance_state == lifecycle.TERMINATING and row.state in leases.OVER:
-        said = f"Its machine is being destroyed. {said or there.message}".strip()
+        said = f"The machine is being destroyed. {said or there.message}".strip()
     if failure is None:
         return said
     times = "" if failure.attempts == 1 else f" {failure.attempts} times"
@@ -254,7 +261,7 @@ def _message(row: Any, failure: Failure | None) -> str:
 
 
 def of_lease(row: Lease) -> InstanceInfo | None:
-    """Return a lease as an instance, or None if it is not one."""
+    """Return a lease as an instance, or None if it is not on a whole cloud machine."""
     host = row.type == "host" and row.exclusive and "market" in row.requirements
     if not host or row.for_resource_id is not None or row.for_lease_id is not None:
         return None

@@ -1,4 +1,4 @@
-"""Work on leases: commands, files, the web server, and the receipt that says how to reach the host."""
+"""Work on leases: commands, files, the web server, and how to reach the host by SSH."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LONGEST = 86_400.0
 def interface(who: Caller, lease_id: int, name: str) -> Interface:
     """Return the interface `name` of an active lease. Each of its operations first checks that the lease still holds.
 
-    Raises NotFound, LeaseEnded, NotSupported if the kind has no interface of that name, and InsideTransaction.
+    Raises NotFound, LeaseEnded, NotSupported if the kind does not provide the interface, and InsideTransaction.
     """
     check = _check(who, lease_id)
     check()
@@ -57,36 +57,36 @@ _STANDS = """
         EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id AND n.phase = 'hand_over')
     FROM leases_lease l WHERE id = %s"""
 
-_CONFIRM = "An operator looks at `drydock installation`, and confirms it if this database is the one that counts."
+_CONFIRM = "An operator can check `drydock installation`, and confirm it if this is the right database."
 
 
 def still_mine(lease_id: int, owner_id: int | None) -> None:
-    """Check that the lease is this owner's and is active and not expired, or held for debugging.
+    """Check that the lease is this owner's and is active and not expired, or is held for debugging.
 
-    Raises LeaseEnded, InsideTransaction, Busy while the lease is being handed over to this owner, and Conflict while the
-    installation is suspended: the host may be leased from the database of which this is a copy.
+    Raises LeaseEnded, InsideTransaction, Busy while the lease is being transferred to this owner, and Conflict while
+    the installation is suspended: this database may be a copy, and the host may be leased from the original.
     """
     refuse_inside_transaction("An interface")
     if problem := current().problem:
         raise Conflict(f"Leased hosts cannot be used while the installation is suspended. {problem}", hint=_CONFIRM)
     found = rows(_STANDS, (owner_id, lease_id))
     if not found or not found[0][3]:
-        raise LeaseEnded(f"Lease {lease_id} is not yours, or is no longer yours.")
+        raise LeaseEnded(f"Lease {lease_id} is not yours or was transferred.")
     state, wanted, over, _, held, handed_over = found[0]
     if held and state in ("active", "released"):
         return
     if state in ("pending", "acquired"):
         raise LeaseEnded(f"Lease {lease_id} is {state} and not active yet.", hint="Wait until it is active.")
     if state != "active" or wanted or over:
-        raise LeaseEnded(f"Lease {lease_id} is over.")
+        raise LeaseEnded(f"Lease {lease_id} has ended.")
     if handed_over:
-        raise Busy(f"Lease {lease_id} is being handed over, and its former owner may still work there.")
+        raise Busy(f"Lease {lease_id} is being transferred, and its former owner may still have access.")
 
 
 def command(who: Caller, lease_id: int) -> Command:
     """Return the command interface of a lease.
 
-    Raises what `interface` raises, and NotSupported if it cannot run commands.
+    Raises what `interface` raises, and NotSupported if the lease cannot run commands.
     """
     found = interface(who, lease_id, "command")
     if not isinstance(found, Command):
@@ -105,10 +105,9 @@ def run_command(
     stdin: bytes = b"", timeout: float | None = None, on_output: Callable[[Output], None] | None = None,
     cancel: Cancel | None = None,
 ) -> Ended:  # fmt: skip
-    """Run a command to its end on the leased host, passing output to `on_output` as it arrives.
+    """Run a command to completion on the leased host, passing output to `on_output` as it arrives.
 
-    Records an event with only the program's name, because arguments may be secret. Raises what `Command.run`
-    raises.
+    Records an event with only the program's name, because arguments may be secret. Raises what `Command.run` raises.
     """
     exports(list((env or {}).items()))
     if timeout is not None:
@@ -252,7 +251,7 @@ def uri(who: Caller, lease_id: int, path: str = "") -> str:
 def server_log(who: Caller, lease_id: int, kind: str = "access", *, offset: int = 0, limit: int = 1 << 20) -> LogPart:
     """Return a part of the web server's `access` or `error` log. Raises InvalidRequest for any other log."""
     if kind not in ("access", "error"):
-        raise InvalidRequest(f"There is no log {kind!r}.", field="kind", hint="Choose one of: access, error.")
+        raise InvalidRequest(f"Log {kind!r} does not exist.", field="kind", hint="Choose one of: access, error.")
     if offset < 0 or not 1 <= limit <= 16 << 20:
         raise InvalidRequest("offset must be at least 0 and limit from 1 byte to 16 MiB.", field="offset")
     part = httpd(who, lease_id).logs("access" if kind == "access" else "error", offset, limit)
@@ -261,10 +260,10 @@ def server_log(who: Caller, lease_id: int, kind: str = "access", *, offset: int 
 
 @checked
 def access(who: Caller, lease_id: int) -> AccessInfo:
-    """Return how an active lease is currently reached, without secrets. A restarted machine may have another address.
+    """Return how to reach an active lease now, without secrets. A restarted machine may have another address.
 
-    Raises NotFound, LeaseEnded, NotSupported if the lease is not reached by SSH, and Conflict while the
-    installation is suspended.
+    Raises NotFound, LeaseEnded, NotSupported if the lease is not reached by SSH, and Conflict while the installation is
+    suspended.
     """
     lease = lease_of(who, lease_id, related=True)
     still_mine(lease_id, lease.owner_id)
@@ -282,7 +281,7 @@ def local_account(who: Caller, lease_id: int) -> LocalEndpoint | None:
     """Return the local account of an active lease, for opening a terminal.
 
     Returns None if the lease does not use a local account. Records an event, as `run_command` does. Raises NotFound,
-    LeaseEnded, Unreachable if that account is on another machine, and Conflict while the installation is suspended.
+    LeaseEnded, Unreachable if the account is on another machine, and Conflict while the installation is suspended.
     """
     lease = lease_of(who, lease_id, related=True)
     still_mine(lease_id, lease.owner_id)
@@ -341,7 +340,7 @@ def _plain(line: str) -> str:
 def ssh_config(lease_id: int, there: SshEndpoint, *, made: bool) -> str:
     """Return the lease's entry for ~/.ssh/config.
 
-    With `made`, the key pair was generated for the lease, and the entry names a file for its private half.
+    With `made`, the key pair was generated for the lease, and the entry names a file for its private key.
     """
     lines = [
         f"Host drydock-{lease_id}", f"    HostName {there.host.replace('%', '%%')}", f"    Port {there.port}", f"    User {there.user}",

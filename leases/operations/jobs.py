@@ -1,4 +1,4 @@
-"""Jobs on a caller's leases, including those that remove large folders."""
+"""Jobs on a caller's leases, including jobs that remove large folders."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def start(
 ) -> JobInfo:  # fmt: skip
     """Start a command that outlives this call and reads `stdin`.
 
-    With `ends_lease`, the lease is released when the job ends; with `apart`, standard error is kept separately. The
-    row is written before the host is called; if this process dies in between, a worker starts the job. Raises
-    NotFound, LeaseEnded, NotSupported, InvalidRequest, InsideTransaction.
+    With `ends_lease`, the lease is released when the job ends. With `apart`, standard error is kept separately. The row
+    is written before the host is called; if this process dies in between, a worker starts the job. Raises NotFound,
+    LeaseEnded, NotSupported, InvalidRequest, InsideTransaction.
     """
     argv_of(words)
     exports(list((env or {}).items()))
@@ -44,7 +44,7 @@ def start(
     if len(stdin) > LONGEST_STDIN:
         raise InvalidRequest(
             f"A job can get at most {LONGEST_STDIN} bytes of standard input.", field="stdin",
-            hint="Copy it to the lease as a file, and let the command read that.",
+            hint="Copy the input to the lease as a file, and let the command read the file.",
         )  # fmt: skip
     interfaces.command(who, lease_id)
     with transaction.atomic():
@@ -52,20 +52,25 @@ def start(
         if not own_leases(who).filter(pk=lease_id).select_for_update(no_key=True).values_list("pk").first():
             raise not_theirs(lease_id)
         job = jobs.write(lease_id, words, env=env or {}, cwd=cwd, ends_lease=ends_lease, stdin=stdin, apart=apart)
-    record_event("lease.job", f"Job {job.pk} asked for.", actor=who.actor, lease_id=lease_id, details={"job": job.pk})
+    record_event(
+        "lease.job", f"Job {job.pk} was requested.", actor=who.actor, lease_id=lease_id, details={"job": job.pk}
+    )
     return infos.job(jobs.advance(job.pk))
 
 
 @input_checks.checked
 def get(who: Caller, job_id: int) -> JobInfo:
-    """Return a job after reading its state from its host. Raises NotFound, and what reaching the host raises."""
+    """Return a job after reading its state from its host.
+
+    Raises NotFound, and the errors of the connection to the host.
+    """
     refuse_inside_transaction("A look at a job")
     return infos.job(jobs.advance(_job(who, job_id).pk))
 
 
 @input_checks.checked
 def list_(who: Caller, *, lease_id: int | None = None) -> list[JobInfo]:
-    """Return the jobs of the caller's leases, or of one of them, newest first, as they were last seen."""
+    """Return the jobs of the caller's leases, or of one of them, newest first, in their last known state."""
     found = Job.objects.filter(lease__in=own_leases(who))
     found = found if lease_id is None else found.filter(lease_id=lease_id)
     return [infos.job(job) for job in found.order_by("-id")[:200]]
@@ -80,10 +85,16 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
     requested but not kept separately.
     """
     if stream not in ("stdout", "stderr"):
-        raise InvalidRequest(f"There is no stream {stream!r}.", field="stream", hint="Choose one of: stdout, stderr.")
+        raise InvalidRequest(
+            f"Stream {stream!r} does not exist.", field="stream", hint="Choose one of: stdout, stderr."
+        )
     job = _job(who, job_id)
     if stream == "stderr" and not job.apart:
-        raise NotSupported(f"Job {job_id} keeps both streams together.", field="stream", hint="Start it with `apart`.")
+        raise NotSupported(
+            f"Job {job_id} stores standard output and standard error together.",
+            field="stream",
+            hint="Start the job with `apart` to store them separately.",
+        )
     refuse_inside_transaction("Reading a job's output")
     if job.state == Job.State.PENDING:
         job = jobs.advance(job_id)
@@ -93,7 +104,7 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
         if (kept := infos.kept_output(job_id, offset, limit)) is not None:
             return kept
         if isinstance(error, JobMissing):
-            raise NotFound(f"There is no output of job {job_id}.", field="job") from None
+            raise NotFound(f"Job {job_id} has no output any more.", field="job") from None
         if isinstance(error, LeaseEnded):
             jobs.advance(job_id)
         raise
@@ -104,15 +115,19 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
 
 @input_checks.checked
 def cancel(who: Caller, job_id: int) -> JobInfo:
-    """Terminate a job's processes. If the host cannot be reached now, a worker keeps trying.
+    """Terminate a job's processes. If the host cannot be reached now, a worker retries.
 
-    Raises NotFound, and what reaching the host raises.
+    Raises NotFound, and the errors of the connection to the host.
     """
     job = _job(who, job_id)
     refuse_inside_transaction("Cancelling a job")
     if Job.objects.filter(pk=job_id, state__in=jobs.OPEN).update(cancel_wanted=True):
         record_event(
-            "lease.job", f"Job {job_id} is to end.", actor=who.actor, lease_id=job.lease_id, details={"job": job_id}
+            "lease.job",
+            f"Job {job_id} will be cancelled.",
+            actor=who.actor,
+            lease_id=job.lease_id,
+            details={"job": job_id},
         )
     return infos.job(jobs.advance(job_id))
 
@@ -143,10 +158,10 @@ def remove_path(who: Caller, lease_id: int, path: str, *, recursive: bool = Fals
 
 @checked
 def begin_removal(who: Caller, lease_id: int, path: str, *, recursive: bool, seconds: float) -> JobInfo | None:
-    """Remove a file or folder for at most `seconds`. Return the job that continues, or None if it is done.
+    """Remove a file or folder within `seconds`. Return the job that continues the removal, or None if it is done.
 
-    Records an event. Raises what `Filesystem.remove` raises, and DeadlineExceeded if the lease cannot run commands,
-    in which case repeating the call continues the removal.
+    Records an event. Raises what `Filesystem.remove` raises, and DeadlineExceeded if the lease cannot run commands;
+    then call it again to continue the removal.
     """
     files, job = interfaces.filesystem(who, lease_id), None
     try:
@@ -155,7 +170,7 @@ def begin_removal(who: Caller, lease_id: int, path: str, *, recursive: bool, sec
         try:
             job = start(who, lease_id, _removal_command(files.root, normal(path)))
         except NotSupported:
-            error.hint = error.hint or "A part of the output is gone. Read again to continue."
+            error.hint = error.hint or "Part of the output is no longer stored. Read again to continue."
             raise error from None
     _record_removal(who, lease_id, path)
     return job

@@ -42,7 +42,7 @@ SHAREABLE = ("", "resource", "parent")
 
 @checked
 def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None, endless: bool = False) -> int:
-    """Request one lease and return its id. Claims at once unless the caller's transaction is open.
+    """Request one lease and return its id. Claims at once unless the caller has a transaction open.
 
     A request without an end gets the shortest default that applies, unless `endless` is set. Raises InvalidRequest,
     NotAllowed, and Conflict if the idempotency key was used for another request.
@@ -56,10 +56,10 @@ def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any 
 
 @checked
 def request_patiently(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None) -> int:
-    """Do what `request` does, and repeat it while the database does not answer.
+    """Do what `request` does, and retry while the database is not reachable.
 
-    A request without an idempotency key is given one, so that a repetition finds the lease if only the reply was
-    lost. Repeats nothing inside the caller's transaction. Raises what `request` raises.
+    A request without an idempotency key is given one, so that a retry finds the lease if only the reply was lost. Does
+    not retry inside the caller's transaction. Raises what `request` raises.
     """
     asked = requests.read(given)
     if connection.in_atomic_block:
@@ -76,8 +76,8 @@ def request_group(
 ) -> list[int]:  # fmt: skip
     """Request several leases that are granted all together or not at all. Return their ids in order.
 
-    `same` and `different` (`resource` or `parent`) say what the leases must or must not share. Raises what
-    `request` raises.
+    `same` and `different` (`resource` or `parent`) say what the leases must or must not share. Raises what `request`
+    raises.
     """
     for field, value in (("same", same), ("different", different)):
         if value not in SHAREABLE:
@@ -100,7 +100,7 @@ def request_group_patiently(
     who: Caller, given: Sequence[Mapping[str, Any] | LeaseRequest], *, owner: Any = None, same: str = "",
     different: str = "", idempotency_key: str | None = None,
 ) -> list[int]:  # fmt: skip
-    """Do what `request_group` does, and repeat it as `request_patiently` does."""
+    """Do what `request_group` does, and retry as `request_patiently` does."""
     key = idempotency_key
     if key is None and not connection.in_atomic_block and len(given) <= LARGEST_GROUP:
         given, key = [requests.read(one) for one in given], uuid.uuid4().hex
@@ -111,8 +111,8 @@ def request_group_patiently(
 def explain(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None) -> Explanation:
     """Return what would happen to a request now, with the verdict on every candidate. Writes nothing.
 
-    Rehearses the request in a transaction that is rolled back, so that it passes through the same checks. Raises
-    InvalidRequest, NotAllowed.
+    Inserts the request in a transaction that is rolled back, so that it passes the same checks. Raises InvalidRequest,
+    NotAllowed.
     """
     whose = on_behalf(who, owner)
     asked = lifetimes.bounded(who, whose, requests.read(given))
@@ -132,7 +132,7 @@ def _rehearsed(waiter: pending.PendingLease) -> Explanation:
     waiter.placement = spending.bounding(allowance.bounding(waiter.placement))
     room = claims.look(waiter.placement, waiter.rank)
     if room is not None and not (room.queue and claims.belongs_to_older(room, waiter)):
-        ready = "is there" if room.state == "active" else "is being built"
+        ready = "is active" if room.state == "active" else "is being built"
         message = f"Granted at once: {room.name or f'resource {room.resource_id}'} {ready} and has room."
         return Explanation(
             outcome="granted", message=message, resource=room.resource_id, waiting_before=before, verdicts=verdicts
@@ -184,7 +184,7 @@ OVER = ("destroyed", "broken")
 
 
 def moved(lease_id: int, known: LeaseInfo | None) -> bool:
-    """Return whether a lease's state, reason or message differs from what is known. One cheap statement, for polling.
+    """Return whether a lease's state, reason or message has changed. Takes one cheap statement, for polling.
 
     For a pending lease, compares only the state, since computing why it waits costs more.
     """
@@ -206,8 +206,8 @@ def get(who: Caller, lease_id: int) -> LeaseInfo:
 def named(who: Caller, name: str) -> int:
     """Return the id of the lease with this name. Raises NotFound, Conflict.
 
-    This is the caller's own live lease or, if there is none, the newest that has ended. An operator also finds
-    another owner's lease if it is the only live one with that name; Conflict if there are several.
+    This is the caller's own live lease or, if there is none, the newest lease of that name that has ended. An operator
+    also finds another owner's lease if it is the only live one with that name; Conflict if there are several.
     """
     own = Lease.objects.filter(owner_id=who.id, name=name, need="").order_by("-id")
     first = own.filter(state__in=UNFINISHED).first()
@@ -216,7 +216,7 @@ def named(who: Caller, name: str) -> int:
         if len(others) > 1:
             raise Conflict(
                 f"Several owners have a lease named {name!r}.", field="lease",
-                hint=f"Give its number: drydock leases --name {name}",
+                hint=f"Give the number of the lease: drydock leases --name {name}",
             )  # fmt: skip
         first = others[0] if others else None
     first = first or own.first()
@@ -246,7 +246,7 @@ def list_(
     for state in states or ():
         if state not in tuple(LeaseState):
             raise InvalidRequest(
-                f"There is no state {state!r}.", field="state", hint=f"Choose one of: {', '.join(LeaseState)}."
+                f"State {state!r} does not exist.", field="state", hint=f"Choose one of: {', '.join(LeaseState)}."
             )
     found = own_leases(who)
     if owner is not None:
@@ -285,18 +285,19 @@ def set_note(who: Caller, lease_id: int, *, note: str) -> LeaseInfo:
     lease = lease_of(who, lease_id)
     with transaction.atomic():
         if Lease.objects.filter(pk=lease.pk).exclude(note=note).update(note=note):
-            message = "Its note was changed." if note else "Its note was removed."
+            message = "The note was changed." if note else "The note was removed."
             record_event("lease.noted", message, actor=who.actor, lease_id=lease.pk)
     return get(who, lease_id)
 
 
 @checked
 def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
-    """Give an active lease, with its files, to another user. Its processes end, and its keys are replaced.
+    """Transfer an active lease, with its files, to another user. Its processes end, and its keys are replaced.
 
-    Owners give to users of their own groups, operators to anyone. The quota, the budgets and the authorizations of the
-    other user must allow it; only operators are told which does not. Raises NotFound, InvalidRequest, Conflict,
-    NotAllowed, and NotSupported if its kind cannot, or if it could change its host itself.
+    Owners can transfer to users of their own groups, operators to anyone. The quota, the budgets and the authorizations
+    of the other user must allow it; only operators are told which does not. Raises NotFound, InvalidRequest, Conflict,
+    NotAllowed, and NotSupported if the kind cannot transfer leases, or if the lease has rights on its host with which
+    its owner could keep access.
     """
     lease = lease_of(who, lease_id, related=True)
     receiver = _receiver(who, to)
@@ -310,8 +311,8 @@ def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
         if who.operator or error.field not in ("to", "name"):
             raise
         raise Conflict(
-            f"{to} cannot take lease {lease_id}: a quota, a budget, an authorization or a lease of the same name is in "
-            "the way.", field="to", hint=f"{to} or an operator can see which.",
+            f"{to} cannot take over lease {lease_id} because of a quota, a budget, a missing authorization "
+"or a lease of the same name.", field="to", hint=f"{to} or an operator can see which of these.",
         ) from None  # fmt: skip
 
 
@@ -325,7 +326,7 @@ def _receiver(who: Caller, to: str) -> Any:
         return found
     if found is None or not Group.objects.filter(user=who.id).filter(user=found.pk).exists():
         raise InvalidRequest(
-            f"{to!r} is not a user of one of your groups.", field="to", hint="An operator can transfer it to anyone."
+            f"{to!r} is not a member of any of your groups.", field="to", hint="An operator can transfer it to anyone."
         )
     return found
 
@@ -339,8 +340,8 @@ _STANDING = """
 def release(who: Caller, lease_id: int, *, message: str = "") -> None:
     """Release a lease, or cancel a pending one. Idempotent.
 
-    Inside a caller's transaction, the release is only requested. Raises NotFound, and Conflict for a lease that
-    another lease or a resource holds, unless an operator asks.
+    Inside a caller's transaction, the release is only requested. Raises NotFound, and Conflict for a lease that another
+    lease or a resource holds, unless an operator asks.
     """
     found = rows(_STANDING, (who.id, lease_id), hot=True)
     if not found or not (found[0][1] or who.operator):
@@ -348,7 +349,7 @@ def release(who: Caller, lease_id: int, *, message: str = "") -> None:
     state, own, need, for_lease, for_resource = found[0]
     if need and not who.operator:
         holder = f"lease {for_lease}" if for_lease else f"resource {for_resource}"
-        raise Conflict(f"Lease {lease_id} is held by {holder} and ends with it.", hint="Release that one.")
+        raise Conflict(f"Lease {lease_id} is held by {holder} and ends with it.", hint=f"Release {holder} instead.")
     if state in OVER:
         return
     reason = Reason.CANCELLED if state in ("pending", "acquired") else Reason.OWNER if own else Reason.OPERATOR
@@ -363,16 +364,16 @@ _BEAT = """
 
 @checked
 def heartbeat(who: Caller, lease_id: int) -> None:
-    """Record a heartbeat. Raises NotFound, and Conflict if the heartbeat came too late or none is expected."""
+    """Record a heartbeat. Raises NotFound, and Conflict if the heartbeat is too late or the lease expects none."""
     lease = lease_of(who, lease_id)
     if run(_BEAT, (lease_id,)):
         return
     if lease.heartbeat_limit is None:
         raise Conflict(f"Lease {lease_id} expects no heartbeats.", hint="Request the lease with heartbeat_limit.")
     if lease.state in ("acquired", "active"):
-        raise Conflict(f"The heartbeat came too late: lease {lease_id} is lost.")
-    what = "waits for its grant" if lease.state == "pending" else "has ended"
-    raise Conflict(f"Lease {lease_id} {what}; it accepts no heartbeats.")
+        raise Conflict(f"The heartbeat came too late: lease {lease_id} has been ended.")
+    what = "is pending" if lease.state == "pending" else "has ended"
+    raise Conflict(f"Lease {lease_id} {what} and accepts no heartbeats.")
 
 
 LONGEST_HOLD = dt.timedelta(days=7)
@@ -384,8 +385,8 @@ def hold(
 ) -> dt.datetime | None:
     """Keep the resource as it is after the lease's end, for debugging. Return the end of the hold, or None.
 
-    The hold lasts for `ttl` from now. An owner may hold for up to seven days (one by default), an operator without
-    an end. Raises NotFound, InvalidRequest, and Conflict if the resource was already cleaned.
+    The hold lasts for `ttl` from now. An owner may hold for up to seven days (one by default), an operator without a
+    limit. Raises NotFound, InvalidRequest, and Conflict if the resource was already cleaned.
     """
     lease_of(who, lease_id)
     span = duration(ttl, field="ttl") if ttl is not None else None if who.operator else dt.timedelta(days=1)
@@ -398,7 +399,7 @@ def hold(
         (span, lease_id),
     )
     if not held:
-        raise Conflict(f"Lease {lease_id} has ended and is cleaned, or being cleaned.")
+        raise Conflict(f"Lease {lease_id} has ended, and its resource is cleaned or being cleaned.")
     for_how_long = "without end" if span is None else f"for {in_words(span)}"
     record_event(
         "lease.held", f"Held {for_how_long}. {reason}".strip(), actor=who.actor, lease_id=lease_id, reason=Reason.HELD
@@ -433,7 +434,7 @@ def retry(who: Caller, lease_id: int) -> None:
         " AND (lease_id = %s OR (lease_id IS NULL AND resource_id = %s)) RETURNING id",
         (lease_id, lease.resource_id),
     )
-    record_event("lease.retry", "Tried again now.", actor=who.actor, lease_id=lease_id)
+    record_event("lease.retry", "A new attempt was requested.", actor=who.actor, lease_id=lease_id)
     for (run_id,) in woken:
         hints.after_commit("step", run_id)
     hints.after_commit("serve", lease.type)
@@ -443,12 +444,12 @@ def retry(who: Caller, lease_id: int) -> None:
 def private_key(who: Caller, lease_id: int) -> str:
     """Return the private half of the lease's generated key pair, to its owner only. Records an event.
 
-    Raises NotFound if there is none, also for operators who do not own the lease, and NotAllowed for a token that
+    Raises NotFound if there is none, or for an operator who does not own the lease. Raises NotAllowed for a token that
     somebody else created, since the owner may not be the one who uses it.
     """
     if who.maker:
         raise NotAllowed(
-            f"This token was made by {who.maker}, and only {who.name} can read the private key.",
+            f"This token was created by {who.maker}, and only {who.name} can read the private key.",
             hint="Use a token that the owner created.",
         )
     lease = Lease.objects.filter(pk=lease_id, owner_id=who.id).first()
@@ -459,7 +460,8 @@ def private_key(who: Caller, lease_id: int) -> str:
     key = (lease.secrets or {}).get("private_key")
     if not key:
         raise NotFound(
-            f"Lease {lease_id} has no generated key.", hint="Its kind generates none, or you gave your own public key."
+            f"Lease {lease_id} has no generated key.",
+            hint="Either the kind does not generate keys, or you provided your own public key.",
         )
     record_event(
         "lease.key_shown", "The generated private key was shown to the owner.", actor=who.actor, lease_id=lease_id

@@ -1,4 +1,4 @@
-"""How long a lease may last, and extending one before or after it has become active."""
+"""Limits on the duration of leases, and extending a lease before or after it has become active."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from leases.validation.requests import LeaseRequest, digest
 
 
 def longest(who: Caller, lease: Lease) -> Limit | None:
-    """Return how long after becoming active a lease may end for this caller, or None if there is no limit."""
+    """Return the longest time after becoming active at which a lease may end for this caller, or None without a limit."""
     return None if who.operator else limits.of_lease(lease)
 
 
 def bounded(
     who: Caller, owner: Caller, asked: LeaseRequest, *, endless: bool = False, quotas: bool = True
 ) -> LeaseRequest:
-    """Return the request, with the shortest default that applies if it names no end.
+    """Return the request, with the shortest default that applies if it specifies no end.
 
     With `endless`, no default is applied. `quotas` is False if there are no quotas, so that none are read. Raises
-    InvalidRequest if the request exceeds the caller's limit. The limit of a blueprint that the request does not
-    name is applied when the lease becomes active.
+    InvalidRequest if the request exceeds the caller's limit. The limit of a blueprint that the request does not name is
+    applied when the lease becomes active.
     """
     charged = limits.of_quotas(owner.id, asked.charged_group) if quotas else limits.Limits()
     maxima = () if who.operator else (limits.of_installation(), *charged.maxima, _of_named(asked))
@@ -58,8 +58,8 @@ def refuse_later(until: dt.datetime, limit: Limit, active_at: dt.datetime | None
 
 def _too_long(limit: Limit, field: str) -> InvalidRequest:
     return InvalidRequest(
-        f"A lease can last at most {written(limit.span)}: that is {limit.source}.",
-        field=field, hint="An operator can let it last longer.",
+        f"A lease can last at most {written(limit.span)}, because of {limit.source}.",
+        field=field, hint="An operator can allow a longer duration.",
     )  # fmt: skip
 
 
@@ -123,9 +123,9 @@ def _extend(lease_id: int, span: dt.timedelta | None, until: dt.datetime | None,
     if lease.state not in (*WAITING, "active") or lease.ends:
         raise Conflict(f"Lease {lease_id} has ended and cannot be extended.")
     if against := budgets.overspent(lease_id):
-        raise Conflict(f"It cannot last longer: {against}.", field="ttl" if span is not None else "until")
+        raise Conflict(f"The lease cannot last longer: {against}.", field="ttl" if span is not None else "until")
     if lease.until is None and (lease.ttl is None or lease.state not in WAITING):
-        raise Conflict(f"Lease {lease_id} has no end that could be moved.")
+        raise Conflict(f"Lease {lease_id} has no end, so it cannot be extended.")
     if span is not None and lease.state in WAITING and lease.until is None:
         _ask_for_more(lease, span, who)
         return None
@@ -136,24 +136,24 @@ def _ask_for_more(lease: _Lasting, span: dt.timedelta, who: Caller) -> None:
     """Request a longer duration for a lease that is not active yet. Raises Conflict if it already has a longer one."""
     assert lease.ttl is not None
     if span < lease.ttl:
-        raise Conflict(f"It was already requested for {in_words(lease.ttl)}, which is longer.", field="ttl")
+        raise Conflict(f"The lease was already requested for {in_words(lease.ttl)}, which is longer.", field="ttl")
     _refuse_longer_than_resource(lease, lease.now + span)
-    _write(lease, {"ttl": span}, f"It is asked for {in_words(span)} from active.", who)
+    _write(lease, {"ttl": span}, f"The requested duration is now {in_words(span)} from becoming active.", who)
 
 
 def _move_end(lease: _Lasting, after: dt.datetime, who: Caller) -> dt.datetime:
     before = lease.until or lease.now + (lease.ttl or dt.timedelta())
     if after < before:
-        raise Conflict(f"It already lasts until {_said(before)}, which is later.", field="until")
+        raise Conflict(f"The lease already lasts until {_said(before)}, which is later.", field="until")
     _refuse_longer_than_resource(lease, after)
-    _write(lease, {"until": after}, f"By {in_words(after - before)}, until {_said(after)}.", who)
+    _write(lease, {"until": after}, f"Extended by {in_words(after - before)}, until {_said(after)}.", who)
     return after
 
 
 def _refuse_longer_than_resource(lease: _Lasting, after: dt.datetime) -> None:
     if lease.dies_at is not None and after > lease.dies_at:
         raise Conflict(
-            f"{lease.on} itself lasts until {_said(lease.dies_at)} and no lease on it can last longer.",
+            f"{lease.on} exists only until {_said(lease.dies_at)}, and no lease on it can last longer.",
             field="until", hint="Request a new lease.",
         )  # fmt: skip
 

@@ -31,8 +31,8 @@ from leases.validation.input_checks import checked
 CAPABILITIES: Mapping[type, tuple[str, str]] = {
     Powers: ("stop-start", "Stopping and starting"),
     Reboots: ("reboot", "Rebooting"),
-    Resizes: ("resize-volume", "A larger disk"),
-    Retypes: ("change-type", "Another type"),
+    Resizes: ("resize-volume", "Enlarging the disk"),
+    Retypes: ("change-type", "Changing the instance type"),
     Tags: ("tags", "Setting tags"),
     Consoles: ("console-output", "Reading the console"),
 }
@@ -53,7 +53,7 @@ class Held(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """The kind of the machine."""
+        """The kind of the machine's blueprint."""
         return registry.kind(self.resource.blueprint.kind)
 
     @property
@@ -103,7 +103,7 @@ def reboot(who: Caller, lease_id: int) -> MachineInfo:
 
 @checked
 def resize_volume(who: Caller, lease_id: int, disk_gib: int) -> MachineInfo:
-    """Grow the boot disk to `disk_gib` GiB; it cannot be shrunk.
+    """Grow the boot disk to `disk_gib` GiB. The disk cannot be shrunk.
 
     Raises InvalidRequest in addition to what `stop` raises.
     """
@@ -115,8 +115,8 @@ def change_type(who: Caller, lease_id: int, type_name: str) -> MachineInfo:
     """Change the machine to another instance type that its zone offers and its blueprint allows.
 
     The machine is stopped for this, and started again if it was on. An exclusive lease gets the new size. If the
-    machine cannot be started as the new type, it is changed back. Raises what `stop` raises, and InvalidRequest for
-    a type that is not offered there, has another architecture or is too small.
+    machine cannot be started as the new type, it is changed back. Raises what `stop` raises, and InvalidRequest for a
+    type that is not offered there, has a different architecture or is too small.
     """
     return _change_type(of_lease(who, lease_id), type_name)
 
@@ -150,8 +150,8 @@ def of_lease(who: Caller, lease_id: int) -> Held:
     resource = _resource_of(lease)
     if not who.operator and not _is_whole(lease_id):
         raise NotAllowed(
-            f"Lease {lease_id} holds a part of {resource.name}, and others may hold the rest.",
-            hint="Request a machine of your own (--exclusive), or ask an operator.",
+            f"Lease {lease_id} holds only a part of {resource.name}, and others may hold the rest.",
+            hint="Request a whole machine (--exclusive), or ask an operator.",
         )
     return Held(who, resource, lease_id)
 
@@ -173,7 +173,7 @@ def _resource_of(lease: Lease) -> Resource:
 
 def of_resource(who: Caller, resource_id: int) -> Held:
     """Return any resource as a machine, for operators. Raises NotFound, NotAllowed."""
-    operator_only(who, "do this to a machine that is not leased to them")
+    operator_only(who, "control a machine that is not leased to them")
     refuse_inside_transaction("This")
     found = Resource.objects.select_related("blueprint").filter(pk=resource_id).first()
     if found is None:
@@ -197,20 +197,20 @@ def refuse_unable(resource: Resource, base: type) -> None:
     can = able(resource)
     if name not in can:
         raise NotSupported(
-            f"{words} ({name}) is not supported by {resource.blueprint.kind}.", capability=name,
-            hint=f"It supports: {', '.join(can) or 'nothing of the kind'}.",
+            f"{words} ({name}) is not supported by the kind {resource.blueprint.kind}.", capability=name,
+            hint=f"It supports: {', '.join(can) or 'no such actions'}.",
         )  # fmt: skip
 
 
 def _switch(held: Held, power: str) -> MachineInfo:
     refuse_unable(held.resource, Powers)
-    machine_phases.switch(held.wish("power", {"power": power}, f"Power {power} asked for."))
+    machine_phases.switch(held.wish("power", {"power": power}, f"Switching the power {power} was requested."))
     return _info(held)
 
 
 def _reboot(held: Held) -> MachineInfo:
     refuse_unable(held.resource, Reboots)
-    machine_phases.ask(held.wish("reboot", {}, "A reboot was asked for."))
+    machine_phases.ask(held.wish("reboot", {}, "A reboot was requested."))
     return _info(held)
 
 
@@ -218,15 +218,15 @@ def _resize(held: Held, disk_gib: int) -> MachineInfo:
     refuse_unable(held.resource, Resizes)
     there = disk_of(held.resource)
     if not max(there, 1) <= disk_gib <= LARGEST_DISK_GIB:
-        has = f"It has {there} GiB, and a disk only grows" if there else "A disk must have at least 1 GiB"
-        raise InvalidRequest(f"{has}; at most {LARGEST_DISK_GIB} are taken.", field="disk_gib")
+        has = f"The disk has {there} GiB and can only grow" if there else "A disk must have at least 1 GiB"
+        raise InvalidRequest(f"{has}; the maximum is {LARGEST_DISK_GIB} GiB.", field="disk_gib")
     if disk_gib > there:
-        machine_phases.ask(held.wish("resize", {"disk_gib": disk_gib}, f"A disk of {disk_gib} GiB was asked for."))
+        machine_phases.ask(held.wish("resize", {"disk_gib": disk_gib}, f"A disk of {disk_gib} GiB was requested."))
     return _info(held)
 
 
 def disk_of(resource: Resource) -> int:
-    """Return the size of the machine's boot disk in GiB, or 0 if its image determines it."""
+    """Return the size of the machine's boot disk in GiB, or 0 if its image determines the size."""
     said = (resource.facts or {}).get("disk_gib")
     return said if isinstance(said, int) and said else resource.total_disk_mib // 1024
 
@@ -234,7 +234,7 @@ def disk_of(resource: Resource) -> int:
 def _change_type(held: Held, type_name: str) -> MachineInfo:
     refuse_unable(held.resource, Retypes)
     wanted = drafts.retyped(held.resource, held.kind, held.config, type_name)
-    said = f"From {wanted['from']} to {type_name} was asked for."
+    said = f"A change of instance type from {wanted['from']} to {type_name} was requested."
     machine_phases.ask(held.wish("retype", wanted, said))
     return _info(held)
 
@@ -259,7 +259,8 @@ def _refuse_odd(tags: Mapping[str, str]) -> None:
             )
         if name.lower().startswith(OURS):
             raise InvalidRequest(
-                f"Names that begin with {OURS} are ours: they identify the owner of a machine.", field=f"tags.{name}"
+                f"Names that begin with {OURS} are reserved: they identify the owner of a machine.",
+                field=f"tags.{name}",
             )
 
 
@@ -270,7 +271,7 @@ def _console(held: Held) -> ConsoleInfo:
     assert isinstance(kind, Consoles)
     view = specs.resource_view(resource)
     record_event(
-        "machine.console", "Its console was read.", actor=held.who.actor, resource_id=resource.pk,
+        "machine.console", "The console was read.", actor=held.who.actor, resource_id=resource.pk,
         lease_id=held.lease_id,
     )  # fmt: skip
     with hidden(*specs.resource_secrets(view), *_of_leases(resource)):

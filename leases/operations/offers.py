@@ -1,4 +1,4 @@
-"""Providers' offers, for callers who may use the accounts: all for operators, those of their blueprints for others."""
+"""Providers' offers: all of them for operators, those of their blueprints for other callers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,10 @@ def _type(row: dict[str, Any]) -> InstanceTypeInfo:
 
 
 def places(who: Caller) -> list[LocationInfo]:
-    """Return the places where accounts are read, and when each was last read. Only operators see why a poll failed."""
+    """Return the places in which accounts are polled, and when each was last polled.
+
+    Only operators see why a poll failed.
+    """
     found = [
         LocationInfo(**{**row, "zones": tuple(row["zones"])})
         for row in offer_search.places(None if who.operator else who.id)
@@ -123,7 +126,7 @@ def _place(written: str, sort: str) -> Place:
     try:
         place = Place(by=tuple(float(one) if one else None for one in by), id=int(number))
     except ValueError:
-        raise InvalidRequest("It must be the `next` of an answer.", field="cursor") from None
+        raise InvalidRequest("It must be the value of `next` from an earlier answer.", field="cursor") from None
     if by and len(by) != offer_search.orders()[sort]:
-        raise InvalidRequest(f"It belongs to a list in another order than {sort!r}.", field="cursor")
+        raise InvalidRequest(f"It belongs to a list that is not ordered by {sort!r}.", field="cursor")
     return place

@@ -1,4 +1,4 @@
-"""Authorizations and quotas: who may use which blueprint, and how much."""
+"""Authorizations and quotas: which blueprints owners may use, and how much they may hold."""
 
 from __future__ import annotations
 
@@ -70,7 +70,10 @@ def _info(row: Authorization) -> AuthorizationInfo:
 
 @checked
 def authorization(who: Caller, authorization_id: int) -> AuthorizationInfo:
-    """Return one authorization: any for an operator, else the caller's own or their groups'. Raises NotFound."""
+    """Return one authorization. Raises NotFound.
+
+    An operator may see any authorization, other callers their own and those of their groups.
+    """
     return _info(_row(who, authorization_id))
 
 
@@ -86,7 +89,7 @@ def _row(who: Caller, authorization_id: int) -> Authorization:
 
 @checked
 def settle(who: Caller, authorization_id: int, *, allow: bool, message: str = "") -> AuthorizationInfo:
-    """Allow or decline a requested or already decided authorization. Raises NotFound, NotAllowed."""
+    """Allow or decline an authorization that was requested or decided before. Raises NotFound, NotAllowed."""
     operator_only(who, "decide about authorizations")
     row = _row(who, authorization_id)
     state = Authorization.State.AUTHORIZED if allow else Authorization.State.DECLINED
@@ -120,7 +123,7 @@ def authorize(
 
 @checked
 def decline(who: Caller, blueprint: str, *, user: Any = None, group: str = "", message: str = "") -> AuthorizationInfo:
-    """Decline a request, or withdraw an authorization. Present leases stay."""
+    """Decline a request, or withdraw an authorization. Existing leases stay."""
     return _decide(who, blueprint, user, group, message, Authorization.State.DECLINED)
 
 
@@ -160,7 +163,7 @@ def _quota(row: Quota) -> QuotaInfo:
 
 @checked
 def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
-    """Set some limits in the quota of a user or a group (None: no limit).
+    """Set some limits in the quota of a user or a group; None removes a limit.
 
     Leases that waited for the quota are tried again. Raises InvalidRequest, NotFound, NotAllowed.
     """

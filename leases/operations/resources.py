@@ -52,10 +52,13 @@ def list_(
     who: Caller, *, type_: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False,
     limit: int = 500, after: int = 0,
 ) -> list[ResourceInfo]:  # fmt: skip
-    """Return resources by id. `gone` includes those that are gone; `after` returns only ids above it, for paging."""
+    """Return resources by id.
+
+    `gone` includes those that no longer exist; `after` returns only ids above it, for paging.
+    """
     if state and state not in tuple(ResourceState):
         raise InvalidRequest(
-            f"There is no state {state!r}.", field="state", hint=f"Choose one of: {', '.join(ResourceState)}."
+            f"State {state!r} does not exist.", field="state", hint=f"Choose one of: {', '.join(ResourceState)}."
         )
     found = (visible(who) if gone else visible(who).exclude(GONE)).filter(id__gt=after)
     chosen = {"type": type_, "blueprint__name": blueprint, "state": state, "name": name}
@@ -108,7 +111,10 @@ def there(who: Caller, resource_id: int, what: str) -> Resource:
 
 @checked
 def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = "") -> ResourceInfo:
-    """Drain a resource: no new leases, and retired once idle. With `drained=False`, it serves pending leases again."""
+    """Drain a resource: no new leases are placed on it, and it is retired once idle.
+
+    With `drained=False`, it serves pending leases again.
+    """
     resource = there(who, resource_id, "drain resources")
     if Resource.objects.filter(pk=resource_id, drained=not drained).update(drained=drained):
         if not resource.quarantined:
@@ -123,7 +129,7 @@ def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = 
 def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
     """Take a resource out of service as it is, with a note. Its leases stay. Raises InvalidRequest without a note."""
     if not message.strip():
-        raise InvalidRequest("A quarantine needs a note that says why.", field="note")
+        raise InvalidRequest("A quarantine needs a note that gives the reason.", field="note")
     there(who, resource_id, "quarantine resources")
     Resource.objects.filter(pk=resource_id).update(quarantined=True, note=message[:2000])
     record_event("resource.quarantined", message, actor=who.actor, resource_id=resource_id)
@@ -132,7 +138,7 @@ def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
 
 @checked
 def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
-    """Put a resource back into service, and wake pending leases.
+    """Return a resource to service, and wake pending leases.
 
     A deferred cleanup comes first: until it is done, the resource stays in maintenance, and its message says so.
     """
@@ -144,15 +150,15 @@ def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
     return get(who, resource_id)
 
 
-_CONFIRMED = "It disappeared with everything else of its account, and an operator gave it up."
+_CONFIRMED = "The machine disappeared together with everything else in its account, and an operator had it removed."
 
 
 @checked
 def retire(who: Caller, resource_id: int) -> ResourceInfo:
     """Destroy or hand back a resource that no lease holds. Raises Conflict while a lease holds it.
 
-    A resource that disappeared with everything else in its account is removed even if held: its leases break, and
-    its provider is asked whether the resource and everything that belongs to it are gone.
+    A resource that disappeared with everything else in its account is removed even if held: its leases break, and the
+    provider is asked whether the resource and everything that belongs to it are gone.
     """
     resource = there(who, resource_id, "retire resources")
     if resource.observed == VANISHED and retirement.lose(
@@ -161,19 +167,19 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
         return get(who, resource_id)
     if not retirement.retire_idle(resource_id, reason=Reason.OPERATOR, message="Retired.", actor=who.actor):
         raise Conflict(
-            f"Resource {resource_id} is held or busy.", hint="Drain it, and it is removed when its last lease ends."
+            f"Resource {resource_id} is held or busy.", hint="Drain it instead; it is removed when its last lease ends."
         )
     return get(who, resource_id)
 
 
 @checked
 def force_destroy(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
-    """Declare that a resource is gone. Its leases break and its row is closed, whatever its provider says.
+    """Record that a resource is gone. Its leases break and its row is closed, whatever the provider reports.
 
     For resources that can no longer be destroyed. Raises InvalidRequest without a reason, NotFound, NotAllowed.
     """
     if not reason.strip():
-        raise InvalidRequest("Give a reason: something may be left behind at the provider.", field="reason")
+        raise InvalidRequest("Give a reason, because something may be left behind at the provider.", field="reason")
     resource = _resource(who, resource_id, "force a destruction")
     if resource.gone_at is None:
         retirement.lose(resource_id, reason=Reason.FORCED, message=reason, actor=who.actor)
@@ -202,7 +208,7 @@ def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
     if wanted == "cycle":
         _begin(resource_id, "power", {"power": wanted})
     switching.want_power(resource_id, "off" if wanted == "off" else "on")
-    record_event("resource.power", f"Power {wanted} asked for.", actor=who.actor, resource_id=resource_id)
+    record_event("resource.power", f"Power {wanted} was requested.", actor=who.actor, resource_id=resource_id)
     return get(who, resource_id)
 
 
@@ -212,7 +218,7 @@ def check(who: Caller, resource_id: int) -> ResourceInfo:
     resource = there(who, resource_id, "check resources")
     _supports(resource, Checks, "checked")
     _begin(resource_id, "check", {})
-    record_event("resource.check", "Check asked for.", actor=who.actor, resource_id=resource_id)
+    record_event("resource.check", "A check was requested.", actor=who.actor, resource_id=resource_id)
     return get(who, resource_id)
 
 
@@ -228,15 +234,16 @@ def _begin(resource_id: int, phase: str, wanted: dict[str, Any]) -> None:
     lock_resource(resource_id)
     if start(resource_id=resource_id, phase=phase, wanted=wanted) is None:
         going = rows("SELECT phase FROM leases_run WHERE resource_id = %s AND lease_id IS NULL", (resource_id,))
-        raise Conflict(f"Resource {resource_id} is busy with {going[0][0] if going else 'something else'}.")
+        raise Conflict(f"Resource {resource_id} is busy with {going[0][0] if going else 'another run'}.")
 
 
 @checked
 def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceInfo:
     """Register a resource. The build steps of its kind check it before it becomes active.
 
-    While that fails it stays listed with the problem, is retried with a growing delay, and can be changed or removed.
-    Raises NotFound, NotSupported, InvalidRequest with the field, Conflict if it is already registered.
+    While the check fails the resource stays listed with the problem, is checked again with a growing delay, and can be
+    changed or removed. Raises NotFound, NotSupported, InvalidRequest with the field, Conflict if it is already
+    registered.
     """
     operator_only(who, "register resources")
     row = Blueprint.objects.filter(name=blueprint).first()
@@ -246,7 +253,7 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
     try:
         with transaction.atomic():
             if provision.lock_blueprint(row.pk) is None:
-                raise NotFound(f"Blueprint {blueprint!r} was removed just now.", field="blueprint")
+                raise NotFound(f"Blueprint {blueprint!r} was removed meanwhile.", field="blueprint")
             room = provision.insert(
                 row, draft, actor=who.actor, message="Registered.", origin="registered", registration=registration
             )
@@ -260,8 +267,8 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
 def change_registration(who: Caller, resource_id: int, given: Mapping[str, Any]) -> ResourceInfo:
     """Correct the registration of a resource: given fields replace stored ones, and null removes a field.
 
-    The resource is checked again before it serves another lease. Raises NotFound, NotSupported, InvalidRequest with
-    the field, and Conflict while leases hold it or it is busy.
+    The resource is checked again before it is leased again. Raises NotFound, NotSupported, InvalidRequest with the
+    field, and Conflict while leases hold it or it is busy.
     """
     resource = there(who, resource_id, "change resources")
     if resource.origin != Resource.Origin.REGISTERED:
@@ -284,7 +291,7 @@ def change_registration(who: Caller, resource_id: int, given: Mapping[str, Any])
 def scan_host_keys(who: Caller, blueprint: str, address: str, port: int = 22) -> list[HostKey]:
     """Return the keys that the host at an address presents now. Stores nothing.
 
-    Compare them with the keys on the host's own console before registering it, because a host in between could
+    Compare them with the keys on the host's own console before registering it, because another host on the path could
     present others. Raises NotFound, NotSupported, InvalidRequest, and InterfaceError if no host answers.
     """
     operator_only(who, "scan for host keys")
@@ -317,7 +324,7 @@ def _host_key(line: str) -> HostKey:
 
 @dataclass(frozen=True, kw_only=True)
 class Examined:
-    """A host to be registered, with its keys for an operator to confirm."""
+    """A host that is to be registered, with its keys for an operator to confirm."""
 
     name: str
     given: dict[str, Any]
@@ -336,8 +343,8 @@ AT_ONCE = 16
 def examine_registrations(who: Caller, blueprint: str, rows: Sequence[Mapping[str, Any]]) -> list[Examined]:
     """Parse registrations without storing them. Return the problem or the keys of each.
 
-    The keys are the given ones or, if none are given, those that the host presents now. Raises NotFound,
-    NotSupported, NotAllowed.
+    The keys are the given ones or, if none are given, those that the host presents now. Raises NotFound, NotSupported,
+    NotAllowed.
     """
     operator_only(who, "register resources")
     refuse_inside_transaction("Scanning for host keys")
@@ -414,7 +421,8 @@ def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) 
         raise Conflict(f"Resource {resource.pk} is {resource.state}.")
     if resource.used_slots:
         raise Conflict(
-            f"Resource {resource.pk} is held by leases.", hint="Quarantine it, and change it after they have ended."
+            f"Resource {resource.pk} is held by leases.",
+            hint="Quarantine it, and change it after the leases have ended.",
         )
     if resource.state == "active" and not isinstance(registry.kind(resource.blueprint.kind), Updates):
         raise NotSupported(
@@ -435,7 +443,7 @@ def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) 
             "check_at": Now(),
             "in_maintenance": True,
         }
-    message = "Changed; it is checked before it serves."
+    message = "Changed. The resource is checked before it is leased again."
     Resource.objects.filter(pk=resource.pk).update(message=message, check_failures=0, **columns)
     if resource.state == "pending":
         start(resource_id=resource.pk, phase="build")

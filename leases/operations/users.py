@@ -47,8 +47,8 @@ def add(
 ) -> PasswordInfo:
     """Add a user with the given password, or with a generated one that is returned only now.
 
-    An operator also sees and changes everything, and administers users. Raises InvalidRequest, Conflict if the name
-    is taken, NotAllowed.
+    An operator sees and changes everything, and administers users. Raises InvalidRequest, Conflict if the name is
+    taken, NotAllowed.
     """
     _administrator(who)
     model = get_user_model()
@@ -71,7 +71,7 @@ def add(
 
 @checked
 def set_password(who: Caller, user: str, *, password: str | None = None) -> PasswordInfo:
-    """Set the given password, or a generated one that is returned only now. Signs the user out of all browsers.
+    """Set the given password, or a generated one that is returned only now. Ends all browser sessions of the user.
 
     Raises InvalidRequest, NotAllowed, NotFound.
     """
@@ -94,7 +94,7 @@ def disable(who: Caller, user: str) -> UserInfo:
     with transaction.atomic():
         row = _named(user, lock=True)
         if row.pk == who.id:
-            raise Conflict("You cannot disable yourself.", field="user", hint="Another administrator can.")
+            raise Conflict("You cannot disable yourself.", field="user", hint="Another administrator can disable you.")
         if row.is_active:
             row.is_active = False
             row.save(update_fields=["is_active"])
@@ -124,11 +124,11 @@ def change_groups(who: Caller, user: str, *, add: Collection[str] = (), remove: 
     _administrator(who)
     joined, left = _groups(add), _groups(remove)
     if both := sorted(set(joined) & set(left)):
-        raise InvalidRequest(f"{both[0]!r} is both added and removed.", field="add")
+        raise InvalidRequest(f"Group {both[0]!r} is both added and removed.", field="add")
     with transaction.atomic():
         row = _named(user, lock=True)
         if missing := sorted(set(left) - {group.name for group in row.groups.all()}):
-            raise NotFound(f"{user} is not in the group {missing[0]!r}.", field="remove")
+            raise NotFound(f"{user} is not in group {missing[0]!r}.", field="remove")
         groups = _existing(joined)
         row.groups.add(*groups)
         row.groups.remove(*_existing(left))
@@ -152,7 +152,7 @@ def info(row: Any) -> UserInfo:
 def _administrator(who: Caller) -> None:
     if who.maker:
         raise NotAllowed(
-            f"This token was made by {who.maker}, and only {who.name} can manage users.",
+            f"This token was created by {who.maker}, and only {who.name} can manage users.",
             hint="Use a token that its owner created.",
         )
     found = get_user_model()._default_manager.filter(pk=who.id, is_active=True, is_superuser=True)

@@ -1,6 +1,7 @@
 """Validations that operators run in the foreground.
 
-They test an account's cloud against the provider contract, and whether anything outlives a lease.
+They test an account's cloud against the provider contract, and whether anything of a lease is left behind after its
+end.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from leases.validation.input_checks import checked
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A credential with its cloud's client, the tags for what is created there, and the journal."""
+    """A credential with its cloud's client, the tags for objects that are created with it, and the journal."""
 
     name: str
     kind: CloudHost
@@ -69,14 +70,15 @@ class Account:
 def open_account(who: Caller, name: str, *, kind: str = "") -> Account:
     """Return the account of a credential, for a validation. Makes no external call yet.
 
-    Raises NotFound, InvalidRequest if the kind is unknown or does not match the credential, Conflict while the
-    installation is suspended, NotAllowed.
+    Raises NotFound, NotAllowed, InvalidRequest if the kind is unknown or does not match the credential, and Conflict
+    while the installation is suspended.
     """
     operator_only(who, "validate a provider")
     here = installation.current()
     if here.problem:
         raise Conflict(
-            f"The installation is suspended: {here.problem}", hint="An operator confirms it: `drydock installation`."
+            f"The installation is suspended: {here.problem}",
+            hint="An operator can check and confirm it: `drydock installation`.",
         )
     row = credentials.row_of(name)
     secrets = dict(row.secrets or {})
@@ -96,7 +98,7 @@ def _why(error: Exception) -> str:
     """Return why the credential does not fit, without quoting its values."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        return f"The credential does not fit: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return f"The credential is invalid: {'.'.join(map(str, first['loc']))}: {first['msg']}"
     return str(error)
 
 
@@ -115,8 +117,12 @@ def _kind(wanted: str, name: str, secrets: Mapping[str, Any]) -> CloudHost:
     fitting = [one for one in clouds if one.name in used] or [one for one in clouds if _understands(one, secrets)]
     if len(fitting) != 1:
         said = ", ".join(one.name for one in fitting)
-        which = f"The credential could belong to {said}." if fitting else "The credential fits no kind of cloud hosts."
-        raise InvalidRequest(f"{which} Say which.", field="kind", hint=_clouds_hint())
+        which = (
+            f"The credential could belong to {said}."
+            if fitting
+            else "The credential does not match any kind of cloud hosts."
+        )
+        raise InvalidRequest(f"{which} Specify the kind.", field="kind", hint=_clouds_hint())
     return fitting[0]
 
 
@@ -133,7 +139,7 @@ def _clouds() -> list[CloudHost]:
 
 
 def _clouds_hint() -> str:
-    return f"--kind is one of {', '.join(one.name for one in _clouds())}."
+    return f"--kind must be one of: {', '.join(one.name for one in _clouds())}."
 
 
 def _understands(kind: CloudHost, secrets: Mapping[str, Any]) -> bool:
@@ -160,7 +166,7 @@ def _proof(short: str, key: str) -> str:
 def tell(who: Caller, account: Account, report: Report) -> None:
     """Record an event with the result of a validation."""
     failed = ", ".join(one.check for one in report.findings if one.verdict in ("failed", "not run"))
-    outcome = "All of it behaves." if report.ok else f"Not so: {failed or 'something is left'}."
+    outcome = "All rows passed." if report.ok else f"Failed: {failed or 'some objects are left'}."
     record_event(
         "credential.validated", f"Credential {account.name} as {account.kind.name}: {outcome}", actor=who.actor,
         details={"run": report.run, "left": list(report.left)},
@@ -184,7 +190,7 @@ class Tenants(Protocol):
         """Take a lease and return its number once it is active."""
 
     def take_beside(self) -> int | None:
-        """Take a lease while another is active, or return None if there is no room."""
+        """Take a lease while another is active. Return None if there is no room."""
 
     def end(self, lease: int) -> None:
         """Release a lease, and wait until it is cleaned completely."""
@@ -208,7 +214,7 @@ def type_of(who: Caller, blueprint: str) -> str:
 def validate_leftovers(
     tenants: Tenants, *, rows: Collection[Row] = ROWS, told: Callable[[str], None] = lambda sentence: None
 ) -> leftovers_Report:
-    """Plant every row with one lease, end that lease, and check for remains with the next one.
+    """Plant every row with one lease, end that lease, and check for leftovers with the next lease.
 
     Ends all leases that it takes. Raises what `tenants` raises, and InterfaceError.
     """
@@ -228,7 +234,7 @@ def validate_leftovers(
         beside = _party(second, "the lease beside") if second else None
         told("Planting.")
         planted, outside = _planted(suite, first, beside)
-        told(f"{len(suite.rows) - len(planted.refused)} of {len(suite.rows)} rows are planted. Ending the lease.")
+        told(f"{len(suite.rows) - len(planted.refused)} of {len(suite.rows)} rows were planted. Ending the lease.")
         assert isinstance(beside, Party | None)
         tenants.end(first.id)
         next_one = taken(tenants.take())
@@ -260,7 +266,7 @@ def _party(lease: LeaseView, name: str) -> Party | Pages:
             return Party.of(found, name)
         if isinstance(found, Filesystem):
             return Pages(name=name, files=found)
-    raise NotSupported("Leases of this blueprint have neither commands nor files, so nothing can be planted by them.")
+    raise NotSupported("Leases of this blueprint provide neither commands nor files, so leftovers cannot be tested.")
 
 
 def _root(lease: LeaseView) -> Transport | None:

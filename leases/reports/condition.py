@@ -1,6 +1,6 @@
-"""The condition of the installation itself: suspended, no worker, sweep late, broker away, disk full.
+"""Problems of the installation itself: suspended, no worker, sweep late, broker unavailable, disk full.
 
-Every user interface shows these first, because while one of them holds, nothing else that needs attention matters.
+Every user interface shows these first, because they have priority over everything else that needs attention.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FACTS = """
 def troubles(problem: str | None = None) -> list[Trouble]:
     """Return the installation's problems, the most pressing first. Reads the database once.
 
-    `problem` is why it is suspended, if that is already known.
+    `problem` is the reason for a suspension, if it is already known.
     """
     if problem is None:
         problem = current().problem
@@ -77,14 +77,15 @@ def _late() -> dt.timedelta:
 def _suspended(problem: str, since: dt.datetime | None) -> Trouble:
     return Trouble(
         what="suspended", since=since,
-        message=f"The installation is suspended; nothing is built or destroyed until an operator confirms it: {problem}",
-        mend="`drydock installation` lists what is not done; `drydock confirm-installation` goes on.",
+        message=("The installation is suspended. Nothing is built or destroyed until an operator confirms it: "
+f"{problem}"),
+        mend="`drydock installation` lists the deferred actions. `drydock confirm-installation` resumes work.",
     )  # fmt: skip
 
 
 def _without_workers(since: dt.datetime | None) -> Trouble:
     return Trouble(
-        what="no_worker", since=since, message="No worker was seen lately: nothing is built, cleaned or ended.",
+        what="no_worker", since=since, message="No worker is alive, so nothing is built, cleaned or ended.",
         mend="drydock sweep" if settings.DRYDOCK.private_database else "drydock worker",
     )  # fmt: skip
 
@@ -92,9 +93,9 @@ def _without_workers(since: dt.datetime | None) -> Trouble:
 def _late_sweep(swept: dt.datetime, now: dt.datetime) -> Trouble:
     return Trouble(
         what="sweep_late", since=swept,
-        message=f"The last sweep was {in_words(now - swept)} ago; one is due every"
-        f" {settings.DRYDOCK.sweep_interval_seconds:g} s. What is due is not found.",
-        mend="Is beat running, and does a worker serve the queue periodic? Meanwhile: drydock sweep",
+        message=f"The last sweep was {in_words(now - swept)} ago, although a sweep is due every "
+f"{settings.DRYDOCK.sweep_interval_seconds:g} s. Work that is due is delayed.",
+        mend="Check that beat runs and that a worker serves the queue periodic. Meanwhile: drydock sweep",
     )  # fmt: skip
 
 
@@ -117,8 +118,8 @@ def broker(answers: Callable[[], bool] | None = None) -> list[Trouble]:
     return [
         Trouble(
             what="broker_away", since=since,
-            message="The broker does not answer. Leases are served by the sweep alone, more slowly.",
-            mend="Check BROKER_URL and that the server runs.",
+            message="The broker does not answer. Leases are served only by the sweep, more slowly.",
+            mend="Check BROKER_URL, and check that the broker is running.",
         )
     ]  # fmt: skip
 
@@ -168,7 +169,7 @@ def _first_seen(what: str, wrong: bool) -> dt.datetime | None:
 
 
 def disk() -> list[Trouble]:
-    """Return a problem if little disk space is left for the state folder, where private engines keep their data."""
+    """Return a problem if the state folder, where private engines keep their data, has little disk space left."""
     left = disk_left()
     low = left is not None and left < settings.DRYDOCK.disk_low_mib
     full = low and left is not None and left < settings.DRYDOCK.disk_full_mib
@@ -181,7 +182,7 @@ def disk() -> list[Trouble]:
             what=what, since=since[what],
             message=f"The disk of {settings.DRYDOCK.state} {said}: {left} MiB are left."
             + (" The database may refuse to write." if full else ""),
-            mend=f"Make room: df -h {settings.DRYDOCK.state}",
+            mend=f"Free some space: df -h {settings.DRYDOCK.state}",
         )
     ]  # fmt: skip
 

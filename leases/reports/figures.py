@@ -18,7 +18,7 @@ Label = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A metric: its help text, its label names, and the statement whose rows are label values and a number."""
+    """A metric: its help text, its label names, and the statement that returns rows of label values and a number."""
 
     name: str
     says: str
@@ -83,11 +83,11 @@ FIGURES = (
         sql="SELECT type, extract(epoch FROM clock_timestamp() - min(created_at)) FROM leases_lease"
         " WHERE state = 'pending' GROUP BY 1",
     ),
-    _latency("claim_seconds", "Seconds from the request of a lease to its share", "lease.acquired", "pending"),
-    _latency("activation_seconds", "Seconds from the share of a lease to its being active", "lease.active", "acquired"),
-    _latency("build_seconds", "Seconds from the beginning of a build to an active resource", "resource.active", "pending", blueprint=True),
+    _latency("claim_seconds", "Seconds from the request of a lease until it is acquired", "lease.acquired", "pending"),
+    _latency("activation_seconds", "Seconds from acquiring a lease until it is active", "lease.active", "acquired"),
+    _latency("build_seconds", "Seconds from the start of a build until the resource is active", "resource.active", "pending", blueprint=True),
     Figure(
-        name="transitions", says=f"Changes of state in the last {RECENT}, by object (lease or resource), new state and reason.",
+        name="transitions", says=f"State changes in the last {RECENT}, by object (lease or resource), new state and reason.",
         labels=("of", "to", "reason"),
         sql="SELECT split_part(kind, '.', 1), to_state, reason, count(*) FROM leases_event"
         f" WHERE {_RECENT} AND to_state <> '' GROUP BY 1, 2, 3",
@@ -104,7 +104,7 @@ FIGURES = (
         " ON b.id = r.blueprint_id WHERE r.gone_at IS NULL GROUP BY 1, 2",
     ),
     Figure(
-        name="resources_apart", says="Resources that serve no new lease, by blueprint and cause.", labels=("blueprint", "why"),
+        name="resources_apart", says="Resources that accept no new leases, by blueprint and cause.", labels=("blueprint", "why"),
         sql="SELECT b.name, w.why, count(*) FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " CROSS JOIN LATERAL (VALUES ('drained', r.drained), ('quarantined', r.quarantined),"
         " ('maintenance', r.in_maintenance), ('failing', r.check_failures > 0)) AS w(why, so)"
@@ -112,12 +112,12 @@ FIGURES = (
     ),
     Figure(
         name="undestroyed",
-        says="Resources that still exist after their destruction failed twice or exceeded its deadline.",
+        says="Resources that still exist although their destruction failed twice or exceeded its deadline.",
         labels=("blueprint",),
         sql=f"SELECT b.name, count(*) {_UNDESTROYED} GROUP BY 1",
     ),
     Figure(
-        name="undestroyed_dollars", says="Hourly cost of those resources in US dollars.", labels=("blueprint",),
+        name="undestroyed_dollars", says="Hourly cost in US dollars of resources that could not be destroyed.", labels=("blueprint",),
         sql=f"SELECT b.name, coalesce(sum(r.price), 0) {_UNDESTROYED} GROUP BY 1",
     ),
     Figure(
@@ -143,8 +143,8 @@ FIGURES = (
     ),
     Figure(
         name="resources_doubted", labels=("blueprint", "why"),
-        says="Machines that serve and may be gone (suspected), are gone with everything else of their account (vanished),"
-        " or were switched off by somebody else (stopped).",
+        says="Machines in service that may be gone (suspected), disappeared together with everything else in "
+"their account (vanished), or were switched off outside Drydock (stopped).",
         sql="SELECT b.name, r.observed, count(*) FROM leases_resource r JOIN blueprints_blueprint b"
         " ON b.id = r.blueprint_id WHERE r.state = 'active' AND (r.observed IN ('suspected', 'vanished')"
         " OR r.observed = 'stopped' AND r.facts ? 'stopped') GROUP BY 1, 2",
@@ -164,11 +164,11 @@ FIGURES = (
         " ON b.id = e.blueprint_id WHERE e.until IS NULL OR e.until > clock_timestamp() GROUP BY 1, 2",
     ),
     Figure(
-        name="runs", says="Plans under way, by phase and what they wait for (empty: nothing).",
+        name="runs", says="Runs in progress, by phase and what they wait for (empty: nothing).",
         labels=("phase", "waits_for"), sql="SELECT phase, waits_for, count(*) FROM leases_run GROUP BY 1, 2",
     ),
     Figure(
-        name="oldest_due_seconds", says="Seconds by which the oldest due step, expiry or discovery is overdue.", labels=("what",),
+        name="oldest_due_seconds", says="Seconds by which the oldest due item (step, expiry or discovery) is overdue.", labels=("what",),
         sql="SELECT w.what, greatest(0, coalesce(extract(epoch FROM clock_timestamp() - w.due), 0)) FROM ("
         " SELECT 'step' AS what, min(due_at) AS due FROM leases_run WHERE token IS NULL OR token_until < clock_timestamp()"
         " UNION ALL SELECT 'expiry', min(until) FROM leases_lease WHERE state IN ('pending', 'acquired', 'active')"
@@ -176,19 +176,20 @@ FIGURES = (
         " ON b.id = s.blueprint_id AND b.enabled) w",
     ),
     Figure(
-        name="sweep_lag_seconds", says="Seconds since the last sweep was completed.", labels=(),
+        name="sweep_lag_seconds", says="Seconds since the last completed sweep.", labels=(),
         sql="SELECT extract(epoch FROM clock_timestamp() - coalesce(swept_at, created_at)) FROM leases_installation",
     ),
     Figure(
-        name="suspended", says="1 while the installation is suspended: nothing is destroyed until an operator confirms it.", labels=(),
+        name="suspended", says=("1 while the installation is suspended, so that nothing outside the database is changed until "
+"an operator confirms it; otherwise 0."), labels=(),
         sql=lambda: [(int(bool(installation.current().problem)),)],
     ),
     Figure(
-        name="dropped_messages", says="Broker messages that were not Drydock's and were dropped.", labels=(),
+        name="dropped_messages", says="Broker messages that were dropped because they were not Drydock's.", labels=(),
         sql="SELECT dropped_messages FROM leases_installation",
     ),
     Figure(
-        name="strays", says="Orphans: provider objects with our tag and without a resource.", labels=("blueprint",),
+        name="strays", says="Orphans: provider objects with our tag that belong to no resource.", labels=("blueprint",),
         sql="SELECT b.name, count(*) FROM leases_stray s JOIN blueprints_blueprint b ON b.id = s.blueprint_id"
         " GROUP BY 1",
     ),

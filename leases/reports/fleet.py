@@ -31,7 +31,7 @@ class Offered:
 
 @dataclass(kw_only=True)
 class There:
-    """The machines of a backend that are not gone."""
+    """The machines of a backend that still exist."""
 
     states: dict[str, int] = field(default_factory=dict)
     drift: dict[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ _ORPHANS = """
 
 
 def there() -> dict[int, There]:
-    """Return the machines of each blueprint, by its id. Takes two statements."""
+    """Return the machines of each blueprint, by blueprint id. Takes two statements."""
     found: dict[int, There] = defaultdict(There)
     for pk, state, number, price, unpriced, *rest in rows(_THERE):
         one = found[pk]
@@ -94,7 +94,7 @@ def there() -> dict[int, There]:
 
 
 def offered(wanted: Sequence[tuple[int, str, Sought]]) -> dict[int, Offered]:
-    """Return a summary of the offers that each blueprint allows, by its id. Takes one statement.
+    """Return a summary of the offers that each blueprint allows, by blueprint id. Takes one statement.
 
     `wanted` has the id, kind and query of each blueprint.
     """
@@ -116,7 +116,7 @@ def offered(wanted: Sequence[tuple[int, str, Sought]]) -> dict[int, Offered]:
 
 
 def readings() -> dict[tuple[str, str], list[tuple[str, Any, tuple[str, ...]]]]:
-    """Return, for each (account, kind), each sort of poll with the age of its oldest result and its errors.
+    """Return the sorts of polls of each (account, kind), with the age of the oldest result and the errors.
 
     The age is None if one of the polls has never succeeded.
     """
@@ -127,12 +127,12 @@ def readings() -> dict[tuple[str, str], list[tuple[str, Any, tuple[str, ...]]]]:
 
 
 def errors() -> dict[int, tuple[str, ...]]:
-    """Return the remembered errors of each blueprint, by its id, the newest first."""
+    """Return the remembered errors of each blueprint, by blueprint id, newest first."""
     return {pk: tuple(said) for pk, said in rows(_ERRORS)}
 
 
 def orphans() -> dict[int, tuple[int, float]]:
-    """Return the number of orphans found through each blueprint and their hourly cost, by its id."""
+    """Return the number of orphans found through each blueprint and their hourly cost, by blueprint id."""
     return {pk: (number, float(price)) for pk, number, price in rows(_ORPHANS)}
 
 

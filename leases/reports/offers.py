@@ -46,14 +46,14 @@ class Search:
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a list continues: after these sort values (None if unknown) and this id."""
+    """The position from which a list continues: after these sort values (None if unknown) and this id."""
 
     by: tuple[float | None, ...] = ()
     id: int = 0
 
 
 def offers(search: Search, *, sort: str, after: Place | None, limit: int) -> list[tuple[dict[str, Any], Place]]:
-    """Return offers in the given order, each with the place from which a list continues after it."""
+    """Return offers in the given order, each with the position from which a list continues after it."""
     keys = _ORDERS[sort]
     known = [f"coalesce({key}::float8, 'Infinity')" for key in keys]
     what = _wanted(search)
@@ -110,7 +110,7 @@ def types(search: Search, *, after: int, limit: int) -> list[dict[str, Any]]:
 
 
 def places(owner_id: int | None) -> list[dict[str, Any]]:
-    """Return the places where accounts are read, and a summary of what was found there.
+    """Return the places in which accounts are polled, with a summary of the results.
 
     A place without a name stands for the whole account, before its places are known.
     """

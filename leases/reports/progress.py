@@ -40,9 +40,9 @@ def with_failure(found: QuerySet[Lease]) -> QuerySet[Lease]:
 
 
 def of(found: Iterable[Lease], under_way: Sequence[Run] | None = None) -> dict[int, Progress]:
-    """Return the progress of each lease, by id: of its own run, or else of the run of its resource.
+    """Return the progress of each lease, by id: that of its own run, or else of the run of its resource.
 
-    Takes at most two statements. Pass `under_way`, the leases' runs, if they were already read.
+    Takes at most two statements. Pass `under_way`, the leases' runs, if they have already been read.
     """
     leases = [row for row in found if row.state in _UNDER_WAY]
     if not leases:

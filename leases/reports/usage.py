@@ -33,7 +33,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A time span, and which of its records to include: values for `_FILTERS`."""
+    """A time span, and the filter for its records: values for `_FILTERS`."""
 
     since: dt.datetime
     until: dt.datetime

@@ -1,7 +1,7 @@
-"""Answers "why is it waiting?" from the facts alone, without rows, clock or calls.
+"""Answers "why is it waiting?" from facts alone, without rows, clock or calls.
 
-Other tenants stay hidden: an owner is told the number, name and end of their own leases only. Of others' leases an
-owner learns how many requests come first and when the next lease on a resource ends, but not whose they are.
+Other tenants stay hidden: an owner is told the number, name and end of their own leases only. About the leases of other
+owners they learn how many requests come first and when the next lease on a resource ends, but not whose they are.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Asker:
 
 @dataclass(frozen=True, kw_only=True)
 class Opinion:
-    """What one blueprint says now: a clause that follows "because", and a remedy."""
+    """The situation of one blueprint: a clause that follows "because", and a remedy."""
 
     backend: Backend
     answer: str
@@ -83,10 +83,10 @@ def _advice(helped: str, asker: Asker) -> str:
 def _in_state(found: WaitingInfo, row: Lease, facts: Facts) -> WaitingInfo:
     """Return the answer, preceded by the installation's problem if it has one."""
     if row.pk in facts.unattended and facts.now - row.since >= _JUST_ASKED:
-        said = f"No worker was seen lately, so nothing is decided or built. Without that: {found.message}"
+        said = f"No worker is alive, so nothing is decided or built. Apart from that: {found.message}"
         return replace(found, reason=Reason.NO_WORKER, message=said, help="Start a worker: drydock worker")
     if facts.problem:
-        said = f"The installation is suspended, so nothing is built or destroyed. Without that: {found.message}"
+        said = f"The installation is suspended, so nothing is built or destroyed. Apart from that: {found.message}"
         return replace(found, reason=Reason.NEEDS_OPERATOR, message=said, help="See: drydock installation")
     return found
 
@@ -116,7 +116,8 @@ def _answer(row: Lease, facts: Facts, asker: Asker) -> WaitingInfo:
 def _retry(row: Lease, facts: Facts, base: WaitingInfo) -> WaitingInfo:
     again = _coming(row.due_at, facts.now)
     said = (
-        f"Attempt {row.bounces + 1} of {facts.attempts} follows {again}. The last one failed: {_sentence(row.message)}"
+        f"Attempt {row.bounces + 1} of {facts.attempts} follows {again}. The last attempt failed: "
+        f"{_sentence(row.message)}"
     )
     return replace(
         base, reason=Reason.WAITING_RETRY, message=said, help=f"Try again now: drydock retry {row.pk}",
@@ -159,13 +160,13 @@ def _too_large(row: Lease, facts: Facts, base: WaitingInfo) -> WaitingInfo | Non
     known = [slots for slots in most.values() if slots is not None]
     if len(known) < len(most) or not most or asked <= sum(known):
         return None
-    said = f"{amount('slots', asked)} requested together, and at most {sum(known)} can be there"
+    said = f"{amount('slots', asked)} were requested together, but at most {sum(known)} can exist"
     name = next(iter(most))
     return replace(
         base, reason=Reason.NEEDS_OPERATOR, message=f"Group {row.group_id} can never be granted: {said}.",
-        help=f"Ask for fewer, or allow more resources: drydock blueprints change {name} --max NUMBER",
+        help=f"Request fewer, or allow more resources: drydock blueprints change {name} --max NUMBER",
         verdicts=tuple(
-            Verdict(blueprint=name, answer="no", sentence=f"gives at most {amount('slots', slots or 0)}; {said}")
+            Verdict(blueprint=name, answer="no", sentence=f"has at most {amount('slots', slots or 0)}; {said}")
             for name, slots in most.items()
         ),
     )  # fmt: skip
@@ -200,10 +201,12 @@ def _of_group(row: Lease, opinions: Sequence[Opinion], base: WaitingInfo) -> Wai
         helped = f"See why: drydock show {lacking[0].lease}" if others else ""
         return replace(base, reason=Reason.WAITING_GROUP, message=said, help=helped)
     if first is None or first.reason is READY:
-        return replace(base, reason=Reason.WAITING_GROUP, message=f"{whole}: {len(lacking)} have no room yet.")
+        return replace(
+            base, reason=Reason.WAITING_GROUP, message=f"{whole}: there is no room yet for {len(lacking)} of them."
+        )
     return replace(
         _told(base, first), reason=Reason.WAITING_GROUP,
-        message=f"{whole}: it has no room because {first.clause}{first.ends}.",
+        message=f"{whole}: there is no room for this one because {first.clause}{first.ends}.",
     )  # fmt: skip
 
 
@@ -236,7 +239,7 @@ def _alone(
     queue = f"{place - 1} older request{'s' if place > 2 else ''} come{'' if place > 2 else 's'} first"
     if first.reason is READY:
         does = "serves it" if first.decided else "decides"
-        turn = f"It is not its turn yet ({queue})" if place > 1 else f"The next check {does}"
+        turn = f"It is not first in the queue yet ({queue})" if place > 1 else f"The next check {does}"
         return replace(_told(base, first), message=f"{turn}: {first.clause}.")
     turn = f", and {queue}" if place > 1 else ""
     return replace(_told(base, first), message=f"Waits because {first.clause}{turn}{first.ends}.")
@@ -271,8 +274,8 @@ def _first(opinions: Iterable[Opinion]) -> Opinion | None:
 def opinions_of(row: Lease, facts: Facts, asker: Asker) -> list[Opinion]:
     """Return the current opinion of every blueprint that the request allows.
 
-    Facts that only a decision can find out are taken from the last decision on this lease, or on the head of its
-    queue. Everything that may have changed since is checked again.
+    Facts that only a decision can find out are taken from the last decision on this lease, or on the head of its queue.
+    Everything that may have changed since then is checked again.
     """
     key = (row.type, row.shape)
     head, rooms = facts.heads.get(key), facts.rooms.get(key, {})
@@ -339,7 +342,7 @@ class _Look:
             return over
         if self.backend.building >= self.backend.max_builds:
             return self._wait(
-                Reason.WAITING_LIMIT, f"{self.name} builds {self.backend.building} resources now, as many as it may",
+                Reason.WAITING_LIMIT, f"{self.name} is already building {self.backend.building} resources, the maximum at a time",
                 f"Allow more: drydock blueprints change {self.name} --max-builds {self.backend.max_builds * 2}",
                 estimate=self._estimate(),
             )  # fmt: skip
@@ -418,7 +421,7 @@ class _Look:
             if room.in_maintenance:
                 return f"{there} is in maintenance", ""
             if room.reserved:
-                return f"{there} fills for a request that has waited longer", ""
+                return f"{there} is reserved for a request that has waited longer", ""
             return self._short(there, "is"), ""
         out = room.drained + room.quarantined + room.in_maintenance + room.silent
         if out >= room.suitable:
@@ -440,7 +443,7 @@ class _Look:
                 has = "has" if verb == "is" else "have"
                 return f"{there} {has} at most {amount(name, free)} free, {amount(name, asked, bare=True)} requested"
         if self.row.exclusive and self.room.used < self.room.slots:
-            return f"{there} {verb} shared by others, and it asks for a whole resource"
+            return f"{there} {verb} shared with others, and a whole resource was requested"
         return f"{there} {verb} full ({self.room.used} of {amount('slots', self.room.slots)} in use)"
 
     def _there(self) -> str:
@@ -487,7 +490,7 @@ class _Look:
         if self.said.get("reason") != Reason.WAITING_BUDGET:
             return None
         cost, price = (UNKNOWN if self.said.get(name) is None else float(self.said[name]) for name in ("cost", "price"))
-        what = self.said.get("offer") or "what it builds"
+        what = self.said.get("offer") or "the resource"
         if (budget := self._short_of(cost)) is not None:
             return self._over(budget, what, cost)
         if self.backend.budget is None:

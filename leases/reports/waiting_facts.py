@@ -35,7 +35,7 @@ _BUILDS = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """A lease that holds room which a waiting lease could use."""
+    """A lease that holds room that a waiting lease could use."""
 
     id: int
     owner_id: int | None
@@ -45,7 +45,7 @@ class Holder:
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """A blueprint's resources that could serve a request class, and why they do not."""
+    """The resources of a blueprint that could serve a request class, and the reasons why they do not."""
 
     authorized: bool = True
     suitable: int = 0
@@ -129,7 +129,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """The lease at the head of those with the same request, which are served in order."""
+    """The leases with the same request, which are served in order, and the lease at the head of them."""
 
     id: int
     owner_id: int | None
@@ -139,7 +139,7 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All facts from which the answers for some waiting leases are made."""
+    """All facts that the answers for some waiting leases are based on."""
 
     now: dt.datetime
     attempts: int
@@ -401,7 +401,7 @@ def serving(row: Lease, head: Queue | None, backends: Mapping[int, Backend]) -> 
 
 
 def pk_allowed(row: Lease, blueprint: int) -> bool:
-    """Return whether the request allows a blueprint: it names it or names none, and does not exclude it."""
+    """Return whether the request allows a blueprint: it names the blueprint or none, and does not exclude it."""
     listed = row.allowed_blueprints is None or blueprint in row.allowed_blueprints
     return listed and blueprint not in row.excluded_blueprints
 

@@ -1,4 +1,4 @@
-"""Rewords pydantic's validation errors for people: what was wrong and what is allowed."""
+"""Reword pydantic's validation errors for people: what is wrong and what is allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MUST_BE = {
     "finite_number": "must be a finite number", "string_type": "must be a text", "bytes_type": "must be a text",
     "list_type": "must be a list", "tuple_type": "must be a list", "set_type": "must be a list",
     "dict_type": "must be a mapping of names to values", "model_type": "must be a mapping of names to values",
-    "none_required": "must be left out", "missing": "is required",
+    "none_required": "is not allowed", "missing": "is required",
     "string_pattern_mismatch": "contains a character that is not allowed, or is empty",
     "string_unicode": "contains a character that is not text", "datetime_type": "must be a time with a time zone",
     "datetime_parsing": "must be a time such as 2030-01-31T18:00:00+01:00",
@@ -36,10 +36,9 @@ _ONE = re.compile(r"\b1 (character|item)s\b")
 
 
 def plain_message(found: Any, known: Collection[str] = ()) -> str:
-    """Return one of pydantic's findings as a sentence without its full stop.
+    """Return one of pydantic's errors as a sentence without its full stop.
 
-    `known` are the fields of the model that was read, which are listed if the field is an unknown one at its top
-    level.
+    `known` are the fields of the model that was read, which are listed if an unknown field is at its top level.
     """
     kind, context = found["type"], found.get("ctx") or {}
     if kind == "extra_forbidden":

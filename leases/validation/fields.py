@@ -48,7 +48,7 @@ MOMENT_SCHEMA = {"anyOf": [{"type": "string", "format": "date-time"}, NULL]}
 
 
 def clean(text: str, *, allowed: str = "") -> str:
-    """Return the text. Raises ValueError if it contains characters that control a terminal or the text's direction."""
+    """Return the text. Raises ValueError if it contains characters that control a terminal or the text direction."""
     if odd := first_unsafe(text, allowed=allowed):
         raise ValueError(f"it contains the character U+{ord(odd):04X}; {NOT_TAKEN}")
     return text

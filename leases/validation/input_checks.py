@@ -75,9 +75,9 @@ def check(name: str, value: Any) -> None:
 
 
 def text(value: str, field: str, *, path: bool = False, lines: bool = False) -> None:
-    """Raise InvalidRequest for a text that is too long or contains unsafe characters.
+    """Raise InvalidRequest if a text is too long or contains unsafe characters.
 
-    Unsafe characters do not belong in a row, a page or a terminal.
+    Unsafe characters could break a row, a page or a terminal.
     """
     if len(value) > LONGEST:
         raise InvalidRequest(f"It has {len(value)} characters; at most {LONGEST} are allowed.", field=field)
@@ -90,7 +90,7 @@ def text(value: str, field: str, *, path: bool = False, lines: bool = False) -> 
 def number(value: int, field: str) -> None:
     """Raise InvalidRequest for an integer of more than 64 bits."""
     if value not in _WHOLE:
-        raise InvalidRequest("It is a number of more than 64 bits.", field=field)
+        raise InvalidRequest("It is an integer of more than 64 bits.", field=field)
 
 
 def document(value: Mapping[str, Any], field: str) -> None:
@@ -120,7 +120,9 @@ def _inside(where: str, value: Any, depth: int) -> list[tuple[str, Any, int]]:
 def _storable(value: Any, where: str) -> None:
     if isinstance(value, str):
         if odd := next((c for c in value if c == "\0" or 0xD800 <= ord(c) <= 0xDFFF), ""):
-            raise InvalidRequest(f"It contains the character U+{ord(odd):04X}, which no text does.", field=where)
+            raise InvalidRequest(
+                f"It contains the character U+{ord(odd):04X}, which is not valid in text.", field=where
+            )
     elif isinstance(value, int):
         number(value, where)
     elif isinstance(value, float) and not math.isfinite(value):

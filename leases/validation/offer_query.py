@@ -19,32 +19,34 @@ Texts = Annotated[list[Text] | None, Field(max_length=100)]
 
 
 class OfferFilter(BaseModel):
-    """Conditions on offers. A field that is left out is not a condition."""
+    """Conditions on offers. A field that is omitted is not a condition."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Annotated[Text, Field(description="Of this kind, such as ec2.")] = ""
-    credential: Annotated[Text, Field(description="Of this account.")] = ""
-    region: Annotated[Texts, Field(description="In one of these locations.")] = None
+    kind: Annotated[Text, Field(description="Kind, such as ec2.")] = ""
+    credential: Annotated[Text, Field(description="Name of the account.")] = ""
+    region: Annotated[Texts, Field(description="Allowed locations.")] = None
     continent: Annotated[
-        list[Literal["AF", "AS", "EU", "NA", "OC", "SA"]] | None, Field(description="On one of these continents.")
+        list[Literal["AF", "AS", "EU", "NA", "OC", "SA"]] | None, Field(description="Allowed continents.")
     ] = None
-    zone: Annotated[Texts, Field(description="In one of these zones.")] = None
-    type: Annotated[Texts, Field(description="One of these types; `*` stands for any text.")] = None
-    market: Annotated[Literal["", "on_demand", "spot"], Field(description="Only of this market.")] = ""
-    arch: Annotated[Text, Field(description="x86_64 or arm64.")] = ""
+    zone: Annotated[Texts, Field(description="Allowed zones.")] = None
+    type: Annotated[Texts, Field(description="Allowed types; `*` matches any text.")] = None
+    market: Annotated[Literal["", "on_demand", "spot"], Field(description="Market.")] = ""
+    arch: Annotated[Text, Field(description="Architecture: x86_64 or arm64.")] = ""
     vcpus: Annotated[Whole, Field(ge=0, le=BIGGEST // 1000, description="Minimum number of vCPUs.")] = 0
-    ram_mib: Annotated[Mib, Field(description='Minimum memory in MiB, or such as "64GiB".')] = 0
-    gpu: Annotated[Text, Field(description="Model of its GPUs, such as a100.")] = ""
-    gpu_maker: Annotated[Text, Field(description="nvidia, amd, ...")] = ""
+    ram_mib: Annotated[Mib, Field(description='Minimum memory in MiB, or with a unit such as "64GiB".')] = 0
+    gpu: Annotated[Text, Field(description="GPU model, such as a100.")] = ""
+    gpu_maker: Annotated[Text, Field(description="GPU vendor: nvidia, amd, ...")] = ""
     gpus: Annotated[Whole, Field(ge=0, le=1 << 20, description="Minimum number of GPUs.")] = 0
     gpu_memory_mib: Annotated[Mib, Field(description="Minimum memory of each GPU.")] = 0
     confidential: Annotated[
-        list[Literal["sev", "sev_snp", "tdx"]] | None, Field(description="With all of these technologies.")
+        list[Literal["sev", "sev_snp", "tdx"]] | None, Field(description="Required technologies.")
     ] = None
-    max_price: Annotated[Number | None, Field(gt=0, lt=1e9, description="Maximum price in US dollars an hour.")] = None
-    max_boot: Annotated[Number | None, Field(gt=0, lt=1e9, description="Maximum seconds until it can be used.")] = None
-    all: Annotated[Flag, Field(description="Also those that were not offered when last read.")] = False
+    max_price: Annotated[Number | None, Field(gt=0, lt=1e9, description="Maximum price in US dollars per hour.")] = None
+    max_boot: Annotated[
+        Number | None, Field(gt=0, lt=1e9, description="Maximum number of seconds until a machine can be used.")
+    ] = None
+    all: Annotated[Flag, Field(description="Include offers that were not available at the last poll.")] = False
 
 
 class OfferSearch(OfferFilter):
@@ -52,5 +54,5 @@ class OfferSearch(OfferFilter):
 
     sort: Annotated[
         Literal["price", "fastest", "vcpus", "ram"],
-        Field(description="The cheapest first, the soonest ready, or the largest by processors or memory."),
+        Field(description="Order: cheapest first, soonest ready first, or largest number of vCPUs or memory first."),
     ] = "price"

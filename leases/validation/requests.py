@@ -37,9 +37,18 @@ _LONG = {"vcpus": "cpu_millicores", "ram": "ram_mib", "disk": "disk_mib"}
 _SHORTHANDS = ("slots", "vcpus", "cpu_millicores", "ram", "ram_mib", "disk", "disk_mib", "exclusive")
 
 _SHORT_SCHEMAS = {
-    "vcpus": {"anyOf": [fields.VCPUS_SCHEMA, fields.NULL], "description": "Processors; as `cpu_millicores`."},
-    "ram": {"anyOf": [*fields.SIZES, fields.NULL], "description": 'Memory in MiB, or such as "4GiB"; as `ram_mib`.'},
-    "disk": {"anyOf": [*fields.SIZES, fields.NULL], "description": 'Disk in MiB, or such as "40GiB"; as `disk_mib`.'},
+    "vcpus": {
+        "anyOf": [fields.VCPUS_SCHEMA, fields.NULL],
+        "description": "Number of vCPUs; an alternative to `cpu_millicores`.",
+    },
+    "ram": {
+        "anyOf": [*fields.SIZES, fields.NULL],
+        "description": 'Memory in MiB, or with a unit such as "4GiB"; an alternative to `ram_mib`.',
+    },
+    "disk": {
+        "anyOf": [*fields.SIZES, fields.NULL],
+        "description": 'Disk in MiB, or with a unit such as "40GiB"; an alternative to `disk_mib`.',
+    },
 }
 
 
@@ -56,7 +65,7 @@ def _to_come(moment: dt.datetime | None, info: ValidationInfo) -> dt.datetime | 
 
 def _once(workload: Workload | None, info: ValidationInfo) -> Workload | None:
     if workload is not None and info.data.get("serve_again"):
-        raise ValueError("a workload never begins twice, so such a lease cannot be served again: leave out serve_again")
+        raise ValueError("a workload never starts twice, so its lease cannot be served again: omit serve_again")
     return workload
 
 
@@ -66,42 +75,46 @@ def _describe(schema: dict[str, Any]) -> None:
 
 
 class LeaseRequest(BaseModel):
-    """A request for one lease. Spans may be written as "2h", and sizes as "4GiB"."""
+    """A request for one lease. Durations may be written as "2h", and sizes as "4GiB"."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra=_describe)
 
     type: Word
-    requirements: dict[str, Any] = Field(default_factory=dict, description="What the kind understands.")
+    requirements: dict[str, Any] = Field(default_factory=dict, description="Requirements that the kind accepts.")
     slots: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] = 1
     cpu_millicores: Millicores = Field(default=0, description="1000 are one vCPU.")
     ram_mib: Mib = 0
     disk_mib: Mib = 0
-    extra: dict[Word, Count] = Field(default_factory=dict, max_length=100, description="Further classes of capacity.")
-    exclusive: Flag = Field(default=False, description="The whole resource, shared with nobody.")
+    extra: dict[Word, Count] = Field(
+        default_factory=dict, max_length=100, description="Amounts of additional classes of capacity."
+    )
+    exclusive: Flag = Field(default=False, description="Lease the whole resource, not shared with other leases.")
     traits: tuple[Word, ...] = ()
     forbidden_traits: tuple[Word, ...] = ()
     preferred_traits: tuple[Word, ...] = ()
-    allowed_blueprints: tuple[Word, ...] | None = Field(default=None, description="Only these blueprints, by name.")
+    allowed_blueprints: tuple[Word, ...] | None = Field(default=None, description="Allowed blueprints, by name.")
     excluded_blueprints: tuple[Word, ...] = ()
     priority: Annotated[int, Strict(), Field(ge=-100, le=100)] = 0
-    ttl: Span = Field(default=None, description="How long it lasts once active.")
-    until: Annotated[Moment, AfterValidator(_to_come)] = Field(default=None, description="When it ends at the latest.")
+    ttl: Span = Field(default=None, description="Duration after the lease has become active.")
+    until: Annotated[Moment, AfterValidator(_to_come)] = Field(default=None, description="Latest end of the lease.")
     wait_limit: Span = Field(default=None, description="Give up if not granted within this time.")
     heartbeat_limit: Span = Field(default=None, description="The lease ends after this time without a heartbeat.")
-    serve_again: Flag = Field(default=False, description="Request the same again if its resource is lost.")
+    serve_again: Flag = Field(default=False, description="Request the same lease again if its resource is lost.")
     choose: Literal["", "order", "price", "fastest"] = Field(
         default="",
-        description="Which of the blueprints that could build is taken: the first in the operators' order, the "
-        "cheapest, the one that is soonest ready; empty: as the installation says.",
+        description="Blueprint to build with if several could: the first in the operators' order, the cheapest, or "
+"the one that is ready soonest. Empty: the setting of the installation.",
     )  # fmt: skip
     name: Text = ""
     labels: dict[Word, Text] = Field(default_factory=dict, max_length=100)
-    note: Note = Field(default="", description="For its owner; can be changed later.")
+    note: Note = Field(default="", description="A note for the owner; can be changed later.")
     public_keys: tuple[PublicKey, ...] = Field(default=(), max_length=100)
-    charged_group: Text | None = Field(default=None, description="The owner's group whose quota also counts.")
-    metrics: Flag = Field(default=False, description="Measure what it uses of its host; a workload is measured too.")
+    charged_group: Text | None = Field(default=None, description="A group of the owner whose quota is charged as well.")
+    metrics: Flag = Field(
+        default=False, description="Collect the lease's use of its host. This is always done for a workload."
+    )
     workload: Annotated[Workload | None, AfterValidator(_once)] = Field(
-        default=None, description="The workload that it runs once when it is active; the lease ends with it."
+        default=None, description="A command that runs once when the lease is active. The lease ends with the command."
     )
     idempotency_key: Key | None = None
     _default_ttl: dt.timedelta | None = PrivateAttr(default=None)
@@ -124,7 +137,7 @@ class LeaseRequest(BaseModel):
                 if (value := merged.pop(short)) is None:
                     continue
                 if long in merged:
-                    raise ValueError(f"{short} and {long} are the same; give one of them")
+                    raise ValueError(f"{short} and {long} mean the same; give only one of them")
                 merged[long] = Vcpus(value) if short == "vcpus" else value
         return merged
 
@@ -138,7 +151,7 @@ class LeaseRequest(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """The hash by which two requests under one idempotency key are compared."""
+        """A hash for comparing requests with the same idempotency key."""
         unsaid = {name for name in ("metrics", "workload", "note") if not getattr(self, name)}
         said = self.model_dump(mode="json", exclude={"idempotency_key", *unsaid})
         if self.workload is not None:
@@ -147,13 +160,13 @@ class LeaseRequest(BaseModel):
 
     @property
     def endless(self) -> bool:
-        """True if only its release ends the lease."""
+        """Whether the lease ends only by release."""
         return self.ttl is None and self.until is None and self.heartbeat_limit is None and self.workload is None
 
     def lasting(self, default: dt.timedelta | None, *, limited: bool) -> LeaseRequest:
         """Return the request with a default ttl, and with whether limits on its duration apply.
 
-        The fingerprint does not change, so that a replay is recognized even after the default was changed.
+        The fingerprint does not change, so that a repeated request is recognized even after the default was changed.
         """
         given = self.model_copy()
         given._default_ttl, given._limited = default, limited
@@ -161,28 +174,28 @@ class LeaseRequest(BaseModel):
 
     @property
     def lasts(self) -> dt.timedelta | None:
-        """How long the lease lasts once active: as requested, or else by default."""
+        """The duration of the lease after it became active: as requested, or else by default."""
         return self.ttl if self.ttl is not None else self._default_ttl
 
     @property
     def ttl_defaulted(self) -> bool:
-        """True if `lasts` is a default."""
+        """Whether `lasts` is a default."""
         return self.ttl is None and self._default_ttl is not None
 
     @property
     def limited(self) -> bool:
-        """True if the limits on how long a lease may last apply."""
+        """Whether limits on the duration of leases apply."""
         return self._limited
 
     @property
     def watched(self) -> bool:
-        """True if the lease must be observed while it lasts."""
+        """Whether the lease must be watched while it lasts."""
         return self.metrics or self.workload is not None
 
     def request_class(self, further: Any) -> str:
         """Return a hash of everything that determines which resources could serve the request.
 
-        `further` contains what determines it besides the request itself.
+        `further` contains the parts that are not in the request itself.
         """
         asked = self.model_dump(
             mode="json",
@@ -214,7 +227,7 @@ def read(given: Mapping[str, Any] | LeaseRequest, *, keyed: bool = False) -> Lea
     request = given if isinstance(given, LeaseRequest) else parse(given, keyed=keyed)
     if request.type not in registry.resource_types():
         known = ", ".join(sorted(name for name in registry.resource_types() if not name.startswith("fake")))
-        raise InvalidRequest(f"There is no type {request.type!r}.", field="type", hint=f"Choose one of: {known}.")
+        raise InvalidRequest(f"Type {request.type!r} does not exist.", field="type", hint=f"Choose one of: {known}.")
     return request.model_copy(update={"requirements": requirements(request.type, request.requirements)})
 
 
@@ -254,10 +267,10 @@ def invalid(
     error: ValidationError, prefix: str = "", *, written: Mapping[str, str] | None = None,
     model: type[BaseModel] | None = None,
 ) -> InvalidRequest:  # fmt: skip
-    """Return all of pydantic's findings as one InvalidRequest.
+    """Return all of pydantic's errors as one InvalidRequest.
 
-    `written` maps fields to the names that the caller used for them, if different; `model` is the model that was
-    read, whose fields are listed if one is unknown.
+    `written` maps fields to the names that the caller used for them, if different. `model` is the model that was read;
+    its fields are listed if a field is unknown.
     """
     known = () if model is None else tuple(model.model_fields)
     return InvalidRequest(problems=[_problem(found, prefix, written or {}, known) for found in error.errors()])

@@ -1,4 +1,4 @@
-"""Numbers and flags of a query string, parsed strictly if given as text."""
+"""Numbers and flags of a query string, parsed strictly even though they are text."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class TestLeases:
         settle()
         told = do(site, "extend", *rows, ttl="3h")
         assert [words.split(":")[0] for words in told] == [str(row) for row in rows]
-        assert "has no end that could be moved" in told[1]
+        assert "has no end, so it cannot be extended" in told[1]
         assert LogEntry.objects.count() == 2
 
     def test_extend(self, site, lease):

@@ -291,9 +291,9 @@ def test_secrets_are_in_no_page(site, lease):
 def test_the_overview_counts_and_says_what_needs_attention(site, lease, blueprint, ask):
     waits = ask(slots=1)
     shown = text(site.get(reverse("admin:index")))
-    assert "No worker was seen lately" in shown
+    assert "No worker is alive" in shown
     Worker.objects.create(name="w")
-    assert "No worker was seen lately" not in text(site.get(reverse("admin:index")))
+    assert "No worker is alive" not in text(site.get(reverse("admin:index")))
     Resource.objects.update(quarantined=True)
     Lease.objects.update(until=Now() - dt.timedelta(minutes=1))
     Run.objects.create(resource=lease.resource, phase="check", waits_for="operator")
@@ -345,8 +345,8 @@ def test_a_lease_for_which_nobody_works_says_so_on_every_face(site, blueprint, a
         return (
             leases.get(ada, waiting.pk).reason == "no_worker",
             leases.list_(ada)[0].reason == "no_worker",
-            "No worker was seen lately" in text(site.get(page(waiting))),
-            "no worker: No worker was seen lately" in text(site.get(listed)),
+            "No worker is alive" in text(site.get(page(waiting))),
+            "no worker: No worker is alive" in text(site.get(listed)),
         )
 
     Lease.objects.update(since="2020-01-01T00:00Z")

@@ -64,7 +64,7 @@ def test_what_is_not_asked_is_not_looked_at() -> None:
 
 def test_a_miss_says_what_is_asked_and_what_there_is() -> None:
     (sentence,) = misses((Match("size", ">=", "min_size"),), {"size": 3}, {"min_size": 5})
-    assert sentence == "min_size >= 5 is asked; it has 3"
+    assert sentence == "min_size >= 5 is required, but the value is 3"
 
 
 _ALPHA: Case = ((Match("alpha", "in", "want_alpha"),), {"alpha": True}, {"want_alpha": True})
@@ -129,7 +129,7 @@ def test_a_match_refuses_arguments_in_the_wrong_order(monkeypatch):
         Match("vcpus", "min_vcpus", ">=")  # type: ignore[arg-type]
     monkeypatch.setattr(LocalHost, "matches", (Match("min_vcpus", ">=", "vcpus"),))
     registry.forget()
-    with pytest.raises(registry.KindBroken, match="the wrong way round"):
+    with pytest.raises(registry.KindBroken, match="attribute and requirement swapped"):
         registry.kind("local_host")
     monkeypatch.undo()
     registry.forget()

@@ -81,7 +81,7 @@ def test_authorizations_are_asked_for_allowed_by_number_and_declined(cli, fakes)
     assert (declined[0]["state"], declined[0]["note"]) == ("declined", "not now")
     assert cli.json("authorizations", "ask", pool)[0]["state"] == "declined"
     explained = cli("explain", "fake", "--blueprint", pool, code=None).stdout
-    assert f"you may not use it; ask: drydock authorizations ask {pool}" in explained
+    assert f"you are not authorized to use it; request that with: drydock authorizations ask {pool}" in explained
     assert cli.json("authorizations", "allow", str(mine["id"]))[0]["state"] == "authorized"
     assert cli.json("authorizations", "decline", pool, "--user", mine["user"])[0]["id"] == mine["id"]
     cli("authorizations", "allow", pool, code=2)

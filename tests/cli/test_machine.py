@@ -10,9 +10,9 @@ def test_a_machine_is_worked_on_from_the_shell(cli, fakes):
     assert "was rebooted" in cli("machine", "reboot", lease).stdout
     info = cli.json("machine", "resize", lease, "100")
     assert (info["outcome"], info["disk_gib"]) == ("done", 100)
-    assert "only grows" in cli("machine", "resize", lease, "50", code=2).stderr
+    assert "can only grow" in cli("machine", "resize", lease, "50", code=2).stderr
     assert "team" in cli("machine", "tag", lease, "team=a").stdout
-    assert "are ours" in cli("machine", "tag", lease, "drydock-x=a", code=2).stderr
+    assert "are reserved" in cli("machine", "tag", lease, "drydock-x=a", code=2).stderr
     assert "is off" in cli("machine", "stop", lease).stdout
     assert "is off" in cli("machine", "reboot", lease, code=4).stderr
     assert "is on" in cli("machine", "start", lease).stdout

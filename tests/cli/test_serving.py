@@ -69,5 +69,5 @@ def test_files_are_listed_and_removed(cli, host, tmp_path):
     cli("rm", f"{lease}:deep")
     cli("ls", f"{lease}:nowhere", code=3)
     cli("ls", "nonsense", code=2)
-    assert "has no interface" in cli("httpd", "status", lease, code=2).stderr
+    assert "does not provide the interface" in cli("httpd", "status", lease, code=2).stderr
     cli("release", lease)

@@ -53,7 +53,7 @@ def test_a_host_registered_wrongly_stays_and_is_corrected_by_name(cli, sshd):
     cli("resources", "change", "rack-7", code=2)
     told = cli("resources", "change", "rack-7", "host_keys=nonsense", code=2).stderr
     assert "host_keys" in told
-    assert "it is checked before it serves" in cli("resources", "change", "rack-7", f"port={sshd.port}").stdout
+    assert "is checked before it is leased again" in cli("resources", "change", "rack-7", f"port={sshd.port}").stdout
     cli("sweep")
     assert cli.json("resources", "show", "rack-7")["state"] == "active"
     cli("resources", "remove", "rack-7")

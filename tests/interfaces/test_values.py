@@ -123,7 +123,7 @@ def test_a_capture_keeps_both_ends(parts: list[bytes], limit: int) -> None:
         assert capture.content == whole
         return
     head, tail = whole[: (limit + 1) // 2], whole[len(whole) - limit // 2 :]
-    mark = f"\n[... {len(whole) - limit} bytes left out ...]\n".encode()
+    mark = f"\n[... {len(whole) - limit} bytes omitted ...]\n".encode()
     assert capture.content == head + mark + tail
 
 

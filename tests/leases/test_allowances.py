@@ -61,7 +61,7 @@ def test_where_nothing_has_room_the_lease_waits_with_the_provider_s_figures(clou
     settle()
     lease.refresh_from_db()
     assert (lease.state, lease.reason) == ("pending", "waiting_offer")
-    assert "vCPUs everywhere has 9 of 10 vcpus in use; 2 would be wanted" in lease.message
+    assert "vCPUs everywhere is exhausted: 9 of 10 vcpus in use, 2 more needed" in lease.message
     assert not Resource.objects.exists()
 
     cloud.allow("", "vCPUs everywhere", limit=10, used=3.0)

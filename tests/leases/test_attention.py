@@ -124,7 +124,7 @@ def test_remembered_errors_until_they_expire_and_requests_for_authorization(blue
     found = attention.needed(root)
     assert [(one.what, one.name, one.message) for one in found] == [
         ("remembered_error", "pool", "offer big: Sold out."),
-        ("authorization_asked", "pool", "ada asks to use it. please"),
+        ("authorization_asked", "pool", "ada requests to use the blueprint. please"),
     ]
     assert found[1].mend == f"drydock authorizations allow {asked.id}"
     permissions.settle(root, asked.id, allow=True)
@@ -160,7 +160,7 @@ def test_a_late_sweep_comes_first_and_says_since_when(blueprint, ask, root, owne
     Resource.objects.update(quarantined=True)
     found = attention.needed(root)[0]
     assert (found.what, found.since) == ("sweep_late", Installation.objects.get().swept_at)
-    assert found.message.startswith("The last sweep was 10 min ago; one is due every 2 s.")
+    assert found.message.startswith("The last sweep was 10 min ago, although a sweep is due every 2 s.")
     assert "drydock sweep" in found.mend
     assert ("sweep_late", "installation", None) in sorts(caller(owner))
 
@@ -179,7 +179,7 @@ def test_a_broker_that_is_away_is_told_with_the_time_since(root, owner, whole):
     before = clock.now()
     condition.broker(lambda: False)
     (found,) = attention.needed(root)
-    assert (found.what, found.mend) == ("broker_away", "Check BROKER_URL and that the server runs.")
+    assert (found.what, found.mend) == ("broker_away", "Check BROKER_URL, and check that the broker is running.")
     assert before <= found.since <= clock.now()
     assert condition.broker(lambda: False)[0].since == found.since, "it is one absence"
     assert sorts(caller(owner)) == []
@@ -279,6 +279,6 @@ def test_a_resource_says_why_it_is_drained_and_outdated_and_what_its_check_says(
     record_event("resource.check_failed", "no route to host", resource_id=pk, details={"failures": 1})
     outdated, checked = resources.list_(root)[0].problems
     assert outdated.startswith("Outdated: built from generation 1 of pool, which is at 3 since its kind or config")
-    assert checked == "Its last check failed: no route to host."
+    assert checked == "The last check failed: no route to host."
     (found,) = attention.needed(root)
     assert (found.what, found.message) == ("sick", "no route to host")

@@ -197,7 +197,7 @@ def test_a_budget_that_is_raised_or_removed_wakes_who_waits(blueprint, ask, owne
     (short,) = (one for one in attention.needed(caller(owner)) if one.what == "budget")
     second.refresh_from_db()
     assert (short.since, second.reason) == (second.since, Reason.WAITING_BUDGET), "since the first lease waits for more"
-    assert short.message.startswith("$2.00/h is in use of its budget of $2.00/h.")
+    assert short.message.startswith("$2.00/h of the budget of $2.00/h is in use.")
     costs.remove_budget(boss, user=owner)
     until(second, state="active")
 
@@ -268,7 +268,7 @@ def test_a_lease_without_an_end_is_reserved_again_and_ends_with_notice_when_it_c
     renewals.renew()
     younger.refresh_from_db()
     assert (younger.state, younger.reason) == ("active", Reason.BUDGET_ENDS)
-    assert "unless there is more to spend: the budget of ada is $2.00/h" in younger.message
+    assert "unless the budget covers its renewal: the budget of ada is $2.00/h" in younger.message
     assert Event.objects.filter(lease=younger, kind="lease.budget_ends").count() == 1
     older.refresh_from_db()
     assert older.reason == Reason.READY, "who holds longest stays"

@@ -147,7 +147,7 @@ def test_a_request_narrows_what_is_sought(cloud, shop, ask):
     settle()
     refused.refresh_from_db()
     assert (refused.state, refused.reason) == ("broken", "refused")
-    assert "offers nothing that fits" in refused.message
+    assert "offers nothing that meets the request" in refused.message
 
 
 def test_sold_out_offers_are_left_aside_one_after_the_other_and_use_up_no_try(cloud, shop, ask, until, settings):
@@ -210,7 +210,7 @@ def test_several_types_refused_alike_are_an_operators_matter(cloud, shop, ask):
     settle()
     lease.refresh_from_db()
     assert (lease.state, lease.reason) == ("pending", "needs_operator"), lease.message
-    assert "Refused alike for t0, t1, t2: pd-balanced cannot be used." in lease.message
+    assert "Refused in the same way for t0, t1, t2: pd-balanced cannot be used." in lease.message
     assert Resource.objects.count() == 3
 
 
@@ -311,7 +311,7 @@ def test_what_is_gone_soon_after_it_was_made_is_only_suspected(served, cloud):
     doubted = Lease.objects.get(reason="suspected")
     assert doubted.state == "active"
     assert "no longer lists it" in doubted.message
-    assert "so soon after it was made" in doubted.message
+    assert "created too recently" in doubted.message
     assert [one.observed for one in Resource.objects.filter(missed=2)] == ["suspected"]
     assert Event.objects.filter(kind="resource.suspected").count() == 1
 

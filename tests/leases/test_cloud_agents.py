@@ -120,7 +120,7 @@ def test_a_machine_without_cloud_init_is_ready_by_its_agent(cloud, agent, image,
         (lambda image: google(image, "failed"), f"The cloud's agent failed: {MANAGER}: main process exited"),
         (
             lambda image: google(image, "activating"),
-            "reach was not done within 3 s. The first boot has not finished yet.",
+            "reach did not finish within 3 s. The first boot has not finished yet.",
         ),
     ],
     ids=["no agent", "failed", "never ready"],

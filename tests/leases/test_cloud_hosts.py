@@ -143,7 +143,7 @@ def test_a_machine_that_was_stopped_by_others_is_kept_for_a_while(served, ec2, u
     look("status")
     served.refresh_from_db()
     assert (served.state, served.reason) == ("active", "machine_stopped")
-    assert "Somebody else stopped it" in served.message
+    assert "The machine was stopped, but not by Drydock" in served.message
     assert "kept for 15 min" in served.message
     assert Event.objects.filter(kind="resource.stopped", resource=served.resource_id).count() == 1
     maintenance.want_power(served.resource_id, "on")
@@ -212,7 +212,7 @@ def test_the_longest_life_of_a_machine_bounds_the_leases_on_it(aws, ec2, ask, un
     longer.refresh_from_db()
     assert longer.state == "broken"
     assert "the lease would last 3:00:00" in longer.message
-    with pytest.raises(Conflict, match="itself lasts until"):
+    with pytest.raises(Conflict, match="exists only until"):
         lifetimes.extend(callers.caller("ada"), lease.pk, until=clock.now() + dt.timedelta(hours=3))
     asked = ec2.asked("RunInstances")[-1].parameters
     assert asked["InstanceInitiatedShutdownBehavior"] == "terminate"

@@ -60,10 +60,10 @@ def test_a_machine_is_rebooted_grown_tagged_stopped_started_and_retyped(cloud, a
         "stop-start", "reboot", "resize-volume", "change-type", "tags", "console-output",
     }  # fmt: skip
     machines.reboot(ada, lease.pk)
-    assert done(lease).message == "It was rebooted."
+    assert done(lease).message == "The machine was rebooted."
     assert interface(lease, "command").check(["echo", "back"]).text == "back\n"
     machines.resize_volume(ada, lease.pk, 100)
-    assert done(lease).message == "Its disk has 100 GiB."
+    assert done(lease).message == "The disk was resized to 100 GiB."
     machines.set_tags(ada, lease.pk, {"team": "blue"})
     assert done(lease).message == "Tags were set: team."
     with pytest.raises(InvalidRequest, match="reserves names"):

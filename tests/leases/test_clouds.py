@@ -89,7 +89,7 @@ def test_without_quota_nothing_is_made(cloud, machines, ask):
     settle()
     lease.refresh_from_db()
     assert (lease.state, lease.reason) == ("pending", "waiting_offer")
-    assert "no quota: " in lease.message
+    assert "is exhausted: " in lease.message
     assert "in use" in lease.message
     assert not Resource.objects.exists()
     assert cloud.double.objects() == {}

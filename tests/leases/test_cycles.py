@@ -23,7 +23,9 @@ def needing(type_):
 def test_a_blueprint_that_needs_what_it_gives_stays_disabled(operator):
     made = blueprints.add(operator, "turtle", "fake", needing("fake"))
     assert not made.enabled
-    assert [p["message"] for p in made.problems if p["fatal"]] == ["turtle needs a 'fake', which it provides itself."]
+    assert [p["message"] for p in made.problems if p["fatal"]] == [
+        "turtle needs a 'fake', which is the type that it provides itself."
+    ]
 
 
 def test_two_that_need_each_other_do_not_serve_together(operator):

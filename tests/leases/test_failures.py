@@ -102,10 +102,10 @@ def test_a_destruction_that_is_accepted_and_never_done_is_reported_at_its_deadli
         _again()
         told = Event.objects.get(kind="resource.destroy_failed")
         assert (told.resource_id, told.lease_id, told.details["code"]) == (lease.resource_id, lease.pk, "deadline")
-        assert "was not done within" in told.message
+        assert "did not finish within" in told.message
         for who in (chief, ada):
             (needed,) = [one for one in attention.needed(who) if one.what == "destroy_failed"]
-            assert "was not done within" in needed.message
+            assert "did not finish within" in needed.message
         assert _values("undestroyed") == [("pool", 1)]
         assert _values("undestroyed_dollars") == [("pool", 0.6)]
     Blueprint.objects.update(config=PRICED)

@@ -80,7 +80,7 @@ def test_a_reboot_is_a_run_that_workers_carry_out(held, cloud, ada):
     assert done(held).kind == "machine.done"
     assert cloud.count("reboot") == 1
     info = machines.get(ada, held.pk)
-    assert (info.outcome, info.message, info.progress) == ("done", "It was rebooted.", None)
+    assert (info.outcome, info.message, info.progress) == ("done", "The machine was rebooted.", None)
     held.refresh_from_db()
     assert held.state == "active"
 
@@ -110,7 +110,7 @@ def test_a_larger_disk_is_the_holders_at_once(held, cloud, ada):
     share, resource = Share.objects.get(), Resource.objects.get()
     assert resource.total_disk_mib == resource.used_disk_mib == share.disk_mib == 100 * 1024
     assert cloud.settings(only(cloud).key)["disk_gib"] == "100"
-    with pytest.raises(InvalidRequest, match="a disk only grows"):
+    with pytest.raises(InvalidRequest, match="can only grow"):
         machines.resize_volume(ada, held.pk, 50)
     machines.resize_volume(ada, held.pk, 100)
     assert not Run.objects.exists()
@@ -121,7 +121,7 @@ def test_another_type_changes_size_price_and_what_the_holder_has(held, cloud, ad
     assert (before.cpu_millicores, before.ram_mib) == (2000, 2048)
     info = machines.change_type(ada, held.pk, "big")
     assert info.instance_type == "small"
-    assert done(held).message == "It was a small and is a big."
+    assert done(held).message == "The instance type was changed from small to big."
     share, resource = Share.objects.get(), Resource.objects.get()
     assert (share.cpu_millicores, share.ram_mib, share.created_at) == (8000, 8192, before.created_at)
     assert (resource.used_cpu_millicores, resource.total_cpu_millicores) == (8000, 8000)
@@ -210,7 +210,7 @@ def test_tags_are_kept_and_ours_are_refused(held, cloud, ada):
     assert machines.get(ada, held.pk).tags == {"team": "a"}
     assert cloud.settings(only(cloud).key)["tag:team"] == "a"
     for tags, why in (
-        ({"drydock-resource": "1"}, "are ours"), ({"Drydock-proof": "1"}, "are ours"),
+        ({"drydock-resource": "1"}, "are reserved"), ({"Drydock-proof": "1"}, "are reserved"),
         ({"fake-x": "1"}, "reserves names"),
         ({}, "between 1 and 20"), ({"a": "b" * 300}, "at most 255"), ({"a": 3}, "a value of"),
     ):  # fmt: skip
@@ -247,7 +247,7 @@ def test_a_provider_that_does_not_tell_is_said_so(held, ada, monkeypatch):
 def test_a_part_of_a_machine_is_not_the_whole(cloud, ask, until, ada, operator):
     lease = until(ask("fake_cloud", slots=1), state="active")
     for act in (machines.stop, machines.reboot, machines.console):
-        with pytest.raises(NotAllowed, match="holds a part"):
+        with pytest.raises(NotAllowed, match="holds only a part"):
             act(ada, lease.pk)
     machines.reboot(operator, lease.pk)
     assert done(lease).kind == "machine.done"

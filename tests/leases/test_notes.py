@@ -31,7 +31,7 @@ def test_a_note_is_kept_found_and_removed(blueprint, ask, owner):
     leases.set_note(who, lease.pk, note="")
     assert found(who, "friday") == [] == search.lease_ids("friday")
     told = list(Event.objects.filter(lease=lease, kind="lease.noted").order_by("id").values_list("message", flat=True))
-    assert told == ["Its note was changed.", "Its note was removed."]
+    assert told == ["The note was changed.", "The note was removed."]
 
 
 def test_the_same_note_again_is_no_event(blueprint, ask, owner):

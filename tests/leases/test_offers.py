@@ -247,7 +247,7 @@ class TestReading:
         blueprint("hosts", kind="ssh_host", config={"credential": "lab"})
         info = credentials.get(root, "lab")
         assert (info.used_by, info.readers, info.readings) == (("hosts",), (), ())
-        with pytest.raises(Conflict, match="Nothing is read with 'lab'"):
+        with pytest.raises(Conflict, match="nothing to poll with 'lab'"):
             credentials.read(root, "lab")
 
     def test_what_a_cloud_can_do_is_told_only_when_asked_for(self, root, blueprint, monkeypatch):

@@ -124,5 +124,5 @@ def test_parts_that_are_not_named_stay_as_they_are_where_their_class_is_not(blue
 
 @pytest.mark.parametrize("given", [{}, {"scope": "host", "part_class": "gpu"}])
 def test_a_lock_is_in_a_scope_or_on_a_part(given):
-    with pytest.raises(ValueError, match="scope or on a part"):
+    with pytest.raises(ValueError, match="either a scope or a part class"):
         NeededLock(name="gpu", **given)

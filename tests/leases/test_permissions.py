@@ -19,7 +19,9 @@ def test_an_owner_without_authorization_is_refused_or_waits_for_it(blueprint, as
     settle_refused = ask()
     settle()
     settle_refused.refresh_from_db()
-    assert "you may not use it; ask: drydock authorizations ask pool" in settle_refused.message
+    assert (
+        "you are not authorized to use it; request that with: drydock authorizations ask pool" in settle_refused.message
+    )
     mine = Authorization.objects.create(blueprint=made, user=owner)
     lease = ask()
     settle()

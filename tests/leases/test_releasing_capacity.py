@@ -116,7 +116,7 @@ def test_the_decision_waits_while_enough_leaves_and_gives_up_one_more_while_it_d
     assert isinstance(decide([full(leaving=1, wanted=2)]), Reclaim)
     both = decide([full(), full("other", leaving=1)], held_idle=(9,))
     assert isinstance(both, Wait)
-    assert both.message == "other: at its limit of 2 resources, 1 of them being removed"
+    assert both.message == "other: at its limit of 2 resources, 1 of which are being removed"
     assert decide([full()], held_idle=(9,), held_leaving=1).reason == Reason.WAITING_RECLAIM
     assert decide([full()], held_idle=(9,), held_leaving=1, wanted=2).resource_ids == (9,)
 

@@ -69,8 +69,8 @@ def test_a_release_replaces_no_more_outdated_resources_than_may_be_at_the_same_t
     ("change", "reason", "message"),
     [
         ({"drained": True}, Reason.DRAINED, "Drained."),
-        ({"enabled": False}, Reason.DRAINED, "Its blueprint is disabled."),
-        ({"dies_at": "2020-01-01T00:00Z"}, Reason.TOO_OLD, "Older than its blueprint allows."),
+        ({"enabled": False}, Reason.DRAINED, "The blueprint is disabled."),
+        ({"dies_at": "2020-01-01T00:00Z"}, Reason.TOO_OLD, "Older than the blueprint allows."),
         ({"generation": 2}, Reason.OUTDATED, "Built from an older blueprint."),
     ],
 )

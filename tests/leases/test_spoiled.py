@@ -146,7 +146,7 @@ def test_when_everything_of_an_account_is_gone_nothing_is_given_up(served, cloud
         assert "disappeared at once" in glance()
     served.refresh_from_db()
     assert (served.state, served.reason) == ("active", "suspected")
-    assert "disappeared with everything else" in served.message
+    assert "disappeared together with everything else" in served.message
     assert served.resource.__class__.objects.get(pk=served.resource_id).observed == "vanished"
     assert Event.objects.filter(kind="resource.vanished").count() == 1
     (needed,) = [one for one in attention.needed(chief) if one.what == "vanished"]

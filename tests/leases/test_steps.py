@@ -164,7 +164,7 @@ def test_slot_locks_are_given_once(blueprint, ask, until):
     first, second = until(ask(), state="active"), until(ask(), state="active")
     assert sorted(SlotLock.objects.values_list("value", flat=True)) == ["1", "2"]
     third = until(ask(), state="pending", reason=Reason.WAITING_OFFER)
-    assert "held by others" in third.message
+    assert "are in use" in third.message
     assert first.resource_id != second.resource_id
 
 

@@ -120,7 +120,7 @@ def test_a_quota_that_was_raised_or_lowered_shows_at_once(blueprint, ask, owner,
     assert (found.reason, "quota" in found.message) == ("waiting_room", False)
     Quota.objects.update(max_leases=None, max_ram_mib=0)
     run("UPDATE leases_lease SET ram_mib = 4096 WHERE id = %s", (waits.pk,))
-    assert "ada's quota is 0 MiB of RAM: 0 MiB held, 4 GiB more requested. It can never be" in why(waits).message
+    assert "ada's quota is 0 MiB of RAM: 0 MiB held, 4 GiB more requested. This quota can never" in why(waits).message
 
 
 def test_a_budget_that_was_changed_shows_at_once(blueprint, ask, owner, why, root):
@@ -291,7 +291,10 @@ def test_a_lease_that_failed_says_which_attempt_follows_and_what_failed(full, as
     )
     found = why(waits)
     assert found.reason == "waiting_retry"
-    assert found.message == "Attempt 2 of 6 follows in 1 min. The last one failed: Build failed at boot: No stock left."
+    assert (
+        found.message
+        == "Attempt 2 of 6 follows in 1 min. The last attempt failed: Build failed at boot: No stock left."
+    )
     assert found.help == f"Try again now: drydock retry {waits.pk}"
 
 
@@ -392,7 +395,7 @@ def test_a_group_that_can_never_be_granted_says_so_at_once_with_verdicts(bluepri
     settle()
     ids = leases.request_group(caller(owner), [{"type": "fake"}] * 20)
     found = why(Lease.objects.get(pk=ids[7]))
-    assert found.message.endswith("can never be granted: 20 slots requested together, and at most 8 can be there.")
+    assert found.message.endswith("can never be granted: 20 slots were requested together, but at most 8 can exist.")
     assert found.reason == "needs_operator"
     assert "drydock blueprints change rack --max" in found.help
     assert [(one.blueprint, one.answer) for one in found.verdicts] == [("rack", "no")]
@@ -406,7 +409,7 @@ def test_a_request_beyond_the_whole_quota_says_that_it_can_never_be_granted(blue
     waits = ask(slots=3)
     settle()
     assert why(waits).message == (
-        "ada's quota is 2 slots: 0 held, 3 more requested. It can never be granted with this quota."
+        "ada's quota is 2 slots: 0 held, 3 more requested. This quota can never allow the request."
     )
 
 

@@ -224,7 +224,7 @@ def test_bad_workloads_are_refused_with_the_field(ada, blueprint, workload, fiel
 
 def test_a_workload_is_never_served_again(ada, blueprint):
     blueprint()
-    with pytest.raises(InvalidRequest, match="never begins twice"):
+    with pytest.raises(InvalidRequest, match="never starts twice"):
         leases.request(ada, {"type": "fake", "serve_again": True, "workload": {"command": ["a"]}})
 
 

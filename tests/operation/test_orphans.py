@@ -224,7 +224,7 @@ def test_a_thing_of_which_the_database_cannot_know_suspends_the_installation(bui
     newer = Resource(pk=built.pk + 1000, blueprint=built.blueprint)
     key = late(cloud, newer)
     look()
-    assert "It was restored." in this_installation.current().problem
+    assert "was restored" in this_installation.current().problem
     assert Stray.objects.get().message == orphans.LISTED
     later()
     look(2)

@@ -1,4 +1,4 @@
-"""Draft machines from offers, including the changes to a machine that gets another instance type."""
+"""Draft machines from offers, and plan the change of a machine to another instance type."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ def drafts(
     blueprint: Blueprint, kind: Kind, config: Any, asked: Asked | None, *, choose: str = "",
     failing: Sequence[tuple[str, str]] = (),
 ) -> Sequence[Draft]:  # fmt: skip
-    """Return what could be built for a request, best first; if `asked` is None, what to build to keep a minimum ready.
+    """Return what could be built for a request, best first.
 
-    `failing` lists the (scope, key) of recent failures. Drafts that these rule out, or that the account's quota
-    refuses (`Draft.refused`), come last and are returned only if there are no others. Raises CatalogueStale, and
-    whatever the kind raises.
+    If `asked` is None, return what to build to keep the minimum ready. `failing` lists the (scope, key) pairs of recent
+    failures. Drafts that match one of them, or that exceed the account's quota (`Draft.refused`), come last, and are
+    returned only if there are no others.
+
+    Raises CatalogueStale, and any exception of the kind.
     """
     if isinstance(kind, Builds):
         return kind.drafts(config, asked)
@@ -59,9 +61,9 @@ def _refuse_stale(account: str, kind: str) -> None:
     """Raise CatalogueStale if the catalogue was never read or cannot be read now, so an empty result proves nothing."""
     trouble = catalogue.trouble(account, kind)
     if not catalogue.was_read(account, kind):
-        raise CatalogueStale(f"its catalogue is not read yet{f': {trouble}' if trouble else ''}")
+        raise CatalogueStale(f"its catalogue has not been read yet{f': {trouble}' if trouble else ''}")
     if trouble:
-        raise CatalogueStale(f"its catalogue offers nothing that fits, and cannot be read now: {trouble}")
+        raise CatalogueStale(f"its catalogue has no matching offer, and reading it again failed: {trouble}")
 
 
 _KEPT = ("region", "zone", "image", "isolation", "continent", "arch", "market")
@@ -87,8 +89,8 @@ def _said(resource: Resource) -> tuple[str, str]:
 def retyped(resource: Resource, kind: Kind, config: Any, type_name: str) -> dict[str, Any]:
     """Return the arguments for the run that changes a machine's type.
 
-    Raises InvalidRequest if the machine already has that type, its zone does not offer it, or the leases on the
-    machine would not fit; raises Conflict if the machine was not built from an offer.
+    Raises InvalidRequest if the machine already has that type, its zone does not offer the type, or the leases on the
+    machine would not fit. Raises Conflict if the machine was not built from an offer.
     """
     was, market = _said(resource)
     if not isinstance(kind, Offers) or not was:
@@ -120,7 +122,7 @@ def _offered(resource: Resource, kind: str, sought: Sought) -> Offer:
     raise InvalidRequest(
         f"{resource.name} cannot become {name!r}: {why}.",
         field="type_name",
-        hint="`drydock offers` lists what is offered.",
+        hint="Run `drydock offers` to list the available types.",
     )
 
 
@@ -134,11 +136,11 @@ def _refuse_another(resource: Resource, offer: Offer) -> None:
         raise _another(resource, offer)
     lost = sorted(set(resource.traits) & {"sev", "sev_snp", "tdx"} - set(offer.confidential))
     if lost:
-        raise InvalidRequest(f"{offer.type} has no {', '.join(lost)}, which the machine has.", field="type_name")
+        raise InvalidRequest(f"{offer.type} does not have {', '.join(lost)}, which the machine has.", field="type_name")
 
 
 def _another(resource: Resource, offer: Offer) -> InvalidRequest:
-    arch = resource.attributes.get("arch", "another architecture")
+    arch = resource.attributes.get("arch", "a different architecture")
     return InvalidRequest(f"{offer.type} is {offer.arch}, and the machine is {arch}.", field="type_name")
 
 
@@ -157,7 +159,7 @@ def _refuse_too_small(resource: Resource, draft: Draft) -> None:
             short[further.name] = (further.used, there.extra.get(further.name, 0))
     if short:
         said = ", ".join(f"{amount(name, n)} leased, {amount(name, has)} there" for name, (n, has) in short.items())
-        raise InvalidRequest(f"The leases on it would not fit: {said}.", field="type_name")
+        raise InvalidRequest(f"The leases on the machine would not fit: {said}.", field="type_name")
 
 
 def _kept(draft: Draft, gone: list[str]) -> Mapping[str, Any]:

@@ -75,7 +75,7 @@ def _row(offer: Offer, country: str) -> dict[str, Any]:
 
 
 def was_read(account: str, kind: str) -> bool:
-    """Return whether the offers of this account have ever been read."""
+    """Return whether the offers of this account have been read at least once."""
     sql = """
         SELECT 1 FROM blueprints_reading n JOIN blueprints_credential c ON c.id = n.credential_id
         WHERE c.name = %s AND n.kind = %s AND n.what = 'inventory' AND n.seen_at IS NOT NULL LIMIT 1"""
@@ -95,10 +95,10 @@ def find(
     kind: str, sought: Sought, *, choose: str = "", but: Sequence[str] = (), not_in: Sequence[str] = (),
     not_counted: Sequence[str] = (), room: Sql | None = None, limit: int = 50,
 ) -> list[Offer]:  # fmt: skip
-    """Return the best offers for a query: the cheapest first, or those that are ready soonest.
+    """Return the best offers for a query: the cheapest, or those that boot soonest, first.
 
     Excludes offers by name (`but`), by zone (`not_in`), and by the quota that they count against (`not_counted`).
-    `room` is a further condition on a listing `o`.
+    `room` is an additional SQL condition on a listing `o`.
     """
     what = condition(sought) if room is None else condition(sought) & room
     sql = f"""
@@ -161,7 +161,7 @@ _SEEN = f"""
 
 
 def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
-    """Return the offers with these names, by name, whether or not they are available."""
+    """Return the offers with these names as a dict by name, whether or not they are available."""
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
         WHERE c.name = %s AND o.kind = %s AND o.type = ANY(%s) AND {_NAME} = ANY(%s)"""
@@ -171,7 +171,7 @@ def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
 
 
 def booted(resource_id: int) -> None:
-    """Record how long a resource took to become usable, with its offer. Recent values weigh more."""
+    """Record how long a resource took to become usable in the statistics of its offer. Recent values have more weight."""
     run(_SEEN, (resource_id,))
 
 

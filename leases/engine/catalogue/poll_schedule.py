@@ -1,4 +1,4 @@
-"""When each provider account is polled next, and the result of its last poll."""
+"""The schedule of polls of provider accounts, and the result of the last poll of each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class _Used:
 
 
 def due() -> int:
-    """Ask workers to make every poll that is due. Return the number of polls due."""
+    """Queue a task for every poll that is due. Return the number of due polls."""
     known = set(Reading.objects.filter(what=Reading.What.PLACES).values_list("credential_id", "kind"))
     Reading.objects.bulk_create(
         [Reading(credential_id=pk, kind=kind, what=Reading.What.PLACES) for pk, kind in _used().keys() - known],
@@ -63,14 +63,14 @@ def due() -> int:
 
 
 def take(reading_id: int) -> uuid.UUID | None:
-    """Claim a poll and return its token, or None if it is not due or another process has claimed it."""
+    """Claim a poll and return its token. Return None if the poll is not due or another process has claimed it."""
     token = uuid.uuid4()
     seconds = max(_READS_FOR, settings.DRYDOCK.step_token_seconds)
     return token if patient(run, _TAKE, (token, seconds, reading_id, token)) else None
 
 
 def keeps(reading_id: int, token: uuid.UUID) -> bool:
-    """Return whether this process still owns the poll. Inside a transaction, it then owns it until the end."""
+    """Return whether this process still owns the poll. In a transaction, lock it, so that it stays owned until the end."""
     return bool(rows("SELECT 1 FROM blueprints_reading WHERE id = %s AND token = %s FOR UPDATE", (reading_id, token)))
 
 
@@ -86,7 +86,7 @@ def done(reading: Reading, token: uuid.UUID, every: float, *, problem: str, foun
 
 
 def interval(reading: Reading, kind: Offers) -> float:
-    """Return the seconds between two polls: the operator's setting, or else the provider's default."""
+    """Return the number of seconds between two polls: the operator's setting, or else the provider's default."""
     said = settings.DRYDOCK
     match reading.what:
         case Reading.What.INVENTORY:
@@ -129,7 +129,7 @@ def _offering() -> list[str]:
 
 
 def reads(name: str) -> bool:
-    """Return whether a kind is installed and reads offers with its credential."""
+    """Return whether the kind is installed and can read offers with its credential."""
     try:
         return isinstance(registry.kind(name), Offers)
     except DrydockError:
@@ -156,7 +156,7 @@ def _spread_allowances(of_account: dict[str, Any], places: list[str]) -> None:
 
 @short
 def spread(reading: Reading, token: uuid.UUID, places: list[Place]) -> int:
-    """Schedule inventory and status polls for exactly the places that blueprints use or resources are in."""
+    """Schedule inventory and status polls for every place that a blueprint or resource uses, and no other."""
     if not keeps(reading.pk, token):
         return 0
     used = _used().get((reading.credential_id, reading.kind), _Used())

@@ -1,4 +1,4 @@
-"""The quotas of accounts at their providers, and how much of each is left."""
+"""The quotas of accounts at their providers, and the amount left in each."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ _ON_ITS_WAY = """
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """A provider quota, and how much of it our machines use that the provider does not count yet."""
+    """A provider quota, and how much of it our machines use that the provider does not report as used yet."""
 
     of: Allowance
     ours: float = 0.0
 
     @property
     def room(self) -> float:
-        """How much of the quota may still be used."""
+        """The amount of the quota that may still be used."""
         return self.of.limit - self.of.used - self.ours
 
 
 @short
 def write(reading: Reading, token: uuid.UUID, found: Sequence[Allowance]) -> bool:
-    """Store the quotas of one place. Return whether there is more room than before."""
+    """Store the quotas of one place. Return whether more is available than before."""
     if not keeps(reading.pk, token):
         return False
     given = json.dumps([asdict(one) for one in {_key(one): one for one in found}.values()])
@@ -72,7 +72,7 @@ def _key(one: Allowance) -> tuple[str, ...]:
 
 
 def left(account: str, kind: str) -> list[Left]:
-    """Return what an account may still use, as far as recent polls show."""
+    """Return the remaining quotas of an account, according to the last polls."""
     known = rows(_KNOWN, (account, kind, _FRESH))
     if not known:
         return []
@@ -93,14 +93,17 @@ def _left(row: tuple[Any, ...], coming: Sequence[tuple[Any, ...]], offers: dict[
 
 
 def refusal(known: Sequence[Left], sought: Sought, offer: Offer) -> str:
-    """Return why the account has no room for an offer, with the provider's figures; an empty string if it has room."""
+    """Return why the account's quota does not allow an offer, or an empty string if it does.
+
+    The reason has the provider's figures.
+    """
     for one in known:
         if (wanted := one.of.takes(offer, addresses=sought.addresses)) > 0 and wanted > one.room:
             where = f" in {one.of.location}" if one.of.location else ""
-            ours = f" and {one.ours:g} on their way" if one.ours else ""
+            ours = f"and {one.ours:g} being created" if one.ours else ""
             return (
-                f"no quota: {one.of.name}{where} has {one.of.used:g} of {one.of.limit:g} {one.of.unit} in use{ours}; "
-                f"{wanted:g} would be wanted"
+                f"quota {one.of.name}{where} is exhausted: {one.of.used:g} of {one.of.limit:g} {one.of.unit} in "
+                f"use{ours}, {wanted:g} more needed"
             )
     return ""
 
@@ -116,7 +119,7 @@ _LARGEST = 4096
 
 
 def room(known: Sequence[Left], sought: Sought) -> Sql | None:
-    """Return SQL that is true if the account has room for listing `o` (see `refusal`), or None if no quota is tight."""
+    """Return an SQL condition that the quotas allow listing `o` (see `refusal`), or None if no quota is nearly exhausted."""
     tight = [
         {"location": one.of.location, "family": one.of.family, "market": one.of.market, "unit": one.of.unit,
          "room": one.room} for one in known if one.room < _LARGEST

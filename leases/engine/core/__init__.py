@@ -1,4 +1,4 @@
-"""The foundation of the engine. It makes no decisions.
+"""The foundation of the engine: mechanisms without scheduling decisions.
 
 Statements and transactions, state transitions, runs, the installation's identity, specs for kinds, workers, watched
 workloads, and tokens for periodic tasks.

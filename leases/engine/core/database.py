@@ -1,7 +1,7 @@
 """Transactions and statements on the database, and recovery from lost connections.
 
-Raw SQL begins here: claims and queues need row locks, SKIP LOCKED and statements that the ORM cannot express, and a
-warm claim may not cost more than 14 statements.
+Claims and queues use raw SQL, because they need row locks, SKIP LOCKED and statements that the ORM cannot express, and
+because a warm claim may take at most 14 statements.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def failpoint(name: str) -> None:
 
 
 def hook(new: Callable[[str], None] | None) -> None:
-    """Set the function that every failpoint of this process calls; None removes it."""
+    """Set the function that every failpoint of this process calls, or None to remove it."""
     global _hook
     _hook = new
 
@@ -53,7 +53,7 @@ _word = mmap.mmap(-1, 1)
 
 
 def begin_draining() -> None:
-    """Stop this process and its forks from beginning further steps. Steps under way finish."""
+    """Stop this process and its forks from starting steps. Steps that are running finish."""
     _word[0] = 1
 
 
@@ -63,7 +63,7 @@ def is_draining() -> bool:
 
 
 def forget_draining() -> None:
-    """Allow new steps again, in a process that shut down one worker and starts another."""
+    """Allow steps to start again, in a process that stopped one worker and starts another."""
     _word[0] = 0
 
 
@@ -87,10 +87,10 @@ _guard = threading.Lock()
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether an error means that the connection broke or could not be made.
+    """Return whether an error means that the connection was lost or could not be opened.
 
-    Closes a broken connection, so that the next statement reconnects. A rollback may have replaced the connection
-    already. Returns False inside a transaction, because whoever opened it has to see the error.
+    Closes the broken connection, so that the next statement reconnects; a rollback may have replaced the connection
+    already. Returns False inside a transaction, because the code that opened the transaction must handle the error.
     """
     if not isinstance(error, LOST) or connection.in_atomic_block:
         return False
@@ -108,22 +108,21 @@ def _of_connection(error: BaseException) -> bool:
 
 
 def report(error: BaseException) -> None:
-    """Log that the database does not answer, at most once a second for each process."""
+    """Log that the database is not reachable, at most once a second in each process."""
     global _reported_at
     with _guard:
         now = clock.monotonic()
         if now - _reported_at < _REPORT_EVERY:
             return
         _reported_at = now
-    log.error("The database does not answer (%s). Work goes on when it is back.", str(error).strip().split("\n")[0])
+    log.error("The database is not reachable (%s). Work resumes when it is back.", str(error).strip().split("\n")[0])
 
 
 def patient(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call an idempotent function, and repeat the call while the database does not answer.
+    """Call an idempotent function, and retry while the database is not reachable.
 
-    Raises the last error after `PATIENCE` seconds, and any error other than a lost connection at once. Never
-    repeats while a web request is being answered, because the client is told to retry, or in a worker that is
-    shutting down.
+    Raises the last error after `PATIENCE` seconds, and any error other than a lost connection at once. Does not retry
+    while a web request is being answered, because the client is told to retry, nor in a worker that is shutting down.
     """
     until = clock.monotonic() + PATIENCE
     while True:
@@ -137,12 +136,12 @@ def patient(call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
 
 
 def request_started(**_: object) -> None:
-    """Note that this thread is answering a web request. Receives Django's signal."""
+    """Record that this thread is serving a web request. Receiver of Django's `request_started` signal."""
     _answering.set(True)
 
 
 def request_finished(**_: object) -> None:
-    """Note that this thread has answered its web request. Receives Django's signal."""
+    """Record that this thread has finished its web request. Receiver of Django's `request_finished` signal."""
     _answering.set(False)
 
 
@@ -240,9 +239,9 @@ def rows(sql: str, params: Any = (), *, hot: bool = False) -> list[tuple[Any, ..
 
 
 def some(sql: str, params: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return at most as many rows of a statement as one check of the sweep acts on.
+    """Return the rows of a statement, at most as many as one periodic check processes.
 
-    Without an ORDER BY, the rows are chosen at random, so that rows that always fail do not keep the others from
+    Without an ORDER BY, the rows are chosen at random, so that rows that fail every time do not keep the others from
     being processed.
     """
     ordered = sql if "ORDER BY" in sql else f"SELECT * FROM ({sql}) found ORDER BY random()"
@@ -297,17 +296,16 @@ def bound_lock_waits() -> None:
 
 
 def attempt(act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-    """Return what `act` returns, or log the error and return None if it raises.
+    """Return the result of `act`, or log its exception and return None.
 
-    Raises if the connection to the database is lost: nothing else can be done without it, and the error would be
-    logged for every row.
+    Raises the exception if the database connection is lost, because the remaining rows would fail as well.
     """
     try:
         return act(*args, **kwargs)
     except Exception as error:
         if is_lost(error):
             raise
-        log.exception("%s%s failed; the next look tries it again.", getattr(act, "__name__", act), args)
+        log.exception("%s%s failed; the next sweep tries again.", getattr(act, "__name__", act), args)
         return None
 
 
@@ -321,5 +319,5 @@ def _done(act: Callable[..., object], *row: object) -> bool:
 
 
 def begins_with(text: str) -> str:
-    """Return the LIKE pattern for values that begin with a text."""
+    """Return the LIKE pattern that matches values starting with `text`."""
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"

@@ -1,9 +1,9 @@
-"""This installation: its identity and epoch, whether it is suspended, and which provider objects are provably ours.
+"""This installation: its identity and epoch, whether it is suspended, and proof of which provider objects it created.
 
-A restored or copied database refers to provider objects that may have changed, or may by now belong to another
-installation. So the installation stores the fingerprint of the database and ownership key for which it was confirmed.
-While the fingerprint differs, nothing outside the database is changed, and sweeps only list what they would destroy,
-until an operator confirms the installation.
+The rows of a restored or copied database refer to provider objects that may have changed, or may now belong to another
+installation. The installation therefore stores the fingerprint of the database and ownership key for which an operator
+confirmed it. While the fingerprint differs, nothing outside the database is changed, and sweeps only list what they
+would destroy, until an operator confirms the installation again.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _KEPT = 5.0
 """How long a process caches what it read, in seconds."""
 _FIRST_EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
-ELSEWHERE = "This is not the database for which it was confirmed: it was restored, copied or moved."
-OTHER_KEY = "The ownership key in the environment is not the one for which it was confirmed."
-UNKNOWN = "It has resources, and nobody ever confirmed for which database and ownership key."
+ELSEWHERE = "The installation was confirmed for another database: this one was restored, copied or moved."
+OTHER_KEY = "The installation was confirmed with another ownership key than the one in the environment."
+UNKNOWN = "The installation has resources, but was never confirmed for this database and ownership key."
 
 
 def add_dropped(number: int, why: str) -> None:
-    """Count broker messages that could not be read, and keep the reason for the last one."""
+    """Count broker messages that could not be read, and store why the last of them could not be."""
     run(
         "UPDATE leases_installation SET dropped_messages = dropped_messages + %s, dropped_at = clock_timestamp(),"
         " dropped_message = %s",
@@ -60,7 +60,7 @@ class Epoch:
 class Standing:
     """The status of the installation, as cached by this process.
 
-    `problem` says why nothing outside the database may be changed; it is empty if changes are allowed.
+    `problem` is the reason why nothing outside the database may be changed, or empty if changes are allowed.
     """
 
     short: str
@@ -92,7 +92,13 @@ def current() -> Standing:
         with _guard:
             before, _known = _known, known
         if known[1].problem and (before is None or before[1].problem != known[1].problem):
-            log.warning("Nothing outside is touched until an operator confirms the installation: %s", known[1].problem)
+            log.warning(
+                (
+                    "The installation is suspended until an operator confirms it; nothing outside the database is "
+                    "changed: %s"
+                ),
+                known[1].problem,
+            )
     return known[1]
 
 
@@ -112,7 +118,7 @@ def problem() -> str:
 
 
 def seen(said: str) -> str:
-    """Cache a reason for suspension that was read along with other data, and return the reason to show."""
+    """Cache a reason for suspension that was read together with other data. Return the reason to show."""
     global _shown
     with _guard:
         said = said or (OTHER_KEY if _known and _known[1].problem == OTHER_KEY else "")
@@ -123,7 +129,7 @@ def seen(said: str) -> str:
 def notice() -> None:
     """Detect a restored database before this process writes its first row.
 
-    Rows written from then on belong to the epoch that the next confirmation begins.
+    Rows written afterwards belong to the epoch that the next confirmation begins.
     """
     if _known is None:
         current()
@@ -174,7 +180,7 @@ def _problem(row: Installation) -> str:
 
 
 def fingerprint(name: uuid.UUID) -> str:
-    """Return hashes of this database's identity and of the ownership key, neither of which reveals its input."""
+    """Return hashes of the database's identity and of the ownership key. Neither reveals its input."""
     # Read the key first: its first use creates its file, which the database's half of the hash depends on.
     key = hmac.new(str(settings.DRYDOCK_OWNERSHIP_KEY).encode(), name.bytes, hashlib.sha256).hexdigest()[:24]
     database = hashlib.sha256("|".join(_database()).encode()).hexdigest()[:24]
@@ -210,7 +216,7 @@ def _folder() -> list[str]:
 
 
 def suspend(problem: str, *, actor: str = "drydock") -> bool:
-    """Stop changing anything outside the database until an operator confirms. Return False if already suspended."""
+    """Suspend all changes outside the database until an operator confirms. Return False if already suspended."""
     current()
     changed = _suspend(problem, actor)
     if changed:
@@ -237,10 +243,10 @@ def _beginning(epoch: int) -> dict[str, int | None]:
 
 
 def confirm(*, actor: str) -> bool:
-    """Confirm that this database, in this place and with this key, speaks for the installation.
+    """Confirm that this database and ownership key belong to the installation.
 
-    Begins a new epoch, so that no name given out after the backup is reused. Returns False if the installation was
-    not suspended.
+    Begins a new epoch, so that no name used after the backup is used again. Returns False if the installation was not
+    suspended.
     """
     current()
     with transaction.atomic():
@@ -269,7 +275,7 @@ def _after(table: str) -> int:
 
 
 def ever_made(pk: int) -> bool:
-    """Return whether this database has ever given out the resource id `pk`."""
+    """Return whether this database has ever assigned the resource id `pk`."""
     sequence = rows("SELECT pg_get_serial_sequence('leases_resource', 'id')")[0][0]
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM {sequence}")
@@ -286,21 +292,21 @@ BLUEPRINT = "drydock-blueprint"
 
 @dataclass(frozen=True, kw_only=True)
 class Proven:
-    """What an object's tags prove: the epoch and the resource id for which this installation made it."""
+    """The result of checking an object's tags: the epoch and the resource id for which this installation created it."""
 
     epoch: int
     resource: int
 
 
 def tags(short: str, epoch: int, resource: int) -> dict[str, str]:
-    """Return the tags of a resource, including its proof of ownership."""
+    """Return the tags of a resource, including the proof of ownership."""
     return {
         INSTALLATION: short, EPOCH: str(epoch), RESOURCE: str(resource), PROOF: _proof(short, str(epoch), str(resource)),
     }  # fmt: skip
 
 
 def proven(found: Mapping[str, str], short: str) -> Proven | None:
-    """Return what an object's tags prove to the installation `short`, or None if they prove nothing."""
+    """Return what the tags of an object prove to the installation `short`, or None if the proof is missing or invalid."""
     epoch, resource = found.get(EPOCH, ""), found.get(RESOURCE, "")
     if found.get(INSTALLATION) != short or not (_number(epoch) and _number(resource)):
         return None

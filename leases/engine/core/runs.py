@@ -1,4 +1,4 @@
-"""Start and stop runs, mark for release the leases that others hold, and wake the runs that wait for leases."""
+"""Start and stop runs, mark dependent leases for release, and wake runs that wait for leases."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ _FREE = "NOT in_call AND NOT uninterruptible"
 
 
 def stop(*, lease_id: int | None = None, resource_id: int | None = None) -> bool:
-    """End the run of a lease or resource if it can be interrupted now; otherwise ask it to end.
+    """Stop the run of a lease or resource now if it can be interrupted, or else at the next boundary between steps.
 
-    Returns True if no run is left. A run that was asked to end does so at the next boundary between steps.
+    Returns True if no run is left.
     """
     whose = "lease_id" if lease_id is not None else "lease_id IS NULL AND resource_id"
     key = (lease_id if lease_id is not None else resource_id,)
@@ -76,7 +76,7 @@ _MARK = "UPDATE leases_lease SET release_wanted = {reason}, release_actor = {act
 
 
 def end_children(*, for_lease: int | None = None, for_resource: int | None = None, phase: str | None = None) -> None:
-    """Mark for release the leases that a lease or resource holds, or only those that it holds for one phase."""
+    """Mark the leases that a lease or resource holds for release, or only those that it holds for one phase."""
     column = "for_lease_id" if for_lease is not None else "for_resource_id"
     only = " AND need_phase = %s" if phase is not None else ""
     params: list[Any] = [for_lease if for_lease is not None else for_resource, *([phase] if phase is not None else [])]
@@ -87,11 +87,11 @@ def end_children(*, for_lease: int | None = None, for_resource: int | None = Non
 
 @short
 def end_waiting_siblings(lease_id: int) -> None:
-    """Mark the pending leases in an ended lease's group for release: a group is granted whole or not at all.
+    """Mark the pending leases in an ended lease's group for release, because a group is granted whole or not at all.
 
-    Runs in its own transaction, after the end of the lease is committed: it locks the siblings by id, and a
-    transaction that holds one of them must not wait for another with a lower id. Until then no member can be
-    granted (`pending.members_of`), and after a crash the sweep finds them (`lease_checks.left_in_groups`).
+    Runs in its own transaction, after the end of the lease is committed: it locks the siblings by id, and a transaction
+    that holds one of them must not wait for another with a lower id. Until then no member can be granted
+    (`pending.members_of`). After a crash the sweep finds them (`lease_checks.left_in_groups`).
     """
     which = leases_by_id(_WAITING)
     for (other,) in rows(_MARK.format(reason="'group_ended'", actor="'drydock'", which=which), (lease_id,)):
@@ -99,10 +99,10 @@ def end_waiting_siblings(lease_id: int) -> None:
 
 
 def want_release(lease_id: int, *, reason: str, actor: str) -> None:
-    """Mark a lease for release in the caller's transaction and, if it is pending, its whole group as well.
+    """Mark a lease for release in the caller's transaction, together with its group if the lease is pending.
 
-    The group is marked at once, so that a transaction that releases several members locks all of them by id, in
-    whatever order it names them.
+    The group is marked at once, so that a transaction that releases several members locks all of them in the order of
+    their ids, whatever order it names them in.
     """
     own = f"id = %s AND {_RIGHTFUL} AND release_wanted = ''"
     group = f"{_WAITING} AND EXISTS (SELECT FROM leases_lease l WHERE l.id = %s AND l.state = 'pending')"
@@ -132,7 +132,7 @@ def undo_activation(lease_id: int, resource_id: int) -> None:
 
 
 def wake_for(lease_id: int) -> None:
-    """Make the runs that wait for this lease due, because the lease became active or ended."""
+    """Make the runs that wait for this lease due. Called when the lease became active or ended."""
     for (run_id,) in rows(
         "UPDATE leases_run n SET due_at = clock_timestamp() FROM leases_lease c WHERE c.id = %s"
         " AND n.waits_for = 'leases' AND n.due_at IS NULL AND ((c.for_lease_id IS NOT NULL AND n.lease_id = c.for_lease_id)"

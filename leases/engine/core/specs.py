@@ -1,8 +1,7 @@
-"""Database rows as the frozen values that kinds work on, their dependencies, and redaction of secrets.
+"""Convert database rows to the frozen values that kinds work on, find dependencies, and redact secrets.
 
-Something may still be left of a resource that was built on a lost lease: its host may answer again, or an account may
-not have been removed yet. A resource that exists only inside its dependencies is gone once nothing is left of any of
-them.
+A lost lease may have left something behind on its resource: the host may answer again, or an account may not have been
+removed yet. A resource that exists only inside its dependencies is gone once nothing is left of any of them.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ _LAST = """
 
 
 def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
-    """Return the newest lease under each name that the resource holds for life, in two lists.
+    """Return the newest lease under each name that the resource holds for life, as two lists.
 
-    The first list has the leases of which something is left, the second those of which nothing is left.
+    The first list has the leases that have left something behind, the second list those that have not.
     """
     left, gone = list[int](), list[int]()
     for lease_id, there, kind, kept in rows(_LAST, (resource_id,)):
@@ -55,7 +54,7 @@ def _undone(kind: str) -> bool:
 
 
 def has_lost_all_dependencies(resource: Resource) -> bool:
-    """Return whether the resource existed only inside its dependencies and nothing is left of any of them."""
+    """Return whether the resource exists only inside its dependencies and nothing is left of any of them."""
     if not _gone_with_needs(resource):
         return False
     left, gone = last_dependencies(resource.pk)
@@ -63,7 +62,7 @@ def has_lost_all_dependencies(resource: Resource) -> bool:
 
 
 def has_lost_a_dependency(resource: Resource) -> bool:
-    """Return whether a dependency that contained the resource is gone, so that the rest may never answer again."""
+    """Return whether a dependency that contained the resource is gone, so that the resource may never answer again."""
     return _gone_with_needs(resource) and bool(last_dependencies(resource.pk)[1])
 
 
@@ -72,7 +71,7 @@ def _gone_with_needs(resource: Resource) -> bool:
 
 
 def secrets_of(spec: Spec) -> list[Any]:
-    """Return every secret within reach of a step, including the secrets of the leases that it depends on."""
+    """Return every secret that a step can access, including those of the leases that it depends on."""
     leases = [*spec.parents.values(), *([spec.lease] if spec.lease is not None else [])]
     return [*resource_secrets(spec.resource), *(found for lease in leases for found in _of_lease(lease))]
 
@@ -93,7 +92,7 @@ def resource_secrets(resource: ResourceView) -> Iterator[Any]:
 
 
 def redacted(answer: Answer) -> Answer:
-    """Return the answer with NUL bytes and all secrets, including its own, removed from its texts.
+    """Return the answer with NUL bytes and secrets, including secrets of the answer itself, removed from its texts.
 
     PostgreSQL cannot store NUL bytes in text.
     """
@@ -119,7 +118,7 @@ def config(kind_name: str, stored: Any) -> Any:
 
 
 def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintView:
-    """Return a blueprint as a value; with `secrets`, includes the secrets of the credentials that its config names."""
+    """Return a blueprint as a value. With `secrets`, include the secrets of the credentials that its config names."""
     read = config(blueprint.kind, blueprint.config)
     named = {value for name, value in read if name.endswith("credential") and value} if secrets else set()
     return BlueprintView(
@@ -135,7 +134,7 @@ def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintV
 def asked_view(lease: Lease, kind_name: str) -> Asked:
     """Return a lease's request as a value.
 
-    Raises ValidationError if the kind does not know one of the requirements.
+    Raises ValidationError if the kind does not accept one of the requirements.
     """
     return asked(
         kind_name,
@@ -149,7 +148,7 @@ def asked_view(lease: Lease, kind_name: str) -> Asked:
 
 
 def asked(kind_name: str, stored: dict[str, Any]) -> Asked:
-    """Return the request that is stored with a run. Raises ValidationError if the kind does not know a requirement."""
+    """Return the request stored with a run. Raises ValidationError if the kind does not accept a requirement."""
     return Asked(
         type=stored["type"],
         requirements=registry.kind(kind_name).Requirements.model_validate(stored["requirements"]),
@@ -162,13 +161,13 @@ def asked(kind_name: str, stored: dict[str, Any]) -> Asked:
 
 
 def key(letter: str, pk: int) -> str:
-    """Return the external name of resource (`r`) or lease (`l`) `pk`, unique to this installation and valid in DNS."""
+    """Return the external name of resource (`r`) or lease (`l`) `pk`: unique to this installation and a valid DNS label."""
     here = installation.current()
     return _key(here.short, here.epoch_of(letter, pk), letter, pk)
 
 
 def made_as(resource: Resource) -> installation.Proven:
-    """Return the epoch and number under which a resource was made.
+    """Return the epoch and number with which a resource was created.
 
     For an adopted resource, these are the epoch and number of the lost row.
     """
@@ -184,7 +183,7 @@ def name_of(resource: Resource) -> str:
 
 
 def key_of(here: installation.Standing, made: installation.Proven) -> str:
-    """Return the name under which a resource was made, whether or not its row still exists."""
+    """Return the external name with which a resource was created, whether or not its row still exists."""
     return _key(here.short, made.epoch, "r", made.resource)
 
 
@@ -193,7 +192,7 @@ def _key(short: str, epoch: int, letter: str, pk: int) -> str:
 
 
 def tags(resource: Resource) -> dict[str, str]:
-    """Return the tags that mark an external object as ours, including the proof."""
+    """Return the tags, including the proof of ownership, that mark an external object as ours."""
     made, blueprint = made_as(resource), resource.blueprint.name
     if resource.origin == Resource.Origin.ADOPTED:
         blueprint = resource.facts.get("adopted", {}).get("blueprint") or blueprint
@@ -204,9 +203,9 @@ def tags(resource: Resource) -> dict[str, str]:
 
 
 def resource_view(resource: Resource, *, parents: bool = True, ending: bool = False) -> ResourceView:
-    """Return a resource as a value, with its secrets and, if `parents`, the leases that it holds on other resources.
+    """Return a resource as a value with its secrets and, if `parents`, the leases that it holds on other resources.
 
-    With `ending`, includes ended leases as they last were, as long as something of them is left.
+    With `ending`, include ended leases in their last state, as long as something of them is left.
     """
     return ResourceView(
         id=resource.pk,
@@ -242,7 +241,10 @@ def lease_view(
     lease: Lease, *, still_mine: Callable[[], None] | None = None, ending: bool = False,
     resource: ResourceView | None = None,
 ) -> LeaseView:  # fmt: skip
-    """Return a lease on its resource as a value that can open interfaces. Pass `resource` if it was already read."""
+    """Return a lease on its resource as a value that can open interfaces.
+
+    Pass `resource` if it has already been read.
+    """
     assert lease.resource is not None
     check, there = still_mine or (lambda: None), lease.resource
     return LeaseView(
@@ -269,18 +271,19 @@ def _asked_beside(lease_id: int, resource: Resource) -> tuple[Asked, ...]:
 
 
 def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interface:
-    """Open the interface `name` on a lease. Raises NotSupported if its kind has no interface of that name."""
+    """Open the interface `name` of a lease. Raises NotSupported if the kind does not provide that interface."""
     openers = registry.kind(view.resource.blueprint.kind).interfaces()
     if name not in openers:
         there = ", ".join(sorted(openers)) or "none"
         raise NotSupported(
-            f"A lease on {view.resource.blueprint.kind!r} has no interface {name!r}.", hint=f"Choose one of: {there}."
+            f"A lease on {view.resource.blueprint.kind!r} does not provide the interface {name!r}.",
+            hint=f"Choose one of: {there}.",
         )
     return openers[name](view, still_mine)
 
 
 def control_of(view: LeaseView) -> Control | None:
-    """Return a connection to the host that does not use the lease's account, or None if the kind offers none."""
+    """Return a connection to the host that does not use the lease's account, or None if the kind does not offer one."""
     kind = registry.kind(view.resource.blueprint.kind)
     return kind.control(view) if isinstance(kind, Controls) else None
 
@@ -292,9 +295,9 @@ _HOLDS = "SELECT 1 FROM leases_lease WHERE {whose}_id = %s AND state = %s AND ne
 def held_by(
     *, for_resource: int | None = None, for_lease: int | None = None, ending: bool = False
 ) -> dict[str, LeaseView]:
-    """Return the leases that a resource or lease holds, by the name under which it asked for them.
+    """Return the leases that a resource or lease holds, by the name under which it requested them.
 
-    Only active leases, unless `ending` adds those of which something is left.
+    Includes only active leases or, with `ending`, also those that have left something behind.
     """
     whose = {"for_resource": for_resource} if for_resource is not None else {"for_lease": for_lease}
     wanted = Q(**whose, state="active")
@@ -307,7 +310,7 @@ def held_by(
 
 
 def owed_view(debt: Debt) -> LeaseView:
-    """Return a lease as it was on the resource that it lost, which has yet to be cleaned."""
+    """Return a lease as it was on the resource that it lost. The resource has yet to be cleaned."""
     lease = debt.lease
     lease.resource, lease.facts, lease.secrets = debt.resource, debt.facts, debt.secrets
     held = Lease.objects.filter(pk__in=debt.holds.values()).select_related("owner", "resource__blueprint")
@@ -316,7 +319,7 @@ def owed_view(debt: Debt) -> LeaseView:
 
 
 def locks(**holder: int) -> dict[str, str]:
-    """Return a holder's slot locks, by the name under which it asked for them."""
+    """Return the slot locks of a holder, by the name under which it requested them."""
     ((column, pk),) = holder.items()
     return dict(rows(f"SELECT name, value FROM leases_slotlock WHERE {column} = %s AND name <> ''", (pk,), hot=True))
 

@@ -1,6 +1,6 @@
-"""Tokens for periodic tasks, so that only one process does a blueprint's task at a time.
+"""Tokens that let one process at a time carry out a periodic task of a blueprint.
 
-They also work through connection poolers.
+They work through connection poolers, unlike advisory locks.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _DONE = """
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLease:
-    """A periodic task for each blueprint whose kind has the `capability`, done by one process at a time.
+    """A periodic task of every blueprint whose kind has the `capability`, carried out by one process at a time.
 
-    `table` stores the tasks; `hint` asks a worker to do one.
+    `table` stores the tasks; `hint` asks a worker to carry one out.
     """
 
     table: str
@@ -48,7 +48,7 @@ class TokenLease:
     """SQL condition that selects among the blueprints `b` whose kind has the capability."""
 
     def ask(self) -> int:
-        """Ask workers to do the task for every blueprint that is due. Return the number of blueprints."""
+        """Queue the task of every blueprint that is due. Return the number of blueprints."""
         names = ([name for name in registry.names() if self._can(name)],)
         run(self._sql(_BEGIN), names)
         found = rows(self._sql(_DUE), names)

@@ -1,4 +1,4 @@
-"""Change the state of leases and resources with a guarded UPDATE, for which a trigger records the event.
+"""Change the state of leases and resources by a guarded UPDATE. A trigger records the event.
 
 The triggers in `leases/migrations` reject any other change of state.
 """
@@ -16,13 +16,13 @@ from leases.states import LEASE, RESOURCE, LeaseState, ResourceState
 
 
 class StaleTransition(Conflict):
-    """It is no longer in a state from which this can follow."""
+    """The state has changed, so this transition is no longer possible."""
 
 
 def move_lease(
     lease_id: int, to: LeaseState, *, reason: str, message: str = "", actor: str = "", **columns: Any
 ) -> None:
-    """Move a lease to state `to`. Raises StaleTransition if its present state does not allow that."""
+    """Move a lease to state `to`. Raises StaleTransition if its present state does not allow the transition."""
     _move(Lease, lease_id, to, LEASE.before(to), reason=reason, message=message, actor=actor, **columns)
     announce(lease_id, to, reason)
 
@@ -30,7 +30,7 @@ def move_lease(
 def move_resource(
     resource_id: int, to: ResourceState, *, reason: str, message: str = "", actor: str = "", **columns: Any
 ) -> None:
-    """Move a resource to state `to`. Raises StaleTransition if its present state does not allow that."""
+    """Move a resource to state `to`. Raises StaleTransition if its present state does not allow the transition."""
     _move(Resource, resource_id, to, RESOURCE.before(to), reason=reason, message=message, actor=actor, **columns)
 
 
@@ -58,9 +58,9 @@ _RETURN = """
 
 
 def release_lease(lease_id: int, *, reason: str, message: str, actor: str) -> str:
-    """Lock a lease and release it. Return its former state, or an empty string if it was already released or ended.
+    """Lock and release a lease. Return its former state, or an empty string if it was already released or ended.
 
-    If `reason` or `actor` is empty, uses the one recorded when the release was requested.
+    If `reason` or `actor` is empty, the value recorded with the request for release is used.
     """
     found = rows(_RELEASE, (message, reason, actor[:150], lease_id, _RIGHTFUL), hot=True)
     if not found:
@@ -84,7 +84,7 @@ def announce(lease_id: int, state: str, reason: str) -> None:
 
 
 def explain(lease_id: int, reason: str, message: str, **columns: Any) -> None:
-    """Set the reason and message of a lease that stays in its state. Record an event if either has changed."""
+    """Set the reason and message of a lease without changing its state. Record an event if either has changed."""
     changed = run(
         "UPDATE leases_lease SET reason = %s, message = %s WHERE id = %s AND (reason, message) <> (%s, %s)",
         (reason, message, lease_id, reason, message),

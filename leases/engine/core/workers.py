@@ -21,12 +21,12 @@ QUEUES = ("claims", "steps", "periodic")
 
 
 def own_name() -> str:
-    """Return the name under which this process works."""
+    """Return the name of this process as a worker."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def seen(name: str, queues: Sequence[str] = QUEUES) -> None:
-    """Record that the worker with this name (host:process) is alive and serves these queues."""
+    """Record a heartbeat of the worker with this name (host:process) and the queues that it serves."""
     run(
         "INSERT INTO leases_worker (name, queues, seen_at) VALUES (%s, %s, clock_timestamp())"
         " ON CONFLICT (name) DO UPDATE SET seen_at = clock_timestamp(), queues = EXCLUDED.queues",
@@ -35,12 +35,12 @@ def seen(name: str, queues: Sequence[str] = QUEUES) -> None:
 
 
 def gone(name: str) -> None:
-    """Remove a worker that has shut down cleanly."""
+    """Remove a worker that has shut down."""
     run("DELETE FROM leases_worker WHERE name = %s", (name,))
 
 
 def served(queue: str) -> bool:
-    """Return whether a worker that serves this queue was seen recently."""
+    """Return whether a worker that serves this queue sent a heartbeat recently."""
     return bool(
         rows(
             "SELECT 1 FROM leases_worker WHERE %s = ANY (queues)"
@@ -51,7 +51,7 @@ def served(queue: str) -> bool:
 
 
 def forget_lost() -> int:
-    """Delete workers that have not been seen for a day."""
+    """Delete workers that have not sent a heartbeat for a day."""
     return run("DELETE FROM leases_worker WHERE seen_at < clock_timestamp() - interval '1 day'")
 
 

@@ -1,4 +1,4 @@
-"""Watched workloads: what to observe of a lease's jobs, and when."""
+"""Watched workloads: which jobs and metrics of a lease to collect, and when."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def require_commands(asked: LeaseRequest) -> None:
             f"Leases of blueprint {name!r} (kind {kind}) cannot run commands, so workloads and metrics are not supported"
             " there.",
             field="metrics" if asked.workload is None else "workload",
-            hint=f"Ask for another type, or leave it out with excluded_blueprints: {', '.join(one for one, _ in mute)}.",
+            hint=f"Request another type, or exclude them with excluded_blueprints: {', '.join((one for one, _ in mute))}.",
         )
 
 
@@ -49,7 +49,7 @@ def _runs_commands(kind: str) -> bool:
 
 
 def write(lease_id: int, workload: Workload | None) -> None:
-    """Store what to watch of a lease, in the transaction that writes the lease."""
+    """Store what to collect from a lease, in the transaction that writes the lease."""
     if workload is None:
         Watch.objects.create(lease_id=lease_id)
     else:
@@ -64,9 +64,9 @@ _HOLDS_BACK = """
 
 
 def holds_back(lease_id: int) -> bool:
-    """Return whether to delay the cleaning of an ended lease until a worker has collected its last output and metrics.
+    """Return whether to delay the cleaning of an ended lease until its last output and metrics are collected.
 
-    The settings limit the delay.
+    A setting limits the delay.
     """
     if not rows(_HOLDS_BACK, (lease_id, settings.DRYDOCK.gather_seconds)):
         return False
@@ -86,7 +86,7 @@ _DUE = """
 
 
 def due() -> int:
-    """Ask workers to check the watched leases that are due. Return the number of leases due.
+    """Queue the check of every watched lease that is due. Return the number of leases.
 
     A lease is checked often at first, and later at the configured interval.
     """

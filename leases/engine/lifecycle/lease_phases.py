@@ -1,11 +1,11 @@
 """Outcomes of a lease's phases (activation, deactivation, cleaning), and its transfer to another owner.
 
-The owner changes in one transaction, and from then on interfaces serve the new owner alone. That transaction starts a
-run that closes the account, ends its processes and lets the new owner in with new keys. If the run fails, the lease
-ends, since the former owner might still have access.
+A transfer changes the owner in one transaction, and from then on interfaces serve the new owner alone. That transaction
+starts a run that closes the account, ends its processes and lets the new owner in with new keys. If the run fails, the
+lease ends, since the former owner might still have access.
 
-Outcomes are applied in the transaction that applies the step's answer, with lease and resource locked. If the lease is
-gone, a run of the resource itself deactivates and cleans (`cleanup`).
+Outcomes are applied in the transaction that applies the step's answer, with lease and resource locked. If the lease no
+longer exists, a run of the resource itself deactivates and cleans (`cleanup`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _activate(lease_id: int) -> None:
 
 
 def activated(current: Run) -> None:
-    """Handle the end of an activation: make the lease active, or undo the activation if it is no longer wanted."""
+    """Complete an activation: make the lease active, or undo the activation if the lease was released meanwhile."""
     assert current.lease_id is not None
     if _state(current.lease_id) == LeaseState.ACQUIRED and not current.cancel_wanted:
         _activate(current.lease_id)
@@ -64,7 +64,7 @@ def activated(current: Run) -> None:
 
 
 def activation_failed(current: Run, answer: Failed) -> None:
-    """Undo a failed activation and clean up after it; the lease is then tried on another resource."""
+    """Undo a failed activation and clean up. The lease is then tried on another resource."""
     assert current.lease_id is not None
     message = f"Could not be set up on {current.resource.name}: {answer.message}"
     Lease.objects.filter(pk=current.lease_id).update(message=message)
@@ -90,9 +90,9 @@ def _leave(current: Run, answer: Failed, message: str) -> None:
 
 
 def deactivated(current: Run) -> None:
-    """Continue with cleaning, now that account and processes are gone.
+    """Continue with cleaning after the account and its processes were removed.
 
-    This includes leases that were never active, because they may have left something as well.
+    Leases that were never active are cleaned too, because their activation may have left something behind.
     """
     if current.debt_id is not None:
         cleanup.deactivated(current)
@@ -103,7 +103,7 @@ def deactivated(current: Run) -> None:
 
 
 def cleaned(current: Run) -> None:
-    """Return the share of a cleaned lease, and end the lease or place it elsewhere."""
+    """Return the share of a cleaned lease. Then end the lease, or place it elsewhere."""
     if current.debt_id is not None:
         cleanup.paid(current)
         return
@@ -111,16 +111,16 @@ def cleaned(current: Run) -> None:
     release.take_out_unless_reusable(current.lease.pk, registry.kind(current.resource.blueprint.kind))
     state = _state(current.lease.pk)
     if state == LeaseState.ACQUIRED:
-        message = current.lease.message or "It could not be set up."
+        message = current.lease.message or "The lease could not be set up."
         _bounce(current, state, message)
     else:
         release.finished(current.lease.pk)
 
 
 def cleaning_failed(current: Run, answer: Failed) -> None:
-    """Make sure that no other lease gets a resource that could not be cleaned.
+    """Keep other leases off a resource that could not be cleaned.
 
-    Destroys a resource that we built; on any other, the cleanup is deferred.
+    Destroys a resource that we built. On any other resource, the cleanup is deferred.
     """
     silent = unreachable.told_by(current, answer)
     if silent:
@@ -186,18 +186,18 @@ class _Standing(NamedTuple):
 
 @short
 def transfer(lease_id: int, *, of: int | None, to: int, to_name: str, actor: str, message: str) -> None:
-    """Give a lease of one owner to another. Raises Conflict, Busy, NotAllowed, NotSupported."""
+    """Transfer a lease to another owner. Raises Conflict, Busy, NotAllowed or NotSupported."""
     rows(_LOCK_LEASE, (lease_id,))
     found = _Standing(*rows(_READ_STANDING, (lease_id,))[0])
     if found.owner_id != of:
-        raise Conflict(f"Lease {lease_id} was given to somebody else meanwhile.")
+        raise Conflict(f"Lease {lease_id} was transferred to another user meanwhile.")
     kind = _refuse_transfer(lease_id, found, to)
     refuse_taken_name(found.name, to)
     lease = Lease.objects.select_related("owner", "resource__blueprint").get(pk=lease_id)
     if not kind.reusable_after(specs.lease_view(lease)):
         raise NotSupported(
-            f"Lease {lease_id} could change its host itself, so that its former owner could keep a way in.",
-            hint="Release it, and let the other one request a lease.",
+            (f"Lease {lease_id} has rights on its host with which its owner could keep access after a transfer."),
+            hint="Release it, and let the other user request a lease.",
         )
     former = "Drydock itself" if lease.owner is None else lease.owner.get_username()
     _change_owner(lease, to)
@@ -217,13 +217,13 @@ def _refuse_transfer(lease_id: int, found: _Standing, to: int) -> Kind:
         f"Lease {lease_id} is being released.": found.ends,
         f"Lease {lease_id} is held by another lease or a resource and can only move with it.": found.is_held,
         f"Lease {lease_id} belongs to a group, and a group can only have one owner.": found.in_group,
-        f"Lease {lease_id} holds leases of its own, which would stay behind.": found.holds,
-        f"Lease {lease_id} has a workload, or is measured for its owner.": found.works,
-        f"Lease {lease_id} ends with a job that runs on it.": found.ends_with_job,
+        f"Lease {lease_id} holds leases of its own, which cannot be transferred.": found.holds,
+        f"Lease {lease_id} has a workload or collects metrics for its owner.": found.works,
+        f"Lease {lease_id} ends when a job that runs on it ends.": found.ends_with_job,
     }
     for sentence, holds in refused.items():
         if holds:
-            raise Conflict(sentence, hint="Release it, and let the other one request a lease.")
+            raise Conflict(sentence, hint="Release it, and let the other user request a lease.")
     if found.has_run:
         raise Busy(f"Lease {lease_id} is busy. Try again in a moment.")
     kind = registry.kind(found.kind)
@@ -251,7 +251,7 @@ def _change_owner(lease: Lease, to: int) -> None:
     )  # fmt: skip
     # A job that has not begun would begin for the new owner.
     Job.objects.filter(lease=lease, state__in=(Job.State.PENDING, Job.State.RUNNING)).update(
-        state=Job.State.CANCELLED, message="Its lease was given to another user.", ended_at=Now(), stdin=None,
+        state=Job.State.CANCELLED, message="The lease was transferred to another user.", ended_at=Now(), stdin=None,
         env=None, environment={},
     )  # fmt: skip
     run(_USAGE_ENDS, (lease.pk,))
@@ -264,13 +264,15 @@ def _refuse_excess(lease_id: int, found: _Standing, to: int, to_name: str) -> No
     Checks the quota, then the budget, then the blueprint, which is the order of the locks.
     """
     if excess := quotas.exceeded(lease_id):
-        raise Conflict(f"{to_name} cannot take it: {excess.sentence}", field="to")
+        raise Conflict(f"{to_name} cannot take over the lease: {excess.sentence}", field="to")
     if over := budgets.overspent(lease_id):
-        raise Conflict(f"{to_name} cannot take it: {over}", field="to")
+        raise Conflict(f"{to_name} cannot take over the lease: {over}", field="to")
     may = serves(to)
     on = "SELECT 1 FROM blueprints_blueprint b JOIN leases_resource r ON r.blueprint_id = b.id WHERE r.id = %s"
     if not rows(f"{on} AND {may.text}", (found.resource_id, *may.params)):
-        raise NotAllowed(f"{to_name} may not use {found.blueprint}.", field="to", hint="An operator can allow it.")
+        raise NotAllowed(
+            f"{to_name} may not use {found.blueprint}.", field="to", hint="An operator can authorize this user."
+        )
 
 
 _PARKED = "parked AND state = 'pending' AND owner_id = %s"
@@ -284,13 +286,13 @@ def _unpark(owner_id: int | None) -> None:
 
 
 def handed_over(current: Run) -> None:
-    """Record that the keys were replaced, so only the new owner has access.
+    """Record that the keys were replaced and only the new owner has access.
 
     If the lease is no longer active or the run was cancelled, start the deactivation instead.
     """
     assert current.lease_id is not None
     if _state(current.lease_id) == LeaseState.ACTIVE and not current.cancel_wanted:
-        message = "Its former owner no longer has access."
+        message = "The former owner no longer has access."
         record_event("lease.keys_replaced", message, lease_id=current.lease_id, resource_id=current.resource_id)
     else:
         undo_activation(current.lease_id, current.resource_id)
@@ -302,7 +304,7 @@ def hand_over_failed(current: Run, answer: Failed) -> None:
     If the lease is no longer active, start the deactivation instead.
     """
     assert current.lease_id is not None
-    message = f"Its keys could not be replaced, so it ends: {answer.message}"
+    message = f"The keys could not be replaced, so the lease ends: {answer.message}"
     record_event("lease.transfer_failed", message, lease_id=current.lease_id, resource_id=current.resource_id)
     if _state(current.lease_id) == LeaseState.ACTIVE:
         want_release(current.lease_id, reason=Reason.ACTIVATION_FAILED, actor="drydock")

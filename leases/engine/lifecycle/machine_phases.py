@@ -1,6 +1,6 @@
-"""Actions on a machine, requested by its lease: stop, start, reboot, resize, change of instance type, tags.
+"""Actions on a machine that its lease requests: stop, start, reboot, resize, change of instance type, tags.
 
-A machine is not considered dead during such an action, or while it is off on request.
+A machine is not considered lost during such an action, or while it is off on request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PHASES = {"reboot": "reboot", "resize": "resize", "retype": "change-type", "tag"
 
 
 class Wish(NamedTuple):
-    """A requested action on a machine: what to do, who asked, and for which lease."""
+    """A requested action on a machine: the action, who requested it, and for which lease."""
 
     resource_id: int
     phase: str
@@ -55,10 +55,10 @@ _NOW = """
 
 @short
 def ask(wish: Wish) -> bool:
-    """Record a requested action for a worker to carry out. Return False if the same action is already under way.
+    """Record a requested action for a worker to carry out. Return False if the same action is already running.
 
-    Raises Conflict if the machine is not active, is off (for a reboot) or is busy with another action, or if a
-    budget does not allow a more expensive type. The new type's price is reserved and charged from now on.
+    Raises Conflict if the machine is not active, is off (for a reboot), is busy with another action, or if a budget
+    does not allow a more expensive type. The price of the new type is reserved and charged from now on.
     """
     unaffordable = _unaffordable(wish)
     now = _locked(wish.resource_id)
@@ -70,7 +70,7 @@ def ask(wish: Wish) -> bool:
         raise Conflict(f"{now.name} is off.", hint="Start it instead.")
     if unaffordable:
         said = f"{unaffordable[:1].upper()}{unaffordable[1:]}."
-        raise Conflict(said, hint="Take a cheaper type, or have the budget raised.")
+        raise Conflict(said, hint="Choose a cheaper type, or ask an operator to raise the budget.")
     _drop_check(now)
     if _rise(wish, now.price) > 0:
         wanted["was_price"] = now.price
@@ -105,10 +105,10 @@ def _same(there: Any, wanted: dict[str, Any]) -> bool:
 
 @short
 def switch(wish: Wish) -> bool:
-    """Switch a machine on or off, as `wanted["power"]` says, and keep it so.
+    """Switch a machine on or off according to `wanted["power"]`, and keep it in that state.
 
-    Return False if it is already in that state or is being switched. Raises Conflict if it is not active or is busy
-    with another action.
+    Returns False if it is already in that state or being switched. Raises Conflict if it is not active or is busy with
+    another action.
     """
     now = _locked(wish.resource_id)
     wanted = wish.wanted["power"]
@@ -154,7 +154,7 @@ def _drop_check(now: _Now) -> None:
 def tell(
     outcome: str, phase: str, message: str, *, resource_id: int, lease_id: int | None, actor: str = "drydock"
 ) -> None:
-    """Record that an action on the machine was requested, is done or failed, also for the lease that requested it."""
+    """Record an event when an action on the machine is requested, done or failed, also for the lease that requested it."""
     details = {"act": PHASES[phase]}
     record_event(
         f"machine.{outcome}", message, actor=actor, resource_id=resource_id, lease_id=lease_id, details=details
@@ -164,7 +164,7 @@ def tell(
 def rebooted(current: Run) -> None:
     """Record that the reboot is done."""
     _well(current, "on")
-    _tell(current, "done", "It was rebooted.")
+    _tell(current, "done", "The machine was rebooted.")
 
 
 def resized(current: Run) -> None:
@@ -172,7 +172,7 @@ def resized(current: Run) -> None:
     disk_gib = current.wanted["disk_gib"]
     resource = Resource.objects.get(pk=current.resource_id)
     _become(resource, {"total_disk_mib": 1024 * disk_gib, "facts": {**resource.facts, "disk_gib": disk_gib}})
-    _tell(current, "done", f"Its disk has {disk_gib} GiB.")
+    _tell(current, "done", f"The disk was resized to {disk_gib} GiB.")
     hints.after_commit("serve", resource.type)
 
 
@@ -190,7 +190,7 @@ def retyped(current: Run) -> None:
         extra=draft["extra"],
     )  # fmt: skip
     _well(current, current.wanted["power"])
-    _tell(current, "done", f"It was a {current.wanted['from']} and is a {current.wanted['type']}.")
+    _tell(current, "done", f"The instance type was changed from {current.wanted['from']} to {current.wanted['type']}.")
     hints.after_commit("serve", resource.type)
 
 

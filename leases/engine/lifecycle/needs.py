@@ -1,4 +1,4 @@
-"""The leases, slot locks and maintenance of related resources that a step has asked for."""
+"""The leases, slot locks and maintenance of related resources that a step needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leases.validation.requests import read
 
 
 def provide(current: Run, need: Need) -> str:
-    """Request what is missing. Return what the run waits for (`leases` or `maintenance`), or an empty string.
+    """Request the needs that are not met. Return what the run waits for (`leases` or `maintenance`), or an empty string.
 
     Call inside the transaction that applies the step's answer. Raises NotToBeHad if a need cannot be met.
     """
@@ -21,7 +21,7 @@ def provide(current: Run, need: Need) -> str:
     for wanted in need.locks:
         _lock(current, wanted)
     if need.leases and current.resource.blueprint_id in _for_whom(current):
-        raise NotToBeHad(f"Blueprint {current.resource.blueprint} needs itself.")
+        raise NotToBeHad(f"Blueprint {current.resource.blueprint} depends on itself.")
     for lease in need.leases:
         _ask(current, lease)
     if failure := (current.maintenance or {}).get("failed"):
@@ -62,7 +62,7 @@ def _lock(current: Run, wanted: NeededLock) -> None:
         sql = f"INSERT INTO leases_slotlock (key, name, value, {column}) VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
         if run(sql, (key, wanted.name, value, pk)):
             return
-    raise NotToBeHad(f"All of {len(candidates)} {wanted.name} in {scope} are held by others.")
+    raise NotToBeHad(f"All of {len(candidates)} {wanted.name} in {scope} are in use.")
 
 
 def _choice(current: Run, wanted: NeededLock) -> tuple[str, tuple[str, ...]]:
@@ -124,7 +124,7 @@ _OPEN = """
 
 
 def children(current: Run) -> list[tuple[int, str, str]]:
-    """Return (id, state, message) of the newest lease under each name that the run's holder asked for.
+    """Return (id, state, message) of the newest lease under each name that the run's holder requested.
 
     Includes an ended lease only if it was requested after this run began.
     """
@@ -134,18 +134,18 @@ def children(current: Run) -> list[tuple[int, str, str]]:
 
 
 def satisfied(current: Run) -> bool:
-    """Return whether every lease that the run asked for is active. Raises NotToBeHad if one of them is broken."""
+    """Return whether every lease that the run requested is active. Raises NotToBeHad if one of them is broken."""
     found = children(current)
     for lease_id, state, message in found:
         if state == "broken":
-            raise NotToBeHad(f"Lease {lease_id}, which it needs, cannot be granted: {message}")
+            raise NotToBeHad(f"Lease {lease_id}, which is needed first, cannot be granted: {message}")
     return all(state == "active" for _, state, _ in found if state in ("pending", "acquired", "active", "ending"))
 
 
 def end_phase(current: Run) -> None:
-    """Release what the phase needed, whether it succeeded or failed.
+    """Release everything that the phase needed, whether the phase succeeded or failed.
 
-    Ends its leases, and lifts the maintenance that no other run needs.
+    Ends its leases, and ends maintenance that no other run needs.
     """
     if current.lease_id is not None:
         end_children(for_lease=current.lease_id, phase=current.phase)

@@ -1,4 +1,4 @@
-"""How a phase ends: a table that maps each phase to the actions after its success or failure."""
+"""A table that maps each phase to the actions after its success or failure."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ ACTS = ("power", "reboot", "resize", "retype", "tag")
 def keeps_trying(run: Run) -> bool:
     """Return whether the phase is repeated until it succeeds.
 
-    The first check of a registered resource is repeated until it succeeds or the registration is corrected or
-    removed. A destruction is repeated until the resource is confirmed absent. If a dependency that contained the
-    resource is gone, the attempts are limited: whatever is left is either gone as well or cleaned with the leases
-    that the resource still holds.
+    The first check of a registered resource is repeated until it succeeds or the registration is corrected or removed.
+    A destruction is repeated until the resource is confirmed absent. If a dependency that contained the resource is
+    gone, the number of attempts is limited: whatever is left is either gone too, or is cleaned with the leases that the
+    resource still holds.
     """
     if run.phase == "build" and run.resource.origin == Resource.Origin.REGISTERED:
         return True
@@ -54,7 +54,7 @@ def failed(run: Run, answer: Failed) -> None:
 
 
 def cancelled(run: Run) -> None:
-    """Act on a cancelled run. Whoever cancelled it wants the lease or the resource gone."""
+    """Apply the cancellation of a run: the lease is released, or the resource is destroyed."""
     if run.lease_id is not None:
         runs.undo_activation(run.lease_id, run.resource_id)
     elif run.phase == "destroy":

@@ -25,7 +25,7 @@ from leases.states import LeaseState, ResourceState
 
 @dataclass(kw_only=True)
 class ReleaseContext:
-    """Everything that the end of a lease affects, read with the lease locked."""
+    """The rows that the end of a lease affects, read with the lease locked."""
 
     id: int
     state: str
@@ -67,7 +67,7 @@ _READ = f"""
 
 
 def lock(lease_id: int) -> ReleaseContext | None:
-    """Lock a lease and return what its end affects, or None if the lease does not exist.
+    """Lock a lease and return the rows that its end affects, or None if the lease does not exist.
 
     Reads in a new statement, because a statement that waited for a lock sees joined rows as they were before.
     """
@@ -75,17 +75,17 @@ def lock(lease_id: int) -> ReleaseContext | None:
 
 
 def read(lease_id: int) -> ReleaseContext:
-    """Return everything that the end of a locked lease affects."""
+    """Return the rows that the end of a locked lease affects."""
     return ReleaseContext(
         **dict(zip(ReleaseContext.__dataclass_fields__, rows(_READ, (_RIGHTFUL, lease_id), hot=True)[0], strict=False))
     )
 
 
 def follow_up(ending: ReleaseContext) -> None:
-    """Follow up on the committed end of a lease.
+    """Act on the committed end of a lease.
 
-    Ends the pending leases of its group, unparks leases that wait for quota, retires a resource that is not kept,
-    and hands over free room.
+    Ends the pending leases of its group, unparks leases that wait for quota, retires a resource that is not kept, and
+    hands over free room.
     """
     if ending.in_group:
         end_waiting_siblings(ending.id)
@@ -97,7 +97,9 @@ def follow_up(ending: ReleaseContext) -> None:
         retirement.retire_idle(spare, reason=why, message=message)
     place.hand_over(ending.type, ending.resource_id if ending.has_share and ending.keep else None)
     if spare is not None and ending.resource_state == ResourceState.PENDING:
-        retirement.retire_idle(spare, reason=Reason.CANCELLED, message="No lease needs it any more.", unwanted=True)
+        retirement.retire_idle(
+            spare, reason=Reason.CANCELLED, message="No lease needs this resource any more.", unwanted=True
+        )
 
 
 def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message: str = "") -> None:
@@ -110,7 +112,7 @@ def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message
 
 
 def end(lease_id: int, *, reason: str = "", actor: str = "", message: str = "") -> None:
-    """Bring a lease as close to its end as is possible now. Idempotent; called again until the lease has ended."""
+    """Advance the end of a lease as far as is possible now. Idempotent; called again until the lease has ended."""
     try:
         ending = _end(lease_id, reason, actor, message)
     except Busy:
@@ -133,14 +135,14 @@ def _end(lease_id: int, reason: str, actor: str, message: str) -> ReleaseContext
 
 
 def wind_down(ending: ReleaseContext, before: str) -> None:
-    """Take a released lease as far towards the return of its share as possible without external calls."""
+    """Advance a released lease towards the return of its share, as far as is possible without external calls."""
     if before == LeaseState.PENDING:
         claims.unreserve(ending.id)
         return give_back(ending)
     if ending.watched and before == LeaseState.ACTIVE and workloads.holds_back(ending.id):
         return None
     if ending.held:
-        explain(ending.id, Reason.HELD, "Held for debugging; it is cleaned when the hold ends.")
+        explain(ending.id, Reason.HELD, "Held for debugging. The lease is cleaned when the hold ends.")
         return None
     kind = registry.kind(ending.kind)
     used = before == LeaseState.ACTIVE or ending.has_run
@@ -158,7 +160,7 @@ def wind_down(ending: ReleaseContext, before: str) -> None:
 
 
 def take_out_unless_reusable(lease_id: int, kind: Kind) -> None:
-    """Take the resource out of service if it must not go to another owner after this lease.
+    """Take the resource out of service if no other owner may use it after this lease.
 
     Call in the transaction that returns the share, so that no claim comes in between.
     """
@@ -170,7 +172,10 @@ def take_out_unless_reusable(lease_id: int, kind: Kind) -> None:
     if not asks_the_lease or not kind.reusable_after(specs.lease_view(lease)):
         take_out_of_service(
             lease.resource,
-            "The lease had rights that cleaning cannot undo: it is re-imaged or destroyed before it serves again.",
+            (
+                "The lease had rights that cleaning cannot undo. The resource must be re-imaged or destroyed "
+                "before it is leased again."
+            ),
         )
 
 
@@ -187,7 +192,7 @@ def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
 def finished(lease_id: int) -> None:
     """Return the share of a lease that has been cleaned.
 
-    Call inside a transaction; the follow-up happens after the commit.
+    Call inside a transaction. The follow-up happens after the commit.
     """
     ending = lock(lease_id)
     if ending is None:
@@ -196,4 +201,4 @@ def finished(lease_id: int) -> None:
         give_back(ending)
         hints.once_committed(follow_up, ending)
     else:
-        record_event("lease.cleaned", "It was cleaned in an unexpected state.", lease_id=lease_id)
+        record_event("lease.cleaned", "The lease was cleaned in an unexpected state.", lease_id=lease_id)

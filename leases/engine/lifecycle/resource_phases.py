@@ -33,7 +33,7 @@ def cancelled(current: Run) -> None:
         position = {"position": current.position, "memo": current.memo, "in_call": current.in_call}
         Run.objects.filter(pk=restarted or 0).update(**position)
     else:
-        message = "No lease needs it any more."
+        message = "No lease needs this resource any more."
         retirement.begin_destroy(
             current.resource_id, ResourceState.RELEASED, reason=Reason.CANCELLED, message=message, actor="drydock"
         )
@@ -68,7 +68,7 @@ def built(current: Run) -> None:
 
 
 def build_failed(current: Run, answer: Failed) -> None:
-    """Return the holders of a failed build to the queue, and destroy the parts that exist."""
+    """Return the holders of a failed build to the queue, and destroy the parts that were created."""
     remembered_errors.remember(current.resource, answer)
     message = f"Build failed at {current.step or 'a step'}: {answer.message}"
     _take_out(
@@ -77,9 +77,9 @@ def build_failed(current: Run, answer: Failed) -> None:
 
 
 def first_check_failed(current: Run, answer: Failed) -> int:
-    """Keep a registered resource whose first check failed, with its problem. Return the number of earlier failures.
+    """Keep a registered resource whose first check failed, and record the problem. Return the number of earlier failures.
 
-    The resource differs from its registration or does not answer. No lease gets it.
+    The resource differs from its registration or does not answer. It is not leased.
     """
     message = f"First check failed: {answer.message}"
     evicted = lock_holders(current.resource_id)
@@ -95,7 +95,7 @@ def _take_out(current: Run, reason: Reason, message: str, *, counts: bool = True
 
 
 def checked(current: Run) -> None:
-    """Put a healthy resource back into service, and make its deferred cleanups due."""
+    """Return a healthy resource to service, and make its deferred cleanups due."""
     unreachable.clear(current.resource_id)
     run(
         "UPDATE leases_resource r SET check_failures = 0, observed = 'ok', observed_at = clock_timestamp(),"
@@ -114,7 +114,9 @@ def check_failed(current: Run, answer: Failed) -> None:
     """
     if maintenance.is_wanted_off(current.resource_id):
         record_event(
-            "resource.check_failed", f"It is off, as wanted: {answer.message}", resource_id=current.resource_id
+            "resource.check_failed",
+            f"The resource is off, as requested: {answer.message}",
+            resource_id=current.resource_id,
         )
         return
     if unreachable.told_by(current, answer):
@@ -160,7 +162,7 @@ def _unanswered(current: Run, answer: Failed) -> None:
 
 
 def powered(current: Run) -> None:
-    """Record that the power is in the wanted state."""
+    """Record that the machine has the requested power state."""
     now = "off" if current.wanted.get("power") == "off" else "on"
     run(
         "UPDATE leases_resource r SET power = %s, power_at = NULL, check_failures = 0,"
@@ -177,7 +179,7 @@ _FOR_NOW = ("retries", "deadline")
 
 
 def power_failed(current: Run, answer: Failed) -> None:
-    """Report a failed switch to the runs that wait for the power cycle, and try again later.
+    """Report that switching failed to the runs that wait for the power cycle, and try again later.
 
     Gives up switching off if the provider cannot stop the machine.
     """
@@ -228,7 +230,10 @@ def destroyed(current: Run) -> None:
 
 
 def destroy_failed(current: Run, answer: Failed) -> None:
-    """Release what the resource holds, because something it was built on is gone and the rest cannot be reached."""
-    message = f"Considered gone with the resource that it existed inside: {answer.message}"
+    """Release the leases that the resource holds.
+
+    The resource that contained it is gone, and the rest cannot be reached.
+    """
+    message = f"Considered gone together with the resource that contained it: {answer.message}"
     record_event("resource.gone_with_parents", message, resource_id=current.resource_id)
     retirement.gone(current.resource_id)

@@ -30,7 +30,7 @@ _BUDGET = 10.0
 def carry_on(run_id: int) -> bool:
     """Carry out the due steps of a run. Return whether at least one step was called.
 
-    Calls nothing while the installation is suspended, and begins nothing in a worker that is shutting down.
+    Calls nothing while the installation is suspended, and starts no step in a worker that is shutting down.
     """
     refuse_inside_transaction("carry_on")
     began, called = clock.monotonic(), False
@@ -109,7 +109,7 @@ def _in_time(answer: Answer, step: Step, seconds: float) -> Answer:
     if seconds <= step.deadline or not unfinished:
         return answer
     said = getattr(answer, "message", "") or getattr(answer, "sentence", "")
-    message = f"{step.name} was not done within {step.deadline:.0f} s. {said}".strip()
+    message = f"{step.name} did not finish within {step.deadline:.0f} s. {said}".strip()
     return Failed(scope=Scope.STEP, code="deadline", message=message)
 
 
@@ -153,7 +153,7 @@ def _understood(answer: Any, step: Step) -> Answer:
     return Failed(
         scope=Scope.OPERATOR,
         code="bad_answer",
-        message=f"{step.name} answered {answer!r}, which is not a valid answer.",
+        message=f"{step.name} returned {answer!r}, which is not a valid answer.",
     )
 
 
@@ -164,7 +164,7 @@ def _apply(current: Run, token: uuid.UUID, outcome: Any, answer: Answer | None, 
     except Exception as error:
         if database.is_lost(error):
             raise
-        log.exception("What %s led to could not be written.", current)
+        log.exception("The result of %s could not be stored.", current)
         unkept = Unknown(message=f"The result could not be stored: {type(error).__name__}: {error}")
         again = patient(step_results.apply, current, token, step_results.unkept, unkept, plan)
     failpoint("run.applied")

@@ -30,10 +30,9 @@ _KEEP = """
 
 
 def keep_aside(current: Run, answer: Ready) -> None:
-    """Record files that a cleaning put aside, and which of them a check found removed.
+    """Record files that a cleaning could not remove and moved aside, and those that a check has removed since.
 
-    The lease has ended and the resource stays in service. Its health checks retry the removal and report what is
-    left.
+    The lease has ended and the resource stays in service. Its health checks retry the removal and report what is left.
     """
     if where := str(answer.facts.get("put_aside") or "")[:1000]:
         _put(current, where)
@@ -45,14 +44,14 @@ def _put(current: Run, where: str) -> None:
     lease_id = current.lease_id
     if current.debt_id is not None:
         lease_id = Debt.objects.values_list("lease_id", flat=True).get(pk=current.debt_id)
-    message = f"Could not be removed, and is put aside: {where}"
+    message = f"Could not be removed, and was moved aside: {where}"
     record_event("resource.cleaning_failed", message, lease_id=lease_id, resource_id=current.resource_id)
     run(_KEEP, (where, current.resource_id, where, AT_MOST))
 
 
 def _found(current: Run, now: list[Any], before: list[Any]) -> None:
     if gone := [str(each) for each in before if each not in now]:
-        message = f"Removed after all: {', '.join(gone)}"[:2000]
+        message = f"Removed in a later attempt: {', '.join(gone)}"[:2000]
         record_event("resource.cleaned", message, resource_id=current.resource_id)
 
 
@@ -60,7 +59,7 @@ Outcome = Callable[[Run, Answer | None, Plan], bool]
 
 
 def apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, plan: Plan) -> bool:
-    """Apply an outcome if the token is still valid. Return True if the run can continue at once.
+    """Apply a step's answer if the token is still valid. Return True if the run can continue at once.
 
     Raises Busy if shares of the resource change in every attempt to lock their holders.
     """
@@ -109,7 +108,7 @@ def in_(seconds: float) -> Any:
 
 
 def leave(run: Run, **columns: Any) -> None:
-    """Leave the run until its next call. If it was asked to end and may end here, make it due at once."""
+    """Schedule the next call of the run. If it was asked to end and may end here, make it due at once."""
     if run.cancel_wanted and not columns.get("in_call") and not columns.get("uninterruptible", run.uninterruptible):
         columns["due_at"] = Now()
     Run.objects.filter(pk=run.pk).update(token=None, token_until=None, **columns)
@@ -124,7 +123,7 @@ def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:
 
 
 def postponed(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Postpone a run whose kind is not installed here. No step was called, and this does not count as a failure."""
+    """Postpone a run whose kind is not installed here. No step was called, so this does not count as a failure."""
     assert isinstance(answer, Unknown)
     leave(run, in_call=run.in_call, step_since=None, due_at=in_(_NOT_HERE), sentence=answer.message)
     return False
@@ -134,7 +133,7 @@ _NOT_HERE = 10.0
 
 
 def unkept(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Handle an answer whose consequences could not be written.
+    """Handle an answer that could not be stored.
 
     The call was made, so its result is looked up again.
     """
@@ -151,10 +150,8 @@ def done(run: Run, answer: Answer | None, plan: Plan) -> bool:
 
 
 def gone_with_parents(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Finish the destruction of a resource that existed only inside its dependencies, of which nothing is left."""
-    record_event(
-        "resource.gone_with_parents", "The resource that it existed inside is gone.", resource_id=run.resource_id
-    )
+    """Finish the destruction of a resource that existed only inside its dependencies, now that nothing is left of them."""
+    record_event("resource.gone_with_parents", "The resource that contained it is gone.", resource_id=run.resource_id)
     return done(run, answer, plan)
 
 
@@ -175,7 +172,7 @@ def again(
     run: Run, message: str, *, code: str = "", in_call: bool = False, limit: bool = True, tried: int | None = None,
     **columns: Any,
 ) -> bool:  # fmt: skip
-    """Repeat the step later, with backoff; after too many attempts, the phase fails.
+    """Schedule another attempt at the step, with backoff. After too many attempts, the phase fails.
 
     Pass `tried`, the number of attempts, if it differs from the run's own count.
     """
@@ -288,7 +285,9 @@ def _need(run: Run, answer: Need, step: str) -> bool:
         waits_for = needs.provide(run, answer)
     except (needs.NotToBeHad, InvalidRequest) as error:
         return failed(run, Failed(scope=Scope.OFFER, code="need", message=str(error)))
-    sentence = {"": "", "leases": "Waits for the leases it needs.", "maintenance": "Waits for maintenance."}[waits_for]
+    sentence = {"": "", "leases": "Waiting for the leases that it needs.", "maintenance": "Waiting for maintenance."}[
+        waits_for
+    ]
     leave(
         run, in_call=False, waits_for=waits_for, step=step, sentence=sentence, maintenance=run.maintenance,
         due_at=None if waits_for else Now(), uninterruptible=False, step_since=None,

@@ -1,3 +1,3 @@
-"""Decides which resource a pending lease may have: constraints, claims, the queue, quotas, budgets, groups."""
+"""Decides which resource a pending lease may use: constraints, claims, the queue, quotas, budgets, groups."""
 
 __all__ = ["assignment", "budget_check", "budgets", "claims", "constraints", "limits", "pending", "quotas"]

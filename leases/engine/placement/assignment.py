@@ -33,7 +33,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What the members of a group must or must not share, and the places of members that already have a resource."""
+    """The resources that the members of a group must share or must not share, and those already assigned to members."""
 
     same: str = ""
     different: str = ""
@@ -85,7 +85,7 @@ def total(requests: Iterable[PlacementRequest]) -> Amounts:
 
 
 def places(placement: PlacementRequest) -> list[Place]:
-    """Return the places that a member could take now, resources reserved for its group first. Takes no lock."""
+    """Return the places that a member could take now, those reserved for its group first. Takes no lock."""
     room = has_room(placement)
     sql = f"""
         SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, r.total_slots - r.used_slots,

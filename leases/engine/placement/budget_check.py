@@ -1,4 +1,4 @@
-"""Checks whether budgets allow a cost. Pure values for decisions; all amounts are in US dollars an hour."""
+"""Check costs against budgets. Pure values for decisions; all amounts are in US dollars per hour."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class BudgetState:
         return cost <= TINY or self.used + cost <= self.maximum + TINY
 
     def sentence(self, what: str, cost: float) -> str:
-        """Return why the budget does not allow a cost: the limit, the amount in use and the cost."""
+        """Return why the budget does not allow a cost, stating the limit, the amount in use and the cost."""
         needed = "has no known price" if cost == UNKNOWN else f"costs {dollars(cost)}/h"
         return f"{self.standing}; {what} {needed}"
 
     @property
     def standing(self) -> str:
-        """The limit and how much of it is in use."""
+        """The limit of the budget and the amount in use, as a phrase."""
         return f"the budget of {self.holder} is {dollars(self.maximum)}/h, of which {dollars(self.used)}/h is in use"
 
 
@@ -42,7 +42,7 @@ UNKNOWN = float("inf")
 
 
 def dollars(amount: float) -> str:
-    """Format an amount in dollars with two decimals, or more if it has more."""
+    """Format an amount in dollars with two decimals, or with more if it has more."""
     exact = f"{amount:.6f}".rstrip("0")
     cents = f"{amount:.2f}"
     return f"${exact if len(exact) > len(cents) else cents}"
@@ -57,7 +57,7 @@ def price_of(draft: Draft) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetCheck:
-    """The budgets that a lease is charged to, and the part of a resource that it requests."""
+    """The budgets that a lease is charged to, and the part of a resource that the lease requests."""
 
     budgets: Sequence[BudgetState] = ()
     slots: int = 1
@@ -71,7 +71,7 @@ class BudgetCheck:
         """Return why the budgets do not allow the lease on this draft, or an empty string if they do."""
         cost = self.cost(draft)
         short = next((budget for budget in self.budgets if not budget.affords(cost)), None)
-        return "" if short is None else short.sentence(draft.offer or "what it builds", cost)
+        return "" if short is None else short.sentence(draft.offer or "the resource", cost)
 
     @property
     def left(self) -> float | None:

@@ -1,9 +1,9 @@
-"""Budgets: what owners and blueprints may spend, in US dollars an hour, and how much of it is spent.
+"""Budgets: what owners and blueprints may spend, in US dollars per hour, and how much of it is spent.
 
 The cost of an owner's leases is the sum over their shares: the price of the resource times the lease's part of it. An
-ended lease keeps costing until a machine that is destroyed with it is gone. A share is inserted while the budget's row
-is locked, so no two claims spend the same dollar. A blueprint's resources cost their whole price as long as they exist,
-leased or not; a build is decided while the blueprint's row is locked.
+ended lease keeps costing money until a machine that is destroyed with it is gone. A share is inserted while the
+budget's row is locked, so no two claims spend the same dollar. A blueprint's resources cost their whole price as long
+as they exist, leased or not; a build is decided while the blueprint's row is locked.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ class Budgets:
 
 
 def lock(lease_ids: Sequence[int]) -> Budgets:
-    """Return the budgets that these leases are charged to, locked until the transaction ends."""
+    """Lock the budgets that these leases are charged to until the transaction ends, and return them."""
     return _read(lease_ids, "FOR NO KEY UPDATE OF b")
 
 
 def look(lease_ids: Sequence[int]) -> Budgets:
-    """Return the budgets that these leases are charged to as they are now, without a lock."""
+    """Return the budgets that these leases are charged to, without locking them."""
     return _read(lease_ids, "")
 
 
@@ -107,7 +107,7 @@ def spent(user: int | None, group: int | None) -> float:
 
 
 def overspent(lease_id: int) -> str:
-    """Return why a lease may not be extended, or an empty string if it may or costs nothing.
+    """Return why a lease may not be extended, or an empty string if it may.
 
     A lease with a price cannot be extended while its owner or group exceeds a budget.
     """
@@ -147,10 +147,10 @@ _SHORT_SINCE = """
 
 
 def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
-    """Return the time since when each budget has been exhausted.
+    """Return since when each budget has been exhausted.
 
-    This is when the first lease began to wait for it, or else when its newest cost began; None for a budget without
-    costs.
+    This is when the first lease began to wait for the budget, or else when its newest cost began; None for a budget
+    without costs.
     """
     return dict(rows(_SHORT_SINCE, (list(budget_ids),)))
 
@@ -162,7 +162,7 @@ def holder(budget_id: int) -> str:
 
 
 def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
-    """Return the budgets that limit a pending lease now. Reservations for its group count as spent."""
+    """Return the budgets that currently limit a pending lease. Reservations for its group count as spent."""
     found = look([lease_id]).of(lease_id, placement)
     if not (found.budgets and placement.group):
         return found
@@ -216,7 +216,7 @@ def costs(places: Mapping[int, int], requests: Mapping[int, PlacementRequest]) -
 
 
 def park(lease_ids: Sequence[int], sentence: str, verdicts: Any = None) -> None:
-    """Take leases out of the queue until their owner's spending or budget changes, or they are due again.
+    """Take leases out of the queue until their owner's spending or budget changes, or until they are due again.
 
     Call inside a transaction, with the leases locked.
     """

@@ -1,6 +1,6 @@
 """Find a resource with room, and take a share of it.
 
-Raw SQL: the search locks what it finds with SKIP LOCKED, and the claim is one statement.
+This uses raw SQL: the search locks the rows that it finds with SKIP LOCKED, and the claim is a single statement.
 
 Pass 1 skips resources that others have locked. Pass 2, a separate statement, waits for the locks; only pass 2 may
 conclude that no resource has room.
@@ -48,7 +48,7 @@ class Room:
 
     @property
     def activates(self) -> bool:
-        """True if a lease must be set up on this resource before it is active."""
+        """Whether a lease must be set up on this resource before it is active."""
         return isinstance(registry.kind(self.kind), Activates)
 
 
@@ -74,7 +74,7 @@ def find(placement: PlacementRequest) -> Room | None:
 
 
 def look(placement: PlacementRequest, rank: float | None = None) -> Room | None:
-    """Run pass 1. With `rank`, also report whether a lease of a lower rank is waiting for the same type."""
+    """Run pass 1. With `rank`, also report whether a lease of a lower rank waits for the same type."""
     first = _first(placement)
     return None if first is None else _lock(placement, first, rank, "SKIP LOCKED")
 
@@ -159,9 +159,9 @@ def _queue(placement: PlacementRequest, rank: float | None) -> Sql:
 
 
 def fits(resource_id: int, requests: Sequence[PlacementRequest], free: Sequence[int]) -> list[int]:
-    """Return the positions of the requests that the resource could serve now.
+    """Return the indexes of the requests that the resource could serve now.
 
-    `free` is the free amount of each class; requests for more than that are not sent to the database.
+    `free` is the free amount of each class. Requests for more than that are not sent to the database.
     """
     small = [n for n, placement in enumerate(requests) if _within(placement.amounts, free)]
     if not small:
@@ -223,14 +223,14 @@ def take(placement: PlacementRequest, room: Room) -> bool:
     else:
         taken = run(_SHARE, (*moved, *_amounts(placement.amounts)), hot=True)
     if not taken:
-        raise RuntimeError(f"lease {lease_id} was claimed for while not pending")
+        raise RuntimeError(f"lease {lease_id} was not pending when it was claimed for")
     return room.state == "active" and not room.activates and activate(lease_id)
 
 
 def activate(lease_id: int) -> bool:
     """Make an acquired lease active. Return False if it is no longer acquired.
 
-    Applies the limits on its duration, which are read only if one may be exceeded.
+    Applies the limits on its duration, which are read only if the lease might exceed them.
     """
     hours = settings.DRYDOCK.lease_hours_limit or None
     found = rows(_ACTIVATE, (Reason.READY, lease_id, LeaseState.ACQUIRED, hours, hours), hot=True)
@@ -267,7 +267,7 @@ def belongs_to_older(room: Room, waiter: pending.PendingLease) -> bool:
 
 
 def finish_claim(waiter: pending.PendingLease, room: Room) -> bool:
-    """Take the share in `room` and start the activation it needs. Return True if the lease is active at once."""
+    """Take the share in `room` and start the activation if there is one. Return True if the lease is active at once."""
     active = take(waiter.placement, room)
     announce(waiter.id, LeaseState.ACQUIRED, Reason.GRANTED)
     if active:

@@ -1,7 +1,7 @@
-"""A pending lease's requirements for a resource: a frozen `PlacementRequest`, and the SQL to find resources.
+"""The requirements of a pending lease as a frozen `PlacementRequest`, and the SQL that finds matching resources.
 
-Each condition on an attribute is paired with a redundant one that an index can answer: containment for equality, lists
-and sets, and an index per attribute for attributes that are compared as numbers.
+Each condition on an attribute is paired with a redundant condition that can use an index: containment for equality,
+lists and sets, and an index per attribute for attributes that are compared as numbers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Sql:
 
 
 def matches(match: Match, value: Any) -> Sql:
-    """Return SQL that is true if an attribute of resource `r` meets the requirement.
+    """Return an SQL condition that an attribute of resource `r` meets the requirement.
 
     The SQL equivalent of `matching.misses`.
     """
@@ -93,7 +93,7 @@ _OPERATORS: dict[str, Callable[[str, str, Any], Sql]] = {
 @lru_cache(maxsize=1024)
 def _attribute(name: str) -> str:
     if not name.isidentifier():
-        raise ValueError(f"{name!r} is not an attribute name")
+        raise ValueError(f"{name!r} is not a valid attribute name")
     return name
 
 
@@ -159,12 +159,12 @@ class PlacementRequest:
 
     @property
     def holders(self) -> tuple[int, ...]:
-        """The leases whose reservations this request may use."""
+        """The ids of the lease and of its group, whose reservations this request may use."""
         return self.group or ((self.lease_id,) if self.lease_id is not None else ())
 
 
 def suits(placement: PlacementRequest) -> Sql:
-    """Return SQL that is true if resource `r` could serve the request when empty."""
+    """Return an SQL condition that resource `r` could serve the request if it were empty."""
     found = (
         Sql("r.type = %s", (placement.type,))
         & _in_blueprints(placement)
@@ -181,10 +181,10 @@ def suits(placement: PlacementRequest) -> Sql:
 
 
 def held(placement: PlacementRequest) -> Sql:
-    """Return SQL to join with leases `h`, keeping those on resources that could serve the request.
+    """Return SQL that joins leases `h` with their resources and keeps those that could serve the request.
 
-    Looks up each resource by its id. OFFSET keeps the subquery separate: otherwise the planner would walk through
-    all resources, expecting to meet the few held ones soon.
+    Looks up each resource by its id. OFFSET keeps the subquery separate: otherwise the planner would scan all
+    resources, expecting to meet the few held ones soon.
     """
     fit = suits(placement)
     return Sql(
@@ -194,12 +194,12 @@ def held(placement: PlacementRequest) -> Sql:
 
 
 def has_room(placement: PlacementRequest) -> Sql:
-    """Return SQL that is true if resource `r` can serve the request now."""
+    """Return an SQL condition that resource `r` can serve the request now."""
     return suits(placement) & is_free(placement)
 
 
 def is_free(placement: PlacementRequest) -> Sql:
-    """Return the volatile part of `has_room`, which is checked again after a row is locked."""
+    """Return the part of `has_room` that can change at any time, and is therefore checked again after a row is locked."""
     reserved = Sql("(r.reserved_for_id IS NULL OR r.reserved_for_id = ANY(%s))", (list(placement.holders),))
     return Sql("r.claimable AND NOT r.held_alone AND r.suspect_since IS NULL") & reserved & _free(placement)
 
@@ -225,12 +225,12 @@ def _blueprints(placement: PlacementRequest) -> Sql:
 
 
 def allowed(placement: PlacementRequest) -> Sql:
-    """Return SQL that is true if blueprint `b` serves the request's owner. The installation may use all of them."""
+    """Return an SQL condition that blueprint `b` may serve the request's owner. The installation may use all blueprints."""
     return Sql("TRUE") if placement.owner_id is None else serves(placement.owner_id)
 
 
 def serves(owner_id: int) -> Sql:
-    """Return SQL that is true if a user may use blueprint `b`."""
+    """Return an SQL condition that a user may use blueprint `b`."""
     table, user = membership()
     return Sql(
         "(b.audience = 'everyone' OR EXISTS (SELECT FROM leases_authorization a WHERE a.blueprint_id = b.id"

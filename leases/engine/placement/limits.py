@@ -1,7 +1,8 @@
-"""How long a lease may last: the limits of the installation, of its quotas, and of its blueprint.
+"""Limits on the duration of a lease: those of the installation, of quotas, and of the blueprint.
 
-The shortest limit applies. Quotas and the installation's limit are known when a lease is requested. A blueprint's limit
-is known then only if the request names blueprints, so every limit is applied once more when the lease becomes active.
+The shortest limit applies. The limits of quotas and of the installation are known when a lease is requested. A
+blueprint's limit is known then only if the request names blueprints, so every limit is applied again when the lease
+becomes active.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from leases.models import Lease
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """The longest that a lease may last once it is active, or how long it lasts by default."""
+    """The maximum or default duration of an active lease, and where it comes from."""
 
     span: dt.timedelta
     source: str
@@ -30,7 +31,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The default durations and limits that quotas or blueprints set."""
+    """The default durations and limits of quotas or blueprints."""
 
     defaults: tuple[Limit, ...] = ()
     maxima: tuple[Limit, ...] = ()
@@ -108,7 +109,7 @@ _ACTIVE = """
 
 
 def shorten(lease_id: int) -> None:
-    """Apply the limits to a lease that has just become active, and tell its owner if it had asked for more.
+    """Apply the limits to a lease that has just become active, and record a message if its owner had asked for more.
 
     Call with the lease locked.
     """
@@ -123,7 +124,7 @@ def shorten(lease_id: int) -> None:
     run("UPDATE leases_lease SET until = %s WHERE id = %s", (active_at + limit.span, lease_id))
     if until is not None and not defaulted:
         asked = written(dt.timedelta(seconds=round((until - active_at).total_seconds())))
-        message = f"It lasts {written(limit.span)}, not {asked}: that is {limit.source}."
+        message = f"The lease lasts {written(limit.span)} instead of {asked}, because of {limit.source}."
         run("UPDATE leases_lease SET message = %s WHERE id = %s", (message, lease_id))
         record_event("lease.shortened", message, lease_id=lease_id)
 

@@ -35,7 +35,7 @@ COLUMNS = ", ".join(f"l.{name}" for name in FIELDS)
 
 
 def look_again() -> dt.timedelta:
-    """Return the longest time after which a pending lease is tried again, even if nothing wakes it."""
+    """Return the longest time after which a pending lease is tried again even if it is not woken."""
     return dt.timedelta(seconds=settings.DRYDOCK.look_again_seconds)
 
 
@@ -186,7 +186,7 @@ If many wait, the planner expects to meet one soon among all leases, and walks t
 def parked_with(column: str) -> str:
     """Return SQL for (id, rank) of parked leases that share `column` with lease `l`, in order.
 
-    Includes only leases parked for a quota or a budget. Uses a range for the same reason as `_head`.
+    Includes only leases that are parked for a quota or a budget. Uses a range for the same reason as `_head`.
     """
     return f"""
         SELECT p.id, p.rank FROM leases_lease p WHERE p.parked AND p.state = 'pending'
@@ -200,7 +200,7 @@ def heads(resource_type: str, *, limit: int = _FIRST) -> list[PendingLease]:
 
 
 def older(resource_type: str, rank: float, free: Sequence[int]) -> list[PendingLease]:
-    """Return the heads with a lower rank that ask for no more than `free` of every class."""
+    """Return the heads of the queue that have a lower rank and ask for at most `free` of every class."""
     given = {"type": resource_type, "before": rank, "free": list(free), "limit": _FIRST, "start": ""}
     return [PendingLease(row) for row in rows(_OLDER, given, hot=True)]
 
@@ -211,15 +211,15 @@ def _due_heads(resource_type: str, start: str) -> list[PendingLease]:
 
 
 def reclaiming(resource_type: str, other_than: int | None) -> int:
-    """Return how many other heads wait for a resource to be reclaimed, searching only the first request classes."""
+    """Return how many other heads wait for a resource to be reclaimed. Looks only at the first request classes."""
     given = {"type": resource_type, "start": "", "other": other_than}
     return int(rows(_RECLAIMING, given)[0][0])
 
 
 def look(resource_type: str, resource_id: int | None, limit: int) -> tuple[list[PendingLease], bool, list[int]]:
-    """Return the first heads, whether any lease or group waits, and what the resource has free, in one statement.
+    """Return the first heads, whether any lease or group waits, and the free amounts of the resource, in one statement.
 
-    If a resource is given, the heads are those that ask for no more than it has free.
+    With a resource, returns only heads that ask for no more than it has free.
     """
     found = rows(_LOOK, {"type": resource_type, "limit": limit, "start": "", "resource": resource_id}, hot=True)
     return [PendingLease(row[2:]) for row in found if row[2] is not None], found[0][0], found[0][1] or []
@@ -228,8 +228,8 @@ def look(resource_type: str, resource_id: int | None, limit: int) -> tuple[list[
 def in_turn(resource_type: str) -> list[PendingLease]:
     """Return the heads to try now.
 
-    These are the first heads and some due heads of request classes from a random start. If there are many classes,
-    they also include the due heads among the first classes, since there may be any number.
+    These are the first heads, and due heads of some request classes from a random start. Since there may be any number
+    of classes, due heads of the first classes are included too.
     """
     first = heads(resource_type)
     anywhere = _due_heads(resource_type, secrets.token_hex(16))
@@ -265,7 +265,7 @@ def groups(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
 def members_of(group_id: int) -> list[PendingLease]:
     """Lock the pending members by id and return them.
 
-    Returns an empty list if a member has ended or is about to, because then all of them end.
+    Returns an empty list if a member has ended or is about to end, because then all members end.
     """
     found = rows(
         f"SELECT {COLUMNS} FROM leases_lease l WHERE l.group_id = %s AND l.state = 'pending' AND l.release_wanted = ''"

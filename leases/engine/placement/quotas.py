@@ -1,6 +1,6 @@
-"""Quotas: how much of each class of capacity an owner may hold at once. Leases beyond a quota are parked.
+"""Quotas: limits on the capacity of each class that an owner may hold at once. Leases beyond a quota are parked.
 
-Only leases that owners requested themselves (root leases) are charged, not the leases that those need in turn.
+Only leases that owners requested themselves (root leases) are charged, not the leases that these need in turn.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Excess:
 
     @property
     def sentence(self) -> str:
-        """The quota, how much of it is held and how much more was requested."""
+        """A sentence that states the quota, the amount held and the amount requested."""
         held, more = (amount(self.limit, number, bare=True) for number in (self.used, self.asked))
-        never = " It can never be granted with this quota." if self.asked > self.maximum else ""
+        never = "This quota can never allow the request." if self.asked > self.maximum else ""
         return (
             f"{self.holder}'s quota is {amount(self.limit, self.maximum)}: {held} held, {more} more requested.{never}"
         )
@@ -60,7 +60,7 @@ USED = """
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """What the quotas allow some leases: the first limit that they would exceed, and the amounts that are left."""
+    """The result of checking quotas for some leases: the first limit that they would exceed, and the amounts left."""
 
     excess: Excess | None = None
     left: Amounts | None = None
@@ -101,7 +101,7 @@ def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
 
 
 def exceeded(lease_id: int) -> Excess | None:
-    """Return the first limit that a lease's owner or group exceeds, including the lease, or None.
+    """Return the first limit that the lease's owner or group exceeds together with the lease, or None.
 
     The quotas stay locked until the transaction ends.
     """
@@ -118,7 +118,7 @@ def exceeded(lease_id: int) -> Excess | None:
 
 
 def park(lease_ids: Sequence[int], excess: Excess) -> None:
-    """Take leases out of the queue until their owner holds less, or they are due again. Drop their reservations."""
+    """Take leases out of the queue until their owner holds less, or until they are due again. Drop their reservations."""
     for lease_id in lease_ids:
         claims.unreserve(lease_id)
         due = Now() + pending.look_again()
@@ -133,7 +133,7 @@ _FIRST = f"""
 
 
 def unpark(lease_id: int) -> None:
-    """Return to the queue the first leases that share an owner's or group's quota or budget with this lease.
+    """Return the first parked leases that share a quota or budget with this lease to the queue.
 
     The sweep unparks the others. Leases that wait for another attempt stay parked.
     """

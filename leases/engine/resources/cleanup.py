@@ -1,8 +1,8 @@
 """Deferred cleanup of resources that could not be cleaned when their leases ended.
 
-A resource with deferred cleanup is in maintenance, with a message that says so, and stays there even if its quarantine
-is lifted. Runs of the resource itself (deactivate, then clean) do the cleanup, and are repeated until the resource
-answers. Destroying the resource or handing it back settles all of it.
+A resource with deferred cleanup is in maintenance, with a message that gives the reason, and stays there even if its
+quarantine is lifted. Runs of the resource itself (deactivate, then clean) do the cleanup, and are repeated until the
+resource answers. Destroying the resource or handing it back ends its deferred cleanups.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from leases.models import Debt, Lease, Resource, Run
 from leases.reasons import Reason
 from leases.states import LeaseState
 
-SPOILED = "The lease had rights that cleaning cannot undo: it is re-imaged or destroyed before it serves again."
+SPOILED = (
+    "The lease had rights that cleaning cannot undo. The resource must be re-imaged or destroyed "
+    "before it is leased again."
+)
 
 
 def incur(lease_id: int, state: str, resource_id: int) -> None:
@@ -42,7 +45,7 @@ def incur(lease_id: int, state: str, resource_id: int) -> None:
     held = Lease.objects.filter(for_lease=lease_id, state="active").exclude(need="").values_list("need", "pk")
     kept = {"facts": lease.facts, "secrets": lease.secrets, "locks": specs.locks(lease_id=lease_id)}
     Debt.objects.update_or_create(resource=resource, lease=lease, defaults={**kept, "holds": dict(held)})
-    record_event("resource.owes", "The leftovers of the lease are cleaned before the resource serves again.",
+    record_event("resource.owes", "The resource is cleaned of this lease before it is leased again.",
          resource_id=resource_id, lease_id=lease_id)  # fmt: skip
     run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s", (resource_id,))
     _explain(resource_id)
@@ -58,8 +61,8 @@ def _explain(resource_id: int) -> None:
     found = rows("SELECT message FROM leases_debt WHERE resource_id = %s ORDER BY id", (resource_id,))
     said = next((message for (message,) in found if message), "")
     leases = "a lost lease" if len(found) == 1 else f"{len(found)} lost leases"
-    message = f"What {leases} left on it is cleaned before it serves again." + (
-        f" The last try: {said}" if said else ""
+    message = f"The resource is cleaned of {leases} before it is leased again." + (
+        f"The last attempt failed: {said}" if said else ""
     )
     run("UPDATE leases_resource SET reason = %s, message = %s WHERE id = %s", (Reason.CLEANING, message, resource_id))
 
@@ -78,7 +81,7 @@ _DUE = """
 
 
 def due() -> int:
-    """Begin one cleanup on every resource that has one due and is not busy."""
+    """Begin one due cleanup on every resource that is not busy."""
     return each(_pay, rows(_DUE, (PATIENCE,)))
 
 
@@ -94,7 +97,10 @@ def _pay(debt_id: int, resource_id: int) -> bool:
 
 
 def try_now(resource_id: int) -> bool:
-    """Make the deferred cleanups of a resource due, because it seems to answer. Return whether any was not yet due."""
+    """Make the deferred cleanups of a resource due, because the resource seems to answer again.
+
+    Return whether any of them was not yet due.
+    """
     sooner = "UPDATE leases_debt SET due_at = clock_timestamp() WHERE resource_id = %s AND due_at > clock_timestamp()"
     waited = run(sooner, (resource_id,))
     if waited:
@@ -103,12 +109,12 @@ def try_now(resource_id: int) -> bool:
 
 
 def deactivated(current: Run) -> None:
-    """Continue with cleaning what the lease left, now that its account and processes are gone."""
+    """Continue with cleaning after the account of the lease and its processes were removed."""
     start(resource_id=current.resource_id, phase="clean", wanted=current.wanted)
 
 
 def paid(current: Run) -> None:
-    """Finish a cleanup, and take the resource out of service if the lease could have spoiled it for good.
+    """Finish a cleanup. Take the resource out of service if the lease had rights that cleaning cannot undo.
 
     Call in the run's last transaction.
     """
@@ -118,7 +124,7 @@ def paid(current: Run) -> None:
         take_out_of_service(debt.resource, SPOILED)
     record_event(
         "resource.cleaned",
-        "The leftovers of the lost lease are gone.",
+        "The resource was cleaned of the lost lease.",
         resource_id=debt.resource_id,
         lease_id=debt.lease_id,
     )
@@ -126,7 +132,7 @@ def paid(current: Run) -> None:
 
 
 def unpaid(current: Run, answer: Failed) -> None:
-    """Handle a failed cleanup: replace a resource that we built, and retry the cleanup of any other later."""
+    """Handle a failed cleanup: replace a resource that we built, and retry on any other resource later."""
     debt = _of(current)
     message = f"Could not be cleaned: {answer.message}"
     record_event("resource.cleaning_failed", message, resource_id=debt.resource_id, lease_id=debt.lease_id)

@@ -1,4 +1,4 @@
-"""Take the shares of a resource away from the leases that hold it."""
+"""Evict leases from a resource: take their shares away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leases.states import LeaseState
 def evict_all(
     resource_id: int, holders: Holders, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Evict all given holders of the resource."""
+    """Evict all given holders from the resource."""
     for lease_id, state in holders:
         evict(lease_id, state, resource_id, reason=reason, message=message, stays=stays, counts=counts)
 
@@ -31,10 +31,10 @@ def evict(
 ) -> None:
     """Take the share of a locked lease away.
 
-    An acquired lease waits again, an active lease breaks, and a released lease ends.
+    An acquired lease returns to the queue, an active lease breaks, and a released lease ends.
 
-    With `stays` the resource is not destroyed, so it needs a deferred cleanup of anything that the lease may have
-    left. With `counts` a lease that waits again has used up one of its attempts.
+    With `stays` the resource is not destroyed, so it needs a deferred cleanup of anything that the lease may have left
+    behind. With `counts` the return to the queue uses up one of the lease's attempts.
     """
     if stays:
         cleanup.incur(lease_id, state, resource_id)

@@ -1,4 +1,4 @@
-"""Background actions on resources that have failed and not yet succeeded."""
+"""Background actions on resources that have failed and not succeeded since."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def _report(resource: Resource, answer: Failed, attempts: int) -> None:
 
 
 def sentence(resource: Resource, attempts: int, message: str) -> str:
-    """Describe a destruction that keeps failing, including the resource's hourly cost if known."""
-    cost = "" if resource.price is None else f" It goes on costing ${resource.price:.4f} an hour."
+    """Describe a destruction that keeps failing, with the resource's hourly cost if it is known."""
+    cost = "" if resource.price is None else f"It continues to cost ${resource.price:.4f} per hour."
     tried = f"in {attempts} attempts" if attempts > 1 else "yet"
     return f"{resource} could not be destroyed {tried}: {message}{cost}"
 
 
 def forget(resource_id: int) -> None:
-    """Delete the record of a failed action, because an action succeeded or the resource is gone."""
+    """Delete the record of a failed action, because the action has succeeded or the resource is gone."""
     run("DELETE FROM leases_failure WHERE resource_id = %s", (resource_id,))

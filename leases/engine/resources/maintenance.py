@@ -1,6 +1,6 @@
 """Maintenance, power and in-place updates of resources.
 
-If the power of a resource differs from what is wanted, it is switched. A stop that we requested is not a failure.
+A resource whose power differs from the requested state is switched. A stop that we requested is not a failure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLOSE_OUTDATED = """
 def close_outdated(blueprint_id: int, kind: str) -> None:
     """Close outdated resources to leases until they are updated, if the kind updates within seconds.
 
-    A resource that was set up for one config is not leased under another. Call inside the transaction that changes
+    A resource that was set up for one config must not be leased under another. Call inside the transaction that changes
     the blueprint.
     """
     found = registry.kind(kind)
@@ -73,7 +73,10 @@ def _kind_of(resource_id: int) -> object:
 def _tell_holders(holders: list[int], target: int, sentence: str) -> None:
     for lease_id in holders:
         record_event(
-            "lease.maintenance", f"Maintenance waits for this lease: {sentence}.", lease_id=lease_id, resource_id=target
+            "lease.maintenance",
+            f"Maintenance waits for this lease to end: {sentence}.",
+            lease_id=lease_id,
+            resource_id=target,
         )
 
 
@@ -176,12 +179,12 @@ def _join(target: int, cycle: int) -> None:
 
 @short
 def lift(resource_id: int) -> bool:
-    """End the maintenance of a resource unless a run, cleanup or update needs it. Return whether it has ended."""
+    """End the maintenance of a resource unless a run, cleanup or update still needs it. Return whether it has ended."""
     return lift_unless_needed(resource_id)
 
 
 def lift_unless_needed(resource_id: int, *, but: int = 0) -> bool:
-    """Do the same as `lift`, inside a transaction. `but` is a run that is about to end."""
+    """Do the same as `lift`, inside a transaction. Ignores the run `but`, which is about to end."""
     lock_resource(resource_id)
     lifted = rows(
         "UPDATE leases_resource r SET in_maintenance = FALSE WHERE r.id = %s AND r.in_maintenance"
@@ -205,7 +208,7 @@ _SWITCH_DUE = """
 
 
 def check_power() -> int:
-    """Begin to switch the resources whose power differs from what is wanted and that are not busy."""
+    """Begin to switch the resources whose power differs from the requested state, unless they are busy."""
     return each(_switch, [row for row in rows(_SWITCH_DUE) if isinstance(registry.kind(row[1]), Powers)])
 
 
@@ -216,7 +219,7 @@ def _switch(resource_id: int, kind: str) -> bool:
 
 
 def begin_switch(resource_id: int) -> bool:
-    """Begin to switch a locked resource. Return False if no power state is wanted or the resource is busy."""
+    """Begin to switch a locked resource. Return False if no power state is requested or the resource is busy."""
     for (wanted,) in rows(
         "SELECT power_wanted FROM leases_resource WHERE id = %s AND state = 'active'", (resource_id,)
     ):
@@ -226,9 +229,9 @@ def begin_switch(resource_id: int) -> bool:
 
 @short
 def want_power(resource_id: int, power: str) -> bool:
-    """Switch a resource `on` or `off` and keep it so.
+    """Request that a resource be switched `on` or `off` and kept so.
 
-    Returns False if the resource is busy, in which case it is switched afterwards.
+    Returns False if the resource is busy; it is then switched afterwards.
     """
     lock_resource(resource_id)
     run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (power, resource_id))
@@ -237,6 +240,6 @@ def want_power(resource_id: int, power: str) -> bool:
 
 
 def is_wanted_off(resource_id: int) -> bool:
-    """Return whether the resource is not expected to answer, because it is wanted off or somebody else stopped it."""
+    """Return whether the resource is not expected to answer, because it was switched off on request or by somebody else."""
     off = "SELECT 1 FROM leases_resource WHERE id = %s AND (power_wanted = 'off' OR facts ? 'stopped')"
     return bool(rows(off, (resource_id,)))

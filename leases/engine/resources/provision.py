@@ -23,9 +23,9 @@ from leases.reasons import Reason
 
 
 def amend(resource_id: int, answer: Ready) -> None:
-    """Store what a step found out about a resource. Call inside the transaction that applies the step's answer.
+    """Store the facts that a step found out about a resource. Call inside the transaction that applies the step's answer.
 
-    If a capacity shrinks below the amount in use, existing shares are kept, but no more of it can be claimed.
+    If a capacity shrinks below the amount in use, existing shares are kept, but nothing more can be claimed.
     """
     resource = Resource.objects.get(pk=resource_id)
     columns: dict[str, object] = {}
@@ -45,7 +45,7 @@ def amend(resource_id: int, answer: Ready) -> None:
 
 
 def set_further(resource_id: int, capacity: Amounts) -> None:
-    """Set the totals of the resource's further classes of capacity."""
+    """Set the totals of the resource's additional classes of capacity."""
     for name, total in capacity.extra.items():
         Capacity.objects.update_or_create(resource_id=resource_id, name=name, defaults={"total": total})
 
@@ -83,7 +83,7 @@ def _set_part(resource_id: int, known: Part | None, part: specs.Part) -> None:
 
 def _tell(part: Part, state: str) -> None:
     """Record a part's change of state for the resource, and for the lease that holds the part."""
-    message = f"{part.part_class} {part.identity} was {part.state} and is {state}."
+    message = f"{part.part_class} {part.identity} changed from {part.state} to {state}."
     holder = rows("SELECT lease_id FROM leases_slotlock WHERE key = %s", (part_lock(part.resource_id, part),))
     record_event("resource.part", message, resource_id=part.resource_id, lease_id=holder[0][0] if holder else None)
 
@@ -171,7 +171,7 @@ def insert(
 def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:
     """Return the resource that the draft is part of, or None.
 
-    Prefers a resource of the same blueprint, or else the only one with that identity.
+    Prefers a resource of the same blueprint; otherwise there must be only one with that identity.
     """
     if not draft.part_of:
         return None

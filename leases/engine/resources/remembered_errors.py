@@ -1,4 +1,4 @@
-"""Errors that rule out an offer, a zone or a blueprint for a while."""
+"""Errors that exclude an offer, a zone or a blueprint for some time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _seconds(scope: Scope) -> float | None:
 
 
 def remember(resource: Resource, answer: Failed) -> None:
-    """Remember a failure, so that other candidates are tried for a while."""
+    """Remember a failure, so that other candidates are tried for some time."""
     if answer.blames_request:
         answer = _with_others(resource, answer)
     scope = answer.scope
@@ -58,14 +58,14 @@ def _with_others(resource: Resource, answer: Failed) -> Failed:
     types = {type_in(resource.offer), *(type_in(key) for key, _ in alike)}
     if resource.offer and not is_requests(types, built_since=built_since):
         return answer
-    message = f"Refused alike for {', '.join(sorted(types))}: {answer.message}"
+    message = f"Refused in the same way for {', '.join(sorted(types))}: {answer.message}"
     return replace(answer, scope=Scope.OPERATOR, remember=None, message=message)
 
 
 def leads_elsewhere(resource: Resource, answer: Failed) -> bool:
     """Return whether the provider refused only this offer, so that other offers may still work.
 
-    Trying those uses up none of the lease's attempts, because each is ruled out once it has failed.
+    Trying other offers uses up none of the lease's attempts, because each offer is excluded once it has failed.
     """
     definite = answer.scope in (Scope.OFFER, Scope.ZONE, Scope.LOCATION) and answer.code not in _UNCLEAR
     return bool(resource.offer) and definite
@@ -75,7 +75,7 @@ _UNCLEAR = ("retries", "deadline", "need")
 
 
 def forget(resource: Resource) -> None:
-    """Forget the error that ruled out an offer, because the offer was built."""
+    """Forget the error that excluded an offer, because the offer was built."""
     RememberedError.objects.filter(blueprint_id=resource.blueprint_id, key=resource.offer, scope="offer").delete()
 
 
@@ -91,10 +91,10 @@ _MENDED = """
 def mended(kind: str, credential: str, codes: Iterable[str]) -> None:
     """Forget errors that an invalid credential caused, because a listing with it works again.
 
-    Keeps errors from the last half minute, so that a call that alone is still refused is not repeated all the time.
+    Keeps errors from the last half minute, so that a call that is refused on its own is not repeated all the time.
     """
     for blueprint_id, resource_type in rows(_MENDED, (kind, credential, list(codes))):
-        message = f"The credential {credential} works again; what it was refused for is tried again."
+        message = f"The credential {credential} works again. Calls that were refused with it are tried again."
         record_event("credential.mended", message, blueprint_id=blueprint_id)
         hints.send("serve", resource_type)
 
@@ -104,9 +104,9 @@ ALIKE = 3
 
 
 def is_requests(types: Collection[str], *, built_since: bool) -> bool:
-    """Return whether the request, and so the blueprint's config, is to blame for the refusals of these types.
+    """Return whether the request, and so the blueprint's config, caused the refusals of these types.
 
-    All were refused with the same code. If the blueprint has built something since the first refusal, the types are
-    to blame instead.
+    This is assumed if all were refused with the same code. If the blueprint has built something since the first
+    refusal, the types are the cause instead.
     """
     return len(set(types)) >= ALIKE and not built_since

@@ -1,4 +1,4 @@
-"""Retire resources: idle, lost, outdated, taken out of service, or gone."""
+"""Retire resources that are idle, lost, outdated, taken out of service or gone."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from leases.states import ResourceState
 def retire_idle(
     resource_id: int, *, reason: Reason, message: str, actor: str = "drydock", unwanted: bool = False
 ) -> bool:
-    """Retire a resource if no lease has a share of it. Return whether it is being destroyed or, if outdated, updated.
+    """Retire a resource that no lease has a share of.
 
-    With `unwanted`, a resource that is still being built is retired only if no minimum requires it.
+    Return whether its destruction or, if it is outdated, its update has begun. With `unwanted`, a resource that is
+    still being built is retired only if no minimum requires it.
     """
     try:
         return _retire(resource_id, reason, message, actor, unwanted)
@@ -55,14 +56,14 @@ _NOT_KEPT = """
 
 
 def why_not_kept(resource_id: int) -> tuple[Reason, str]:
-    """Return why a resource that we built does not stay after its lease: a code and a sentence."""
+    """Return a code and a sentence that say why a resource that we built is not kept after its lease."""
     for drained, disabled, too_old, note in rows(_NOT_KEPT, (resource_id,)):
         if drained:
             return Reason.DRAINED, f"Drained: {note}" if note else "Drained."
         if disabled:
-            return Reason.DRAINED, "Its blueprint is disabled."
+            return Reason.DRAINED, "The blueprint is disabled."
         if too_old:
-            return Reason.TOO_OLD, "Older than its blueprint allows."
+            return Reason.TOO_OLD, "Older than the blueprint allows."
     return Reason.OUTDATED, "Built from an older blueprint."
 
 
@@ -92,7 +93,7 @@ def _may_roll(resource_id: int) -> bool | None:
 def begin_update(resource_id: int, generation: int) -> bool:
     """Start an in-place update of an idle resource.
 
-    Return False if it is leased, not active, awaiting cleanup, or has a run under way. Call inside a transaction.
+    Return False if it is leased, not active, awaiting cleanup or has a run. Call inside a transaction.
     """
     taken = run(
         "UPDATE leases_resource r SET in_maintenance = TRUE WHERE id = %s AND used_slots = 0 AND state = 'active'"
@@ -110,7 +111,7 @@ def begin_destroy(resource_id: int, to: ResourceState, *, reason: str, message: 
 
 
 def lose(resource_id: int, *, reason: Reason, message: str, actor: str = "drydock") -> bool:
-    """Destroy a dead or failed resource; its leases break or wait again. Return False if it was already ending.
+    """Destroy a dead or failed resource. Its leases break or return to the queue. Return False if it was already ending.
 
     Raises Busy if its shares change in every attempt to lock their holders.
     """
@@ -150,7 +151,7 @@ def take_out(
 
 
 def gone(resource_id: int, *, forced: str = "", actor: str = "drydock") -> None:
-    """Record that a resource is gone, as confirmed by a step or by an operator. Call inside a transaction."""
+    """Record that a resource is gone, as a step or an operator has confirmed. Call inside a transaction."""
     state, resource_type = rows(
         "SELECT state, type FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,)
     )[0]

@@ -1,6 +1,6 @@
 """Resources that do not answer, and resources that their provider no longer lists.
 
-Each kind declares which failure codes mean that a resource does not answer (`Kind.unreachable`). Every function here
+Each kind declares the failure codes that mean that a resource does not answer (`Kind.unreachable`). Every function here
 runs inside the transaction that applies the step's answer.
 """
 
@@ -39,9 +39,9 @@ def told_by(current: Run, answer: Failed) -> bool:
 def ends_phase(current: Run, answer: Failed) -> bool:
     """Return whether the failure ends the phase, rather than being retried in place.
 
-    A lease is moved elsewhere, a check has its result, cleaning waits until the resource answers, and a registered
-    resource is checked from the beginning. A resource that we built is destroyed if it cannot be cleaned, so its
-    cleaning is retried as often as other steps.
+    A lease is moved to another resource, a check has its result, cleaning waits until the resource answers, and a
+    registered resource is checked from the beginning. A resource that we built is destroyed if it cannot be cleaned, so
+    its cleaning is retried as often as other steps.
     """
     registered = current.resource.origin == Resource.Origin.REGISTERED
     if registered and current.phase in (Run.Phase.BUILD, Run.Phase.UPDATE):
@@ -53,7 +53,7 @@ def ends_phase(current: Run, answer: Failed) -> bool:
 
 
 def notice(current: Run, answer: Failed) -> None:
-    """Mark the resource as unreachable if a step that will be retried found that it does not answer."""
+    """Mark the resource as unreachable if a step that will be retried found that the resource does not answer."""
     if told_by(current, answer):
         mark(current.resource_id, answer.message)
 
@@ -69,7 +69,7 @@ _MARK = """
 
 
 def mark(resource_id: int, message: str) -> None:
-    """Close the resource to leases until a check finds that it answers. The first of these checks is due at once."""
+    """Close the resource to leases until a check finds that it answers. The first such check is due at once."""
     for (fresh,) in rows(_MARK, (UNREACHABLE, message[:2000], RECHECK, resource_id)):
         if fresh:
             record_event("resource.unreachable", message, resource_id=resource_id)
@@ -98,23 +98,23 @@ def check_in(resource_id: int, seconds: float) -> None:
 
 
 def clear(resource_id: int) -> None:
-    """Put a resource that answers back into service, and clear the suspicion on its leases. Holders must be locked."""
+    """Return a resource that answers to service, and clear the suspicion on its leases. Holders must be locked."""
     found = rows(
         "UPDATE leases_resource r SET suspect_since = NULL, message = '' FROM leases_resource before"
         " WHERE r.id = %s AND before.id = r.id AND before.suspect_since IS NOT NULL RETURNING r.type",
         (resource_id,),
     )
     for (resource_type,) in found:
-        record_event("resource.reachable", "It answers again.", resource_id=resource_id)
+        record_event("resource.reachable", "The resource answers again.", resource_id=resource_id)
         hints.after_commit("serve", resource_type)
         for lease_id in _leases(resource_id, Reason.SUSPECTED):
-            explain(lease_id, Reason.READY, "Its resource answers again.")
+            explain(lease_id, Reason.READY, "The resource answers again.")
 
 
 def tell_leases(resource_id: int, message: str) -> None:
     """Tell the active leases that the resource does not answer. Holders must be locked."""
     for lease_id in _leases(resource_id, Reason.READY):
-        explain(lease_id, Reason.SUSPECTED, f"Its resource does not answer: {message}"[:2000])
+        explain(lease_id, Reason.SUSPECTED, f"The resource does not answer: {message}"[:2000])
 
 
 def _leases(resource_id: int, reason: Reason) -> list[int]:
@@ -126,7 +126,7 @@ def _leases(resource_id: int, reason: Reason) -> list[int]:
 
 
 def too_long(resource_id: int) -> bool:
-    """Return whether the resource has not answered for so long that its leases are lost."""
+    """Return whether the resource has not answered for so long that its leases are considered lost."""
     sql = "SELECT 1 FROM leases_resource WHERE id = %s AND suspect_since < clock_timestamp() - %s * interval '1 s'"
     return bool(rows(sql, (resource_id, settings.DRYDOCK.unreachable_limit_seconds)))
 
@@ -153,7 +153,7 @@ def keep_seen(resource_id: int, found: Owned) -> None:
 
 @short
 def suspect(resource_id: int, message: str, *, observed: str = SUSPECTED, reason: Reason = Reason.SUSPECTED) -> None:
-    """Record that a machine may be gone or off, also for its leases. Changes nothing else."""
+    """Record, also for its leases, that a machine may be gone or off. Changes nothing else."""
     holders = lock_holders(resource_id)
     before = rows("SELECT state, observed FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
     if not before or before[0][0] != "active":
@@ -188,7 +188,7 @@ def clear_suspicion(resource_id: int) -> None:
     cleared = rows(_CLEAR_SUSPICION, (resource_id, list(DOUBTED), list(DOUBTED)))
     if not cleared or not cleared[0][0]:
         return
-    message = "It exists and is healthy."
+    message = "The machine exists and is healthy."
     record_event("resource.found", message, actor="status", resource_id=resource_id)
     for lease_id, state in holders:
         if state == "active" and _says_so(lease_id):
@@ -207,11 +207,11 @@ _ANNOUNCE = """
 
 @short
 def announce(resource_id: int, why: str) -> None:
-    """Announce that the provider will soon take a machine back, to its leases and to applications in this process.
+    """Announce to its leases, and to applications in this process, that the provider will reclaim a machine soon.
 
-    Announces it once: a listing and the guest may both report it.
+    The announcement is made once, even though both a listing and the guest may report the reclaim.
     """
-    message = f"Its provider will take it back soon: {why}"
+    message = f"The provider will reclaim the machine soon: {why}"
     holders = lock_holders(resource_id)
     if not run(_ANNOUNCE, (resource_id,)):
         return

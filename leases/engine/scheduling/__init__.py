@@ -1,6 +1,6 @@
-"""From a request to its share: claim at once, or decide whether to build, reclaim, wait or refuse.
+"""Takes a request to its share: claim at once, or decide whether to build, reclaim, wait or refuse.
 
-Also groups and the queue.
+Groups and the queue are here too.
 """
 
 __all__ = ["allocate", "candidates", "decision", "groups", "place", "preempt", "request", "serve"]

@@ -77,7 +77,7 @@ def _reclaim(waiter: pending.PendingLease, decision: Reclaim, verdicts: Any) -> 
     if waiter.group_id is None and (outcome := place(waiter.id, wait=True)) is not Outcome.NO_ROOM:
         return outcome
     for resource_id in decision.resource_ids:
-        retirement.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Removed for another lease.")
+        retirement.retire_idle(resource_id, reason=Reason.RECLAIMED, message="Removed to make room for another lease.")
     return _wait(waiter.id, Reason.WAITING_RECLAIM, decision.message, verdicts, None)
 
 
@@ -141,7 +141,7 @@ def build(lease_id: int, blueprint_id: int, draft: Draft, verdicts: Any) -> Outc
 
 @short
 def build_reserved(waiter: pending.PendingLease, blueprint_id: int, draft: Draft) -> bool:
-    """Build a resource for this pending lease that only its group may claim. Return whether the build was begun."""
+    """Build a resource for this pending lease that only its group may claim. Return whether the build has begun."""
     reserved = "SELECT 1 FROM leases_resource WHERE reserved_for_id = %s AND state IN ('pending', 'active')"
     if pending.lock(waiter.id) is None or rows(reserved, (waiter.id,)):
         return False

@@ -35,7 +35,7 @@ _COUNTED = 100
 
 
 class Demand(NamedTuple):
-    """The pending leases that the resources being released have to serve."""
+    """Other pending leases that wait for the resources that are being released."""
 
     alike: int
     """This lease and others with the same request, counted up to `_COUNTED`."""
@@ -43,7 +43,7 @@ class Demand(NamedTuple):
     """Leases that wait only for a resource to be released: heads of other request classes, and members of the group."""
 
     def places(self, placement: PlacementRequest, drafts: Sequence[Draft]) -> int:
-        """Return how many resources the leases need if they are built from the first draft."""
+        """Return how many resources the leases need if these are built from the first draft."""
         most = _fitting(placement, drafts[0].capacity) if drafts else 1
         return -(-self.alike // most) + self.others
 
@@ -69,7 +69,7 @@ _ALIKE = f"""
 
 
 def demand(placement: PlacementRequest) -> Demand:
-    """Return how many leases wait for the same room as this one."""
+    """Return how many leases wait for the same room as this lease."""
     for alike, siblings in rows(_ALIKE, (placement.lease_id,)):
         return Demand(1 + alike, siblings + pending.reclaiming(placement.type, placement.lease_id))
     return ALONE
@@ -87,7 +87,7 @@ _CLEANED = """
 
 
 def places_leaving(blueprint_id: int, maximum: int) -> int:
-    """Return how many places under the blueprint's limit will be free once the current destructions are done."""
+    """Return how many places under the blueprint's limit are free after the destructions that are under way."""
     leaves = _LEAVES.format("r")
     sql = f"""
         SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = %s AND r.gone_at IS NULL
@@ -96,7 +96,7 @@ def places_leaving(blueprint_id: int, maximum: int) -> int:
 
 
 def holders_leaving(placement: PlacementRequest) -> int:
-    """Return how many resources that are being destroyed, or just were, still hold leases on usable resources."""
+    """Return how many resources that are being or were just destroyed still hold leases on usable resources."""
     fit, leaves = held(placement), _LEAVES.format("i")
     sql = f"""
         SELECT count(DISTINCT i.id) FROM leases_resource i
@@ -134,7 +134,7 @@ def candidates(
 ) -> list[Candidate]:
     """Return every blueprint that the request allows as a candidate, in the order in which they are tried.
 
-    `wanted` counts the other leases that wait; `spending` has the budgets that the lease is charged to.
+    `wanted` is the number of other leases that wait; `spending` has the budgets that the lease is charged to.
     """
     may, fit = allowed(placement), suits(placement)
     every = Blueprint.objects.filter(resource_type=placement.type).prefetch_related(_errors())
@@ -221,7 +221,9 @@ def _what_it_could_build(
     try:
         wants = [_asked(blueprint.kind, one) for one in asked]
     except ValidationError as error:
-        return {"impossible": f"its kind {blueprint.kind} does not take requirement {error.errors()[0]['loc'][0]!r}"}
+        return {
+            "impossible": f"its kind {blueprint.kind} does not accept the requirement {error.errors()[0]['loc'][0]!r}"
+        }
     if not machine_drafts.builds(kind):
         return {"builds": False}
     failing = [(error.scope, error.key) for error in blueprint.errors.all()]
@@ -233,10 +235,10 @@ def _what_it_could_build(
             for draft in _drafts(blueprint, kind, config, one, affords, choose=choose, failing=failing)
         ]
     except CatalogueStale as error:
-        return {"stale": str(error) or "its catalogue is not read yet"}
+        return {"stale": str(error) or "its catalogue has not been read yet"}
     except Exception as error:
-        log.exception("%s could not say what it could build.", blueprint)
-        return {"stale": f"it could not say what it could build: {type(error).__name__}: {error}"}
+        log.exception("Blueprint %s failed to draft a resource.", blueprint)
+        return {"stale": f"its kind failed to draft a resource: {type(error).__name__}: {error}"}
     problems = {
         id(draft): problem
         for draft in drafts
@@ -245,7 +247,7 @@ def _what_it_could_build(
     }
     if fitting := tuple(draft for draft in drafts if id(draft) not in problems):
         return {"drafts": fitting}
-    return {"impossible": next(iter(problems.values()), "it offers nothing that fits")}
+    return {"impossible": next(iter(problems.values()), "it offers nothing that meets the request")}
 
 
 def _drafts(
@@ -265,7 +267,7 @@ def _drafts(
 
 def _what_it_could_find(blueprint: Blueprint) -> dict[str, Any]:
     if isinstance(registry.kind(blueprint.kind), Discovers):
-        return {"builds": True, "stale": "nothing that fits was discovered yet"}
+        return {"builds": True, "stale": "it has not discovered anything that meets the request yet"}
     return {}
 
 
@@ -286,7 +288,7 @@ def draft_misfit(draft: Draft, wants: Asked, matches: Any) -> str:
     if short := shortfall(wants.amounts.shortage(draft.capacity)):
         return short
     if lacking := wants.traits - draft.traits:
-        return f"it lacks the trait {sorted(lacking)[0]}"
+        return f"it does not have the trait {sorted(lacking)[0]}"
     if unwanted := wants.forbidden_traits & draft.traits:
         return f"it has the forbidden trait {sorted(unwanted)[0]}"
     missed = misses(matches, draft.attributes, wants.requirements.model_dump(mode="json", exclude_none=True))
@@ -304,7 +306,7 @@ def _too_long(longest: dt.timedelta | None, placement: PlacementRequest) -> str:
     if placement.until is not None:
         wanted = placement.until - rows("SELECT clock_timestamp()")[0][0]
     if wanted is not None and wanted > longest:
-        return f"what it builds lives {longest}, but the lease would last {wanted}"
+        return f"it builds resources that live {longest}, but the lease would last {wanted}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Decide for a pending lease without room: build, reclaim, wait or refuse. A pure function of candidates."""
+"""Decide what to do for a pending lease without room: build, reclaim, wait or refuse. A pure function of candidates."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNTED = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The result for one candidate, in words that a user can act on."""
+    """The verdict on one candidate, in words that a user can act on."""
 
     blueprint: str
     answer: str
@@ -50,7 +50,7 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """A remembered error: the offer, zone or blueprint that it rules out, and until when."""
+    """A remembered error: the offer, zone or blueprint that it excludes, and until when."""
 
     scope: str
     key: str
@@ -106,7 +106,7 @@ class Candidate:
 
     @property
     def enough_leaves(self) -> bool:
-        """True if current destructions make enough room, so that nothing else is removed."""
+        """Whether destructions under way make enough room, so that nothing else has to be removed."""
         return self.leaving >= self.wanted
 
 
@@ -232,7 +232,7 @@ def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> 
         waiting = [opinion for opinion in waiting if not opinion.excluded]
     if not waiting:
         said = "; ".join(f"{v.blueprint}: {v.sentence}" for v in verdicts)
-        message = f"No blueprint can serve this: {said}" if said else "No blueprint provides this type."
+        message = f"No blueprint can serve this request: {said}" if said else "No blueprint provides this type."
         return Refuse(message=message, verdicts=verdicts)
     first = min(waiting, key=lambda opinion: URGENCY.index(opinion.reason))
     times = [opinion.until for opinion in waiting if opinion.until is not None]
@@ -262,9 +262,10 @@ def _opinion(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
         return _no(candidate, candidate.impossible)
     if not candidate.authorized:
         if candidate.authorization_asked:
-            return _wait(candidate, Reason.WAITING_AUTHORIZATION, "your request to use it is not decided yet")
+            return _wait(candidate, Reason.WAITING_AUTHORIZATION, "your request to use it is pending")
         return replace(
-            _no(candidate, f"you may not use it; ask: drydock authorizations ask {candidate.name}",
+            _no(candidate, ("you are not authorized to use it; request that with: drydock authorizations ask "
+f"{candidate.name}"),
                 Reason.WAITING_AUTHORIZATION), excluded=True,
         )  # fmt: skip
     if switched_off := _switched_off(candidate):
@@ -278,9 +279,9 @@ def _opinion(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
 
 def _switched_off(candidate: Candidate) -> str:
     if not candidate.enabled:
-        return f"it is disabled; an operator enables it: drydock blueprints enable {candidate.name}"
+        return f"it is disabled; an operator can enable it: drydock blueprints enable {candidate.name}"
     if candidate.drained:
-        return f"it is drained; an operator lets it serve again: drydock blueprints undrain {candidate.name}"
+        return f"it is drained; an operator can undrain it: drydock blueprints undrain {candidate.name}"
     return ""
 
 
@@ -290,7 +291,7 @@ def _without_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
         if spending.budgets:
             sentence += ", or cost more than is left of a budget"
         return replace(_wait(candidate, Reason.WAITING_ROOM, sentence), personal=bool(spending.budgets))
-    return _no(candidate, "it has no resource that could ever serve this", Reason.WAITING_ROOM)
+    return _no(candidate, "it has no resource that could serve the request, even if empty", Reason.WAITING_ROOM)
 
 
 def _full(candidate: Candidate, which: str) -> str:
@@ -302,7 +303,7 @@ def _full(candidate: Candidate, which: str) -> str:
     if candidate.used_slots >= candidate.slots:
         full = f"{'is' if one else 'are'} full ({candidate.used_slots} of {amount('slots', candidate.slots)})"
     else:
-        full = f"{'has' if one else 'have'} too little room for this ({candidate.used_slots} of"
+        full = f"{'has' if one else 'have'} too little room for the request ({candidate.used_slots} of"
         full += f" {amount('slots', candidate.slots)} in use)"
     return f"{there} {full}" + (f" or do not answer (unreachable: {candidate.silent})" if candidate.silent else "")
 
@@ -321,7 +322,7 @@ def _with_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
         return _dear(beyond, draft, spending)
     if draft is None:
         if setback is None:
-            return _no(candidate, "it offers nothing that fits")
+            return _no(candidate, "it offers nothing that meets the request")
         reason = Reason.WAITING_OFFER if setback.until is not None or setback.passes else Reason.NEEDS_OPERATOR
         sentence = setback.message if setback.passes else f"it failed: {setback.message}"
         return _wait(candidate, reason, sentence, until=setback.until)
@@ -331,11 +332,11 @@ def _with_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
         return _wait(
             candidate,
             Reason.WAITING_LIMIT,
-            f"{candidate.building} builds are running, its limit is {candidate.max_builds}",
+            f"{candidate.building} builds are running, which is its limit of {candidate.max_builds}",
         )
     what = f"can build {draft.offer}" if draft.offer else "can build one"
     if draft.price is not None:
-        what += f" at ${draft.price:g} an hour"
+        what += f"at ${draft.price:g} per hour"
     return _Opinion(verdict=_verdict(candidate, "build", what, draft.offer), draft=draft)
 
 
@@ -343,7 +344,9 @@ def _at_limit(candidate: Candidate, maximum: int) -> _Opinion:
     if maximum == 0:
         return _wait(candidate, Reason.NEEDS_OPERATOR, "its limit is 0")
     if candidate.enough_leaves or (candidate.leaving and not candidate.idle):
-        sentence = f"at its limit of {_counted(maximum, candidate.noun)}, {candidate.leaving} of them being removed"
+        sentence = (
+            f"at its limit of {_counted(maximum, candidate.noun)}, {candidate.leaving} of which are being removed"
+        )
         return _Opinion(
             verdict=_verdict(candidate, "wait", sentence), reason=Reason.WAITING_RECLAIM, enough=candidate.enough_leaves
         )
@@ -351,12 +354,14 @@ def _at_limit(candidate: Candidate, maximum: int) -> _Opinion:
         verdict = _verdict(
             candidate,
             "reclaim",
-            f"at its limit of {_counted(maximum, candidate.noun)}, one of them idle and to be removed",
+            f"at its limit of {_counted(maximum, candidate.noun)}, one of which is idle and will be removed",
         )
         return _Opinion(verdict=verdict, reason=Reason.WAITING_LIMIT, reclaim=candidate.idle)
     reason = Reason.WAITING_ROOM if candidate.suitable else Reason.WAITING_LIMIT
     if not candidate.suitable:
-        return _wait(candidate, reason, f"at its limit of {_counted(maximum, candidate.noun)}, none of which fits")
+        return _wait(
+            candidate, reason, f"at its limit of {_counted(maximum, candidate.noun)}, none of which meets the request"
+        )
     return _wait(candidate, reason, _full(candidate, "" if candidate.suitable == maximum else "suitable "))
 
 
@@ -411,7 +416,7 @@ def _setback(candidate: Candidate, draft: Draft) -> Exclusion | None:
 
 
 def rules_out(scope: str, key: str, draft: Draft) -> bool:
-    """Return whether a remembered error with this scope and key rules out a draft."""
+    """Return whether a remembered error with this scope and key excludes a draft."""
     if scope == "location":
         return counts(key, draft.counted)
     return {"offer": draft.offer, "zone": draft.zone, "blueprint": "", "operator": ""}.get(scope) == key

@@ -1,4 +1,4 @@
-"""Groups: claim all members in one transaction or none, and make room for a waiting group."""
+"""Groups: claim a share for every member in one transaction or for none, and make room for a waiting group."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = T
         if not keep:
             claims.unreserve(member.id)
         if acted.get(member.id) is None:
-            message = f"Waits until all {len(found)} of its group have room."
+            message = f"Waiting until all {len(found)} leases of the group have room."
             explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again())
     return Outcome.NO_ROOM
 

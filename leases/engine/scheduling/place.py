@@ -29,7 +29,7 @@ class Outcome(Enum):
 
 
 def place(lease_id: int, *, wait: bool = False) -> Outcome:
-    """Find room for one pending lease. Set `wait` for a head of the queue after its predecessors were served."""
+    """Find room for one pending lease. Set `wait` for a head of the queue once the heads before it were served."""
     try:
         return _place(lease_id, wait)
     except Busy:

@@ -1,4 +1,4 @@
-"""Preempt the youngest waiting build or activation that holds what an older lease needs.
+"""Preempt the youngest waiting build or activation that holds a resource that an older lease needs.
 
 Otherwise two leases could wait for each other forever.
 """
@@ -33,10 +33,10 @@ _UNFINISHED = """
 
 
 def preempt() -> int:
-    """Preempt for leases that others depend on and that have waited long.
+    """Preempt for leases that others depend on and that have waited for a long time.
 
-    Gives up the youngest waiting build or activation that holds what would serve them; its lease waits again.
-    Returns the number of preemptions.
+    Stops the youngest waiting build or activation that holds a resource that could serve them, and returns its lease to
+    the queue. Returns the number of preemptions.
     """
     found = rows(_WAITING, (settings.DRYDOCK.head_reservation_seconds,))
     return each(_preempt, [(PendingLease(row),) for row in found])
@@ -44,7 +44,7 @@ def preempt() -> int:
 
 def _preempt(waiter: PendingLease) -> bool:
     fit = held(waiter.placement)
-    message = "The lease was waiting for others itself, so it released its share to an older lease."
+    message = "The lease was itself waiting for other leases, so its share was released to an older lease."
     for (resource_id,) in rows(_HOLDER.format(held=fit.text), (*fit.params, waiter.rank)):
         return retirement.lose(resource_id, reason=Reason.RECLAIMED, message=message)
     for (lease_id,) in rows(_UNFINISHED.format(held=fit.text), (*fit.params, waiter.rank)):

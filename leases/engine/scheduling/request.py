@@ -26,7 +26,7 @@ from leases.validation.requests import LeaseRequest, digest
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """The run of a resource or lease that needs a lease. Empty for a lease that an owner requested."""
+    """The run of a resource or lease for which a lease is requested. Empty for a lease that an owner requested."""
 
     for_resource: int | None = None
     for_lease: int | None = None
@@ -48,7 +48,7 @@ class Requested:
 
 @dataclass(frozen=True, kw_only=True)
 class Usable:
-    """The blueprints of a type by name, and facts that are read with them."""
+    """The blueprints of a type by name, and facts that were read together with them."""
 
     ids: dict[str, int]
     restricted: bool
@@ -68,7 +68,7 @@ _USABLE = """
 def usable(asked: LeaseRequest) -> Usable:
     """Return the blueprints of the requested type.
 
-    Raises InvalidRequest if there are none, if the request names an unknown one, or if one of them cannot run the
+    Raises InvalidRequest if there are none, if the request names an unknown blueprint, or if one of them cannot run the
     commands that the request needs.
     """
     found = rows(_USABLE, (asked.type,), hot=True)
@@ -77,7 +77,7 @@ def usable(asked: LeaseRequest) -> Usable:
         if unknown := set(getattr(asked, field) or ()) - ids.keys():
             there = ", ".join(sorted(ids)) or "none"
             raise InvalidRequest(
-                f"There is no blueprint {sorted(unknown)[0]!r} for {asked.type!r}.",
+                f"Blueprint {sorted(unknown)[0]!r} does not exist or does not provide {asked.type!r}.",
                 field=field,
                 hint=f"Choose one of: {there}.",
             )
@@ -85,7 +85,7 @@ def usable(asked: LeaseRequest) -> Usable:
         raise InvalidRequest(
             f"No blueprint provides {asked.type!r} yet.",
             field="type",
-            hint="An operator adds one: drydock blueprints add.",
+            hint="An operator can add one: drydock blueprints add.",
         )
     if asked.watched:
         workloads.require_commands(asked)
@@ -146,7 +146,7 @@ _NAMED = """
 def refuse_taken_name(name: str, owner_id: int, key: str | None = None) -> None:
     """Raise Conflict if a live lease of the owner has this name, unless it was requested under this idempotency key.
 
-    Drydock itself names the leases that other leases need. The lock is on this name only and lasts until the
+    Drydock itself names the leases that other leases need. The lock covers only this name and lasts until the
     transaction ends, so that one of two concurrent requests is refused.
     """
     if not name:
@@ -254,7 +254,7 @@ def request(
 
 
 def serve_now(lease_id: int) -> bool:
-    """Try again to claim, in a new transaction after the request was committed. Return True if no worker is needed.
+    """Try to claim again, in a new transaction after the request was committed. Return True if no worker is needed.
 
     A lease that released room in between could not have seen the request.
     """
@@ -291,7 +291,7 @@ class _NothingWritten(Exception):
 
 @contextmanager
 def rehearse(asked: LeaseRequest, owner_id: int | None, *, actor: str) -> Iterator[pending.PendingLease]:
-    """Yield the request as a pending lease, in a transaction that is then rolled back. Raises what `request` raises."""
+    """Yield the request as a pending lease in a transaction that is rolled back at the end. Raises what `request` raises."""
     given = asked.model_copy(update={"idempotency_key": None})
     with suppress(_NothingWritten), transaction.atomic():
         _, waiter = insert(given, owner_id, usable(given), actor, None, None)
@@ -304,7 +304,10 @@ def request_group(
     asked: list[LeaseRequest], owner_id: int, *, actor: str, same: str = "", different: str = "",
     idempotency_key: str | None = None,
 ) -> tuple[int, list[int]]:  # fmt: skip
-    """Insert a group of leases that are granted together or not at all. Return the ids of the group and its leases."""
+    """Insert a group of leases that are granted together or not at all.
+
+    Return the id of the group and the ids of its leases.
+    """
     blueprints = [usable(one) for one in asked]
     fingerprint = digest([same, different, [one.fingerprint for one in asked]]) if idempotency_key else ""
     with transaction.atomic():

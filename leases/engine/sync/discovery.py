@@ -1,4 +1,4 @@
-"""Discover resources: register those that a kind finds, and mark those missed twice as lost."""
+"""Discover resources: register those that a kind finds, and mark as lost those missed twice."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ _TURNS = TokenLease(table="leases_sync", capability=Discovers, hint="discover", 
 
 
 def due() -> int:
-    """Ask workers to make the discoveries that are due. Return the number of discoveries due."""
+    """Queue the discovery of every blueprint that is due. Return the number of blueprints."""
     return _TURNS.ask()
 
 
 def discover(blueprint_id: int) -> bool:
-    """Discover the resources of one blueprint, if that is due and no other process does. Return whether it was done."""
+    """Discover the resources of one blueprint, unless it is not due or another process does it.
+
+    Return whether it was done.
+    """
     refuse_inside_transaction("discover")
     token = _TURNS.take(blueprint_id)
     if token is None:
@@ -89,7 +92,7 @@ def _apply(blueprint: Blueprint, found: Sequence[Draft], token: uuid.UUID) -> st
             _miss(resource)
     if not problems:
         return ""
-    return redact(f"{len(problems)} of {len(found)} could not be registered: {'; '.join(problems)}")[:2000]
+    return redact(f"{len(problems)} of {len(found)} resources could not be registered: {'; '.join(problems)}")[:2000]
 
 
 def _take_up(blueprint: Blueprint, resource_id: int | None, draft: Draft) -> list[str]:
@@ -100,7 +103,7 @@ def _take_up(blueprint: Blueprint, resource_id: int | None, draft: Draft) -> lis
         else:
             _see(resource_id, draft)
     except Exception as error:
-        log.warning("Discovery of %s could not take up %.100s: %s", blueprint.name, draft.identity, error)
+        log.warning("Discovery of %s could not register %.100s: %s", blueprint.name, draft.identity, error)
         return [f"{draft.identity:.100}: {type(error).__name__}: {error}"]
     return []
 
@@ -133,7 +136,7 @@ def _see(resource_id: int, draft: Draft) -> None:
         changed |= {"observed": "ok"} | (
             {"quarantined": False, "note": ""} if resource.note.startswith(_NOT_SEEN) else {}
         )
-        record_event("resource.found", "It is there again.", resource_id=resource_id)
+        record_event("resource.found", "The resource was found again.", resource_id=resource_id)
     if changed or resource.missed:
         Resource.objects.filter(pk=resource_id).update(missed=0, **changed)
     provision.set_further(resource_id, draft.capacity)

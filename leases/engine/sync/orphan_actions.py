@@ -1,9 +1,9 @@
 """Adopt an orphan as a resource, or destroy it.
 
 An adopted machine serves no lease. The key of its control account and the private half of its host key were in the lost
-row, so it cannot be reached, and what has been done on it since is unknown; a used machine goes to another owner only
-after a re-image, for which clouds have no call. So its row has no room, and is quarantined, watched and counted in
-costs, until an operator has it destroyed.
+row, so it cannot be reached, and nothing is known about its use since then; a used machine goes to another owner only
+after a re-image, which clouds do not offer as a call. So its row has no capacity, and is quarantined, polled and
+counted in costs until an operator has it destroyed.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from leases.states import ResourceState
 
 MACHINE = "machine"
 WHY = (
-    "Adopted: its row was lost, and with it the only key to it. It serves nobody; look at it with the provider's own"
-    " tools, then retire it."
+    "Adopted without its keys, which were lost with its row. It cannot be leased. Inspect it with "
+    "the provider's own tools, then retire it."
 )
 
 
 def adoptable(what: str) -> bool:
-    """Return whether an object is a resource by itself rather than a remnant of one."""
+    """Return whether an object is a resource of its own rather than a part of one."""
     return what in ("", MACHINE)
 
 
@@ -56,7 +56,7 @@ def adopt(stray: Stray, blueprint: Blueprint, owned: Owned, made: Proven) -> int
             resource.pk, ResourceState.ACTIVE, reason=Reason.ADOPTED, message=WHY, actor=stray.wanted_by or "orphans"
         )
         record_event(
-            "orphan.adopted", f"{stray.key} has a row again: resource {resource.pk}.",
+            "orphan.adopted", f"{stray.key} belongs to resource {resource.pk} again.",
             actor=stray.wanted_by or "orphans", resource_id=resource.pk, blueprint_id=blueprint.pk,
         )  # fmt: skip
         Stray.objects.filter(pk=stray.pk).delete()
@@ -82,20 +82,23 @@ log = logging.getLogger(__name__)
 
 
 def dispose(stray: Stray, blueprint: Blueprint, view: BlueprintView, owned: Owned) -> None:
-    """Destroy an orphan as far as is possible now; the next search continues from `position` and `memo`."""
+    """Destroy an orphan as far as is possible now. The next search continues from `position` and `memo`."""
     plan = registry.kind(blueprint.kind).destroy()
     if stray.position >= len(plan):
         # It was found again after its destruction: start over.
         stray.position, stray.memo = 0, {}
     if (stray.position, stray.memo) == (0, {}):
         record_event(
-            "orphan.destroying", f"{stray.key} is destroyed: it has no row.", actor="orphans", blueprint_id=blueprint.pk
+            "orphan.destroying",
+            f"{stray.key} is being destroyed because it belongs to no resource.",
+            actor="orphans",
+            blueprint_id=blueprint.pk,
         )
     with hidden(view.credentials):
         while stray.position < len(plan) and _step(stray, plan[stray.position], _spec(stray, view, blueprint, owned)):
             pass
     if stray.position >= len(plan):
-        _keep(stray, "Destroyed; the next search confirms it.")
+        _keep(stray, "Destroyed. The next search confirms it.")
         record_event("orphan.destroyed", f"{stray.key} was destroyed.", actor="orphans", blueprint_id=blueprint.pk)
 
 
@@ -114,7 +117,7 @@ def _step(stray: Stray, step: Step, spec: Spec) -> bool:
     try:
         answer: Answer = step.act(spec, dict(stray.memo))
     except Exception as error:
-        log.exception("Step %s of destroying %s raised.", step.name, stray.key)
+        log.exception("Step %s of destroying %s raised an exception.", step.name, stray.key)
         _keep(stray, f"{step.name} raised {type(error).__name__}: {error}")
         return False
     match answer:
@@ -124,12 +127,12 @@ def _step(stray: Stray, step: Step, spec: Spec) -> bool:
             return True
         case Wait():
             stray.memo = answer.memo
-            _keep(stray, answer.sentence or f"{step.name} is under way.")
+            _keep(stray, answer.sentence or f"{step.name} is running.")
         case Failed():
             stray.position, stray.memo = 0, {}
             _keep(stray, f"{step.name} failed: {answer.message}")
         case _:
-            _keep(stray, f"{step.name} answered {type(answer).__name__}: {getattr(answer, 'message', '')}")
+            _keep(stray, f"{step.name} returned {type(answer).__name__}: {getattr(answer, 'message', '')}")
     return False
 
 

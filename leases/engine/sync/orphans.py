@@ -36,17 +36,20 @@ from leases.messaging import hints
 from leases.models import Resource, Stray
 
 SUSPECT, UNNAMED, PROVEN = Stray.Proof.SUSPECT, Stray.Proof.UNNAMED, Stray.Proof.PROVEN
-WRONG_PROOF = "The object has this installation's tag but a wrong proof: somebody else made it. It is never touched."
-COPY = "The object has the proof of {key} under another name, as a copy would. It is never touched."
-BY_TAG = (
-    "Its proof is right, but its name is only a tag, which a copy of ours would bear too: it is destroyed when an"
-    " operator says so, and not before."
+WRONG_PROOF = (
+    "The object has this installation's tag, but its proof of ownership is invalid, so it was "
+    "created by somebody else. It is never changed."
 )
-LISTED = "Listed only, until an operator confirms the installation."
-SEEN_ONCE = "Seen once; it is destroyed when it is seen again later."
-SOON = {"destroy": "{by} wants it destroyed", "adopt": "{by} wants it adopted"}
-WAITS = "{what}; that is done when it is seen again later."
-DRY_RUN = "It would be destroyed now, but this installation only lists (DRYDOCK_ORPHAN_DRY_RUN)."
+COPY = "The object has the proof of ownership of {key} under another name, so it may be a copy. It is never changed."
+BY_TAG = (
+    "The object has a valid proof of ownership, but a copy of one of our objects would have it too. "
+    "It is destroyed only if an operator requests it."
+)
+LISTED = "Only listed until an operator confirms the installation."
+SEEN_ONCE = "Seen once. It is destroyed when it is seen again."
+SOON = {"destroy": "{by} requested its destruction", "adopt": "{by} requested its adoption"}
+WAITS = "{what}. This is done when it is seen again."
+DRY_RUN = "Not destroyed, because this installation only lists orphans (DRYDOCK_ORPHAN_DRY_RUN)."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,14 +66,14 @@ class Classification:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What to do now (`destroy`, `adopt`, or nothing if empty), and a sentence for people."""
+    """The action to take now (`destroy`, `adopt`, or empty for none), and a sentence for people."""
 
     act: str = ""
     message: str = ""
 
 
 def classify(owned: Owned, here: Standing) -> Classification:
-    """Classify an object by its tags and by the name under which it was made."""
+    """Classify an object by its tags and by the name under which it was created."""
     made = proven(owned.tags, here.short)
     key = (owned.key or str(owned.facts.get("instance_id") or "without a name"))[:255]
     if made is None:
@@ -87,8 +90,8 @@ def verdict(
 ) -> Verdict:  # fmt: skip
     """Return what to do with an object that has no row.
 
-    `wanted` is what operator `by` asked for. `again` is True if the object was seen long enough after the first
-    time. With `dry_run`, do nothing unless an operator asked.
+    `wanted` is the action that operator `by` requested. `again` is True if the object was seen long enough after the
+    first time. With `dry_run`, do nothing unless an operator requested it.
     """
     if seen.proof is SUSPECT:
         return Verdict(message=seen.why)
@@ -109,8 +112,8 @@ log = logging.getLogger(__name__)
 _SOON = 5.0
 """Seconds until the next search while an orphan is being destroyed."""
 LATER = (
-    "At {blueprint} there is {key}, made by this installation for a resource that its database has never known:"
-    " the database is older than that. It was restored."
+    "{blueprint} has the object {key}, which this installation created for a resource that the "
+    "database has never had. The database was restored from an older backup."
 )
 
 
@@ -118,12 +121,12 @@ _TURNS = TokenLease(table="leases_search", capability=Lists, hint="orphans")
 
 
 def due() -> int:
-    """Ask workers to make the searches that are due. Return the number of searches due."""
+    """Queue the search of every blueprint that is due. Return the number of blueprints."""
     return _TURNS.ask()
 
 
 def search(blueprint_id: int) -> bool:
-    """Compare existing objects with rows, if that is due and no other process does. Return whether it was done."""
+    """Compare existing objects with rows, unless this is not due or another process does it. Return whether it was done."""
     refuse_inside_transaction("search")
     blueprint = Blueprint.objects.filter(pk=blueprint_id).first()
     token = None if blueprint is None else _TURNS.take(blueprint_id)
@@ -163,7 +166,7 @@ def _look(blueprint: Blueprint, here: Standing) -> tuple[BlueprintView | None, S
         try:
             return view, kind.owned(view, here.short), ""
         except Exception as error:
-            log.warning("Orphans at %s could not be looked for: %s", blueprint.name, error)
+            log.warning("The search for orphans at %s failed: %s", blueprint.name, error)
             return None, None, redact(f"{type(error).__name__}: {error}")[:2000]
 
 
@@ -216,7 +219,7 @@ def _forget(blueprint: Blueprint, keys: set[str]) -> None:
     """Delete the rows of orphans that no longer exist or that have a resource after all."""
     for stray in Stray.objects.filter(blueprint=blueprint).exclude(key__in=keys):
         stray.delete()
-        record_event("orphan.gone", f"{stray.key} is no longer there.", actor="orphans", blueprint_id=blueprint.pk)
+        record_event("orphan.gone", f"{stray.key} no longer exists.", actor="orphans", blueprint_id=blueprint.pk)
 
 
 _AGE = "SELECT extract(epoch FROM clock_timestamp() - first_seen_at)::float8 FROM leases_stray WHERE id = %s"
@@ -262,7 +265,7 @@ def _kept(blueprint: Blueprint, seen: Classification) -> tuple[Stray, bool]:
         if seen.proof is SUSPECT:
             record_event("orphan.suspect", seen.why, actor="orphans", blueprint_id=blueprint.pk, details=details)
         else:
-            said = f"{seen.key} has no row."
+            said = f"{seen.key} belongs to no resource."
             record_event("orphan.seen", said, actor="orphans", blueprint_id=blueprint.pk, details=details)
     return stray, new
 

@@ -1,7 +1,7 @@
 """Poll a provider account: the status of its machines, its offers and its quotas.
 
-A poll stores what changed and wakes the builds that wait for it. It ends nothing: machines that it reports as gone, or
-does not report, are only suspected (`suspects`).
+A poll stores what changed and wakes the builds that wait for it. It does not end leases: machines that it reports as
+gone, or does not report, are only suspected (`suspects`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _MISSED = """
 _LOCK = """
     SELECT 1 FROM leases_resource WHERE id = ANY(%s) OR (id = ANY(%s) AND missed > 0) ORDER BY id FOR NO KEY UPDATE"""
 """Locks the rows to write by id: a plain UPDATE of several locks them in the order in which it finds them."""
-NOT_LISTED = "Its provider no longer lists it."
+NOT_LISTED = "The provider no longer lists it."
 
 
 class _Known(NamedTuple):
@@ -155,9 +155,9 @@ log = logging.getLogger(__name__)
 
 
 def read(reading_id: int) -> bool:
-    """Make a poll if it is due and no other process does.
+    """Make a poll, unless it is not due or another process makes it.
 
-    Return whether it was made. A failure keeps the last good data.
+    Return whether it was made. If it fails, the data of the last successful poll are kept.
     """
     refuse_inside_transaction("read")
     reading = Reading.objects.select_related("credential").filter(pk=reading_id).first()

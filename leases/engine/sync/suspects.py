@@ -1,8 +1,8 @@
-"""Machines that a listing omits or shows as stopped: each is read before anything is concluded.
+"""Machines that a listing omits or shows as stopped. Each is read directly before anything is concluded.
 
 A listing proves nothing, however often it is repeated. Each suspected machine is read by its own id, and only the
-provider's answer about that very machine has consequences. Until then its leases stay as they are, and their message
-says so.
+provider's answer about that very machine has consequences. Until then its leases stay as they are, with a message about
+the suspicion.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OVER = """
 def by_others(resource_id: int) -> bool:
     """Return whether a stopped machine was stopped by somebody else.
 
-    This is assumed if the machine is not wanted off and no run works on it.
+    This is assumed if the machine is not supposed to be off and has no run.
     """
     return bool(rows(_BY_OTHERS, (resource_id,)))
 
@@ -54,16 +54,16 @@ def by_others(resource_id: int) -> bool:
 def noticed(resource: Resource, found: Owned, kind: Offers) -> None:
     """Handle a machine that a direct read found stopped by somebody else.
 
-    The machine is lost once its grace period or its lifetime is over.
+    The machine is considered lost when its grace period or its lifetime ends.
     """
     what = kind.stops(specs.config(resource.blueprint.kind, resource.blueprint.config))
-    why = f"Somebody else stopped it. {found.facts.get('reason') or ''}".strip()
+    why = f"The machine was stopped, but not by Drydock. {found.facts.get('reason') or ''}".strip()
     new = bool(rows(_BEGIN, (what.restart and what.grace > 0, resource.pk)))
     if rows(_OVER, (what.grace, resource.pk))[0][0]:
         after = f" It was not started again within {in_words(what.grace)}." if what.grace else ""
         retirement.lose(resource.pk, reason=Reason.LOST, message=why + after, actor="status")
         return
-    then = "it is being started again" if what.restart else "start it again, or it is terminated"
+    then = "the machine is being started again" if what.restart else "start it within that time, or it is terminated"
     said = f"{why} It is kept for {in_words(what.grace)}: {then}."
     suspect(resource.pk, said, observed=STOPPED, reason=Reason.MACHINE_STOPPED)
     if new:
@@ -105,7 +105,7 @@ class Doubts:
 
 
 def settle(kind: Offers, account: Account, doubts: Doubts) -> str:
-    """Read each suspected machine and act on the answer. Return what is wrong with the listing, or an empty string."""
+    """Read each suspected machine and act on the answer. Return a problem of the listing, or an empty string."""
     for resource_id in doubts.well:
         attempt(clear_suspicion, resource_id)
     for announced in doubts.leaving:
@@ -129,7 +129,7 @@ def _asked(kind: Offers, account: Account, view: ResourceView) -> Owned | str:
         found = kind.read(account, view)
     except Exception as error:
         log.warning("%s could not be read: %s", view.key, error)
-        return redact(f"It cannot be read now: {error}")[:1000]
+        return redact(f"The machine cannot be read now: {error}")[:1000]
     if not found.absent and found.key != view.key and found.key != view.identity:
         return f"The object with its id is named {found.key!r}, not {view.key!r}."
     return found
@@ -139,12 +139,12 @@ def _problem(doubts: Doubts, vanished: bool, left_out: int, untold: int) -> str:
     many = len(doubts.of)
     if vanished:
         return (
-            f"All {many} machines of this account disappeared at once. Nothing is removed because of that alone: is the"
-            " credential that of the account they were made in?"
+            f"All {many} machines of this account disappeared at once. Nothing is removed because of that "
+            "alone. Check that the credential belongs to the account in which the machines were created."
         )
     if doubts.empty and untold:
-        return f"None of {many} machines was listed, and {untold} of them could not be asked for by their ids."
-    return f"The listing left out {left_out} machines that exist, asked for by their ids." if left_out else ""
+        return f"None of {many} machines was listed, and {untold} of them could not be read by their ids."
+    return f"The listing omitted {left_out} machines that exist when read by their ids." if left_out else ""
 
 
 def _conclude(
@@ -154,10 +154,15 @@ def _conclude(
     if isinstance(answer, str):
         suspect(resource.pk, f"{doubt.why} {answer}")
     elif answer.absent and vanished:
-        said = "It disappeared with everything else of its account; nothing is removed because of that alone."
+        said = (
+            "The machine disappeared together with everything else in its account. Nothing is removed "
+            "because of that alone."
+        )
         suspect(resource.pk, f"{said} {answer.lost}", observed=VANISHED)
     elif answer.absent and _is_young(resource.pk):
-        suspect(resource.pk, f"{doubt.why} {answer.lost} That proves nothing so soon after it was made.")
+        suspect(
+            resource.pk, f"{doubt.why} {answer.lost} The machine was created too recently for this to be conclusive."
+        )
     elif answer.lost:
         retirement.lose(resource.pk, reason=Reason.LOST, message=answer.lost, actor="status")
     else:
@@ -185,16 +190,21 @@ def proof_tags(resource: Resource) -> dict[str, str]:
 def _mark(resource: Resource, wanted: dict[str, str], kind: Offers, account: Account) -> bool:
     """Restore tags that somebody removed from a machine whose id is known to be ours. Return whether that succeeded."""
     if problem := standing().problem:
-        suspect(resource.pk, f"Somebody removed its tags. They cannot be restored now: {problem}")
+        suspect(
+            resource.pk,
+            f"The tags of the machine were removed by somebody else. They cannot be restored now: {problem}",
+        )
         return False
     try:
         kind.mark(account, specs.resource_view(resource), wanted)
     except Exception as error:
-        said = redact(f"Somebody removed its tags, and they could not be restored: {error}")[:1000]
+        said = redact(f"The tags of the machine were removed by somebody else and could not be restored: {error}")[
+            :1000
+        ]
         suspect(resource.pk, said)
         return False
     clear_suspicion(resource.pk)
-    message = "Somebody had removed its tags; they were restored."
+    message = "The tags of the machine were removed by somebody else and have been restored."
     record_event("resource.tags_restored", message, actor="status", resource_id=resource.pk)
     return False
 

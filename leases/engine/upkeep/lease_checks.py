@@ -57,11 +57,11 @@ def silent() -> int:
         "SELECT id FROM leases_lease WHERE state IN ('acquired', 'active') AND heartbeat_limit IS NOT NULL"
         " AND heartbeat_at + heartbeat_limit < statement_timestamp()"
     )
-    return each(partial(release.end, reason=Reason.HEARTBEAT_LOST, message="No heartbeat came in time."), found)
+    return each(partial(release.end, reason=Reason.HEARTBEAT_LOST, message="No heartbeat was received in time."), found)
 
 
 def left_in_groups() -> int:
-    """End pending leases in groups of which a member has ended, because a process died before it marked them."""
+    """End the pending leases of groups in which a member has ended but the others were not marked, because of a crash."""
     found = some(
         "SELECT l.id FROM leases_lease l WHERE l.state = 'pending' AND l.group_id IS NOT NULL AND l.release_wanted = ''"
         " AND EXISTS (SELECT FROM leases_lease o WHERE o.group_id = l.group_id"
@@ -110,7 +110,7 @@ def orphans() -> int:
 
 
 def bereaved() -> int:
-    """Evict leases and take out resources that depend on a lease that has ended."""
+    """Evict leases and remove resources that depend on a lease that has ended."""
     lost = some(
         "SELECT DISTINCT r.id, c.id, c.message FROM leases_resource r JOIN leases_lease c ON c.for_resource_id = r.id"
         " AND c.need <> '' AND c.need_phase = '' AND c.state IN ('released', 'destroyed', 'broken')"
@@ -135,11 +135,11 @@ def _end_orphaned(lease_id: int, child: int, message: str) -> bool:
 
 
 def _over(child: int, message: str) -> str:
-    return f"Lease {child}, which it depends on, has ended: {message}"
+    return f"Lease {child}, on which it depends, has ended: {message}"
 
 
 def idle_reservations() -> int:
-    """Clear reservations whose lease is no longer waiting or whose resource is out of service."""
+    """Clear reservations whose lease no longer waits or whose resource is out of service."""
     return run(
         "UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY("
         "SELECT r.id FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"

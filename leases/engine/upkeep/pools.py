@@ -59,7 +59,7 @@ _RETIRING = (
 
 
 def would_retire() -> list[tuple[int, str]]:
-    """Return what the next sweep would retire, and why. Changes nothing."""
+    """Return the resources that the next sweep would retire, each with the reason. Changes nothing."""
     return [(resource_id, why) for found, why in _RETIRING for (resource_id,) in rows(found)]
 
 
@@ -127,7 +127,7 @@ def _update(resource_id: int, generation: int) -> None:
 
 
 def keep_ready() -> int:
-    """Build until every blueprint has its minimum of idle resources or has reached its limit."""
+    """Build until every blueprint has its minimum number of idle resources or has reached its limit."""
     short_of = Blueprint.objects.filter(min_ready__gt=0, enabled=True, drained=False)
     return sum(attempt(_make_ready, blueprint.pk) or 0 for blueprint in short_of)
 
@@ -163,7 +163,7 @@ def _build_spare(blueprint_id: int) -> bool:
         if not draft.refused and not any(rules_out(scope, key, draft) for scope, key in failing):
             if not budgets.blueprint_affords(blueprint_id, draft):
                 continue
-            message = f"To keep {blueprint.min_ready} ready."
+            message = f"Built to keep {blueprint.min_ready} ready."
             provision.insert(blueprint, draft, actor="drydock", message=message)
             return True
     return False
@@ -201,7 +201,7 @@ def _check(resource_id: int, kind: str, generation: int, renew: bool) -> bool:
 
 
 def forget_errors() -> int:
-    """Delete expired remembered errors, and wake the leases that wait for the offers that they ruled out."""
+    """Delete expired remembered errors, and wake the leases that wait for the offers that those had excluded."""
     found = rows(
         "DELETE FROM blueprints_rememberederror e USING blueprints_blueprint b WHERE b.id = e.blueprint_id"
         " AND e.id = ANY(ARRAY(SELECT id FROM blueprints_rememberederror WHERE until <= statement_timestamp()"

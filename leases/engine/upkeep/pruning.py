@@ -3,8 +3,8 @@
 Each sweep deletes a few small batches, each in its own transaction. It locks only rows that no process works on any
 more, and skips rows that are already locked. A row that is still referred to stays until the reference is gone.
 
-Ids grow with time, so old rows are found by walking along the primary key. This needs no extra index, so it adds no
-cost to the end of a lease.
+Ids grow with time, so old rows are found by walking along the primary key. This needs no additional index, so it adds
+no cost to the end of a lease.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _REST = 60.0
 
 @dataclass
 class Rest:
-    """A pause during which this process does not search a table again."""
+    """A pause during which this process does not search a table."""
 
     until: float = 0.0
 
@@ -39,7 +39,7 @@ class Rest:
         self.until = clock.monotonic() + _REST
 
     def lasts(self) -> bool:
-        """Whether the pause is still running."""
+        """Whether the pause has not ended yet."""
         return clock.monotonic() < self.until
 
 
@@ -97,7 +97,11 @@ def _prune_usage() -> int:
 
 @dataclass(kw_only=True)
 class Walk:
-    """This process's walk along one table: which rows are `over`, and the models deleted `with_it`."""
+    """The position of this process in one table.
+
+    `over` is the condition for rows that may be pruned; `with_it` are the models whose rows are deleted together with
+    them.
+    """
 
     model: type[Model]
     over: str
@@ -144,7 +148,7 @@ _FREE = """
 
 @short
 def forget(walk: Walk, ids: Sequence[int]) -> int:
-    """Delete those of `ids` that are over and unreferenced, with their dependent rows. Return the number deleted."""
+    """Delete those rows of `ids` that are prunable and unreferenced, with their dependent rows. Return the number deleted."""
     free = [
         pk for (pk,) in rows(
             _FREE.format(table=walk.table, over=walk.over, unreferenced=_unreferenced(walk)), (_days(), list(ids))

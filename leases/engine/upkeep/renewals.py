@@ -1,7 +1,7 @@
 """Renew leases that ask for it, within their owners' budgets.
 
-After a budget was lowered, the longest-held leases stay: a lease is renewed if it fits the budget together with what
-has been held since before it and with what ends by itself. Otherwise it ends, after a notice.
+After a budget was lowered, the leases held longest are kept: a lease is renewed if the budget covers it together with
+the leases held for longer and those that end by themselves. Otherwise it ends, after a notice.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _renew(lease_id: int) -> str:
     if not against:
         rows(_RENEW, (hour, hour, lease_id))
         if reason == Reason.BUDGET_ENDS:
-            explain(lease_id, Reason.READY, "The budget covers it again.")
+            explain(lease_id, Reason.READY, "The budget covers the lease again.")
         return ""
     ends_at, over = rows(_REFUSE, (hour, settings.DRYDOCK.budget_notice_seconds, lease_id))[0]
     said = _said(against, ends_at)
@@ -93,7 +93,7 @@ def _renew(lease_id: int) -> str:
 
 def _said(against: str, ends_at: dt.datetime) -> str:
     moment = f"{ends_at.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
-    return f"It ends at {moment} unless there is more to spend: {against}."
+    return f"The lease ends at {moment} unless the budget covers its renewal: {against}."
 
 
 def _against(lease_id: int, owner: Any, group: Any, resource: int, cost: float, price: float) -> str:

@@ -13,7 +13,7 @@ from leases.models import Run
 
 
 def steps() -> int:
-    """Ask workers to continue the runs that are due. Return the number of runs due."""
+    """Queue every run that is due. Return the number of runs."""
     found = some(
         "SELECT id FROM leases_run WHERE due_at <= statement_timestamp()"
         " AND (token IS NULL OR token_until < statement_timestamp()) ORDER BY due_at"
