@@ -288,7 +288,7 @@ def _budgets(who: Caller) -> Iterator[Attention]:
         said = f"{dollars(one.used)}/h of the budget of {dollars(one.max_hourly)}/h is in use."
         yield Attention(
             what="budget", kind="installation", id=None, name=f"{whose} {name}", since=since,
-            message=said + (f"Leases that wait for the budget: {one.waiting}." if one.waiting else ""),
+            message=said + (f" Leases that wait for the budget: {one.waiting}." if one.waiting else ""),
             mend=f"drydock budgets set DOLLARS --{whose} {name}",
         )  # fmt: skip
 

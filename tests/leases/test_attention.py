@@ -278,7 +278,9 @@ def test_a_resource_says_why_it_is_drained_and_outdated_and_what_its_check_says(
     run("UPDATE leases_resource SET check_failures = 1")
     record_event("resource.check_failed", "no route to host", resource_id=pk, details={"failures": 1})
     outdated, checked = resources.list_(root)[0].problems
-    assert outdated.startswith("Outdated: built from generation 1 of pool, which is at 3 since its kind or config")
+    assert outdated.startswith(
+        "Outdated: built from generation 1 of pool, which is at generation 3 since its kind or config"
+    )
     assert checked == "The last check failed: no route to host."
     (found,) = attention.needed(root)
     assert (found.what, found.message) == ("sick", "no route to host")

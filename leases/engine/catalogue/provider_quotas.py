@@ -100,7 +100,7 @@ def refusal(known: Sequence[Left], sought: Sought, offer: Offer) -> str:
     for one in known:
         if (wanted := one.of.takes(offer, addresses=sought.addresses)) > 0 and wanted > one.room:
             where = f" in {one.of.location}" if one.of.location else ""
-            ours = f"and {one.ours:g} being created" if one.ours else ""
+            ours = f" and {one.ours:g} being created" if one.ours else ""
             return (
                 f"quota {one.of.name}{where} is exhausted: {one.of.used:g} of {one.of.limit:g} {one.of.unit} in "
                 f"use{ours}, {wanted:g} more needed"

@@ -37,7 +37,7 @@ class Excess:
     def sentence(self) -> str:
         """A sentence that states the quota, the amount held and the amount requested."""
         held, more = (amount(self.limit, number, bare=True) for number in (self.used, self.asked))
-        never = "This quota can never allow the request." if self.asked > self.maximum else ""
+        never = " This quota can never allow the request." if self.asked > self.maximum else ""
         return (
             f"{self.holder}'s quota is {amount(self.limit, self.maximum)}: {held} held, {more} more requested.{never}"
         )

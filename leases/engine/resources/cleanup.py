@@ -62,7 +62,7 @@ def _explain(resource_id: int) -> None:
     said = next((message for (message,) in found if message), "")
     leases = "a lost lease" if len(found) == 1 else f"{len(found)} lost leases"
     message = f"The resource is cleaned of {leases} before it is leased again." + (
-        f"The last attempt failed: {said}" if said else ""
+        f" The last attempt failed: {said}" if said else ""
     )
     run("UPDATE leases_resource SET reason = %s, message = %s WHERE id = %s", (Reason.CLEANING, message, resource_id))
 

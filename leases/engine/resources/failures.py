@@ -65,7 +65,7 @@ def _report(resource: Resource, answer: Failed, attempts: int) -> None:
 
 def sentence(resource: Resource, attempts: int, message: str) -> str:
     """Describe a destruction that keeps failing, with the resource's hourly cost if it is known."""
-    cost = "" if resource.price is None else f"It continues to cost ${resource.price:.4f} per hour."
+    cost = "" if resource.price is None else f" It continues to cost ${resource.price:.4f} per hour."
     tried = f"in {attempts} attempts" if attempts > 1 else "yet"
     return f"{resource} could not be destroyed {tried}: {message}{cost}"
 

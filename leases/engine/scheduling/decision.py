@@ -336,7 +336,7 @@ def _with_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
         )
     what = f"can build {draft.offer}" if draft.offer else "can build one"
     if draft.price is not None:
-        what += f"at ${draft.price:g} per hour"
+        what += f" at ${draft.price:g} per hour"
     return _Opinion(verdict=_verdict(candidate, "build", what, draft.offer), draft=draft)
 
 
