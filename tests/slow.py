@@ -13,6 +13,17 @@ EVERY_CALL = ("_at_any_call", "_any_part_of_")
 """Tests that repeat a plan once for each of its calls, which takes long if a call is a real command or request."""
 INTERRUPTED = {"TestStorage", "TestEc2"}
 """The kinds whose plans `make test` interrupts at every call, beside the fake ones, where a call takes no time."""
+REPEATED = {"TestAzure", "TestCheckedStorage", "TestGce", "TestPerLeaseBySudo"}
+"""Benches of the conformance suite of which `make test` runs only what makes nothing, and SMOKE: another bench of the
+same kind, or of a kind with the same frame, goes through all of it."""
+MAKING = {f"blueprints.testing.{name}" for name in ("leasing", "making", "operating", "watching")}
+"""The parts of the conformance suite that make resources."""
+SMOKE = {
+    "test_building_twice_under_one_key_makes_one_thing",
+    "test_cleaning_removes_what_the_lease_left",
+    "test_destroying_twice_succeeds_and_leaves_nothing",
+    "test_interfaces_open_under_their_names_and_work",
+}
 OTHER_CLOUDS = {"azure", "gce"}
 """Engine tests go through EC2 in `make test`. The clients of the others have tests of their own there."""
 FILES = {
@@ -31,11 +42,18 @@ def is_slow(item: pytest.Item) -> bool:
         return True
     if file.startswith("tests/leases/") and params.get("cloud") in OTHER_CLOUDS:
         return True
-    return any(part in item.name for part in EVERY_CALL) and _is_repeated(file, set(names), params.get("machine", ""))
+    own_account = os.geteuid() == 0 and params.get("machine") == "self"
+    if any(part in item.name for part in EVERY_CALL):
+        return own_account or _is_interrupted_elsewhere(file, set(names))
+    return (own_account or bool(REPEATED & set(names))) and _makes_again(item)
 
 
-def _is_repeated(file: str, names: set[str], machine: str) -> bool:
-    """Return whether a plan is interrupted elsewhere, too: on another kind, as root, or without SSH between."""
-    if "conformance_fake" in file:
-        return False
-    return not names & INTERRUPTED or "over_ssh" in file or (os.geteuid() == 0 and machine == "self")
+def _is_interrupted_elsewhere(file: str, names: set[str]) -> bool:
+    """Return whether a plan is interrupted elsewhere, too: on another kind, or without SSH between."""
+    return "conformance_fake" not in file and (not names & INTERRUPTED or "over_ssh" in file)
+
+
+def _makes_again(item: pytest.Item) -> bool:
+    """Return whether a test of the conformance suite makes what other benches make, and is not one of SMOKE."""
+    function = getattr(item, "function", None)
+    return getattr(function, "__module__", "") in MAKING and getattr(function, "__name__", "") not in SMOKE

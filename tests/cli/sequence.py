@@ -10,19 +10,23 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 
-def _one(words: Sequence[str]) -> tuple[int, str, str]:
-    from drydock.cli.program import app
-
+def _one(command: Any, words: Sequence[str]) -> tuple[int, str, str]:
     out, err, code = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            app(list(words), prog_name="drydock")
+            command(list(words), prog_name="drydock")
         except SystemExit as ended:
             code = int(ended.code or 0)
     return code, out.getvalue(), err.getvalue()
 
 
 if __name__ == "__main__":
-    print(json.dumps([_one(words) for words in json.load(sys.stdin)]))
+    import typer.main
+
+    from drydock.cli.program import app
+
+    commands = typer.main.get_command(app)
+    print(json.dumps([_one(commands, words) for words in json.load(sys.stdin)]))

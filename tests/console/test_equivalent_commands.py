@@ -23,6 +23,7 @@ from tests.admin.test_pages import many
 from tests.admin.test_registered import MODELS
 
 NAMES = {"id": 7, "name": "pool", "blueprint": "pool", "side": "lease", "side_id": 7, "type": "m1&x=1"}
+COMMANDS: Any = typer.main.get_command(app)
 OURS = {str(model._meta.model_name): admin.site._registry[model] for model in MODELS}
 
 
@@ -30,7 +31,7 @@ def parsed(line: str) -> dict[str, Any]:
     """The parameters of a command line, as our shell reads them; nothing is run."""
     program, *words = shlex.split(line)
     assert program == "drydock"
-    command = typer.main.get_command(app)
+    command = COMMANDS
     context = command.make_context(program, words)
     while hasattr(command, "resolve_command"):
         rest = [*getattr(context, "_protected_args", ()), *context.args]

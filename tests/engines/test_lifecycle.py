@@ -215,7 +215,8 @@ def _answer(config) -> str:
 def test_a_keeper_whose_starter_was_killed_says_nothing(config):
     reader, writer = os.pipe()
     os.close(reader)
-    command = [sys.executable, "-m", "drydock.engines.keeper", config.to_json()]
+    impatient = "from drydock.engines import keeper; keeper.PATIENCE_FOR_THE_FIRST = 0.5; keeper.main()"
+    command = [sys.executable, "-c", impatient, config.to_json()]
     started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=writer, stderr=subprocess.PIPE, text=True)
     os.close(writer)
     said = started.communicate(timeout=60)[1]

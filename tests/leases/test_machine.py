@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import User
 from django.db.models import F, Sum
 from hypothesis import HealthCheck, settings
@@ -181,15 +182,15 @@ def clear() -> None:
     Cloud("m").forget()
 
 
-def test_the_engine_in_any_order(settings: Any) -> None:
+@pytest.mark.parametrize("examples", [8, pytest.param(25, marks=pytest.mark.slow)])
+def test_the_engine_in_any_order(settings: Any, examples: int) -> None:
     installation.forget()
     settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"head_reservation_seconds": 0.0})
-    run_state_machine_as_test(
-        Engine,
-        settings=hypothesis_settings,
+    run_state_machine_as_test(Engine, settings=hypothesis_settings(examples))
+
+
+def hypothesis_settings(examples: int) -> settings:
+    """As many runs of 25 steps each."""
+    return settings(
+        max_examples=examples, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
     )
-
-
-hypothesis_settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
