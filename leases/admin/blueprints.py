@@ -21,6 +21,7 @@ from leases.admin.blueprint_form import BlueprintForm
 from leases.admin.toolkit import columns, html, panels
 from leases.admin.toolkit.actions import Action, FormData
 from leases.admin.toolkit.base import OperatedAdmin
+from leases.admin.toolkit.equivalent_commands import declared
 from leases.admin.toolkit.panels import Panel
 from leases.models import Authorization, Event, Resource
 from leases.operations import blueprints
@@ -72,27 +73,33 @@ def _remove(who: Caller, row: Any, given: FormData) -> str:
 ACTIONS = (
     Action(
         name="check", label="Check", does=_check,
+        equivalent=declared("switch_blueprint", "drydock blueprints check {name}", act="check"),
         sentence="Check the configuration. Nothing is created, but the provider may be queried.",
     ),
     Action(
         name="enable", label="Enable", does=_enable, applies=lambda row: not row.enabled,
+        equivalent=declared("switch_blueprint", "drydock blueprints enable {name}", act="enable"),
         sentence="The blueprint is checked first, and is enabled unless the check finds a fatal problem.",
     ),
     Action(
         name="disable", label="Disable", does=_disable, applies=lambda row: row.enabled,
+        equivalent=declared("switch_blueprint", "drydock blueprints disable {name}", act="disable"),
         sentence="The blueprint serves no new leases. Existing leases are not affected.",
     ),
     Action(
         name="drain", label="Drain", does=_drain, applies=lambda row: not row.drained,
+        equivalent=declared("switch_blueprint", "drydock blueprints drain {name}", act="drain"),
         sentence="The blueprint builds no new resources, and its idle resources are removed. Existing leases are not "
         "affected.",
     ),
     Action(
         name="undrain", label="Undrain", does=_undrain, applies=lambda row: row.drained,
+        equivalent=declared("switch_blueprint", "drydock blueprints undrain {name}", act="undrain"),
         sentence="The blueprint serves leases again, pending leases first.",
     ),
     Action(
         name="remove", label="Remove", does=_remove, dangerous=True, typed=True, permission="delete",
+        equivalent=declared("remove_blueprint", "drydock blueprints remove {name}"),
         sentence="The blueprint and its authorizations are removed permanently. This fails while a resource or lease "
         "uses it.",
     ),

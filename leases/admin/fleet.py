@@ -16,6 +16,7 @@ from drydock_client.values import BackendInfo, OrphanInfo
 from leases.admin.toolkit import columns, equivalent_commands, html
 from leases.admin.toolkit.actions import Action, FormData
 from leases.admin.toolkit.base import RecordAdmin
+from leases.admin.toolkit.equivalent_commands import declared
 from leases.admin.toolkit.panels import Panel
 from leases.engine.sync import orphan_actions
 from leases.models import Search, Stray
@@ -128,11 +129,13 @@ def _is_ours(row: Stray) -> bool:
 
 DESTROY_ORPHAN = Action(
     name="destroy", label="Destroy", does=_settle("destroy"), applies=_is_ours, dangerous=True,
+    equivalent=declared("settle_orphan", "drydock orphans destroy {id}", act="destroy"),
     sentence="The object is destroyed as soon as a later search confirms that it still exists.",
 )  # fmt: skip
 
 ADOPT_ORPHAN = Action(
     name="adopt", label="Adopt", does=_settle("adopt"),
+    equivalent=declared("settle_orphan", "drydock orphans adopt {id}", act="adopt"),
     applies=lambda row: _is_ours(row) and orphan_actions.adoptable(row.what),
     sentence="The machine becomes a resource again. It is quarantined and serves no leases, and its cost is counted. "
     "Retire it after you have inspected it.",

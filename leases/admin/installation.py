@@ -9,6 +9,7 @@ from django.contrib import admin
 from leases.admin.toolkit import columns
 from leases.admin.toolkit.actions import Action, FormData, MessageForm
 from leases.admin.toolkit.base import RecordAdmin
+from leases.admin.toolkit.equivalent_commands import Equivalent
 from leases.engine.core import installation as engine
 from leases.models import Installation, Worker
 from leases.operations import installation
@@ -37,12 +38,14 @@ class InstallationAdmin(RecordAdmin):
     acts = (
         Action(
             name="confirm", label="Confirm", does=_confirm, applies=_suspended, dangerous=True, typed=True,
+            equivalent=Equivalent(what="", command="drydock confirm-installation"),
             sentence="From now on only this database manages the installation. Pending work outside the database is "
             "carried out, including destruction. Confirm only if no other copy of the database is in use. "
             "`drydock installation` lists the pending work.",
         ),
         Action(
             name="suspend", label="Suspend", does=_suspend, applies=lambda row: not _suspended(row), form=MessageForm,
+            equivalent=Equivalent(what="", command="drydock suspend-installation"),
             sentence="Drydock builds, cleans, checks and destroys nothing until an operator confirms the installation.",
         ),
     )  # fmt: skip

@@ -14,6 +14,7 @@ from leases.admin import lease_panels
 from leases.admin.toolkit import columns, html, search
 from leases.admin.toolkit.actions import Action, ConfirmForm, FormData, MessageForm
 from leases.admin.toolkit.base import RecordAdmin
+from leases.admin.toolkit.equivalent_commands import declared
 from leases.admin.toolkit.filters import LeaseAttention, ReasonFilter, TypeFilter
 from leases.admin.toolkit.form_fields import DurationField
 from leases.admin.toolkit.panels import Head, Panel
@@ -97,37 +98,44 @@ def _retry(who: Caller, row: Any, given: FormData) -> str:
 ACTIONS = (
     Action(
         name="release", label="Release", does=_release, form=MessageForm, dangerous=True,
+        equivalent=declared("release", "drydock release {id}"),
         applies=lambda lease: lease.state in OPEN,
         sentence="The lease ends now. Its processes and its access end, the resource is cleaned, and its share goes to "
         "the next pending lease. A pending lease is cancelled.",
     ),
     Action(
         name="extend", label="Extend", does=_extend, form=ExtendForm,
+        equivalent=declared("extend", "drydock extend {id} 2h", ttl="2h"),
         applies=lambda lease: lease.state == "active" and lease.until is not None,
         sentence="The lease is extended. It cannot outlive its resource.",
     ),
     Action(
         name="hold", label="Hold", does=_begin_hold, form=HoldForm,
+        equivalent=declared("hold", "drydock hold {id}"),
         applies=lambda lease: lease.state in (*OPEN, "released"),
         sentence="When the lease ends, its resource is kept unchanged for debugging until the hold ends. No other "
         "lease gets its share meanwhile.",
     ),
     Action(
         name="unhold", label="End the hold", does=_end_hold, applies=lambda lease: lease.held,
+        equivalent=declared("unhold", "drydock unhold {id}"),
         sentence="The hold ends. If the lease has already ended, its resource is cleaned now.",
     ),
     Action(
         name="retry", label="Retry now", does=_retry, applies=lambda lease: lease.state in (*OPEN[:2], "released"),
+        equivalent=declared("retry", "drydock retry {id}"),
         sentence="Placement, or the step that is waiting to be retried, is retried at once.",
     ),
     Action(
         name="transfer", label="Transfer", does=_transfer, form=TransferForm, dangerous=True,
+        equivalent=declared("transfer", "drydock transfer {id} USER", to="USER"),
         applies=lambda lease: lease.state == "active",
         sentence="The lease and its files are transferred to another user, and count against that user's quota and "
         "budgets. All its processes end and its keys are replaced, so the current owner loses access.",
     ),
     Action(
         name="note", label="Note", does=_note, form=NoteForm,
+        equivalent=declared("set_note", "drydock note {id} TEXT", note="TEXT"),
         sentence="This note replaces the current one. The owner of the lease can see it.",
     ),
 )  # fmt: skip

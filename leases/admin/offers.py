@@ -11,6 +11,7 @@ from blueprints.models import Allowance, Credential, Listing, Reading
 from leases.admin.toolkit import columns, html
 from leases.admin.toolkit.actions import Action, FormData
 from leases.admin.toolkit.base import RecordAdmin
+from leases.admin.toolkit.equivalent_commands import declared
 from leases.admin.toolkit.filters import OfferingKind, OfferSort, ReadingAttention
 from leases.admin.toolkit.panels import Panel
 from leases.operations import credentials
@@ -26,6 +27,7 @@ def _read(who: Caller, row: Any, given: FormData) -> str:
 
 READ = Action(
     name="read", label="Poll now", does=_read,
+    equivalent=declared("read_credential", "drydock credentials read {name}"),
     sentence="A worker polls the account now: its locations, its offers and quotas, and the status of Drydock's "
     "resources there.",
 )  # fmt: skip

@@ -12,6 +12,7 @@ from django.http import HttpRequest
 from leases.admin.toolkit import columns
 from leases.admin.toolkit.actions import Action, FormData, MessageForm
 from leases.admin.toolkit.base import OperatedAdmin
+from leases.admin.toolkit.equivalent_commands import declared
 from leases.admin.toolkit.form_fields import DurationColumnField
 from leases.models import Authorization, Quota
 from leases.operations import permissions
@@ -91,11 +92,13 @@ class AuthorizationAdmin(HolderAdmin):
     acts = (
         Action(
             name="approve", label="Approve", does=_authorize, form=MessageForm,
+            equivalent=declared("change_authorization", "drydock authorizations allow {id}", act="approve"),
             applies=lambda row: row.state != "authorized",
             sentence="The user or group may use the blueprint. Leases that wait for this authorization are retried.",
         ),
         Action(
             name="decline", label="Decline", does=_decline, form=MessageForm,
+            equivalent=declared("change_authorization", "drydock authorizations decline {id}", act="decline"),
             applies=lambda row: row.state != "declined",
             sentence="The user or group may not use the blueprint. Existing leases are not affected.",
         ),

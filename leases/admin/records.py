@@ -14,6 +14,7 @@ from blueprints.models import RememberedError
 from leases.admin.toolkit import columns, html, panels, search
 from leases.admin.toolkit.actions import Action, FormData, MessageForm
 from leases.admin.toolkit.base import RecordAdmin
+from leases.admin.toolkit.equivalent_commands import Equivalent, declared
 from leases.admin.toolkit.filters import StillRemembered
 from leases.admin.toolkit.panels import Panel
 from leases.models import Capacity, Debt, Event, Failure, Lease, LeaseGroup, Part, Run, Share, SlotLock, Sync
@@ -74,6 +75,9 @@ class RunAdmin(RecordAdmin):
     acts = (
         Action(
             name="resolve", label="Resolve", does=_resolve, form=MessageForm,
+            equivalent=Equivalent(
+                what="", command="drydock resolve --{side} {side_id}", method="POST", path="{side}s/{side_id}/resolve",
+            ),
             applies=lambda run: run.waits_for == "operator",
             sentence="Confirm that the task the step waits for has been done. The step then continues.",
         ),
@@ -243,6 +247,7 @@ class RememberedErrorAdmin(RecordAdmin):
     acts = (
         Action(
             name="clear", label="Clear", does=_clear,
+            equivalent=declared("clear_errors", "drydock blueprints forget {blueprint}", blueprint="{blueprint}"),
             sentence="Clear the error. The offer, zone or blueprint is tried again at once.",
         ),
     )  # fmt: skip

@@ -14,6 +14,7 @@ from blueprints.contract import Checks, Powers
 from drydock.core.errors import DrydockError, InvalidRequest
 from leases import hostcalls
 from leases.admin.toolkit.actions import Action, ConfirmForm, FormData, MessageForm, NoteForm
+from leases.admin.toolkit.equivalent_commands import declared
 from leases.operations import machines, resources
 from leases.operations.callers import Caller
 
@@ -98,46 +99,59 @@ def _power(who: Caller, row: Any, given: FormData) -> str:
 RESOURCE_ACTIONS = (
     Action(
         name="check", label="Check now", does=_check, applies=_kind_supports(Checks),
+        equivalent=declared("change_resource", "drydock resources check {id}", act="check"),
         sentence="The resource is checked now. After several failed checks it is taken out of service, and leases that"
         " requested it are replaced on another resource.",
     ),
     Action(
         name="power", label="Power", does=_power, form=PowerForm, applies=_kind_supports(Powers), dangerous=True,
+        equivalent=declared("change_resource", "drydock resources power {id} cycle", act="power", wanted="cycle"),
         sentence="The power is switched. Everything that runs on the machine is interrupted, including its leases.",
     ),
     Action(
         name="drain", label="Drain", does=_drain, form=MessageForm,
+        equivalent=declared("change_resource", "drydock resources drain {id}", act="drain"),
         applies=lambda row: _in_service(row) and not row.drained,
         sentence="The resource gets no new leases, and is removed when its last lease ends.",
     ),
     Action(
         name="undrain", label="Undrain", does=_undrain, form=MessageForm,
+        equivalent=declared("change_resource", "drydock resources undrain {id}", act="undrain"),
         applies=lambda row: _in_service(row) and row.drained,
         sentence="The resource serves leases again, pending leases first.",
     ),
     Action(
         name="quarantine", label="Quarantine", does=_quarantine, form=NoteForm,
+        equivalent=declared(
+            "change_resource", "drydock resources quarantine {id} NOTE", act="quarantine", message="NOTE",
+        ),
         applies=lambda row: _in_service(row) and not row.quarantined,
         sentence="The resource is taken out of service for investigation. It is not changed, and its leases continue.",
     ),
     Action(
         name="unquarantine", label="End quarantine", does=_unquarantine,
+        equivalent=declared("change_resource", "drydock resources unquarantine {id}", act="unquarantine"),
         applies=lambda row: _in_service(row) and row.quarantined,
         sentence="The resource is put back into service, pending leases first, and its note is removed.",
     ),
     Action(
         name="retire", label="Retire", does=_retire, dangerous=True, applies=_in_service,
+        equivalent=declared("change_resource", "drydock resources retire {id}", act="retire"),
         sentence="The resource is destroyed or, if Drydock did not build it, cleaned and handed back. This fails while"
         " a lease holds it.",
     ),
     Action(
         name="remove", label="Remove", does=_remove, dangerous=True,
+        equivalent=declared("change_resource", "drydock resources remove {id}", act="retire"),
         applies=lambda row: _in_service(row) and row.origin == "registered",
         sentence="Drydock removes its files from the host and no longer lists it. This fails while a lease holds it. A "
         "host that was never reached is removed at once.",
     ),
     Action(
         name="force_destroy", label="Force destroy", does=_force, form=ForceDestroyForm, dangerous=True, typed=True,
+        equivalent=declared(
+            "change_resource", "drydock resources destroy {id} --force --reason WHY", act="force_destroy", reason="WHY",
+        ),
         applies=lambda row: row.gone_at is None,
         sentence="Confirm that the resource no longer exists. It is marked as destroyed and its leases as broken at "
         "once, regardless of the provider. Anything that still exists there remains and may cost money.",
@@ -214,15 +228,23 @@ def _console(who: Caller, row: Any, given: FormData) -> list[tuple[int, str]]:
 MACHINE_ACTIONS = (
     Action(
         name="reboot", label="Reboot", does=_reboot, applies=_machine_supports("reboot"), dangerous=True,
+        equivalent=declared("change_resource_machine", "drydock machine reboot --resource {id}", act="reboot"),
         sentence="The machine is rebooted. Everything that runs on it ends, including its leases' processes.",
     ),
     Action(
         name="resize", label="Resize disk", does=_resize, form=DiskForm, applies=_machine_supports("resize-volume"),
+        equivalent=declared(
+            "change_resource_machine", "drydock machine resize --resource {id} 100", act="resize", disk_gib=100,
+        ),
         sentence="The boot disk is enlarged, which costs more. Disks cannot be shrunk. The guest's file system grows "
         "at the next boot.",
     ),
     Action(
         name="change-type", label="Change type", does=_change_type, form=TypeForm,
+        equivalent=declared(
+            "change_resource_machine", "drydock machine change-type --resource {id} TYPE", act="change-type",
+            type_name="TYPE",
+        ),
         applies=_machine_supports("change-type"),
         dangerous=True,
         sentence="The machine is changed to another instance type of its zone, at that type's price. It is stopped, "
@@ -230,10 +252,15 @@ MACHINE_ACTIONS = (
     ),
     Action(
         name="tags", label="Tags", does=_tag, form=TagsForm, applies=_machine_supports("tags"),
+        equivalent=declared(
+            "change_resource_machine", "drydock machine tag --resource {id} NAME=VALUE", act="tags",
+            tags={"NAME": "VALUE"},
+        ),
         sentence="Tags are set at the provider. Names that begin with drydock are reserved.",
     ),
     Action(
         name="console", label="Console", does=_console, applies=_machine_supports("console-output"),
+        equivalent=declared("resource_console", "drydock machine console --resource {id}"),
         sentence="Shows the end of the console output, with secrets removed. The access is recorded.",
     ),
 )  # fmt: skip

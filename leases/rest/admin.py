@@ -12,6 +12,7 @@ from django.template.response import TemplateResponse
 from leases.admin.toolkit import columns
 from leases.admin.toolkit.actions import Action, FormData
 from leases.admin.toolkit.base import OperatedAdmin
+from leases.admin.toolkit.equivalent_commands import Equivalent
 from leases.admin.toolkit.form_fields import DurationField
 from leases.operations.callers import Caller, caller
 from leases.rest import tokens
@@ -50,6 +51,7 @@ class TokenAdmin(OperatedAdmin):
     acts = (
         Action(
             name="revoke", label="Revoke", sentence="The token stops working now. This cannot be undone.", does=_revoke,
+            equivalent=Equivalent(what="", command="drydock tokens revoke {id}"),
             applies=lambda row: row.revoked_at is None, dangerous=True,
         ),
     )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
@@ -19,6 +19,7 @@ from django.utils.http import urlencode
 
 from drydock.core.errors import DrydockError
 from leases.admin.toolkit import equivalent_commands, html
+from leases.admin.toolkit.equivalent_commands import Equivalent
 from leases.operations.callers import Caller, caller
 
 # Django's own class takes no parameters at run time; its stubs do.
@@ -65,6 +66,8 @@ class Action:
     dangerous: bool = False
     typed: bool = False
     """Whether the action takes a single row whose name must be typed."""
+    equivalent: Equivalent
+    """The command and the REST call that do the same."""
 
     def form_for(self, rows: Sequence[Model], posted: Any = None) -> forms.Form:
         """Return the form of the confirmation page."""
@@ -116,6 +119,11 @@ class ActionAdmin(_ModelAdmin):
     """An admin whose actions are `acts`."""
 
     acts: ClassVar[Sequence[Action]] = ()
+
+    def __init__(self, model: type[Model], admin_site: admin.AdminSite) -> None:
+        super().__init__(model, admin_site)
+        for act in self.acts:
+            equivalent_commands.add(f"{self.opts.model_name}.{act.name}", replace(act.equivalent, what=act.label))
 
     def may(self, request: HttpRequest, act: Action) -> bool:
         """Return whether the user has the permission that the action needs."""

@@ -33,167 +33,111 @@ def _row(what: str, command: str = "", method: str = "", path: str = "", **body:
     return Equivalent(what=what, command=command, method=method, path=path, body=body)
 
 
-def _declared(operation: str, what: str, command: str, *, act: str = "", **body: Any) -> Equivalent:
-    """Return a row with the call of a declared operation."""
+def declared(
+    operation: str, command: str, *, what: str = "", act: str = "", query: str = "", **body: Any
+) -> Equivalent:
+    """Return the command and the REST call of a declared operation. An action's `what` is its label."""
     found = OPERATIONS[operation]
-    return _row(what, command, found.method, found.path.replace("{act}", act), **body)
-
-
-def _actions(
-    model: str, where: str, command: str, path: str, acts: tuple[tuple[str, str], ...]
-) -> dict[str, Equivalent]:
-    """Return the equivalents of actions without arguments, each a `POST` to an address with the action's name."""
-    return {
-        f"{model}.{act}": _row(label, f"drydock {where}{act} {command}", "POST", f"{path}/{act}") for act, label in acts
-    }
+    path = found.path.replace("{act}", act) + (f"?{query}" if query else "")
+    return Equivalent(what=what, command=command, method=found.method, path=path, body=body)
 
 
 LISTS: dict[str, Equivalent] = {
-    "attention": _declared("attention", "Needs attention", "drydock attention"),
-    "events": _row("Events", "drydock events --follow", "GET", "events"),
-    "leases": _row("Leases", "drydock leases", "GET", "leases"),
-    "resources": _row("Resources", "drydock resources list", "GET", "resources"),
-    "blueprints": _declared("blueprints", "Blueprints", "drydock blueprints list"),
-    "kinds": _declared("kinds", "Kinds", "drydock blueprints kinds"),
-    "authorizations": _declared("authorizations", "Authorizations", "drydock authorizations list"),
-    "quotas": _declared("quotas", "Quotas", "drydock quotas list"),
-    "budgets": _declared("budgets", "Budgets", "drydock budgets list"),
-    "usage": _row("Usage and cost", "drydock usage --by owner", "GET", "usage?by=owner"),
-    "usage.records": _row("Usage records as CSV", "drydock usage --by lease --csv", "GET", "usage/records?as=csv"),
-    "credentials": _declared("credentials", "Credentials", "drydock credentials list"),
-    "offers": _row("Offers", "drydock offers --gpu MODEL --max-price 5", "GET", "offers?gpu=MODEL&max_price=5"),
-    "locations": _declared("locations", "Locations", "drydock locations"),
-    "instance-types": _row("Offers by type", "drydock instance-types", "GET", "instance-types"),
-    "jobs": _declared("jobs", "Jobs", "drydock job list"),
-    "workers": _row("Workers", "drydock workers", "GET", "workers"),
-    "orphans": _declared("orphans", "Orphans", "drydock orphans list"),
-    "fleet": _declared("fleet", "The fleet", "drydock fleet"),
-    "instances": _row("Instances", "drydock instances list", "GET", "instances"),
+    "attention": declared("attention", "drydock attention", what="What needs attention"),
+    "events": declared("events", "drydock events --follow", what="What happened"),
+    "leases": declared("leases", "drydock leases", what="Leases"),
+    "resources": declared("resources", "drydock resources list", what="Resources"),
+    "blueprints": declared("blueprints", "drydock blueprints list", what="Blueprints"),
+    "kinds": declared("kinds", "drydock blueprints kinds", what="Kinds"),
+    "authorizations": declared("authorizations", "drydock authorizations list", what="Authorizations"),
+    "quotas": declared("quotas", "drydock quotas list", what="Quotas"),
+    "budgets": declared("budgets", "drydock budgets list", what="Budgets"),
+    "usage": declared("usage", "drydock usage --by owner", what="What was spent", query="by=owner"),
+    "usage.records": declared("usage_records", "drydock usage --by lease --csv", what="As a table", query="as=csv"),
+    "credentials": declared("credentials", "drydock credentials list", what="Credentials"),
+    "offers": declared(
+        "offers", "drydock offers --gpu MODEL --max-price 5", what="Offers", query="gpu=MODEL&max_price=5"
+    ),
+    "locations": declared("locations", "drydock locations", what="Where accounts are read"),
+    "instance-types": declared("instance_types", "drydock instance-types", what="Offers by type"),
+    "jobs": declared("jobs", "drydock job list", what="Jobs"),
+    "workers": declared("workers", "drydock workers", what="Workers"),
+    "orphans": declared("orphans", "drydock orphans list", what="Orphans"),
+    "fleet": declared("fleet", "drydock fleet", what="The fleet"),
+    "instances": declared("instances", "drydock instances list", what="Instances"),
     "tokens": _row("Tokens", "drydock tokens list"),
     "installation": _row("This installation", "drydock installation"),
     "doctor": _row("Engines, workers, keys", "drydock doctor"),
 }
 
-LEASES = {
-    "lease": _row("This lease", "drydock show {id}", "GET", "leases/{id}"),
-    "lease.history": _row("Timeline", "drydock events --lease {id}", "GET", "leases/{id}/events"),
-    "lease.release": _declared("release", "Release", "drydock release {id}"),
-    "lease.extend": _declared("extend", "Extend", "drydock extend {id} 2h", ttl="2h"),
-    "lease.transfer": _declared("transfer", "Transfer", "drydock transfer {id} USER", to="USER"),
-    "lease.note": _declared("set_note", "Note", "drydock note {id} TEXT", note="TEXT"),
-    **_actions("lease", "", "{id}", "leases/{id}", (
-        ("hold", "Hold"), ("unhold", "End the hold"), ("retry", "Retry now"),
-    )),
-    "leasegroup": _row("This group", "", "GET", "groups/{id}"),
-    "job": _declared("job", "This job", "drydock job show {id}"),
-    "job.output": _row("Output", "drydock job output {id}", "GET", "jobs/{id}/output"),
-    "run.resolve": _row("Resolve", "drydock resolve --{side} {side_id}", "POST", "{side}s/{side_id}/resolve"),
-}  # fmt: skip
-
-RESOURCES = {
-    "resource": _declared("resource", "This resource", "drydock resources show {id}"),
-    "resource.history": _row("Timeline", "drydock events --resource {id}", "GET", "events?resource={id}"),
-    **_actions("resource", "resources ", "{id}", "resources/{id}", (
-        ("check", "Check now"), ("drain", "Drain"), ("undrain", "Undrain"), ("unquarantine", "End quarantine"),
-        ("retire", "Retire"),
-    )),
-    "resource.register": _declared(
-        "register", "Register a host", "drydock resources register {blueprint} address=ADDRESS host_keys=KEY",
+PAGES = {
+    "lease": declared("lease", "drydock show {id}", what="This lease"),
+    "lease.history": declared("lease_events", "drydock events --lease {id}", what="Its timeline"),
+    "leasegroup": declared("group", "", what="This group"),
+    "job": declared("job", "drydock job show {id}", what="This job"),
+    "job.output": declared("job_output", "drydock job output {id}", what="Its output"),
+    "resource": declared("resource", "drydock resources show {id}", what="This resource"),
+    "resource.history": declared(
+        "events", "drydock events --resource {id}", what="Its timeline", query="resource={id}"
+    ),
+    "resource.register": declared(
+        "register", "drydock resources register {blueprint} address=ADDRESS host_keys=KEY", what="Register a host",
         address="ADDRESS", host_keys=["KEY"],
     ),
-    "resource.remove": _declared("change_resource", "Remove", "drydock resources remove {id}", act="retire"),
-    "resource.change": _declared(
-        "change_registration", "Correct the registration", "drydock resources change {id} address=10.0.0.8",
+    "resource.change": declared(
+        "change_registration", "drydock resources change {id} address=10.0.0.8", what="Correct its registration",
         address="10.0.0.8",
     ),
-    "resource.power": _declared(
-        "change_resource", "Power", "drydock resources power {id} cycle", act="power", wanted="cycle",
-    ),
-    "resource.reboot": _row("Reboot", "drydock machine reboot --resource {id}", "POST", "resources/{id}/reboot"),
-    "resource.resize": _row(
-        "Resize disk", "drydock machine resize --resource {id} 100", "POST", "resources/{id}/resize", disk_gib=100
-    ),
-    "resource.change-type": _row(
-        "Change type", "drydock machine change-type --resource {id} TYPE", "POST", "resources/{id}/change-type",
-        type_name="TYPE",
-    ),
-    "resource.tags": _row(
-        "Tags", "drydock machine tag --resource {id} NAME=VALUE", "POST", "resources/{id}/tags", tags={"NAME": "VALUE"}
-    ),
-    "resource.console": _row("Console", "drydock machine console --resource {id}", "POST", "resources/{id}/console"),
-    "resource.quarantine": _declared(
-        "change_resource", "Quarantine", "drydock resources quarantine {id} NOTE", act="quarantine", message="NOTE",
-    ),
-    "resource.force_destroy": _declared(
-        "change_resource", "Force destroy", "drydock resources destroy {id} --force --reason WHY",
-        act="force_destroy", reason="WHY",
-    ),
-}  # fmt: skip
-
-BLUEPRINTS = {
-    "blueprint": _declared("blueprint", "This blueprint", "drydock blueprints show {name}"),
-    "blueprint.add": _row(
-        "Add a blueprint", "drydock blueprints add NAME KIND KEY=VALUE", "POST", "blueprints",
+    "blueprint": declared("blueprint", "drydock blueprints show {name}", what="This blueprint"),
+    "blueprint.add": declared(
+        "add_blueprint", "drydock blueprints add NAME KIND KEY=VALUE", what="Add one",
         name="NAME", kind="KIND", config={"KEY": "VALUE"},
     ),
-    "blueprint.change": _row(
-        "Change the blueprint", "drydock blueprints change {name} KEY=VALUE", "PATCH", "blueprints/{name}",
-        config={"KEY": "VALUE"},
+    "blueprint.change": declared(
+        "change_blueprint", "drydock blueprints change {name} KEY=VALUE", what="Change it", config={"KEY": "VALUE"},
     ),
-    **_actions("blueprint", "blueprints ", "{name}", "blueprints/{name}", (
-        ("check", "Check"), ("enable", "Enable"), ("disable", "Disable"), ("drain", "Drain"), ("undrain", "Undrain"),
-    )),
-    "blueprint.remove": _declared("remove_blueprint", "Remove", "drydock blueprints remove {name}"),
-    "rememberederror.clear": _declared(
-        "clear_errors", "Clear the remembered errors of the blueprint", "drydock blueprints forget {blueprint}",
-        blueprint="{blueprint}",
-    ),
-}  # fmt: skip
-
-ACCESS = {
-    "authorization.approve": _row(
-        "Approve", "drydock authorizations allow {id}", "POST", "authorizations/{id}/approve"
-    ),
-    "authorization.decline": _row(
-        "Decline", "drydock authorizations decline {id}", "POST", "authorizations/{id}/decline"
-    ),
-    "authorization.add": _declared(
-        "decide_authorization", "Authorize a user", "drydock authorizations allow BLUEPRINT --user USER",
+    "authorization.add": declared(
+        "decide_authorization", "drydock authorizations allow BLUEPRINT --user USER", what="Allow a user",
         blueprint="BLUEPRINT", user="USER",
     ),
-    "quota.add": _row(
-        "Set limits", "drydock quotas set --user USER leases=5", "PUT", "quotas", user="USER", max_leases=5
+    "quota.add": declared(
+        "set_quota", "drydock quotas set --user USER leases=5", what="Set limits", user="USER", max_leases=5
     ),
-    "quota.delete": _row("Remove the quota", "drydock quotas remove --user USER", "DELETE", "quotas?user=USER"),
-    "budget.add": _declared(
-        "set_budget", "Set a budget", "drydock budgets set 2.50 --user USER", user="USER", max_hourly=2.5,
+    "quota.delete": declared(
+        "remove_quota", "drydock quotas remove --user USER", what="Lift all limits", query="user=USER"
     ),
-    "budget.delete": _row("Remove the budget", "drydock budgets remove --user USER", "DELETE", "budgets?user=USER"),
-    "credential": _declared("credential", "This credential", "drydock credentials show {name}"),
-    "credential.add": _declared(
-        "add_credential", "Add a credential", "drydock credentials add NAME FIELD=@FILE",
+    "budget.add": declared(
+        "set_budget", "drydock budgets set 2.50 --user USER", what="Set a budget", user="USER", max_hourly=2.5,
+    ),
+    "budget.delete": declared(
+        "remove_budget", "drydock budgets remove --user USER", what="Remove it", query="user=USER"
+    ),
+    "credential": declared("credential", "drydock credentials show {name}", what="This credential"),
+    "credential.add": declared(
+        "add_credential", "drydock credentials add NAME FIELD=@FILE", what="Store one",
         name="NAME", secrets={"FIELD": "SECRET"},
     ),
-    "credential.change": _declared(
-        "change_credential", "Change the credential", "drydock credentials replace {name} --note NOTE", note="NOTE",
+    "credential.change": declared(
+        "change_credential", "drydock credentials replace {name} --note NOTE", what="Change it", note="NOTE",
     ),
-    "credential.delete": _declared("remove_credential", "Remove", "drydock credentials remove {name}"),
-    "credential.read": _declared("read_credential", "Poll now", "drydock credentials read {name}"),
-    "reading.read": _declared("read_credential", "Poll now", "drydock credentials read {name}"),
-    "reading": _declared("credential", "The account", "drydock credentials show {name}"),
-    "listing": _row(
-        "This type", "drydock offers --type {type} --credential {name} --all", "GET",
-        "offers?type={type}&credential={name}&all=true",
+    "credential.delete": declared("remove_credential", "drydock credentials remove {name}", what="Remove"),
+    "reading": declared("credential", "drydock credentials show {name}", what="Its account"),
+    "listing": declared(
+        "offers", "drydock offers --type {type} --credential {name} --all", what="This type",
+        query="type={type}&credential={name}&all=true",
     ),
-    "stray.destroy": _declared("settle_orphan", "Destroy", "drydock orphans destroy {id}", act="destroy"),
-    "stray.adopt": _declared("settle_orphan", "Adopt", "drydock orphans adopt {id}", act="adopt"),
-    "token.add": _row("Create a token", "drydock tokens create NAME --scope read"),
-    "token.revoke": _row("Revoke", "drydock tokens revoke {id}"),
-    "installation.confirm": _row("Confirm", "drydock confirm-installation"),
-    "installation.suspend": _row("Suspend", "drydock suspend-installation"),
+    "token.add": _row("Make one", "drydock tokens create NAME --scope read"),
 }  # fmt: skip
+"""The equivalents of pages, by model and page."""
 
-EQUIVALENTS = {**LISTS, **LEASES, **RESOURCES, **BLUEPRINTS, **ACCESS}
+EQUIVALENTS = {**LISTS, **PAGES}
+"""All equivalents. Those of actions stand with the actions, and are added when a model's admin is made."""
+
+
+def add(key: str, found: Equivalent) -> None:
+    """Add the equivalent of an action, named by its model and its own name."""
+    EQUIVALENTS[key] = found
+
 
 OF_LIST = {
     "lease": ("leases", "events"), "resource": ("resources",), "blueprint": ("blueprints", "blueprint.add", "kinds"),
