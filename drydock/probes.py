@@ -152,7 +152,7 @@ UP, SPENT, BUILD = "database_up", "scrape_seconds", "build"
 
 OWN_METRICS = {
     UP: "1 if the database answered this scrape; otherwise there are no other metrics.",
-    SPENT: "Seconds that it took to read the metrics.",
+    SPENT: "Time to read the metrics, in seconds.",
     BUILD: "Version of Drydock (`drydock_build_info`).",
 }
 

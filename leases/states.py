@@ -11,17 +11,17 @@ class LeaseState(StrEnum):
     """Where a lease stands on its way."""
 
     PENDING = "pending"
-    """Asked for; no resource has room for it yet."""
+    """Requested; no resource has room for it yet."""
     ACQUIRED = "acquired"
     """It holds its share of a resource that is being built, or it is being activated there."""
     ACTIVE = "active"
-    """Ready: its interfaces work."""
+    """Ready; its interfaces work."""
     RELEASED = "released"
     """The right has ended; the share is still held while the resource is cleaned."""
     DESTROYED = "destroyed"
-    """Over; the share is returned."""
+    """The share is returned."""
     BROKEN = "broken"
-    """It could not be served, or what it held was lost. The reason stays until it is pruned."""
+    """It could not be served, or its resource was lost. The reason is kept until the lease is pruned."""
 
 
 LEASE = StateTable(
@@ -43,13 +43,13 @@ class ResourceState(StrEnum):
     PENDING = "pending"
     """Being built; claims may already take its room."""
     ACTIVE = "active"
-    """There and usable."""
+    """Ready for use."""
     RELEASED = "released"
     """Being destroyed."""
     DESTROYED = "destroyed"
-    """Its absence is confirmed."""
+    """It is confirmed that it no longer exists."""
     BROKEN = "broken"
-    """It failed; what is left of it is destroyed (`gone_at`). The reason stays until it is pruned."""
+    """It failed, and its remains are destroyed (`gone_at`). The reason is kept until the resource is pruned."""
 
 
 RESOURCE = StateTable(

@@ -13,8 +13,8 @@ from leases.states import LEASE, RESOURCE, LeaseState, ResourceState
 
 _HEAD = """# States
 
-Made from `leases/states.py` by `make docs`; the database's triggers refuse every other transition.
-Beside its state everything has a reason (a code of `leases/reasons.py`) and one sentence for a person.
+`make docs` generates this page from `leases/states.py`. The triggers of the database refuse all other transitions.
+Leases and resources also have a reason (a code from `leases/reasons.py`) and a message.
 """
 
 
