@@ -65,12 +65,13 @@ def peer() -> Callable[[str], str]:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """The first process of the run clears up, and fails the run if something had been left."""
-    if hasattr(session.config, "workerinput"):
-        session.config.workeroutput[reporting.PEAK] = reporting.peak_mib()  # type: ignore[attr-defined]
-        return
     from drydock.engines import Config, leave, wait_until_stopped
 
     state = Path(os.environ[STATE])
+    if hasattr(session.config, "workerinput"):
+        session.config.workeroutput[reporting.PEAK] = reporting.peak_mib()  # type: ignore[attr-defined]
+        leave(state)
+        return
     clear_broker(state.name)
     leave(state)
     stopped = wait_until_stopped(Config(state=state), 30)
