@@ -84,8 +84,16 @@ def _serve(place: str) -> None:
 
     os.environ["DJANGO_SETTINGS_MODULE"] = "drydock.settings"
     django.setup()
-    import leases.local  # noqa: F401
+    # Whatever commands import once they run.
+    import redis.asyncio  # noqa: F401
+
+    import leases.local
+    import leases.messaging.inline_worker
+    import leases.messaging.private_worker  # noqa: F401
+    from blueprints import registry
     from drydock.cli.program import app
+
+    registry.resource_types()
 
     commands = typer.main.get_command(app)
     typer.main.get_command = lambda _: commands  # made from a hundred signatures, which takes 0.2 s
