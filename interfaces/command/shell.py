@@ -373,6 +373,7 @@ class _Running:
 
     def _pump(self, process: Process) -> Iterator[Output]:
         quiet_since: float | None = None
+        pause = 0.0005
         while True:
             self._watch.check()
             self._feed(process)
@@ -386,7 +387,8 @@ class _Running:
             if exit is None:
                 # Streams closed, process alive: nothing left to wait on but its end.
                 if process.ended:
-                    clock.sleep(0.01)
+                    clock.sleep(pause)
+                    pause = min(2 * pause, 0.01)
                 continue
             if out or err or quiet_since is None:
                 quiet_since = clock.monotonic()
