@@ -52,6 +52,14 @@ _SHORT_SCHEMAS = {
 }
 
 
+_FIRST = frozenset({
+    "type", "requirements", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra", "exclusive", "traits",
+    "forbidden_traits", "preferred_traits", "allowed_blueprints", "excluded_blueprints", "priority", "ttl", "until",
+    "wait_limit", "heartbeat_limit", "serve_again", "choose", "name", "labels", "public_keys", "charged_group",
+})  # fmt: skip
+"""The fields that every fingerprint covers. Later ones count only if set, so that stored fingerprints stay valid."""
+
+
 def _to_come(moment: dt.datetime | None, info: ValidationInfo) -> dt.datetime | None:
     """Return the end of a lease. Raises ValueError if it is in the past.
 
@@ -152,7 +160,7 @@ class LeaseRequest(BaseModel):
     @property
     def fingerprint(self) -> str:
         """A hash for comparing requests with the same idempotency key."""
-        unsaid = {name for name in ("metrics", "workload", "note") if not getattr(self, name)}
+        unsaid = {name for name in type(self).model_fields if name not in _FIRST and not getattr(self, name)}
         said = self.model_dump(mode="json", exclude={"idempotency_key", *unsaid})
         if self.workload is not None:
             said["workload"]["env"] = _sealed(self.workload.env)

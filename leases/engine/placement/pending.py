@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import secrets
@@ -14,22 +15,26 @@ from django.conf import settings
 from blueprints.amounts import CLASSES, Amounts
 from leases.engine.core.database import rows
 from leases.engine.placement.constraints import PlacementRequest
+from leases.models import Lease
+from leases.validation.requests import LeaseRequest
 
+_COLUMNS = frozenset(field.attname for field in Lease._meta.concrete_fields)
+_DECIDED = (
+    "owner_id", "charged_group_id", "only_resources", "shape", "rank", "root_id", "ttl_defaulted", "limited", "watched",
+)  # fmt: skip
 REQUESTED = (
-    "type", "name", "labels", "note", "owner_id", "charged_group_id", "requirements", "traits", "forbidden_traits",
-    "preferred_traits", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra", "exclusive", "allowed_blueprints",
-    "excluded_blueprints", "only_resources", "public_keys", "shape", "priority", "rank", "root_id", "ttl", "until",
-    "ttl_defaulted", "limited", "heartbeat_limit", "serve_again", "choose", "watched",
+    *(name for name in LeaseRequest.model_fields if name in _COLUMNS and name != "idempotency_key"),
+    *_DECIDED,
 )  # fmt: skip
 """The columns that a request determines, written when it is made and again for the replacement of a lost lease.
 
-Those that `LeaseRequest` has under the same name are read from there.
+All that `LeaseRequest` has under the same name, and what is decided when it is made.
 """
+PLACEMENT = tuple(field.name for field in dataclasses.fields(PlacementRequest) if field.name in _COLUMNS)
+"""The columns that `PlacementRequest` has under the same name."""
 FIELDS = (
-    "id", "type", "requirements", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra", "exclusive", "traits",
-    "forbidden_traits", "preferred_traits", "allowed_blueprints", "excluded_blueprints", "avoided_resources",
-    "owner_id", "until", "ttl", "shape", "rank", "group_id", "only_resources", "need", "choose",
-    "ttl_defaulted",
+    "id", "shape", "rank", "group_id", "need", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra",
+    "avoided_resources", "ttl_defaulted", *PLACEMENT,
 )  # fmt: skip
 COLUMNS = ", ".join(f"l.{name}" for name in FIELDS)
 
@@ -53,26 +58,20 @@ class PendingLease:
         self.rank: float = field["rank"]
         self.group_id: int | None = field["group_id"]
         self.need: str = field["need"]
+        given: dict[str, Any] = {
+            name: tuple(value) if type(value := field[name]) is list else value for name in PLACEMENT
+        }
+        given["requirements"] = read_json(given["requirements"])
+        if field["ttl_defaulted"]:
+            given["ttl"] = None
         self.placement = PlacementRequest(
-            type=field["type"],
-            requirements=read_json(field["requirements"]),
+            **given,
             amounts=Amounts(
                 slots=field["slots"], cpu_millicores=field["cpu_millicores"], ram_mib=field["ram_mib"],
                 disk_mib=field["disk_mib"], extra=read_json(field["extra"]),
             ),
-            exclusive=field["exclusive"],
-            traits=tuple(field["traits"]),
-            forbidden_traits=tuple(field["forbidden_traits"]),
-            preferred_traits=tuple(field["preferred_traits"]),
-            allowed_blueprints=None if field["allowed_blueprints"] is None else tuple(field["allowed_blueprints"]),
-            excluded_blueprints=tuple(field["excluded_blueprints"]),
             avoided=tuple(field["avoided_resources"]),
-            owner_id=field["owner_id"],
-            until=field["until"],
-            ttl=None if field["ttl_defaulted"] else field["ttl"],
             lease_id=field["id"],
-            choose=field["choose"],
-            only_resources=None if field["only_resources"] is None else tuple(field["only_resources"]),
         )  # fmt: skip
 
 
