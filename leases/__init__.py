@@ -1,0 +1,1 @@
+"""Leases: who holds which resource. Models, the engine, operations, REST, the console and the Python API."""

@@ -234,7 +234,7 @@ class Lease:
             info = self.refresh()
             raise TimedOut(
                 f"Lease {self.id} is still {info.state} after {in_words(pause.limit or 0)}: {info.message}",
-                hint="The lease keeps waiting; release it if you no longer want it.",
+                hint="The lease keeps waiting. Release it if you no longer need it.",
             )
         return seconds
 
@@ -252,7 +252,7 @@ class Lease:
         self.refresh()
 
     def heartbeat(self) -> None:
-        """Send a heartbeat. Raises Conflict if it came too late or none is expected."""
+        """Send a heartbeat. Raises Conflict if it is too late or the lease expects none."""
         patient(leases.heartbeat, self._who, self.id)
 
     def hold(self, ttl: str | float | None = None, *, reason: str = "") -> None:

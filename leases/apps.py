@@ -1,3 +1,5 @@
+"""The Django application of leases."""
+
 from typing import Any
 
 from django.apps import AppConfig
@@ -6,7 +8,7 @@ from django.db.models.signals import post_migrate
 
 
 class LeasesConfig(AppConfig):
-    """The engine: leases, resources, and everything that happens to them."""
+    """The Django application of the engine: leases, resources, and everything that happens to them."""
 
     name = "leases"
     verbose_name = "Leases"

@@ -1,4 +1,4 @@
-"""Django system checks for what a project must configure before leases can work in it."""
+"""Django system checks for settings that a project needs before leases can work in it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def blueprint_there(app_configs: Any, databases: Sequence[str] | None = None, **
         return []
     return [
         Warning(
-            "There is no enabled blueprint, so nothing can be leased.",
-            hint="This machine: drydock blueprints add this local_host", id="leases.W002",
+            "No blueprint is enabled, so nothing can be leased.",
+            hint="To lease this machine: drydock blueprints add this local_host", id="leases.W002",
         )
     ]  # fmt: skip

@@ -21,7 +21,7 @@ _CALLING: ContextVar[bool] = ContextVar("calling", default=False)
 
 
 class HostSilent(DeadlineExceeded):
-    """The host did not answer in time; what was asked of it may have been done."""
+    """The host did not answer in time. The request may have been carried out."""
 
     code = "host_silent"
 
@@ -30,10 +30,10 @@ class HostSilent(DeadlineExceeded):
 def calling(user: int, name: Callable[[], str]) -> Iterator[None]:
     """Reserve a place for `user`, and limit every interface operation in the block to `DRYDOCK_HOST_SECONDS`.
 
-    Raises Busy if all places are taken, and HostSilent with the host's name if the time runs out.
+    Raises Busy if all places are taken, and HostSilent with the host's name if the operation times out.
     """
     seconds = float(settings.DRYDOCK.host_seconds)
-    what = "Too many requests are waiting for answers from hosts at the same time."
+    what = "Too many requests are waiting for answers from hosts."
     with PLACES.held("host", user, what), answering_within(seconds):
         token = _CALLING.set(True)
         try:

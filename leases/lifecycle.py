@@ -55,5 +55,5 @@ def with_state(found: QuerySet[Lease]) -> QuerySet[Any]:
 
 
 def not_over() -> Q:
-    """Return a condition for leases whose instances may not be over. It reads no machine that is gone."""
+    """Return a condition for leases whose instances may still exist. It does not read machines that are gone."""
     return Q(state__in=UNFINISHED) | Q(resource__in=Resource.objects.filter(gone_at=None).values("pk"))

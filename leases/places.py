@@ -16,7 +16,10 @@ _LATEST = 10
 
 
 class NoPlace(Busy):
-    """As many requests of this sort are under way as may be. `after`: the seconds until it is worth asking again."""
+    """The limit of concurrent requests of this sort is reached.
+
+    `after` is the number of seconds until the next attempt.
+    """
 
     def __init__(self, message: str, *, after: int) -> None:
         super().__init__(message, hint="Try again in a moment.")
@@ -36,7 +39,7 @@ class Places:
         self._refused: Counter[int] = Counter()
 
     def take(self, sort: str, user: int) -> bool:
-        """Take a place and return whether one was free. Give it back with `leave`."""
+        """Take a place and return whether one was free. Return the place with `leave`."""
         threads = settings.DRYDOCK.web_threads
         with self._lock:
             of_sort = sum(number for (name, _), number in self._taken.items() if name == sort)
@@ -54,7 +57,7 @@ class Places:
             return free
 
     def leave(self, sort: str, user: int) -> None:
-        """Give a place back."""
+        """Return a place."""
         with self._lock:
             self._taken[sort, user] -= 1
             if not self._taken[sort, user]:
@@ -65,7 +68,7 @@ class Places:
         """Hold a place during the block. Raises NoPlace with the message `what` if none is free.
 
         The more requests of a user have been refused in a row, the longer the user is told to wait, because even
-        refusing many requests costs the other users time.
+        refusing many requests costs time that other users need.
         """
         if not self.take(sort, user):
             raise NoPlace(what, after=min(_LATEST, 1 + self._refused[user] // 16))

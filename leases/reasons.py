@@ -6,7 +6,10 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """The second part of a status: state, reason, one sentence. In the order of how much attention it needs."""
+    """The reason for a state, in order of how much attention it needs.
+
+    A status consists of state, reason and a sentence.
+    """
 
     NONE = ""
     REQUESTED = "requested"

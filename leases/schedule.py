@@ -1,4 +1,4 @@
-"""The schedule of Celery beat. If the broker or the workers are gone, beat does the sweep itself."""
+"""The schedule of Celery beat. If the broker or the workers are unavailable, beat runs the sweep itself."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ BEAT: dict[str, dict[str, Any]] = {
 
 
 class Scheduler(beat.Scheduler):
-    """Celery beat's in-memory scheduler, which does the work itself if it cannot send a hint or no worker would read
-    it.
+    """Celery beat's in-memory scheduler. It does the work itself if it cannot send a hint or no worker would read it.
 
-    A stopped broker or dead workers therefore only slow things down.
+    A stopped broker or dead workers therefore only delay work.
     """
 
     producer: Any = None
@@ -52,7 +51,7 @@ class Scheduler(beat.Scheduler):
             if database.is_lost(error):
                 database.report(error)
             else:
-                hints.log.exception("The sweep in beat failed; the next one follows.")
+                hints.log.exception("The sweep in beat failed. The next sweep tries again.")
 
     def _unread(self, queue: str) -> bool:
         """Return whether no worker of this queue was seen recently. Workers that start together with beat are given

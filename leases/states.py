@@ -8,7 +8,7 @@ from drydock.core.states import StateTable
 
 
 class LeaseState(StrEnum):
-    """Where a lease stands on its way."""
+    """The state of a lease."""
 
     PENDING = "pending"
     """Requested; no resource has room for it yet."""
@@ -38,7 +38,7 @@ LEASE = StateTable(
 
 
 class ResourceState(StrEnum):
-    """Where a resource stands on its way."""
+    """The state of a resource."""
 
     PENDING = "pending"
     """Being built; claims may already take its room."""

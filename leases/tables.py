@@ -1,4 +1,4 @@
-"""CSV tables that are safe to open in spreadsheets: cells that look like formulas are defused."""
+"""CSV tables that are safe to open in spreadsheets: cells that look like formulas are escaped."""
 
 from __future__ import annotations
 

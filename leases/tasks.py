@@ -17,7 +17,7 @@ __all__ = ["worker_lifecycle"]
 
 
 class Said(Task):  # type: ignore[type-arg]
-    """A task that adds its name and id to every log line written while it runs."""
+    """A task that adds its name and id to every log line that it writes."""
 
     abstract = True
 

@@ -1,1 +1,1 @@
-"""Machines at Microsoft Azure."""
+"""The kind `azure`: machines at Microsoft Azure."""

@@ -28,7 +28,7 @@ _COUNTRIES = {
 
 
 def location_of(found: Mapping[str, Any]) -> Location | None:
-    """Return one of the subscription's locations; None for entries that are not regions (such as `global`)."""
+    """Return one of the subscription's locations, or None for entries that are not regions (such as `global`)."""
     about: Mapping[str, Any] = found.get("metadata") or {}
     if about.get("regionType", "Physical") != "Physical":
         return None
@@ -60,7 +60,7 @@ class Features:
 
 
 class Account:
-    """The locations, sizes, images and quotas of one subscription; one call a page."""
+    """The locations, sizes, images and quotas of one subscription. Lists take one call per page."""
 
     def __init__(self, connection: Connection, prices: str) -> None:
         self._connection = connection
@@ -76,7 +76,7 @@ class Account:
         return sorted((one for one in read if one is not None), key=lambda one: one.name)
 
     def sizes(self, location: str) -> list[Size]:
-        """Return the sizes of a location, or with "" of all in one listing."""
+        """Return the sizes of a location, or those of all locations in one listing for ""."""
         chosen = {"filter": f"location eq '{location}'"} if location else {}
         with translated("list the sizes"):
             skus = [sku.as_dict() for sku in self._connection.compute.resource_skus.list(**chosen)]
@@ -95,12 +95,11 @@ class Account:
             self.sizes(location)
             _, known = self._known.get(location, (0.0, {}))
         if name not in known:
-            raise CloudError(Meaning.NOT_OFFERED, f"Azure has no {name} in {location} for this subscription.")
+            raise CloudError(Meaning.NOT_OFFERED, f"Azure does not offer {name} in {location} to this subscription.")
         return known[name]
 
     def quotas(self, location: str) -> list[Quota]:
-        """The limits of a location: its vCPUs, those of each family and of spot machines, the machines and the public
-        addresses."""
+        """Return the quotas of a location: vCPUs in total, by family and of spot machines; machines; addresses."""
         with translated(f"read the usage in {location}"):
             usages = [one.as_dict() for one in self._connection.compute.usage.list(location)]
         with translated(f"read the usage of networks in {location}"):
@@ -112,7 +111,7 @@ class Account:
         try:
             words = Wanted.model_validate(dict(wanted))
         except ValueError as error:
-            raise CloudError(Meaning.INVALID, f"The image's words do not fit: {error}") from None
+            raise CloudError(Meaning.INVALID, f"The image selectors are invalid: {error}") from None
         if words.id.startswith("/"):
             return Image(id=words.id, name=words.id.rsplit("/", 1)[-1], arch=arch)
         chosen = words.id or ":".join((words.publisher, words.offer, words.sku_for(arch), words.version))
@@ -124,8 +123,11 @@ class Account:
         return Image(id=image, name=f"{offer} {sku} {version}", arch=arch)
 
     def images(self, location: str, pattern: str) -> list[Image]:
-        """Newest first: for PUBLISHER:OFFER:SKU (SKU may have * and ?) the marketplace's versions, else the
-        resource group's own managed images of that name."""
+        """Return the matching images, newest first.
+
+        PUBLISHER:OFFER:SKU (SKU may have * and ?) selects versions in the marketplace; any other pattern selects the
+        resource group's own managed images by name.
+        """
         if pattern.count(":") == 2:
             publisher, offer, sku = pattern.split(":")
             return self._published(location, publisher, offer, sku)
@@ -139,15 +141,14 @@ class Account:
         ]
 
     def features(self, location: str, image: str) -> Features | None:
-        """What a marketplace image says of itself, read once; None where it cannot be asked because it is one of your
-        own."""
+        """Return the features of a marketplace image, which are read once, or None for an image of your own."""
         if ":" not in image:
             return None
         if image not in self._features:
             words = image_reference(image)
             about = found(f"read the image {image}", lambda: self._version(location, words))
             if about is None:
-                raise CloudError(Meaning.NOT_FOUND, f"There is no image {image} in {location}.")
+                raise CloudError(Meaning.NOT_FOUND, f"{location} has no image {image}.")
             self._features[image] = about
         return self._features[image]
 
@@ -169,7 +170,7 @@ class Account:
     def _newest(self, location: str, publisher: str, offer: str, sku: str) -> str:
         listed = self._versions(location, publisher, offer, sku)
         if not listed:
-            raise CloudError(Meaning.NOT_FOUND, f"There is no image {publisher}:{offer}:{sku} in {location}.")
+            raise CloudError(Meaning.NOT_FOUND, f"{location} has no image {publisher}:{offer}:{sku}.")
         return listed[0]
 
     def _versions(self, location: str, publisher: str, offer: str, sku: str) -> list[str]:
@@ -234,5 +235,7 @@ def image_reference(image: str) -> dict[str, str]:
         return {"id": image}
     words = image.split(":")
     if len(words) != 4:
-        raise CloudError(Meaning.INVALID, f"{image!r} is not an image: PUBLISHER:OFFER:SKU:VERSION, or a resource id.")
+        raise CloudError(
+            Meaning.INVALID, f"{image!r} is not a valid image: use PUBLISHER:OFFER:SKU:VERSION, or a resource id."
+        )
     return dict(zip(("publisher", "offer", "sku", "version"), words, strict=True))

@@ -1,8 +1,8 @@
 """Calls to Azure Resource Manager: the connection with its credential, deadline and rate; named objects; tags.
 
-The objects under one key have names made of the key. Source of the limits of names: learn.microsoft.com, "Naming rules
-and restrictions for Azure resources" (a Linux machine 64 characters, network objects and disks 80) and "Use tags to
-organize your Azure resources".
+The objects under one key have names that are derived from the key. Source of the limits of names: learn.microsoft.com,
+"Naming rules and restrictions for Azure resources" (a Linux machine 64 characters, network objects and disks 80) and
+"Use tags to organize your Azure resources".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LONGEST_TURN = 2.0
 
 
 class Connection:
-    """The SDK's clients of one subscription. Nothing here waits for an operation's end, and no write is repeated."""
+    """The SDK's clients of one subscription. No call waits for the end of an operation, and no write is repeated."""
 
     def __init__(self, credential: Credential, deadline: float) -> None:
         self.subscription = credential.subscription_id
@@ -65,11 +65,15 @@ class Connection:
     def ask(
         self, method: str, path: str, *, doing: str, version: str = "", body: Any = None
     ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-        """One call that the SDK's clients have no method for: the answer and its headers. `path` may be a whole URL
-        of the same endpoint."""
+        """Make a call for which the SDK's clients have no method. Return the answer and its headers.
+
+        `path` may be a whole URL of the same endpoint.
+        """
         url = path if path.startswith("https://") else self.endpoint + path
         if urlsplit(url).netloc.lower() != urlsplit(self.endpoint).netloc.lower():
-            raise CloudError(Meaning.INVALID, f"{urlsplit(url).netloc} is not the endpoint; no token is sent there.")
+            raise CloudError(
+                Meaning.INVALID, f"The token is not sent to {urlsplit(url).netloc}, which is not the endpoint."
+            )
         params = {"api-version": version} if version else {}
         with translated(doing, write=method != "GET"):
             response = self.compute.send_request(HttpRequest(method, url, params=params, json=body))
@@ -135,9 +139,9 @@ class _Shaped(policies.SansIOHTTPPolicy[Any, Any]):
         try:
             said = json.loads(answer.body()) if answer.body() else None
         except ValueError:
-            raise NotAzure(f"it is not JSON (status {answer.status_code})") from None
+            raise NotAzure(f"the answer is not JSON (status {answer.status_code})") from None
         if asked.method == "GET" and not _fits(urlsplit(asked.url).path, said):
-            raise NotAzure(f"it has none of what was asked for (status {answer.status_code})")
+            raise NotAzure(f"the answer has none of the requested fields (status {answer.status_code})")
 
 
 def _fits(path: str, said: Any) -> bool:
@@ -207,12 +211,12 @@ SUFFIXES = {"machine": "", "nic": "-nic", "ip": "-ip", "nsg": "-nsg", "disk": "-
 
 
 def part_name(part: str, key: str) -> str:
-    """Return the name of one part of what stands under a key."""
+    """Return the name of one of the objects under a key."""
     return key + SUFFIXES[part]
 
 
 def check_order(order: Order) -> None:
-    """Check the key and the tags. Raises CloudError INVALID where Azure would not take them."""
+    """Check the key and the tags. Raises CloudError INVALID if Azure would not accept them."""
     if not _KEY.match(order.key):
         raise _invalid(
             f"{order.key!r} is not a valid machine name: use 1 to 64 of a-z, 0-9 and '-', starting and ending with a"
@@ -222,14 +226,14 @@ def check_order(order: Order) -> None:
 
 
 def check_tags(tags: Mapping[str, str]) -> None:
-    """Check the tags. Raises CloudError INVALID where Azure would not take them."""
+    """Check the tags. Raises CloudError INVALID if Azure would not accept them."""
     if len(tags) > MOST_TAGS:
-        raise _invalid(f"{len(tags)} tags are too many: Azure takes {MOST_TAGS}, one of which is ours.")
+        raise _invalid(f"{len(tags)} tags are too many: Azure accepts {MOST_TAGS}, one of which Drydock uses.")
     for tag, value in tags.items():
         if not tag or len(tag) > LONGEST_TAG or set(tag) & set("<>%&\\?/"):
-            raise _invalid(f"{tag!r} is not a name for a tag: up to {LONGEST_TAG} characters, without <>%&\\?/.")
+            raise _invalid(f"{tag!r} is not a valid tag name: use up to {LONGEST_TAG} characters, without <>%&\\?/.")
         if len(value) > LONGEST_VALUE:
-            raise _invalid(f"The tag {tag} has {len(value)} characters; {LONGEST_VALUE} are allowed.")
+            raise _invalid(f"The tag {tag} has {len(value)} characters; at most {LONGEST_VALUE} are allowed.")
 
 
 def bears(found: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
@@ -239,12 +243,12 @@ def bears(found: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
 
 
 def has_owner(found: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
-    """Return whether an object has those of these tags that name its owner."""
+    """Return whether an object has the tags among these that name its owner."""
     return values.same_owner(_tags(found), {tag.lower(): value for tag, value in tags.items()})
 
 
 def lost_tags(found: Mapping[str, Any]) -> bool:
-    """Return whether an object has no tag of any Drydock."""
+    """Return whether an object has no Drydock tags."""
     return values.lost_tags(_tags(found))
 
 
@@ -263,7 +267,7 @@ TAGS_VERSION = "2021-04-01"
 
 
 class Parts:
-    """Machine, network card, address, firewall and disk of a key, as Azure's JSON."""
+    """The machine, network card, address, firewall and disk of a key, as Azure's JSON."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -277,7 +281,7 @@ class Parts:
         }
 
     def get(self, part: str, key: str, **expand: str) -> Mapping[str, Any] | None:
-        """Read one part; None where it does not exist."""
+        """Read one part. Return None if it does not exist."""
         named = part_name(part, key)
         answer = found(
             f"read {named}", lambda: self._operations[part].get(self._connection.group, named, **expand).as_dict()
@@ -287,8 +291,10 @@ class Parts:
     def put(
         self, part: str, key: str, body: Mapping[str, Any], *, only_new: bool = False
     ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-        """Make or change one: what the answer says of it, and the answer's headers. `only_new`: raises CloudError
-        CONFLICT (PreconditionFailed) where there is one."""
+        """Create or change one part. Return the answer and its headers.
+
+        With `only_new`, raise CloudError CONFLICT (PreconditionFailed) if the part exists.
+        """
         named = part_name(part, key)
         condition = {"match_condition": MatchConditions.IfMissing} if only_new else {}
         with translated(f"make {named}", write=True):
@@ -305,7 +311,7 @@ class Parts:
             ).result()
 
     def delete(self, part: str, key: str) -> None:
-        """Request the deletion of a part; success where it does not exist."""
+        """Request the deletion of a part. A part that does not exist counts as success."""
         named = part_name(part, key)
         try:
             with translated(f"delete {named}", write=True):
@@ -315,8 +321,10 @@ class Parts:
                 raise
 
     def sweep(self, key: str, bears: Mapping[str, Mapping[str, Any]]) -> list[str]:
-        """Delete these parts (as they were read), the machine first; the names of those still there afterwards. What
-        another part still uses is tried again by the next sweep."""
+        """Delete these parts (as they were read), the machine first. Return the names of those that still exist.
+
+        A part that another part still uses is deleted by a later sweep.
+        """
         for part in SUFFIXES:
             if part in bears and not _going(bears[part]):
                 self._try(part, key)
@@ -335,7 +343,7 @@ class Parts:
         return found
 
     def merge_tags(self, resource_id: str, tags: Mapping[str, str]) -> None:
-        """Add tags to any object; other tags stay, and no concurrent change is undone."""
+        """Add tags to any object. Other tags stay, and no concurrent change is undone."""
         self._connection.ask(
             "PATCH",
             f"{resource_id}/providers/Microsoft.Resources/tags/default",

@@ -1,8 +1,8 @@
-"""Client of the provider contract for one subscription at Azure, and one resource group in it.
+"""The client of the provider contract for one subscription at Azure, and one resource group in it.
 
 The objects under a key are the machine KEY, its network card KEY-nic, address KEY-ip, firewall KEY-nsg and disk
-KEY-disk. A PUT makes or changes, so a repeated one makes nothing twice; the machine's is conditional besides
-(If-None-Match), so that it changes no machine. No call waits for an operation's end.
+KEY-disk. A PUT creates or changes, so a repeated PUT creates nothing twice; that of the machine is also conditional
+(If-None-Match), so that it never changes a machine. No call waits for the end of an operation.
 """
 
 from __future__ import annotations
@@ -57,8 +57,12 @@ class Azure(
     cloud.Permissions,
     cloud.Networks,
 ):
-    """`api` is global: the machines of a resource group, the statuses of a subscription's and Resource SKUs are each
-    one listing over all locations. A location given besides narrows what is answered, for the sizes the call too."""
+    """One resource group of a subscription.
+
+    `api` is global: the machines of a resource group, the statuses of a subscription's machines and Resource SKUs each
+    take one listing over all locations. Given a location, the results are filtered; only for sizes is the call itself
+    narrowed.
+    """
 
     provider: ClassVar[str] = "azure"
     api: ClassVar[cloud.Api] = cloud.Api.GLOBAL
@@ -80,7 +84,7 @@ class Azure(
         self._connection.close()
 
     def identity(self) -> str:
-        """Return subscription and resource group; the call proves both, since the group must exist."""
+        """Return subscription and resource group. The call proves both, since the group must exist."""
         path = f"/subscriptions/{self._connection.subscription}/resourcegroups/{self._connection.group}"
         answer, _ = self._connection.ask("GET", path, version=GROUP_VERSION, doing="read the resource group")
         return f"{self._connection.subscription}/{answer.get('name') or self._connection.group}"
@@ -88,7 +92,7 @@ class Azure(
     def account(self) -> str:
         """Return subscription and resource group as configured.
 
-        A deleted group has no machines, so whether one is gone must not depend on reading its group.
+        A deleted group has no machines, so whether a machine is gone must not depend on reading its group.
         """
         return f"{self._connection.subscription}/{self._connection.group}"
 
@@ -99,7 +103,7 @@ class Azure(
         return [size.type for size in self._account.sizes(location)]
 
     def quotas(self, location: str) -> Sequence[Quota]:
-        """Return the quotas, by one call for each location."""
+        """Return the quotas, with one call for each location."""
         wanted = [location] if location else [one.name for one in self.locations()]
         return [quota for one in wanted for quota in self._account.quotas(one)]
 
@@ -107,14 +111,19 @@ class Azure(
         return self._account.image(location, wanted, arch)
 
     def images(self, location: str, name: str) -> Sequence[Image]:
-        """`PUBLISHER:OFFER:SKU` looks through the marketplace, which needs a location; any other pattern through the
-        resource group's own images."""
+        """Return images by name.
+
+        `PUBLISHER:OFFER:SKU` searches the marketplace, which needs a location; any other pattern searches the resource
+        group's own images.
+        """
         return self._account.images(location, name)
 
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
-        """The machines and their statuses are two listings: the one with the statuses (statusOnly) leaves out what
-        else there is to tell, and the other the power state. A network card or address without a machine is found by
-        `sweep` alone."""
+        """Return the machines, from two listings.
+
+        The listing with statuses (statusOnly) lacks all other fields, and the other listing lacks the power state. A
+        network card or address without a machine is found by `sweep` alone.
+        """
         group, compute, network = self._connection.group, self._connection.compute, self._connection.network
         with translated("list the machines"):
             listed = _listed(compute.virtual_machines.list(group))
@@ -131,23 +140,29 @@ class Azure(
         return [instances.instance(one, view(statuses.get(str(one["id"]).lower())), cards, addresses) for one in wanted]
 
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
-        """Firewall, address and network card. Without order.network (a subnet's resource id) the card stands in the
-        subnet `hosts` of `drydock-LOCATION`, made once per location, shared, and left there by every sweep."""
+        """Create the firewall, address and network card.
+
+        Without order.network (a subnet's resource id) the network card is in the subnet `hosts` of `drydock-LOCATION`,
+        which is created once per location, shared, and never deleted by a sweep.
+        """
         api.check_order(order)
         size, _ = self._instances.suiting(order)
         return self._network.prepare(order, accelerated=size.accelerated_network)
 
     def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
-        """PUT the machine. One that this attempt has made already is gone on with; one of another attempt is a
-        CONFLICT (terminate and sweep it first), one with other tags is somebody else's: INVALID."""
+        """Create the machine with a PUT.
+
+        A machine that this attempt has already created is continued with. Raises CONFLICT for a machine of another
+        attempt (terminate and sweep it first), and INVALID for a machine with other tags, which is not ours.
+        """
         return self._instances.create(order, prepared["nic"])
 
     def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
-        """Read the operation. Raises CloudError with its code where it failed; the machine may exist all the same."""
+        """Poll the operation. Raises CloudError with its code if it failed; the machine may exist all the same."""
         return self._instances.created(order, handle.get("operation", ""))
 
     def find(self, order: Order) -> Instance | None:
-        """Return the machine of the key, if this attempt (the order's token) has made it."""
+        """Return the machine of the key if this attempt (the order's token) created it."""
         there = self._instances.machine(order.key)
         if there is None or not api.has_owner(there, order.tags):
             return None
@@ -158,15 +173,15 @@ class Azure(
         if there is None:
             return None
         if str(there.get("name")) != key or not (there.get("properties") or {}).get("vmId"):
-            raise CloudError(Meaning.UNAVAILABLE, f"Azure's answer to a question about {key} is not about it.")
+            raise CloudError(Meaning.UNAVAILABLE, f"Azure's answer to a request for {key} is about another machine.")
         if instance_id and there["properties"]["vmId"] != instance_id:
             return None
         return self._instances.instance(there)
 
-    stops_spot = "Azure deallocates a spot machine when it takes it back."
+    stops_spot = "Azure deallocates a spot machine when it reclaims it."
 
     def ended(self, instance: Instance) -> Instance:
-        said = f"Azure says that there is no machine {instance.key} (ResourceNotFound)."
+        said = f"Azure reports that machine {instance.key} does not exist (ResourceNotFound)."
         return replace(instance, state=Lifecycle.TERMINATED, reason=said)
 
     def terminate(self, instance: Instance) -> None:
@@ -176,8 +191,11 @@ class Azure(
         self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
         report: Callable[[str], object] = cloud.ignore,
     ) -> Sequence[str]:  # fmt: skip
-        """The machine too, where there is one. Not the network that locations share. What bears the id of something
-        that was made for it (`known`), and nobody's tags, is ours too."""
+        """Delete everything under a key, including the machine, but not the network that a location shares.
+
+        An object without any owner's tags also counts as ours if it has the id of an object that was created for the
+        machine (`known`).
+        """
         ids, ours, foreign = {one.lower() for one in known}, {}, False
         for part in api.SUFFIXES:
             there = self._parts.get(part, key)
@@ -185,7 +203,7 @@ class Azure(
                 continue
             untagged = api.lost_tags(there) and str(there["id"]).lower() in ids
             if untagged:
-                report(f"{there['name']}: its tags were removed, it is known by its id.")
+                report(f"{there['name']}: the tags were removed, but the id is known.")
             # Azure makes the disk itself and gives it no tags until we do.
             made = part == "disk" and api.lost_tags(there) and not foreign
             if untagged or made or api.has_owner(there, tags):
@@ -195,12 +213,14 @@ class Azure(
         return self._parts.sweep(key, ours)
 
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
-        """Network cards, addresses, firewalls and disks: four listings. A disk of which the tagging never came about
-        is not among them; whatever sweeps its name finds it."""
+        """Return network cards, addresses, firewalls and disks, from four listings.
+
+        A disk that was never tagged is not included; the sweep of its name finds it.
+        """
         return [one for one in self._parts.remains(tags) if location in ("", one.location)]
 
     def stop(self, instance: Instance) -> None:
-        """Deallocate it: a machine that is only switched off is still paid for."""
+        """Deallocate the machine: a machine that is only switched off is still billed."""
         with translated(f"stop {instance.key}", write=True):
             self._connection.compute.virtual_machines.begin_deallocate(
                 self._connection.group, instance.key, polling=False
@@ -215,7 +235,10 @@ class Azure(
             self._connection.compute.virtual_machines.begin_restart(self._connection.group, instance.key, polling=False)
 
     def resize_volume(self, instance: Instance, disk_gib: int) -> None:
-        """Grow the disk. Some disks grow only while the machine is stopped: CONFLICT. No disk shrinks: INVALID."""
+        """Grow the disk.
+
+        Raises CONFLICT for disks that grow only while the machine is stopped, and INVALID for a smaller size.
+        """
         disk = self._parts.get("disk", instance.key)
         if disk is None:
             raise CloudError(Meaning.NOT_FOUND, f"{instance.key} has no disk of ours.")
@@ -239,7 +262,7 @@ class Azure(
             if there is not None:
                 self._parts.merge_tags(there["id"], tags)
             elif part == "machine":
-                raise CloudError(Meaning.NOT_FOUND, f"There is no machine {instance.key}.")
+                raise CloudError(Meaning.NOT_FOUND, f"Machine {instance.key} does not exist.")
 
     def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
         self._network.open(instance.key, rules)
@@ -248,7 +271,7 @@ class Azure(
         self._network.close(instance.key, rules)
 
     def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str] | Underway:
-        """Read the keys by the agent in the guest, which carries out one command at a time."""
+        """Read the keys through the agent in the guest, which carries out one command at a time."""
         return host_keys(self._connection, instance.key, handle.get("command", ""))
 
     def console(self, instance: Instance) -> str:
@@ -262,11 +285,11 @@ class Azure(
         return console_end(url, deadline=self._connection.deadline, ca_bundle=self._connection.ca_bundle)
 
     def permissions(self, order: Order) -> Sequence[cloud.Permission]:
-        """Check permissions: one call each for the resource group, the subscription, and a subnet that is named."""
+        """Check permissions, by one call each for the resource group, the subscription, and the named subnet."""
         return permissions.permissions(self._connection, order)
 
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
-        """Check the subnet; subnets are the same in all zones."""
+        """Check the subnet. Subnets are the same in all zones."""
         return network.problems(self._connection, order)
 
 

@@ -15,10 +15,10 @@ WAYS = "a token, a service principal (tenant_id, client_id, client_secret), mana
 
 
 class Credential(Fields):
-    """One subscription and resource group, and one way to prove who we are.
+    """The credential for one subscription and resource group, with one way to authenticate.
 
-    It needs the role Contributor on the resource group, and Reader on the subscription: sizes, usage and the status
-    of all machines are read there.
+    It needs the role Contributor on the resource group, and Reader on the subscription, where sizes, usage and the
+    status of all machines are read.
     """
 
     subscription_id: str = Field(min_length=1, description="The subscription's id (a GUID).")
@@ -26,22 +26,27 @@ class Credential(Fields):
         min_length=1,
         max_length=90,
         pattern=r"^[\w.()-]*[\w()-]$",
-        description="It must exist. Everything is made in it, and nothing else should be.",
+        description="An existing resource group. Everything is created in it; use it for nothing else.",
     )
-    tenant_id: str = Field(default="", description="The directory of the service principal.")
-    client_id: str = Field(default="", description="The service principal.")
-    client_secret: SecretStr = Field(default=SecretStr(""), description="Its secret.")
+    tenant_id: str = Field(default="", description="Tenant (directory) of the service principal.")
+    client_id: str = Field(default="", description="Client id of the service principal.")
+    client_secret: SecretStr = Field(default=SecretStr(""), description="Secret of the service principal.")
     managed_identity: bool | str = Field(
-        default=False, description="true: the identity of the machine that we run on; or the client id of one."
+        default=False,
+        description=(
+            "true: the managed identity of the machine that Drydock runs on; or the client id of a managed identity."
+        ),
     )
-    environment: bool = Field(default=False, description="Whatever azure-identity's DefaultAzureCredential finds.")
+    environment: bool = Field(
+        default=False, description="Use the credentials that azure-identity's DefaultAzureCredential finds."
+    )
     token: SecretStr = Field(
         default=SecretStr(""), description="A bearer token that does not expire: for private clouds and tests."
     )
     endpoint: str = Field(default=ENDPOINT, description="URL of Azure Resource Manager.")
-    authority: str = Field(default="", description="URL of the login; empty: that of Azure's public cloud.")
-    ca_bundle: str = Field(default="", description="File with the authorities to trust instead of the usual ones.")
-    prices: str = Field(default="", description="File with prices instead of the table that ships with us.")
+    authority: str = Field(default="", description="URL of the login endpoint. Empty: that of Azure's public cloud.")
+    ca_bundle: str = Field(default="", description="File of trusted certificate authorities. Empty: the system's.")
+    prices: str = Field(default="", description="File of a price table that replaces the bundled one.")
 
     @field_validator("managed_identity", mode="before")
     @classmethod
@@ -64,9 +69,9 @@ class Credential(Fields):
             raise ValueError("A service principal needs tenant_id, client_id and client_secret.")
         ways = [bool(self.token.get_secret_value()), all(principal), bool(self.managed_identity), self.environment]
         if sum(ways) == 0:
-            raise ValueError(f"The credential has no way to log in: give {WAYS}.")
+            raise ValueError(f"The credential has no way to authenticate. Give {WAYS}.")
         if sum(ways) > 1:
-            raise ValueError(f"The credential has more than one way to log in: give one of {WAYS}.")
+            raise ValueError(f"The credential has more than one way to authenticate. Give only one of {WAYS}.")
         return self
 
 
@@ -75,12 +80,14 @@ class Image(ImageWords):
 
     publisher: str = "Debian"
     offer: str = "debian-12"
-    sku: str = Field(default="", description="Empty: 12-gen2, or 12-arm64 for ARM.")
-    version: str = Field(default="latest", description="latest is looked up once for each machine.")
+    sku: str = Field(default="", description="SKU of the image. Empty: 12-gen2, or 12-arm64 for ARM.")
+    version: str = Field(
+        default="latest", description="Version of the image. latest is looked up once for each machine."
+    )
     id: str = Field(
         default="",
         description="Resource id of a managed image, a gallery image or one of its versions, or "
-        "PUBLISHER:OFFER:SKU:VERSION; then the rest is unused.",
+        "PUBLISHER:OFFER:SKU:VERSION. The other fields are then unused.",
     )
 
     @model_validator(mode="after")
@@ -88,12 +95,12 @@ class Image(ImageWords):
         own = self.id.lower().startswith(("/subscriptions/", "/communitygalleries/", "/sharedgalleries/"))
         if self.id and not own and not re.fullmatch(r"[^:/]+(:[^:/]+){3}", self.id):
             raise ValueError(
-                "id is a resource id such as /subscriptions/.../images/NAME, or PUBLISHER:OFFER:SKU:VERSION."
+                "id must be a resource id such as /subscriptions/.../images/NAME, or PUBLISHER:OFFER:SKU:VERSION."
             )
         if not self.id and not (self.publisher and self.offer and self.version):
-            raise ValueError("An image is publisher, offer, sku and version, or an id.")
+            raise ValueError("Give either publisher, offer, sku and version, or an id.")
         if not self.id and not self.sku and (self.publisher, self.offer) != ("Debian", "debian-12"):
-            raise ValueError("An image of another offer than Debian's needs its sku.")
+            raise ValueError("An image of an offer other than Debian's requires a sku.")
         return self
 
     def sku_for(self, arch: str) -> str:

@@ -126,8 +126,11 @@ _STATUSES = {
 
 
 def meaning(code: str, message: str = "", status: int = 0) -> Meaning:
-    """What one code means. OperationNotAllowed is a quota's refusal where its message says so, else the machine is
-    busy or in the wrong state; an unknown code counts by its HTTP status."""
+    """Return the meaning of a code.
+
+    OperationNotAllowed is a quota's refusal if its message says so; otherwise the machine is busy or in the wrong
+    state. An unknown code is classified by its HTTP status.
+    """
     if status == 429:
         return Meaning.CONFLICT if code in WORKED_ON else Meaning.THROTTLED
     if code in ("OperationNotAllowed", "Conflict", "BadRequest") and "quota" in message.lower():
@@ -141,12 +144,12 @@ def meaning(code: str, message: str = "", status: int = 0) -> Meaning:
 
 
 def refused(error: Mapping[str, Any], doing: str, *, status: int = 0, after: float = 0.0) -> CloudError:
-    """The CloudError of an error body of ARM, `{"code": ..., "message": ..., "details": [...]}`, in its own words."""
+    """Return the CloudError for an error body, `{"code": ..., "message": ..., "details": [...]}`, in its own words."""
     code, message = _telling(error)
     found = meaning(code, message, status)
     return CloudError(
         found,
-        f"Azure refused to {doing}: {code or f'HTTP {status}'}: {message or 'no more was said'}"[:1000],
+        f"Azure refused to {doing}: {code or f'HTTP {status}'}: {message or 'no message was given'}"[:1000],
         provider_code=code,
         after=after,
         reach=_reach(code, message) if found is Meaning.QUOTA else None,
@@ -170,7 +173,7 @@ def _reach(code: str, message: str) -> Reach:
 
 
 def worked_on(body: str) -> bool:
-    """Return whether a body with 429 is about an object that another operation works on."""
+    """Return whether a body with status 429 is about an object that another operation changes."""
     return any(f'"{code}"' in body for code in WORKED_ON)
 
 
@@ -199,8 +202,11 @@ _NOT_SENT = (
 
 @contextmanager
 def translated(doing: str, *, write: bool = False) -> Iterator[None]:
-    """What goes wrong in a call becomes a CloudError. `doing` completes "Azure refused to ..."; `write`: the call
-    changes something, so that a lost answer leaves open whether it has."""
+    """Convert every error in a call to a CloudError.
+
+    `doing` completes "Azure refused to ..."; `write` means that the call changes something, so that after a lost answer
+    it is unknown whether it has.
+    """
     try:
         yield
     except ClientAuthenticationError as error:
@@ -211,11 +217,11 @@ def translated(doing: str, *, write: bool = False) -> Iterator[None]:
         raise _unanswered(error, doing, write) from None
     except OSError as error:
         # The authorities' file, which is read before anything is sent.
-        raise CloudError(Meaning.INVALID, f"Azure could not be asked to {doing}: {error}") from None
+        raise CloudError(Meaning.INVALID, f"Azure could not be reached to {doing}: {error}") from None
 
 
 def found(doing: str, call: Callable[[], Any]) -> Any:
-    """Return the result of a read; None where the object does not exist."""
+    """Return the result of a read, or None if the object does not exist."""
     try:
         with translated(doing):
             return call()
@@ -226,7 +232,7 @@ def found(doing: str, call: Callable[[], Any]) -> Any:
 
 
 def seconds(headers: Mapping[str, str], usual: float = 0.0) -> float:
-    """Return when an answer says to ask again, in seconds."""
+    """Return the number of seconds after which an answer asks to be called again."""
     for name, unit in (("retry-after-ms", 0.001), ("x-ms-retry-after-ms", 0.001), ("Retry-After", 1.0)):
         given = headers.get(name) or ""
         if given.replace(".", "", 1).isdigit():
@@ -276,7 +282,7 @@ def _unanswered(error: AzureError, doing: str, write: bool) -> CloudError:
     sent = not isinstance(error, ServiceRequestError) or not any(isinstance(one, _NOT_SENT) for one in causes)
     if write and sent:
         return CloudError(Meaning.AMBIGUOUS, f"The answer to {doing} was lost: {error.message}"[:1000])
-    return CloudError(Meaning.UNAVAILABLE, f"Azure could not be asked to {doing}: {error.message}"[:1000])
+    return CloudError(Meaning.UNAVAILABLE, f"Azure could not be reached to {doing}: {error.message}"[:1000])
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -36,20 +36,23 @@ _PROVISIONING = {
 
 
 def controller(of_size: frozenset[str]) -> str:
-    """What a machine's diskControllerType must say: NVMe for a size that has nothing else. Where it has SCSI too, or
-    does not tell, Azure's own choice is right (REST reference, StorageProfile)."""
+    """Return a machine's diskControllerType: NVMe for a size that supports nothing else.
+
+    If the size also supports SCSI or does not report its controllers, Azure's own choice is right (REST reference,
+    StorageProfile).
+    """
     return "NVMe" if of_size == {"NVMe"} else ""
 
 
 def machine_body(
     order: Order, nic: str, *, security: Mapping[str, Any] | None, controller: str = ""
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the PUT of a machine.
+    """Return the body of the PUT of a machine.
 
-    Disk, network card and address go with it (deleteOption; the default leaves them).
+    Disk, network card and address are deleted with it (deleteOption; the default keeps them).
     """
     if not order.user or not order.public_key:
-        raise CloudError(Meaning.INVALID, "Azure makes no Linux machine without a user and a public key.")
+        raise CloudError(Meaning.INVALID, "Azure requires a user and a public key for a Linux machine.")
     properties: dict[str, Any] = {
         "hardwareProfile": {"vmSize": order.type},
         "storageProfile": {"imageReference": account.image_reference(order.image), "osDisk": _disk(order)},
@@ -73,17 +76,17 @@ def machine_body(
 
 
 def security_profile(order: Order, features: str | None, *, trusted_launch: bool) -> dict[str, Any] | None:
-    """The securityProfile. `features`: what the image says of itself (`SecurityType`), None where it says nothing.
+    """Return the securityProfile of an order. `features` are those of the image (`SecurityType`), or None if unknown.
 
-    Raises CloudError INVALID for a confidential order with an image that is not made for it.
+    Raises CloudError INVALID for a confidential order with an image that does not support it.
     """
     said = (features or "").lower()
     if order.confidential:
         if features is not None and "confidential" not in said:
             raise CloudError(
                 Meaning.NOT_OFFERED,
-                f"The image {order.image} is not made for confidential machines: choose one whose sku is, such as "
-                "Canonical:ubuntu-24_04-lts:cvm.",
+                f"The image {order.image} does not support confidential machines. Choose one whose sku does, "
+                "such as Canonical:ubuntu-24_04-lts:cvm.",
             )
         return _security("ConfidentialVM")
     return _security("TrustedLaunch") if trusted_launch and "trustedlaunch" in said else None
@@ -95,8 +98,10 @@ def instance(
     cards: Mapping[str, Mapping[str, Any]],
     addresses: Mapping[str, Mapping[str, Any]],
 ) -> Instance:
-    """A machine with its instance view (`status`), and the network cards and addresses there are, by id in small
-    letters."""
+    """Convert a machine with its instance view (`status`) to the contract's form.
+
+    The existing network cards and addresses are given by id in small letters.
+    """
     about: Mapping[str, Any] = machine.get("properties") or {}
     statuses = [one for one in (status or {}).get("statuses") or () if isinstance(one, Mapping)]
     private, public = _addresses(about, cards, addresses)
@@ -119,7 +124,10 @@ def instance(
 
 
 def state(provisioning: str, power: str) -> Lifecycle:
-    """Return the state. A machine whose last operation failed counts by its power, if it has any: it may well run."""
+    """Return the state.
+
+    A machine whose last operation failed is classified by its power state if there is one, because it may be running.
+    """
     provisioning, power = provisioning.lower(), power.lower()
     if provisioning == "deleting":
         return Lifecycle.TERMINATING
@@ -129,7 +137,7 @@ def state(provisioning: str, power: str) -> Lifecycle:
 
 
 def failure(status: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """Return the instance view's error of a failed operation, as an error body; None where there was none."""
+    """Return the instance view's error of a failed operation as an error body, or None if there was none."""
     for one in status.get("statuses") or ():
         words = str(one.get("code") or "").split("/")
         if words[:2] == ["ProvisioningState", "failed"]:
@@ -217,13 +225,13 @@ TRIED_AGAIN = 3.0
 
 
 class Instances:
-    """The machines that a client's orders make."""
+    """The machines that a client's orders create."""
 
     def __init__(self, connection: Connection, parts: Parts, account: Account) -> None:
         self._connection, self._parts, self._account = connection, parts, account
 
     def create(self, order: Order, nic: str) -> Instance | Underway:
-        """PUT the machine unless there is one."""
+        """Create the machine with a PUT unless it exists."""
         api.check_order(order)
         size, features = self.suiting(order)
         said = None if features is None else features.security
@@ -238,7 +246,7 @@ class Instances:
         return _underway(headers.get("Azure-AsyncOperation", ""), seconds(headers, TRIED_AGAIN))
 
     def created(self, order: Order, operation: str) -> Instance | Underway:
-        """Poll the operation; without one, the machine itself."""
+        """Poll the operation or, if there is none, the machine itself."""
         if not operation:
             return self._there(order)
         try:
@@ -259,17 +267,22 @@ class Instances:
         return self._parts.get("machine", key, expand="instanceView")
 
     def instance(self, there: Mapping[str, Any]) -> Instance:
-        """Return a machine as the contract has it, with its addresses."""
+        """Return a machine in the contract's form, with its addresses."""
         card, address = (self._parts.get(part, there["name"]) for part in ("nic", "ip"))
         cards, addresses = ({one["id"].lower(): one} if one else {} for one in (card, address))
         return instance(there, view(there), cards, addresses)
 
     def suiting(self, order: Order) -> tuple[Size, Features | None]:
-        """The order's size, and what its image says of itself. Raises CloudError NOT_OFFERED where the two do not go
-        together: the size boots no image of that generation, or has no disk by a controller that the image knows."""
+        """Return the order's size and the features of its image.
+
+        Raises CloudError NOT_OFFERED if they do not match: the size does not boot images of that generation, or has no
+        disk controller that the image supports.
+        """
         size = self._account.size(order.location, order.type)
         if order.confidential and order.confidential not in size.type.confidential:
-            raise CloudError(Meaning.NOT_OFFERED, f"{order.type} has no {order.confidential} in {order.location}.")
+            raise CloudError(
+                Meaning.NOT_OFFERED, f"{order.type} does not offer {order.confidential} in {order.location}."
+            )
         features = self._account.features(order.location, order.image)
         if features is not None:
             if features.generation and features.generation not in size.generations:
@@ -282,11 +295,11 @@ class Instances:
         """The machine under the key, once it is provisioned."""
         there = self.machine(order.key)
         if there is None:
-            raise CloudError(Meaning.NOT_FOUND, f"The machine {order.key} is gone again.")
+            raise CloudError(Meaning.NOT_FOUND, f"The machine {order.key} no longer exists.")
         if not api.has_owner(there, order.tags):
-            raise CloudError(Meaning.INVALID, f"There is a machine {order.key} already: its tags are not ours.")
+            raise CloudError(Meaning.INVALID, f"A machine {order.key} already exists, and its tags are not ours.")
         if not api.bears(there, {api.ATTEMPT: order.token}):
-            raise CloudError(Meaning.CONFLICT, f"The machine of an earlier attempt still stands as {order.key}.")
+            raise CloudError(Meaning.CONFLICT, f"The machine of an earlier attempt still exists as {order.key}.")
         instance = self.instance(there)
         if instance.state is Lifecycle.FAILED:
             raise refused(failure(view(there)) or {"message": instance.reason}, f"make {order.key}")
@@ -307,7 +320,7 @@ class Instances:
 
 
 def _unsuited(order: Order, size: str, image: str) -> CloudError:
-    text = f"{order.type} takes only {size}, and the image {order.image} is made for {image}."
+    text = f"{order.type} supports only {size}, but the image {order.image} requires {image}."
     return CloudError(Meaning.NOT_OFFERED, text, provider_code="ImageDoesNotSuitSize")
 
 
@@ -316,7 +329,7 @@ def _listed(found: frozenset[str]) -> str:
 
 
 def view(machine: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the instance view in a machine's JSON; empty where there is none."""
+    """Return the instance view in a machine's JSON, or an empty dict if there is none."""
     return ((machine or {}).get("properties") or {}).get("instanceView") or {}
 
 
@@ -325,7 +338,7 @@ def _underway(operation: str, after: float, percent: Any = None) -> Underway:
         handle={"operation": operation},
         after=max(after, 0.05),
         percent=int(percent) if isinstance(percent, int | float) else None,
-        sentence="Azure makes the machine.",
+        sentence="Azure is creating the machine.",
     )
 
 
@@ -350,7 +363,7 @@ def host_keys(connection: Connection, key: str, command: str) -> Sequence[str] |
         )
         command = headers.get("Location", "")
     if answer.get("value") is None and command:
-        told = "The guest is asked for its host key."
+        told = "The guest's host key was requested."
         return Underway(handle={"command": command}, after=seconds(headers, _RUN_COMMAND_SECONDS), sentence=told)
     return _lines(answer)
 
@@ -366,7 +379,10 @@ MOST = 65_536
 
 
 def console_end(url: str, *, deadline: float, ca_bundle: str) -> str:
-    """The last 64 KiB behind the URL, which is a secret and in no message; empty where there is nothing yet."""
+    """Return the last 64 KiB behind the URL, or an empty string if there is nothing yet.
+
+    The URL is a secret and appears in no message.
+    """
     pool = urllib3.PoolManager(ca_certs=ca_bundle or None, retries=False)
     timeout = urllib3.Timeout(connect=min(deadline, 10.0), read=deadline)
     try:
@@ -393,4 +409,4 @@ def _length(pool: urllib3.PoolManager, url: str, timeout: urllib3.Timeout) -> st
 
 
 def _unreadable(why: str) -> CloudError:
-    return CloudError(Meaning.UNAVAILABLE, f"The console's text could not be read: {why}.")
+    return CloudError(Meaning.UNAVAILABLE, f"The console output could not be read: {why}.")

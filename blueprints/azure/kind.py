@@ -1,4 +1,4 @@
-"""The kind `azure`: hosts at Azure, built when a lease asks for one."""
+"""The kind `azure`: hosts at Azure, built when a lease needs one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Config(CloudConfig):
 
     interruption: ClassVar[str] = READER
     agent_status: ClassVar[str] = AGENT_STATUS
-    image: Image = Field(default=Image(), description="What machines boot.")
+    image: Image = Field(default=Image(), description="Image that the machines boot.")
 
 
 class AzureHost(CloudHost):

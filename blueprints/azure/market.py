@@ -1,10 +1,10 @@
-"""Sizes of machines as Resource SKUs lists them, one entry for each location, and their prices.
+"""Sizes of machines from Resource SKUs, with one entry for each location, and their prices.
 
-Source: REST reference of Microsoft.Compute, "Resource Skus - List". It lists what this subscription may use, never what
-is free at the moment: Azure has no API for that. The GPUs are from learn.microsoft.com, "GPU accelerated virtual
-machine sizes" and the pages of the series that it lists: Resource SKUs has only their number.
+Source: REST reference of Microsoft.Compute, "Resource Skus - List". It lists the sizes that the subscription may use,
+not the capacity that is free at the moment, for which Azure has no API. The GPU models are from learn.microsoft.com,
+"GPU accelerated virtual machine sizes" and the pages of the series listed there: Resource SKUs has only their number.
 
-Prices come from a table: Azure's price list is an API of its own, and has no figures for what one account pays. The
+Prices come from a table: Azure's price list is an API of its own, and has no figures for the prices of one account. The
 bundled table is made from the Azure Retail Prices API as recorded in Azure/karpenter-provider-azure
 (pkg/providers/pricing/zz_generated.pricing.go); its date, locations and commit are in prices.json. On demand, Linux, US
 dollars per hour.
@@ -52,8 +52,10 @@ _PARTS = {"NV6ads_A10_v5": 6, "NV12ads_A10_v5": 3, "NV18ads_A10_v5": 2, "NV4as_v
 
 
 def gpus(size: str, count: str) -> tuple[Gpu, ...]:
-    """The accelerators of a size by its name, as many as its capability `GPUs` says; a model that we do not know is
-    called `unknown`."""
+    """Return the accelerators of a size: the model by its name, the count by its capability `GPUs`.
+
+    An unknown model is called `unknown`.
+    """
     number = max(1, round(float(count))) if count and float(count) > 0 else 0
     if not number:
         return ()
@@ -69,7 +71,7 @@ BUNDLED = Path(__file__).with_name("prices.json")
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """One table: size (without `Standard_`) -> figures in the order of `locations`."""
+    """A price table: size (without `Standard_`) -> prices in the order of `locations`."""
 
     source: str
     locations: tuple[str, ...]
@@ -77,7 +79,7 @@ class Prices:
     spot: dict[str, list[float | None]]
 
     def of(self, size: str, location: str, *, spot: bool) -> tuple[Price, ...]:
-        """Return the prices of a size in a location; empty where the table has none."""
+        """Return the prices of a size in a location, or nothing if the table has none."""
         usual = self._figure(self.on_demand, size, location)
         if usual is None:
             return ()
@@ -95,7 +97,7 @@ class Prices:
 
 @cache
 def table(path: str = "") -> Prices:
-    """Return the table in a file, or the bundled one. Raises CloudError INVALID where it cannot be read."""
+    """Return the table in a file, or the bundled one. Raises CloudError INVALID if it cannot be read."""
     try:
         return _read(json.loads(Path(path or BUNDLED).read_text(encoding="utf-8")), path)
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
@@ -107,7 +109,7 @@ def _read(given: dict[str, Any], path: str) -> Prices:
     tables = {name: dict(given.get(name, {})) for name in ("on_demand", "spot")}
     wrong = [size for rows in tables.values() for size, row in rows.items() if len(row) != len(locations)]
     if wrong:
-        raise ValueError(f"{wrong[0]} has not one figure for each location")
+        raise ValueError(f"{wrong[0]} does not have one price for each location")
     return Prices(source=f"{Path(path).name if path else 'bundled'} {given['read_at']}", locations=locations, **tables)
 
 
@@ -125,7 +127,7 @@ neither; the _cc sizes are hosts of confidential containers."""
 
 @dataclass(frozen=True, kw_only=True)
 class Size:
-    """An instance type, with what only this kind needs to know of it."""
+    """An instance type, with additional fields that only this kind needs."""
 
     type: InstanceType
     trusted_launch: bool
@@ -145,7 +147,7 @@ def sizes(skus: Iterable[Mapping[str, Any]], prices: Prices) -> Iterator[Size]:
 
 
 def confidential(size: str, capability: str) -> frozenset[Confidential]:
-    """Return the technologies, by the capability ConfidentialComputingType, or by the size's name without it."""
+    """Return the confidential technologies, by the capability ConfidentialComputingType or else by the size's name."""
     if capability:
         named = _CONFIDENTIAL.get(capability.lower())
         return frozenset({named} if named else ())

@@ -1,4 +1,4 @@
-"""The network of a machine: firewall, address and network card, in a named subnet or in one of ours."""
+"""The network of a machine: firewall, address and network card, in a named subnet or in Drydock's own."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ SPACE, SUBNET = "10.77.0.0/16", "hosts"
 
 
 class Network:
-    """The network of a machine, made and found by PUTs of names made of the order's key."""
+    """The network of a machine, created and found by names that are derived from the order's key."""
 
     def __init__(self, connection: Connection, parts: Parts) -> None:
         self._connection, self._parts = connection, parts
 
     def prepare(self, order: Order, *, accelerated: bool) -> Mapping[str, str] | Underway:
-        """Return the network card's id and those of what it needs; Underway until all of it is provisioned."""
+        """Return the ids of the network card and of the objects that it needs; Underway until all are ready."""
         subnet = order.network or self._shared_subnet(order)
         nsg = self._standing("nsg", order, firewall_body(order))
         ip = self._standing("ip", order, address(order)) if order.public_address else ""
         if subnet is None or nsg is None or ip is None:
-            return _underway("The firewall, the address and the network are being made.")
+            return _underway("The firewall, the address and the network are being created.")
         nic = self._standing("nic", order, card(order, subnet, nsg, ip, accelerated=accelerated))
         if nic is None:
-            return _underway("The network card is being made.")
+            return _underway("The network card is being created.")
         return {"nic": nic, "nsg": nsg, "ip": ip, "subnet": subnet}
 
     def open(self, key: str, rules: Sequence[Rule]) -> None:
-        """Add the rules that are not there yet."""
+        """Add the rules that do not exist yet."""
         there = self._rules(key)
         taken = {int(one.get("priority") or 0) for one in there.values()}
         for rule in rules:
@@ -47,7 +47,7 @@ class Network:
                 self._put_rule(key, rule, priority)
 
     def close(self, key: str, rules: Sequence[Rule]) -> None:
-        """Delete the rules that are there."""
+        """Delete the rules that exist."""
         there = self._rules(key)
         group, nsg = self._connection.group, api.part_name("nsg", key)
         for wanted in sorted({rule_name(rule) for rule in rules} & set(there)):
@@ -65,7 +65,7 @@ class Network:
             return None
         subnets = [one for one in there["properties"].get("subnets") or () if one.get("name") == SUBNET]
         if not subnets:
-            raise CloudError(Meaning.INVALID, f"The network {named} has no subnet {SUBNET}: it is not ours.")
+            raise CloudError(Meaning.INVALID, f"The network {named} has no subnet {SUBNET}, so it is not ours.")
         return str(subnets[0]["id"]) if _ready(there) and _ready(subnets[0]) else None
 
     def _make_shared(self, named: str, order: Order) -> None:
@@ -138,8 +138,11 @@ def card(order: Order, subnet: str, nsg: str, ip: str, *, accelerated: bool) -> 
 
 
 def shared_network(order: Order) -> dict[str, Any]:
-    """The virtual network that machines of a location share where the order names none. Its subnet lets machines
-    without an address of their own out: new subnets do not by default since 2026."""
+    """Return the virtual network that machines of a location share if the order names none.
+
+    Its subnet gives machines without a public address outbound access; since 2026 new subnets do not have that by
+    default.
+    """
     ours = {tag: value for tag, value in order.tags.items() if tag == api.INSTALLATION}
     return {
         "location": order.location,
@@ -157,7 +160,7 @@ def _ours(part: str, there: Mapping[str, Any], order: Order, body: Mapping[str, 
     """Raises CloudError: INVALID where it is somebody else's, CONFLICT where it is of an earlier attempt elsewhere."""
     named = api.part_name(part, order.key)
     if not api.has_owner(there, order.tags):
-        raise CloudError(Meaning.INVALID, f"There is a {named} already, and it is not ours: its tags differ.")
+        raise CloudError(Meaning.INVALID, f"A {named} already exists, and its tags are not ours.")
     if str(there.get("location") or "").lower() != order.location:
         raise CloudError(Meaning.CONFLICT, f"{named} of an earlier attempt is still in {there.get('location')}.")
     if body.get("zones") and list(there.get("zones") or ()) != body["zones"]:
@@ -186,8 +189,10 @@ _PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "icmp": "Icmp", "any": "*"}
 
 
 def firewall_body(order: Order) -> dict[str, Any]:
-    """The network security group: SSH from where the order says. All else inbound is closed, other machines of the
-    same network included, which Azure would let in; outbound is open, as Azure has it."""
+    """Return the network security group: inbound SSH from the order's sources only; outbound open, as by default.
+
+    Other machines of the same network, which Azure would let in by default, are refused too.
+    """
     rules = []
     for version, prefixes in _by_version(order.ssh_from).items():
         rules.append(
@@ -199,21 +204,26 @@ def firewall_body(order: Order) -> dict[str, Any]:
 
 
 def rule_name(rule: Rule) -> str:
-    """Return the name of an opening's rule."""
+    """Return the name of the rule for an open port."""
     return f"open-{rule.protocol.lower()}-{rule.port}-{hashlib.sha256(rule.source.encode()).hexdigest()[:8]}"
 
 
 def opening(rule: Rule, priority: int) -> dict[str, Any]:
-    """Return an opening as a security rule. Raises CloudError INVALID for a protocol that Azure does not know."""
+    """Return the security rule for an open port.
+
+    Raises CloudError INVALID for a protocol that Azure does not support.
+    """
     protocol = _PROTOCOLS.get(rule.protocol.lower())
     if protocol is None:
-        raise CloudError(Meaning.INVALID, f"{rule.protocol!r} is not a protocol: {', '.join(_PROTOCOLS)}.")
+        raise CloudError(
+            Meaning.INVALID, f"{rule.protocol!r} is not a supported protocol. Choose one of: {', '.join(_PROTOCOLS)}."
+        )
     port = rule.port if protocol in ("Tcp", "Udp") else "*"
     return _inbound(priority, port, protocol=protocol, prefixes=[rule.source])
 
 
 def free(taken: set[int]) -> int:
-    """Return the lowest priority that no rule has. Raises CloudError QUOTA."""
+    """Return the lowest unused priority. Raises CloudError QUOTA."""
     found = next((one for one in range(FIRST_OPENED, LAST_OPENED) if one not in taken), None)
     if found is None:
         raise CloudError(Meaning.QUOTA, "The firewall has no room for another rule.")
@@ -243,7 +253,9 @@ def _by_version(prefixes: Sequence[str]) -> dict[int, list[str]]:
         try:
             sorted_out.setdefault(ipaddress.ip_network(prefix, strict=False).version, []).append(prefix)
         except ValueError:
-            raise CloudError(Meaning.INVALID, f"ssh_from: {prefix!r} is not a network such as 192.0.2.0/24.") from None
+            raise CloudError(
+                Meaning.INVALID, f"ssh_from: {prefix!r} is not a valid network. Write it as in 192.0.2.0/24."
+            ) from None
     return sorted_out
 
 
@@ -256,7 +268,7 @@ Json = Mapping[str, Any]
 
 
 def problems(connection: Connection, order: Order) -> list[Problem]:
-    """Return what is wrong with the order's subnet, or with the shared network where it names none."""
+    """Return the problems of the order's subnet, or of the shared network if it names none."""
     if not order.network:
         return _of_ours(_read(connection, connection.group, f"drydock-{order.location}"), order.location)
     parts = _ID.fullmatch(order.network)
@@ -268,7 +280,7 @@ def problems(connection: Connection, order: Order) -> list[Problem]:
         raise CloudError(Meaning.INVALID, f"The subnet is in another subscription, {subscription}.")
     there = _read(connection, group, network)
     if there is None:
-        said = f"There is no network {network} in the resource group {group}."
+        said = f"The resource group {group} has no network {network}."
         return [_problem(f"{said} {_instead(connection, order)}")]
     return _of_named(connection, order, there, subnet)
 
@@ -276,12 +288,12 @@ def problems(connection: Connection, order: Order) -> list[Problem]:
 def _of_named(connection: Connection, order: Order, there: Json, subnet: str) -> list[Problem]:
     place = str(there.get("location") or "").lower()
     if place != order.location:
-        said = f"The network {there['name']} is in {place}, and machines in {order.location} cannot stand in it."
+        said = f"The network {there['name']} is in {place}, so machines in {order.location} cannot use it."
         return [_problem(f"{said} Allow only {place} in regions. {_instead(connection, order)}")]
     own = _subnets([there])
     if not any(one.lower().endswith(f"/subnets/{subnet}".lower()) for one in own):
-        said = f"The network {there['name']} has no subnet {subnet}. It has: {', '.join(own) or 'none'}."
-        return [_problem(f"{said} Name one in network.")]
+        said = f"The network {there['name']} has no subnet {subnet}. Available: {', '.join(own) or 'none'}."
+        return [_problem(f"{said} Set network to one of these.")]
     return []
 
 
@@ -289,8 +301,12 @@ def _of_ours(there: Json | None, location: str) -> list[Problem]:
     """It is made with its subnet where it is not there."""
     if there is None or any(one.endswith(f"/subnets/{SUBNET}") for one in _subnets([there])):
         return []
-    said = f"The network drydock-{location} has no subnet {SUBNET}, so it is not the one that Drydock makes."
-    return [_problem(f"{said} Name a subnet in network, give it one, or delete it: {_listed(_subnets([there]))}.")]
+    said = f"The network drydock-{location} has no subnet {SUBNET}, so Drydock did not create it."
+    return [
+        _problem(
+            f"{said} Set network to a subnet, add that subnet, or delete the network: {_listed(_subnets([there]))}."
+        )
+    ]
 
 
 def _read(connection: Connection, group: str, network: str) -> Json | None:
@@ -310,7 +326,10 @@ def _instead(connection: Connection, order: Order) -> str:
     with translated("list the networks"):
         listed = [one.as_dict() for one in connection.network.virtual_networks.list(connection.group)]
     there = _subnets(one for one in listed if str(one.get("location") or "").lower() == order.location)
-    return f"In {order.location} the resource group has: {_listed(there)}. Name one in network, or none."
+    return (
+        f"Available in {order.location} in the resource group: {_listed(there)}. Set network to one of "
+        "these, or leave it empty."
+    )
 
 
 def _subnets(networks: Iterable[Json]) -> list[str]:

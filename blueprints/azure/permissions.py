@@ -1,7 +1,7 @@
-"""The permissions that the kind needs at Azure, and a check of which we have, by the roles assigned at a scope.
+"""The permissions that the kind needs at Azure, and a check of them by the roles assigned at a scope.
 
 Source: "Permissions - List For Resource Group" and "... For Resource" of the REST reference of Microsoft.Authorization:
-one entry for each role, whose `actions` less its `notActions` it grants; * stands for any text. The answer omits deny
+one entry for each role, which grants its `actions` except its `notActions`; * matches any text. The answer omits deny
 assignments and conditions of assignments.
 """
 
@@ -63,16 +63,16 @@ IN_SUBSCRIPTION = (
     "Microsoft.Resources/subscriptions/locations/read",
 )
 """The same of the role for the subscription."""
-_NO_QUOTA = "quotas are seen only when a create is refused"
+_NO_QUOTA = "quotas are noticed only when a create is refused"
 WITHOUT = {
-    "Microsoft.Authorization/permissions/read": "it cannot be told beforehand what else is lacking",
+    "Microsoft.Authorization/permissions/read": "other missing permissions cannot be found in advance",
     "Microsoft.Compute/images/read": "the resource group's images cannot be listed",
-    "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/read": "the marketplace cannot be looked through",
+    "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/read": "the marketplace cannot be searched",
     "Microsoft.Compute/locations/usages/read": _NO_QUOTA,
     "Microsoft.Compute/virtualMachines/deallocate/action": "machines cannot be stopped",
     "Microsoft.Compute/virtualMachines/restart/action": "machines cannot be rebooted",
-    "Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action": "consoles cannot be read",
-    "Microsoft.Compute/virtualMachines/runCommand/action": "host keys that guests have made cannot be read",
+    "Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action": "the console output cannot be read",
+    "Microsoft.Compute/virtualMachines/runCommand/action": "host keys that guests generate cannot be read",
     "Microsoft.Compute/virtualMachines/start/action": "stopped machines cannot be started",
     "Microsoft.Network/locations/usages/read": _NO_QUOTA,
 }
@@ -88,7 +88,7 @@ _OF_ADDRESSES = frozenset(f"Microsoft.Network/publicIPAddresses/{act}" for act i
 
 
 def permissions(connection: Connection, order: Order) -> list[Permission]:
-    """Each that is needed: those of the group, those of the subscription, and that of joining a subnet of yours."""
+    """Return each needed permission: of the group, of the subscription, and of joining a named subnet."""
     subscription = f"/subscriptions/{connection.subscription}"
     spared = (_OF_OURS | {JOIN} if order.network else frozenset()) | (
         frozenset() if order.public_address else _OF_ADDRESSES
@@ -108,7 +108,7 @@ def _at(connection: Connection, scope: str, names: Sequence[str], where: str) ->
     try:
         held = _granted(connection, scope)
     except CloudError as error:
-        unclear = f"what is granted at {scope} could not be read ({error.message})"
+        unclear = f"the permissions at {scope} could not be read ({error.message})"
     for name in names:
         yield Permission(
             name=name + where, held=held(name) if held else None, unclear=unclear, without=WITHOUT.get(name, ""),
@@ -121,7 +121,7 @@ def _granted(connection: Connection, scope: str) -> Callable[[str], bool]:
     path = f"{scope}/providers/Microsoft.Authorization/permissions"
     version, entries = VERSION, list[Mapping[str, Any]]()
     while path:
-        answer, _ = connection.ask("GET", path, version=version, doing="read what we may do")
+        answer, _ = connection.ask("GET", path, version=version, doing="read its permissions")
         entries += answer.get("value") or ()
         path, version = str(answer.get("nextLink") or ""), ""
     return lambda name: any(_allows(one, name) for one in entries)

@@ -1,4 +1,4 @@
-"""The actions behind the steps of a cloud host, on any cloud: one short call each."""
+"""The actions behind the steps of a cloud host, on any cloud. Each makes one short call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OVER = (Lifecycle.TERMINATED, Lifecycle.FAILED, Lifecycle.TERMINATING)
 
 
 def called(client_of: ClientOf, calls: Calls) -> Act:
-    """Return an action that calls a cloud and turns a CloudError into the step's answer."""
+    """Return an action that calls a cloud and converts a CloudError to the step's answer."""
 
     @functools.wraps(calls)
     def act(spec: Spec, memo: Json) -> Answer:
@@ -47,10 +47,10 @@ def _refusal(error: CloudError, spec: Spec, memo: Json) -> Answer:
 
 
 def decide(spec: Spec, memo: Json) -> Answer:
-    """Decide everything random or dependent on the clock once, before anything is created.
+    """Choose all random and time-dependent values once, before anything is created.
 
-    That is the control account's key, the host's key, the name of the attempt and, if machines have a longest lifetime,
-    the machine's end.
+    These are the control account's key, the host's key, the name of the attempt and, if machines have a longest
+    lifetime, the machine's end.
     """
     if "attempt" in spec.resource.facts:
         return Ready()
@@ -72,7 +72,7 @@ def decide(spec: Spec, memo: Json) -> Answer:
 
 
 def choose_image(client: Client, spec: Spec, memo: Json) -> Answer:
-    """Choose the newest image that the config selects, or the one that the lease requires. Record the account."""
+    """Choose the newest image that the config selects, or the image that the lease requires. Record the account."""
     said, config = spec.resource.attributes, spec.resource.blueprint.config
     wanted = {"id": said["image"]} if said.get("image") else config.image.wanted()
     found = client.image(said.get("region", ""), wanted, said.get("arch", "x86_64"))
@@ -81,7 +81,7 @@ def choose_image(client: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def prepare(client: Client, spec: Spec, memo: Json) -> Answer:
-    """Create what the instance needs: firewall, network card, address."""
+    """Create the objects that the instance needs: firewall, network card, address."""
     made = client.prepare(order(spec))
     return _wait(made) if isinstance(made, Underway) else Ready(facts={"stands_on": dict(made)})
 
@@ -114,7 +114,7 @@ _REFUSALS = (
 def find(client: Client, spec: Spec, memo: Json) -> Answer:
     """Look for the instance of a create whose answer was lost.
 
-    Reads may lag behind, so its absence counts only after `find_after` seconds.
+    Reads may lag behind, so a missing instance counts as absent only after `find_after` seconds.
     """
     if (found := client.find(order(spec))) is not None:
         return _made(found)
@@ -131,7 +131,9 @@ def _made(made: Instance | Underway) -> Answer:
     if isinstance(made, Underway):
         return _wait(made)
     if made.state is Lifecycle.FAILED:
-        return Failed(scope=Scope.OFFER, code="failed", message=made.reason or "The provider gave up on the machine.")
+        return Failed(
+            scope=Scope.OFFER, code="failed", message=made.reason or "The provider failed to create the machine."
+        )
     facts = {"instance_id": made.id, "made_at": clock.now().isoformat()}
     return Ready(facts=facts, log=f"instance {made.id}")
 
@@ -147,7 +149,7 @@ _LISTINGS = 3
 def boot(client: Client, spec: Spec, memo: Json) -> Answer:
     """Wait until the instance is running and has an address.
 
-    The listing of its location reports that and wakes this step. After several listings without a report, the instance
+    The listing of its location reports this and wakes the step. After several listings without a report, the instance
     is read by its id.
     """
     seen, looks = spec.resource.facts.get("seen", {}), memo.get("looks", 0)
@@ -158,7 +160,7 @@ def boot(client: Client, spec: Spec, memo: Json) -> Answer:
         return Failed(
             scope=Scope.OFFER,
             code=seen["state"],
-            message=seen.get("reason") or f"The machine was {seen['state']} before it ran.",
+            message=seen.get("reason") or f"The machine was {seen['state']} before it was running.",
         )
     address = address_of(spec.resource, seen)
     if seen.get("state") == Lifecycle.RUNNING and address:
@@ -191,7 +193,7 @@ def _unproven(client: Client, spec: Spec) -> bool:
 
 
 def address_of(resource: ResourceView, seen: Json) -> str:
-    """Return the address to connect to: the public one unless the blueprint keeps the machine private."""
+    """Return the address to connect to: the public address unless the blueprint keeps the machine private."""
     name = "public_address" if resource.blueprint.config.public_address else "private_address"
     return str(seen.get(name) or "")
 
@@ -201,7 +203,7 @@ def check_listing(spec: Spec, memo: Json) -> Answer:
     seen = spec.resource.facts.get("seen", {})
     state = seen.get("state", Lifecycle.RUNNING)
     if state in (*_OVER, Lifecycle.STOPPED, Lifecycle.STOPPING):
-        return Failed(scope=Scope.STEP, code=state, message=f"It is {state}. {seen.get('reason', '')}".strip())
+        return Failed(scope=Scope.STEP, code=state, message=f"The machine is {state}. {seen.get('reason', '')}".strip())
     address = address_of(spec.resource, seen) or spec.resource.facts.get("address", "")
     return Ready(facts={"power": "on", "address": address})
 
@@ -220,7 +222,7 @@ def terminate(client: Client, spec: Spec, memo: Json) -> Answer:
         return _foreign(found, spec)
     if found is None and there.id and _unproven(client, spec):
         client.terminate(there)
-        return _still(since, "The machine is being terminated; its provider does not list it yet.")
+        return _still(since, "The machine is being terminated. Its provider does not list it yet.")
     if found is None or found.state is Lifecycle.TERMINATED:
         return (
             Ready()
@@ -238,10 +240,10 @@ def _foreign(found: Instance, spec: Spec) -> Answer:
     Unless the create was certainly refused, that machine may be ours with its tags removed; then the action fails.
     """
     if _nothing_asked(spec):
-        return Ready(log=f"{found.id or found.key} has its name and is not ours: it is left alone")
+        return Ready(log=f"{found.id or found.key} has the same name but is not ours, so it is not changed")
     message = (
-        f"There is a machine {found.id or found.key} with its name, whose tags do not say that it is ours. Look whose"
-        " it is: give it its tags back, or destroy the resource by force."
+        f"A machine {found.id or found.key} with the same name exists, but its tags do not identify it "
+        "as ours. Check who owns it, then restore its tags or destroy the resource by force."
     )
     return Failed(scope=Scope.OPERATOR, code="not_provably_ours", message=message)
 
@@ -257,9 +259,9 @@ def sweep(client: Client, spec: Spec, memo: Json) -> Answer:
     )  # fmt: skip
     since, log = memo.get("since") or clock.now().isoformat(), " ".join(untagged)
     if left:
-        return replace(_still(since, f"Still there: {', '.join(left)}."[:500]), log=log)
+        return replace(_still(since, f"Not yet deleted: {', '.join(left)}."[:500]), log=log)
     if _unprepared(spec) and not _waited(client, since):
-        return replace(_still(since, "Resources created for the machine may still appear."), log=log)
+        return replace(_still(since, "Objects that were created for the machine may still appear."), log=log)
     return Ready(log=log)
 
 
@@ -288,19 +290,21 @@ def _still(since: str, sentence: str) -> Wait:
 
 
 def switch(wanted: tuple[str, ...], to: Lifecycle) -> Calls:
-    """Return an action that stops or starts the machine if the phase wants that, and waits until it is done."""
+    """Return an action that stops or starts the machine if the phase requires it, and waits until that is done."""
 
     def act(client: Client, spec: Spec, memo: Json) -> Answer:
         if spec.wanted.get("power") not in wanted:
             return Ready()
         if not isinstance(client, StopsStarts):
             return Failed(
-                scope=Scope.OPERATOR, code="not_supported", message=f"{client.provider} cannot stop and start machines."
+                scope=Scope.OPERATOR,
+                code="not_supported",
+                message=f"{client.provider} does not support stopping and starting machines.",
             )
         there = instance(spec.resource)
         found = client.instance(there.location, there.zone, there.key, there.id)
         if found is None:
-            return Failed(scope=Scope.STEP, code="gone", message="The machine is gone.")
+            return Failed(scope=Scope.STEP, code="gone", message="The machine no longer exists.")
         if found.state is to:
             return Ready(facts=_where(spec.resource, found) if to is Lifecycle.RUNNING else {})
         if not memo.get("asked"):
@@ -316,17 +320,17 @@ def _where(resource: ResourceView, found: Instance) -> Json:
 
 
 def console(client: Client, resource: ResourceView) -> str:
-    """Return the last 15,000 characters of the console; empty if it cannot be read."""
+    """Return the last 15,000 characters of the console, or an empty string if it cannot be read."""
     if not isinstance(client, Console) or not resource.facts.get("instance_id"):
         return ""
     try:
         return client.console(instance(resource))[-15_000:]
     except CloudError as error:
-        return f"(its console could not be read: {error.message})"
+        return f"(the console could not be read: {error.message})"
 
 
 def with_console(client_of: ClientOf, act: Act, seconds: float) -> Act:
-    """Wrap an action so that, if it fails or waits for long, the console is stored with the resource."""
+    """Wrap an action so that the console is stored with the resource if the action fails or waits for long."""
 
     @functools.wraps(act)
     def watched(spec: Spec, memo: Json) -> Answer:
@@ -352,16 +356,16 @@ def open_ports(client: Client, spec: Spec, memo: Json) -> Answer:
     if not wanted:
         return Ready()
     if not isinstance(client, Firewall):
-        message = f"{client.provider} cannot open ports; ask without `ports`."
+        message = f"{client.provider} does not support opening ports. Omit `ports` from the request."
         return Failed(scope=Scope.BLUEPRINT, code="not_supported", message=message)
     client.open_ports(instance(spec.resource), wanted)
     return Ready(log=f"open: {', '.join(str(rule.port) for rule in wanted)}")
 
 
 def close_ports(client: Client, spec: Spec, memo: Json) -> Answer:
-    """Close the lease's ports again, except those that another lease on the machine has also requested.
+    """Close the lease's ports, except those that another lease on the machine has also requested.
 
-    A lease that was given the machine in the meantime may have found its port open just before it was closed, so that
+    Another lease may have been granted in the meantime and found its port open just before it was closed, so such a
     port is opened again.
     """
     mine = _rules(spec)

@@ -58,24 +58,28 @@ def _regions(config: CloudConfig, known: Mapping[str, Location]) -> Iterator[Pro
     for name in config.regions:
         if name not in known:
             there = ", ".join(sorted(known)) or "none"
-            yield Problem(message=f"The account has no region {name!r}. It has: {there}.", field="regions")
+            yield Problem(message=f"The account does not have region {name!r}. Available: {there}.", field="regions")
         elif not known[name].available:
             yield Problem(message=f"The account may not use region {name!r} (yet).", field="regions")
 
 
 def _unsupported(client: Client, config: CloudConfig) -> Iterator[Problem]:
     if "spot" in config.markets and not isinstance(client, Spot):
-        yield Problem(message=f"{client.provider} has no spot machines.", field="markets")
+        yield Problem(message=f"{client.provider} does not offer spot machines.", field="markets")
     if config.host_key not in sources(type(client)):
         there = ", ".join(sources(type(client)))
-        said = f"{client.provider} tells no host keys by {config.host_key}; it does by: {there}."
+        said = f"{client.provider} does not support host_key {config.host_key}. Choose one of: {there}."
         yield Problem(message=said, field="host_key")
     if config.ready_by == "cloud-init" and not isinstance(client, UserData):
-        yield Problem(message=f"{client.provider} gives no user data to machines.", field="ready_by")
+        yield Problem(message=f"{client.provider} does not pass user data to machines.", field="ready_by")
     if config.ready_by == "agent" and config.host_key == "injected":
         others = [name for name in sources(type(client)) if name not in ("injected", "console")]
-        said = "host_key: injected needs cloud-init in the image, which ready_by: agent does not wait for."
-        cure = f" Where it has none, let the guest make its own: host_key {' or '.join(others)}." if others else ""
+        said = "host_key: injected requires cloud-init in the image, but ready_by: agent does not wait for cloud-init."
+        cure = (
+            f" If the image has no cloud-init, let the guest generate its key: host_key {' or '.join(others)}."
+            if others
+            else ""
+        )
         yield Problem(message=f"{said}{cure}", field="host_key", fatal=False)
 
 
@@ -138,7 +142,7 @@ def _types(client: Client, config: CloudConfig, region: str, *, alone: bool) -> 
     fitting = [one for one in allowed if one.arch == config.arch]
     said = {name: getattr(config, name) for name in ("types", "arch", "zones", "markets", "max_price")}
     words = ", ".join(f"{name} {_words(value)}" for name, value in said.items() if value)
-    message = f"{region} has no type with {words}. Allow others, or another region."
+    message = f"{region} has no type with {words}. Allow other types or another region."
     return fitting, [] if fitting else [Problem(message=message, field="types", fatal=alone and not allowed)]
 
 
@@ -162,8 +166,8 @@ def _permissions(client: Permissions, provider: str, config: CloudConfig, order:
     found = client.permissions(order)
     lacking = [one for one in found if one.held is False]
     needed = [one.name for one in lacking if not one.without or one.host_key == config.host_key]
-    page = f"docs/kinds/{provider}.md has all that are needed"
-    told = [_lacks(f"{', '.join(needed)}: machines cannot be made, reached or ended", page)] if needed else []
+    page = f"docs/kinds/{provider}.md lists all required permissions"
+    told = [_lacks(f"{', '.join(needed)}: machines cannot be created, reached or terminated", page)] if needed else []
     for one in lacking:
         if one.name not in needed:
             told.append(_lacks(f"{one.name}: {one.without}", page, fatal=False))
@@ -171,7 +175,7 @@ def _permissions(client: Permissions, provider: str, config: CloudConfig, order:
 
 
 def _lacks(what: str, page: str, *, fatal: bool = True) -> Problem:
-    return Problem(message=f"The account lacks {what}. Grant it: {page}.", field="credential", fatal=fatal)
+    return Problem(message=f"The account lacks {what}. Grant the permission: {page}.", field="credential", fatal=fatal)
 
 
 def _untold(found: Sequence[Permission]) -> Iterator[Problem]:
@@ -190,10 +194,12 @@ def _quotas(client: Quotas, config: CloudConfig, region: str, fitting: Sequence[
     if fitting and None not in tight:
         full = {q.name: q for q in tight if q is not None}.values()
         said = "; ".join(f"{q.name} has {q.used:g} of {q.limit:g} {q.unit} in use" for q in full)
-        message = f"{region}: the account has no room for even one machine, of which the smallest is {fitting[0].type}"
-        return [_warning(f"{message}. {said}. Have the limit raised, or allow other types or regions.")]
+        message = (
+            f"{region}: the account's quotas do not allow a single machine; the smallest type is {fitting[0].type}"
+        )
+        return [_warning(f"{message}. {said}. Request a higher quota, or allow other types or regions.")]
     return [
-        _warning(f"{region}: {q.name} is used up, {q.used:g} of {q.limit:g} {q.unit}.") for q in known
+        _warning(f"{region}: the quota {q.name} is used up, {q.used:g} of {q.limit:g} {q.unit}.") for q in known
         if q.limit and q.used >= q.limit and (not fitting or any(q.takes(one, addresses=addresses) for one in fitting))
     ]  # fmt: skip
 

@@ -33,7 +33,7 @@ def ignore(what: str) -> None:
 
 
 class Api(StrEnum):
-    """How a provider's inventory is read: by location, or globally."""
+    """The scope of an inventory call: one location, or all locations at once."""
 
     GLOBAL = "global"
     """One call covers all locations."""
@@ -67,7 +67,7 @@ class Client(ABC):
         """
 
     def account(self) -> str:
-        """Return the account as `identity` names it, without a call if the config names it."""
+        """Return the account in the form of `identity`, without a call if the config names it."""
         return self.identity()
 
     @abstractmethod
@@ -76,17 +76,23 @@ class Client(ABC):
 
     @abstractmethod
     def types(self, location: str) -> Sequence[InstanceType]:
-        """Return a location's instance types with known prices; for "", those of all locations if `api` is global."""
+        """Return a location's instance types with known prices.
+
+        For "", return those of all locations if `api` is global.
+        """
 
     @abstractmethod
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
-        """Return every instance in a location that has these tags; may omit terminated ones. One call per page."""
+        """Return every instance in a location that has these tags.
+
+        May omit terminated instances. Makes one call per page.
+        """
 
     @abstractmethod
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
-        """Create what the instance needs (firewall, network card, address). Idempotent.
+        """Create the objects that the instance needs (firewall, network card, address). Idempotent.
 
-        Returns the ids of the objects by name. If this returns an Underway, call again.
+        Returns the ids of the objects by name. If it returns an Underway, call it again.
         """
 
     @abstractmethod
@@ -94,12 +100,12 @@ class Client(ABC):
         """Request the instance once, under the order's token. If this returns an Underway, continue with `created`."""
 
     def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
-        """Return the result of a create that returned an Underway. The default looks for the instance."""
+        """Return the result of a create that returned an Underway. By default, look for the instance."""
         return self.find(order) or Underway(handle=handle)
 
     @abstractmethod
     def find(self, order: Order) -> Instance | None:
-        """Return the instance of this order, found by its token or name; None if there is none.
+        """Return the instance of this order, found by its token or name, or None if there is none.
 
         Right after a create, None proves nothing, because reads may lag behind (`find_after`).
         """
@@ -116,16 +122,16 @@ class Client(ABC):
     def instance(self, location: str, zone: str, key: str, instance_id: str) -> Instance | None:
         """Read one instance. Return None only if the provider itself says that the instance does not exist.
 
-        Raises UNAVAILABLE if the answer is about anything else. Without an id, because its create was never answered,
-        the instance is read by its key.
+        Raises UNAVAILABLE if the answer is about another object. If the id is unknown because the create was never
+        answered, the instance is read by its key.
         """
 
     def ended(self, instance: Instance) -> Instance:
-        """Return what the provider still reports about an instance that no longer exists.
+        """Return the information that the provider still has about an instance that no longer exists.
 
-        Its state is TERMINATED, with the reason and whether the provider took it back.
+        Its state is TERMINATED, with the reason and whether the provider reclaimed it.
         """
-        reason = f"{self.provider} says that there is no {instance.id or instance.key}."
+        reason = f"{self.provider} reports that {instance.id or instance.key} does not exist."
         return replace(instance, state=Lifecycle.TERMINATED, reason=reason)
 
     stops_spot: ClassVar[str] = ""
@@ -137,30 +143,30 @@ class Client(ABC):
 
     @abstractmethod
     def terminate(self, instance: Instance) -> None:
-        """Request termination. An instance that is already gone is not an error."""
+        """Request termination. An instance that no longer exists is not an error."""
 
     @abstractmethod
     def sweep(
         self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
         report: Callable[[str], object] = ignore,
     ) -> Sequence[str]:  # fmt: skip
-        """Delete what is left under a key besides the instance, in the right order, as far as possible now.
+        """Delete the objects under a key other than the instance, in the right order, as far as possible now.
 
-        Also deletes further instances of lost attempts. Returns the names of what still exists; an empty result, read
-        after the deletion, means that nothing is left.
+        Also deletes further instances of lost attempts. Returns the names of the objects that still exist. An empty
+        result, read after the deletion, means that nothing is left.
 
         Objects are found by the tags of their owner (`values.OWNER`). `known` has the ids of created objects, as
-        reported by `prepare` and the instance. They find objects whose tags were removed, which is passed to `report`
-        as a sentence.
+        returned by `prepare` and the instance; with them, objects whose tags were removed are found, and reported to
+        `report` in a sentence.
         """
 
     @abstractmethod
     def image(self, location: str, wanted: Mapping[str, str], arch: str) -> Image:
-        """Return the newest image that the config selects. Raises CloudError NOT_FOUND, naming what was looked for."""
+        """Return the newest image that the config selects. Raises CloudError NOT_FOUND, naming the search terms."""
 
 
 class IdempotentCreate:
-    """Capability: repeating a create under the same token creates no second instance."""
+    """Capability: repeating a create with the same token does not create a second instance."""
 
 
 class UserData:
@@ -204,11 +210,14 @@ class ResizesVolume(ABC):
 
     @abstractmethod
     def resize_volume(self, instance: Instance, disk_gib: int) -> Underway | None:
-        """Request a larger disk, unless it is already as large. If this returns an Underway, call again."""
+        """Request a larger disk, unless the disk is already large enough.
+
+        If this returns an Underway, call it again.
+        """
 
 
 class ChangesType(ABC):
-    """Capability: a stopped instance can become another type."""
+    """Capability: a stopped instance can change to another type."""
 
     @abstractmethod
     def change_type(self, instance: Instance, type_name: str) -> None:
@@ -228,11 +237,11 @@ class Firewall(ABC):
 
     @abstractmethod
     def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Open ports, unless they are open. Raises CloudError CONFLICT while the provider is still changing them."""
+        """Open ports that are not open. Raises CloudError CONFLICT while the provider is still changing them."""
 
     @abstractmethod
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Close ports, unless they are closed. Raises CloudError CONFLICT while one is still being opened."""
+        """Close ports that are open. Raises CloudError CONFLICT while a port is still being opened."""
 
 
 class Console(ABC):
@@ -240,7 +249,7 @@ class Console(ABC):
 
     @abstractmethod
     def console(self, instance: Instance) -> str:
-        """Return the last part of the console output, at most 64 KiB; empty if there is none yet."""
+        """Return the last part of the console output, at most 64 KiB, or an empty string if there is none yet."""
 
 
 class TellsHostKeys(ABC):
@@ -251,9 +260,9 @@ class TellsHostKeys(ABC):
 
     @abstractmethod
     def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str] | Underway:
-        """Return the guest's public host keys, one per line; empty if it has not published them yet.
+        """Return the guest's public host keys, one per line, or an empty string if they are not published yet.
 
-        If this returns an Underway, call again with its handle.
+        If this returns an Underway, call it again with its handle.
         """
 
 
@@ -262,7 +271,7 @@ class Quotas(ABC):
 
     @abstractmethod
     def quotas(self, location: str) -> Sequence[Quota]:
-        """Return the quotas of one location; for "", those of all locations."""
+        """Return the quotas of one location, or those of all locations for ""."""
 
 
 class MachineImage(ABC):
@@ -274,13 +283,13 @@ class MachineImage(ABC):
 
 
 class ListsRemains(ABC):
-    """Capability: objects other than instances can be listed by tags, and so are found without their instance."""
+    """Capability: objects other than instances can be listed by tags, even if their instance is gone."""
 
     @abstractmethod
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
-        """Return every object in a location that has these tags and is not an instance; for "", in all locations.
+        """Return every object in a location that has these tags and is not an instance. For "", look in all locations.
 
-        Objects that an instance is using may be left out. Makes one call for each sort and page.
+        Objects that an instance is using may be omitted. Makes one call for each sort and page.
         """
 
 
@@ -305,7 +314,7 @@ class Permissions(ABC):
 
     @abstractmethod
     def permissions(self, order: Order) -> Sequence[Permission]:
-        """Return the permissions that such an order, and ending it, would need.
+        """Return the permissions that are needed to create such an order and to delete its objects.
 
         Creates, changes and spends nothing. Makes several calls.
         """
@@ -316,9 +325,9 @@ class Networks(ABC):
 
     @abstractmethod
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
-        """Return why machines of this order could not be created in its network, naming what exists instead.
+        """Return why machines of this order could not be created in its network, naming available alternatives.
 
-        The network is the one that the order names, or its default. `zones` are the allowed ones; empty means all. The
+        The network is the one that the order names, or its default. `zones` are the allowed zones; empty means all. The
         result is empty if there is no problem. Makes a few calls, which create nothing.
         """
 

@@ -22,7 +22,7 @@ def _network(text: str) -> str:
     try:
         return str(ipaddress.ip_network(text, strict=False))
     except ValueError as error:
-        raise ValueError(f"{error}. A network looks like 203.0.113.0/24.") from None
+        raise ValueError(f"{error}. Write a network as in 203.0.113.0/24.") from None
 
 
 def _cloud_config(given: Any) -> Any:
@@ -45,7 +45,7 @@ class ImageWords(Fields):
     """Base of a kind's image selectors."""
 
     def wanted(self) -> dict[str, str]:
-        """Return the non-empty selectors, in the form that `Client.image` takes."""
+        """Return the selectors that are set, in the form that `Client.image` takes."""
         return {name: str(value) for name, value in self.model_dump().items() if value}
 
 
@@ -61,73 +61,90 @@ class CloudConfig(Accounts):
     """
     image: ImageWords
 
-    credential: str = Field(min_length=1, description="Name of the credential: the account that pays.")
-    regions: tuple[str, ...] = Field(default=(), description="Only in these regions. Empty: in all of the account.")
-    zones: tuple[str, ...] = Field(default=(), description="Only in these zones.")
-    types: tuple[str, ...] = Field(default=(), description="Only these instance types; * stands for any text.")
-    arch: Architecture = Field(default="x86_64", description="Of machines, unless the lease requires another.")
-    markets: tuple[Market, ...] = Field(
-        default=("on_demand",), min_length=1, description="on_demand, spot, or both: the cheapest first."
+    credential: str = Field(min_length=1, description="Name of the credential, and so the account that is billed.")
+    regions: tuple[str, ...] = Field(default=(), description="Allowed regions. Empty: all regions of the account.")
+    zones: tuple[str, ...] = Field(default=(), description="Allowed zones.")
+    types: tuple[str, ...] = Field(default=(), description="Allowed instance types; * matches any text.")
+    arch: Architecture = Field(
+        default="x86_64", description="Architecture of the machines, unless the lease requires another."
     )
-    max_price: float | None = Field(default=None, gt=0, description="Maximum price in US dollars an hour.")
-    slots: PositiveInt = Field(default=1, description="Leases on one machine at the same time.")
-    lease_sudo: bool = Field(default=True, description="Leases may become root: then one a machine, and no reuse.")
-    disk_gib: PositiveInt | None = Field(default=None, description="Size of the boot disk. Empty: as the image says.")
-    disk_type: str = Field(default="", description="The provider's type of disk. Empty: its general purpose SSD.")
-    network: str = Field(default="", description="The provider's subnet or network. Empty: its default, or ours.")
-    public_address: bool = Field(default=True, description="Machines are reached at a public address.")
+    markets: tuple[Market, ...] = Field(
+        default=("on_demand",),
+        min_length=1,
+        description="Allowed markets: on_demand, spot, or both. The cheapest offer is preferred.",
+    )
+    max_price: float | None = Field(default=None, gt=0, description="Maximum price in US dollars per hour.")
+    slots: PositiveInt = Field(default=1, description="Number of leases on one machine at the same time.")
+    lease_sudo: bool = Field(
+        default=True, description="Leases may become root. Each then gets its own machine, which is not reused."
+    )
+    disk_gib: PositiveInt | None = Field(
+        default=None, description="Size of the boot disk. Empty: the size of the image."
+    )
+    disk_type: str = Field(default="", description="The provider's disk type. Empty: its general purpose SSD.")
+    network: str = Field(
+        default="",
+        description="The provider's subnet or network. Empty: the provider's default, or one that Drydock creates.",
+    )
+    public_address: bool = Field(default=True, description="Machines have a public address.")
     ssh_port: int = Field(default=22, ge=1, le=65535)
     ssh_from: tuple[Network, ...] = Field(
-        default=("0.0.0.0/0",), description="Networks that may reach the SSH port; everything else inbound is closed."
+        default=("0.0.0.0/0",), description="Networks that may reach the SSH port. All other inbound ports are closed."
     )
     user: str = Field(
-        default="drydock", pattern=r"^[a-z_][a-z0-9_-]{0,30}$", description="The control account made at first boot."
+        default="drydock",
+        pattern=r"^[a-z_][a-z0-9_-]{0,30}$",
+        description="Name of the control account, which is created at first boot.",
     )
     ready_by: Literal["cloud-init", "agent", "ssh"] = Field(
         default="cloud-init",
-        description="What says that the first boot is over: agent is the cloud's own, for images without cloud-init; "
-        "ssh: nothing, as soon as it lets us in.",
+        description="How the end of the first boot is detected: by cloud-init, by the cloud's own agent (for images "
+        "without cloud-init), or by ssh, as soon as a login succeeds.",
     )
     host_key: Literal["injected", "console", "guest_attributes", "run_command"] = Field(
         default="injected",
-        description="How its host key is known: made by us and given to it by cloud-init, or made by the guest and "
-        "read before the first connection: from its console, from guest attributes (gce), by a command (azure).",
+        description="Source of the machine's host key: injected by cloud-init, or generated by the guest and read "
+        "before the first connection: from its console, from guest attributes (gce), or by a command "
+        "(azure).",
     )
-    user_data: CloudInit = Field(default_factory=dict, description="Further cloud-config, laid over ours.")
-    tags: dict[str, str] = Field(default_factory=dict, description="Further tags on everything that is made.")
+    user_data: CloudInit = Field(default_factory=dict, description="Additional cloud-config, merged into Drydock's.")
+    tags: dict[str, str] = Field(default_factory=dict, description="Additional tags for everything that is created.")
     longest: str = Field(
         default="",
-        description="The provider (or the machine itself) ends a machine after this, whatever becomes of us: 30d. "
-        "No lease reaches beyond it. Empty: nothing ends it but Drydock.",
+        description="Longest lifetime of a machine, such as 30d. The provider or the machine itself enforces it, "
+        "even if Drydock is down. No lease lasts longer. Empty: machines are ended only by Drydock.",
     )
 
     stopped_grace: str = Field(
         default="15m",
-        description="A machine that somebody else stopped is kept this long before it is terminated. 0: not at all.",
+        description=(
+            "How long a machine that was stopped outside Drydock is kept before it is terminated. 0: it is "
+            "terminated at once."
+        ),
     )
     start_stopped: bool = Field(
-        default=False, description="A machine that somebody else stopped is started again at once."
+        default=False, description="Restart a machine at once if it was stopped outside Drydock."
     )
 
     @model_validator(mode="after")
     def _is_possible(self) -> Self:
         if self.slots > 1 and self.one_at_a_time:
-            raise ValueError("several slots need leases without lease_sudo, in accounts of their own")
+            raise ValueError("several slots require lease_sudo: false and a separate account for each lease")
         if self.longest and not 60 <= self.longest_seconds <= 120 * 86_400:
-            raise ValueError("longest is from one minute to 120 days")
+            raise ValueError("longest must be between one minute and 120 days")
         if not 0 <= self.stopped_seconds <= 30 * 86_400:
-            raise ValueError("stopped_grace is at most 30 days")
+            raise ValueError("stopped_grace must be at most 30 days")
         return self
 
     def options(self) -> dict[str, str]:
-        """Return the options that the kind's own fields give a machine, for `Order.options`."""
+        """Return the options from the kind's own fields, for `Order.options`."""
         return {}
 
     def user_data_for(self, asked: dict[str, Any] | None) -> dict[str, Any] | None:
         """Return the part of a lease's cloud-config that is added to a machine.
 
-        None if the lease may not become root, if nothing in the image would read it, or if it conflicts with the
-        operator's own.
+        Return None if the lease may not become root, if the image would not read it, or if it conflicts with the
+        operator's own cloud-config.
         """
         read = self.ready_by == "cloud-init" or self.host_key == "injected"
         allowed = self.marks_host and read
@@ -135,7 +152,7 @@ class CloudConfig(Accounts):
 
     @property
     def longest_seconds(self) -> float:
-        """`longest` in seconds; 0 if it is empty."""
+        """`longest` in seconds, or 0 if it is empty."""
         return _seconds("longest", self.longest)
 
     @property
@@ -152,7 +169,7 @@ def _seconds(name: str, text: str) -> float:
 
 
 def user_data_trouble(also: dict[str, Any], asked: dict[str, Any] | None = None) -> str:
-    """Return why an operator's and a lease's additions do not make valid user data; empty if they do."""
+    """Return why the cloud-configs of the operator and the lease cannot be combined, or an empty string if they can."""
     try:
         pair = new_key_pair()
         user_data(user="drydock", public_key=pair.public, host_key=pair, also=also, asked=asked)
@@ -164,41 +181,44 @@ def user_data_trouble(also: dict[str, Any], asked: dict[str, Any] | None = None)
 class CloudAttributes(HostAttributes):
     """Attributes of a cloud host."""
 
-    instance_type: str | None = Field(default=None, description="The provider's name of its type.")
-    market: Market | None = Field(default=None, description="on_demand or spot.")
-    price: float | None = Field(default=None, description="US dollars an hour.")
-    continent: str | None = Field(default=None, description="AF, AS, EU, NA, OC or SA.")
-    gpu: str | None = Field(default=None, description="Model of its GPUs, such as a100.")
-    gpu_maker: str | None = Field(default=None, description="nvidia, amd, ...")
+    instance_type: str | None = Field(default=None, description="The provider's name of the instance type.")
+    market: Market | None = Field(default=None, description="Market: on_demand or spot.")
+    price: float | None = Field(default=None, description="Price in US dollars per hour.")
+    continent: str | None = Field(default=None, description="Continent: AF, AS, EU, NA, OC or SA.")
+    gpu: str | None = Field(default=None, description="GPU model, such as a100.")
+    gpu_maker: str | None = Field(default=None, description="GPU vendor: nvidia, amd, ...")
     gpu_count: int | None = Field(default=None, ge=0)
-    gpu_memory_mib: int | None = Field(default=None, ge=0, description="Of each GPU.")
-    image: str | None = Field(default=None, description="The provider's name of its image.")
-    user_data: dict[str, Any] | None = Field(default=None, description="What its lease had cloud-init do besides.")
+    gpu_memory_mib: int | None = Field(default=None, ge=0, description="Memory of each GPU.")
+    image: str | None = Field(default=None, description="The provider's name of the image.")
+    user_data: dict[str, Any] | None = Field(
+        default=None, description="Hash of the additional cloud-config of the lease."
+    )
 
 
 class CloudRequirements(HostRequirements):
-    """What a lease may require of a cloud host, besides amounts of its capacity.
+    """Requirements that a lease may have of a cloud host, besides amounts of its capacity.
 
     TDX, SEV-SNP and SEV are traits (`tdx`, `sev_snp`, `sev`) that can be required, preferred or forbidden like any
     other.
     """
 
-    instance_type: Words | None = Field(default=None, description="One of these types.")
-    market: Words | None = Field(default=None, description="on_demand, spot, or both.")
-    max_price: float | None = Field(default=None, gt=0, description="Maximum price in US dollars an hour.")
-    continent: Words | None = Field(default=None, description="On one of: AF, AS, EU, NA, OC, SA.")
-    gpu: str | None = Field(default=None, description="Model of its GPUs, such as a100.")
-    gpu_maker: str | None = Field(default=None, description="nvidia, amd, ...")
+    instance_type: Words | None = Field(default=None, description="Allowed instance types.")
+    market: Words | None = Field(default=None, description="Allowed markets: on_demand, spot, or both.")
+    max_price: float | None = Field(default=None, gt=0, description="Maximum price in US dollars per hour.")
+    continent: Words | None = Field(default=None, description="Allowed continents: AF, AS, EU, NA, OC, SA.")
+    gpu: str | None = Field(default=None, description="GPU model, such as a100.")
+    gpu_maker: str | None = Field(default=None, description="GPU vendor: nvidia, amd, ...")
     min_gpus: int | None = Field(default=None, ge=1, description="Minimum number of GPUs.")
     min_gpu_memory_mib: int | None = Field(default=None, ge=0, description="Minimum memory of each GPU.")
-    image: str | None = Field(default=None, description="Exactly this image of the provider's, by its id.")
+    image: str | None = Field(default=None, description="Image, by the provider's id.")
     user_data: CloudInit | None = Field(
         default=None,
-        description="A cloud-config (YAML text or JSON) for a machine made for it alone; where leases may become root. "
-        "No place for secrets: the machine's processes and whoever sees the resource can read it.",
+        description="A cloud-config (YAML text or JSON) for a machine that is created for this lease alone, if "
+        "leases may become root. Do not put secrets in it: processes on the machine, and everybody who "
+        "can see the resource, can read it.",
     )
     ports: tuple[Annotated[int, Field(ge=1, le=65535)], ...] | None = Field(
-        default=None, max_length=20, description="TCP ports that are open from outside while the lease lasts."
+        default=None, max_length=20, description="TCP ports that are open to other networks while the lease lasts."
     )
 
 

@@ -49,7 +49,7 @@ class Meaning(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Consequence:
-    """The consequence of an error: what it rules out, and for how long."""
+    """The consequence of an error: what it excludes, and for how long."""
 
     scope: Scope | None
     """How much is ruled out; None if nothing is."""
@@ -74,7 +74,7 @@ CONSEQUENCES: dict[Meaning, Consequence] = {
 
 
 class Reach(StrEnum):
-    """How far a refusal reaches beyond its offer and zone."""
+    """How far a refusal applies beyond its offer and zone."""
 
     FAMILY = "family"
     """Offers of the same family and market in the location."""
@@ -86,7 +86,7 @@ class Reach(StrEnum):
     """All offers of the account."""
 
     def key(self, counted: str) -> str:
-        """Return the part of an offer's quota keys (`Offer.counted`) that is ruled out, in the form of `Failed.key`."""
+        """Return the part of an offer's quota keys (`Offer.counted`) that is excluded, in the form of `Failed.key`."""
         location, _, market = counted.split("/")
         return {
             Reach.FAMILY: counted, Reach.MARKET: f"{location}//{market}", Reach.LOCATION: f"{location}//",
@@ -98,7 +98,7 @@ _HTML = re.compile(r"<(?:!doctype|html|head|body|title|center)\b", re.IGNORECASE
 
 
 def without_html(text: str) -> str:
-    """Return a message without an HTML page that a proxy put into it. Logs the first words of the page."""
+    """Return a message without an HTML page that a proxy inserted. Log the first words of the page."""
     found = _HTML.search(text)
     if found is None:
         return text
@@ -117,8 +117,9 @@ EC2's RequestExpired, STS's words for signatures, Microsoft Entra's codes for as
 Google's words for a JWT.
 """
 _CLOCK = (
-    "The clock of this machine differs from the provider's, or temporary credentials have expired. Compare `date -u`,"
-    " have the time kept (chrony, systemd-timesyncd), or renew them; it goes on by itself then. The provider says:"
+    "The clock of this machine differs from the provider's, or temporary credentials have expired. "
+    "Compare `date -u` and enable time synchronization (chrony, systemd-timesyncd), or renew the "
+    "credentials. Drydock then continues by itself. Message of the provider:"
 )
 
 
@@ -129,7 +130,7 @@ def with_cause(meaning: Meaning, code: str, text: str) -> str:
 
 
 class CloudError(DrydockError):
-    """A failed call to a provider. `provider_code` and the message are the provider's own words."""
+    """A failed call to a provider. `provider_code` and the message are the provider's own."""
 
     code = "provider_error"
     status = 502
@@ -155,7 +156,7 @@ class CloudError(DrydockError):
         if self.meaning is Meaning.AMBIGUOUS:
             return Unknown(message=self.message)
         if self.meaning is Meaning.THROTTLED:
-            return Wait(after=max(self.after, 2.0), sentence=f"The provider wants fewer calls: {self.message}"[:500])
+            return Wait(after=max(self.after, 2.0), sentence=f"The provider throttled the call: {self.message}"[:500])
         what = CONSEQUENCES[self.meaning]
         scope = Scope.ZONE if self.zone_wide and what.scope is Scope.OFFER else what.scope or Scope.STEP
         key = ""
@@ -167,7 +168,7 @@ class CloudError(DrydockError):
 
 
 class SdkNotInstalled(CloudError):
-    """The packages that a kind needs to talk to its provider cannot be imported in this environment."""
+    """The packages that a kind needs to access its provider cannot be imported in this environment."""
 
     code = "sdk_not_installed"
 
@@ -176,7 +177,7 @@ class SdkNotInstalled(CloudError):
         cure = f"pip install {wanted}" if wanted else "install the packages that its documentation names"
         super().__init__(
             Meaning.CREDENTIALS,
-            f"The kind {kind} needs packages that are not installed in {sys.prefix} ({error}). "
-            f"Install them for the web and worker processes: {cure}. Then restart these.",
+            f"The kind {kind} needs packages that are not installed in {sys.prefix} ({error}). Install them "
+            f"for the web and worker processes: {cure}. Then restart these processes.",
             provider_code=self.code,
         )

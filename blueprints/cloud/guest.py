@@ -25,12 +25,14 @@ _BEGIN, _END = "-----BEGIN SSH HOST KEY KEYS-----", "-----END SSH HOST KEY KEYS-
 
 
 def pin(client: Client, spec: Spec, memo: Json) -> Answer:
-    """Wait until the guest's host keys are known from the source in the config. Nothing connects before that."""
+    """Wait until the guest's host keys are known from the source in the config. No connection is made before that."""
     if spec.resource.facts.get("host_keys"):
         return Ready()
     source = spec.config.host_key
     if source not in sources(type(client)):
-        message = f"{client.provider} tells no host keys by {source}. It does by: {', '.join(sources(type(client)))}."
+        message = (
+            f"{client.provider} does not support host_key {source}. Choose one of: {', '.join(sources(type(client)))}."
+        )
         return Failed(scope=Scope.OPERATOR, code="not_supported", message=message)
     found = _read(client, source, instance(spec.resource), memo)
     if isinstance(found, Underway):
@@ -56,7 +58,7 @@ def _read(client: Client, source: str, there: Instance, memo: Json) -> Sequence[
 
 
 def printed(console: str) -> list[str]:
-    """Return the lines of the newest complete block of host keys on a console; empty if there is none yet."""
+    """Return the lines of the newest complete block of host keys on a console, or an empty string."""
     before, begin, _ = console.rpartition(_END)[0].rpartition(_BEGIN)
     block = console[len(before) + len(begin) :].partition(_END)[0] if begin else ""
     # A kernel writes times before what others print.
@@ -94,7 +96,7 @@ _BOOTING = (Unreachable, ConnectionLost, DeadlineExceeded, AuthenticationRefused
 
 @told
 def reach(spec: Spec, memo: Json) -> Answer:
-    """Wait until the guest accepts our login and its first boot is over."""
+    """Wait until the guest accepts our login and its first boot has finished."""
     try:
         if spec.config.ready_by == "ssh":
             shell(spec).run("true")
@@ -106,7 +108,7 @@ def reach(spec: Spec, memo: Json) -> Answer:
     except _BOOTING as error:
         return Wait(after=5.0, memo=memo, sentence=f"Drydock cannot log in yet: {error.message}"[:500])
     if said == "done":
-        return Ready(log="its first boot is over")
+        return Ready(log="the first boot has finished")
     if said == "running":
         return Wait(after=5.0, memo=memo, sentence="The first boot has not finished yet.")
     return _not_to_be(spec, said, further)
@@ -115,10 +117,10 @@ def reach(spec: Spec, memo: Json) -> Answer:
 def _not_to_be(spec: Spec, said: str, further: str) -> Failed:
     by_agent = spec.config.ready_by == "agent"
     if said == "absent" and by_agent:
-        message = "The image has no agent of the cloud. Set ready_by: ssh in the blueprint."
+        message = "The image does not have the cloud's agent. Set ready_by: ssh in the blueprint."
         return Failed(scope=Scope.OPERATOR, code="no_agent", message=message)
     if said == "absent":
-        message = "The image has no cloud-init. Set ready_by: ssh in the blueprint, or choose another image."
+        message = "The image does not have cloud-init. Set ready_by: ssh in the blueprint, or choose another image."
         return Failed(scope=Scope.OPERATOR, code="no_cloud_init", message=message)
     who, code = ("The cloud's agent", "agent") if by_agent else ("cloud-init", "cloud_init")
     return Failed(scope=Scope.BLUEPRINT, code=code, message=f"{who} failed: {further}"[:2000], log=further)
@@ -126,11 +128,11 @@ def _not_to_be(spec: Spec, said: str, further: str) -> Failed:
 
 @told
 def compare(spec: Spec, memo: Json) -> Answer:
-    """Compare the machine with the order, and record its further attributes."""
+    """Compare the machine with the order, and record its additional attributes."""
     found = accounts.observe(spec)
     wanted, there = spec.resource.attributes.get("arch"), found.get("arch")
     if wanted and there and wanted != there:
-        message = f"The machine is {there}; {wanted} was ordered. Does the image fit the instance type?"
+        message = f"The machine is {there}, but {wanted} was ordered. Check that the image matches the instance type."
         return Failed(scope=Scope.BLUEPRINT, code="another_machine", message=message)
     return Ready(facts=found, attributes={**observed(found), "arch": there or wanted})
 
@@ -142,9 +144,9 @@ _WORD = 64
 
 @told
 def check_notice(spec: Spec, memo: Json) -> Answer:
-    """Check whether the guest was told that its cloud takes it back.
+    """Check whether the cloud has notified the guest that it will reclaim the machine.
 
-    Reads only the notice of the program that we installed there.
+    Reads only the notice written by the program that we installed there.
     """
     if not spec.resource.facts.get("interruption") or spec.resource.facts.get("announced"):
         return Ready()
@@ -155,7 +157,7 @@ def check_notice(spec: Spec, memo: Json) -> Answer:
     if not isinstance(said, dict):
         return Ready()
     action, time = (_word(said.get(name)) for name in ("action", "time"))
-    return Ready(facts={"leaving": f"the guest was told: {action or 'taken back'}{f' at {time}' if time else ''}."})
+    return Ready(facts={"leaving": f"the guest was notified: {action or 'reclaim'}{f' at {time}' if time else ''}."})
 
 
 def _word(given: object) -> str:

@@ -1,9 +1,9 @@
-"""The program in a spot machine that waits for its cloud to announce that it takes the machine back.
+"""The program in a spot machine that waits for the notice that the cloud will reclaim the machine.
 
 It polls the metadata service, writes a notice that every process of the guest can read, and runs the hooks that root
-has put beside it. A kind supplies the reader: Python source that defines `provider`, the seconds between two polls as
-`every`, and a function `notice()` that returns None, or the action and its time (ISO 8601, or empty). The reader may
-call `ask(path, headers, method, timeout)` and `when(text)`.
+has put beside it. A kind supplies the reader: Python source that defines `provider`, the number of seconds between two
+polls as `every`, and a function `notice()` that returns None, or the action and its time (ISO 8601, or empty). The
+reader may call `ask(path, headers, method, timeout)` and `when(text)`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,10 @@ def program(reader: str) -> str:
 
 
 def cloud_config(reader: str) -> dict[str, Any]:
-    """Return the cloud-config that installs and starts the program. Nothing waits for it or fails because of it."""
+    """Return the cloud-config that installs and starts the program.
+
+    The boot neither waits for it nor fails because of it.
+    """
     return {
         "write_files": [
             {"path": PROGRAM, "permissions": "0644", "content": program(reader)},

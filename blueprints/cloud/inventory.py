@@ -1,7 +1,7 @@
 """The objects of an installation in one account: machines, objects without a machine, and proofs of ownership.
 
-Before an instance is terminated or counts as gone, it is proven that it is ours, and that we asked the account in which
-it was made.
+Before an instance is terminated or counts as gone, two things are checked: that it is ours, and that the account that
+was asked is the one in which it was created.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OWNERSHIP = ("drydock-installation", "drydock-epoch", "drydock-resource", "dryd
 
 def machine(found: Instance) -> Owned:
     """Return a listed machine in the form that the engine takes."""
-    why = "It was taken back by its provider." if found.preempted else f"It is {found.state}."
+    why = "The machine was reclaimed by the provider." if found.preempted else f"The machine is {found.state}."
     return Owned(
         key=found.key,
         tags=found.tags,
@@ -61,9 +61,9 @@ def _remains(client: Client, location: str, tags: Mapping[str, str]) -> Sequence
 
 
 def alone(found: Sequence[Remnant]) -> list[Owned]:
-    """Group objects without a machine by the name under which they were made.
+    """Group objects without a machine by the name under which they were created.
 
-    Objects whose proof differs from the others under their name form a group of their own.
+    Objects whose proof differs from that of others under their name form a group of their own.
     """
     together: dict[tuple[str, ...], dict[tuple[str, str], Remnant]] = defaultdict(dict)
     for one in found:
@@ -86,23 +86,23 @@ def _together(things: Sequence[Remnant]) -> Owned:
 
 
 def account(client: Client) -> Json:
-    """Return the fact that records in which account a resource is made."""
+    """Return the fact that records the account in which a resource is created."""
     return {_ACCOUNT: client.account()}
 
 
 def same_account(client: Client, resource: ResourceView) -> None:
-    """Check that the credential still belongs to the account in which the resource was made.
+    """Check that the credential still belongs to the account in which the resource was created.
 
-    Raises CloudError CREDENTIALS otherwise: an instance that is missing in another account may still exist where it was
-    made.
+    Raises CloudError CREDENTIALS otherwise: an instance that is missing in another account may still exist in its own.
     """
     made_in = str(resource.facts.get(_ACCOUNT) or "")
     if not made_in or (now := client.account()).lower() == made_in.lower():
         return
     raise CloudError(
         Meaning.CREDENTIALS,
-        f"{resource.key} was made in {made_in}, and the credential is one of {now}: whether it is gone cannot be read."
-        " Give the credential of the account in which it was made.",
+        f"{resource.key} was created in account {made_in}, but the credential belongs to {now}, so it "
+        "cannot be read whether the machine is gone. Use a credential of the account in which it was "
+        "created.",
         provider_code="another_account",
     )
 
@@ -110,13 +110,13 @@ def same_account(client: Client, resource: ResourceView) -> None:
 def is_ours(found: Instance, spec: Spec) -> bool:
     """Return whether an instance has the tags of the resource's owner.
 
-    An instance that was found by its name may belong to anyone.
+    An instance that was found only by its name may belong to anyone.
     """
     return same_owner({name.lower(): value for name, value in found.tags.items()}, spec.tags)
 
 
 def seen_of(found: Instance) -> Json:
-    """Return the facts about a listed instance, as they are stored with the resource."""
+    """Return the facts about a listed instance in the form in which they are stored with the resource."""
     return {
         "instance_id": found.id, "location": found.location, "zone": found.zone, "state": found.state.value,
         "public_address": found.public_address, "private_address": found.private_address, "type": found.type,

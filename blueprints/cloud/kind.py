@@ -71,7 +71,7 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         return made(self.Credential.model_validate(dict(secrets)))
 
     def client(self, secrets: Mapping[str, Any]) -> Client:
-        """Return the client for an account: the same one as long as the credential does not change."""
+        """Return the client for an account. The same client is returned until the credential changes."""
         digest = hashlib.sha256(json.dumps(dict(secrets), sort_keys=True, default=str).encode()).hexdigest()
         with self._guard:
             if digest not in self._clients:
@@ -112,7 +112,7 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         return [replace(offer, country=countries.get(offer.location, "")) for offer in found]
 
     def allowances(self, account: Account, place: str) -> Sequence[Allowance]:
-        """Return the account's quotas; empty if the cloud does not report them."""
+        """Return the account's quotas, or nothing if the cloud does not report them."""
         client = self.client(account.secrets)
         return market.allowances(client.quotas(place)) if isinstance(client, Quotas) else ()
 
@@ -124,8 +124,8 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
     def read(self, account: Account, resource: ResourceView) -> Owned:
         """Read the instance by its id.
 
-        A spot instance that stopped without our request counts as taken back if its cloud takes instances back by
-        stopping them.
+        A spot instance that stopped without our request counts as reclaimed if its cloud reclaims instances by stopping
+        them.
         """
         client, there = self.client(account.secrets), instance(resource)
         if not there.id:
@@ -141,14 +141,14 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         return inventory.machine(found)
 
     def mark(self, account: Account, resource: ResourceView, tags: Mapping[str, str]) -> None:
-        """Set tags on the instance, found by its id. Raises CloudError."""
+        """Set tags on the instance, which is found by its id. Raises CloudError."""
         client = self.client(account.secrets)
         if not isinstance(client, Tags):
-            raise NotSupported(f"{client.provider} has no tags that can be set.")
+            raise NotSupported(f"{client.provider} does not support setting tags.")
         client.set_tags(instance(resource), tags)
 
     def stops(self, config: Any) -> Stops:
-        """Return the config's handling of stopped machines."""
+        """Return the config's handling of machines that were stopped outside Drydock."""
         return Stops(grace=config.stopped_seconds, restart=config.start_stopped)
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
@@ -166,7 +166,7 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         return tuple(config.regions)
 
     def sought(self, config: Any, asked: Asked | None) -> Sought:
-        """Return the catalogue query: what the blueprint allows, narrowed by the request."""
+        """Return the catalogue query: the offers that the blueprint allows, narrowed by the request."""
         return market.sought(config, asked)
 
     def draft(self, config: Any, asked: Asked | None, offer: Offer) -> Draft:
@@ -174,9 +174,9 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         return market.draft(config, asked, offer, self.surcharge)
 
     def surcharge(self, offer: Offer) -> float | None:
-        """Return what a confidential guest costs in addition to the offer's price, in US dollars per hour.
+        """Return the cost of a confidential guest in addition to the offer's price, in US dollars per hour.
 
-        None if that is unknown, which is then stated with the price.
+        Return None if the cost is unknown; the source of the price then says so.
         """
         return None
 
@@ -214,7 +214,7 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
         )
 
     def destroy(self) -> Plan:
-        """Return the plan that terminates the instance and deletes all else under its key, until nothing is left."""
+        """Return the plan that terminates the instance and deletes everything else under its key."""
         return (
             Step(name="terminate", act=self._call(actions.terminate), deadline=_END),
             Step(name="sweep", act=self._call(actions.sweep), deadline=_END),

@@ -1,6 +1,6 @@
 """The order from which a resource's instance is created, and the instance itself, both derived from the resource.
 
-An order is the same whenever it is derived: random values and times were decided once and are kept in the resource's
+An order is always derived in the same way: random values and times were chosen once and are stored in the resource's
 facts.
 """
 
@@ -56,7 +56,7 @@ def order(spec: Spec) -> Order:
 def token(spec: Spec) -> str:
     """Return the idempotency token of this attempt.
 
-    It is different for another zone, type, market, image or network, and for another attempt.
+    It differs for another zone, type, market, image or network, and for another attempt.
     """
     said, facts = spec.resource.attributes, spec.resource.facts
     what = [said.get(name, "") for name in ("region", "zone", "instance_type", "market")]
@@ -67,7 +67,7 @@ def token(spec: Spec) -> str:
 
 
 def instance(resource: ResourceView) -> Instance:
-    """Return the resource's instance, as far as it is known here, for calls that take one.
+    """Return the resource's instance, as far as it is known here, for calls that take an instance.
 
     An orphan has only the facts with which it was listed.
     """

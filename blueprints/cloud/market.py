@@ -68,7 +68,7 @@ def allowances(found: Iterable[Quota]) -> list[Allowance]:
 
 
 def sought(config: CloudConfig, asked: Asked | None) -> Sought:
-    """Return the catalogue query: what the blueprint allows, narrowed by the request."""
+    """Return the catalogue query: the offers that the blueprint allows, narrowed by the request."""
     allowed = Sought(
         account=config.credential, locations=config.regions, zones=config.zones, types=config.types,
         markets=config.markets, arch=config.arch, max_price=config.max_price, addresses=int(config.public_address),
@@ -141,7 +141,7 @@ def draft(config: CloudConfig, asked: Asked | None, offer: Offer, surcharge: Sur
             "family": offer.family, "price_source": offer.price_source, "disk_gib": disk_gib,
             **({} if most is None else {"max_price": most}),
         },
-        refused=f"it costs ${offer.price:g} an hour, {offer.price_source}; ${most:g} are allowed" if beyond else "",
+        refused=f"it costs ${offer.price:g}/h ({offer.price_source}), more than ${most:g}/h" if beyond else "",
         offer=offer.name,
         zone=offer.place,
         counted=offer.counted,

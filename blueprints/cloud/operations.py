@@ -1,7 +1,7 @@
 """Operations on an existing machine: stop, start, reboot, resize, retype, tag, and read its console.
 
-A kind offers those that its cloud's client supports. Every action makes one or two short calls and may be repeated: it
-reads the machine's state before it requests anything.
+A kind offers the operations that its cloud's client supports. Every action makes one or two short calls and may be
+repeated: it reads the machine's state before it requests anything.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
         return frozenset(base for base, needed in _NEEDED.items() if not all(issubclass(there, one) for one in needed))
 
     def power(self) -> Plan:
-        """Return the plan that stops and starts the machine as wanted, and waits until a started one lets us in."""
+        """Return the plan that stops or starts the machine as requested, and waits until a started machine accepts our
+        login.
+        """
         off = actions.switch(("off", "cycle"), Lifecycle.STOPPED)
         on = actions.switch(("on", "cycle"), Lifecycle.RUNNING)
         return (
@@ -87,7 +89,7 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
         )
 
     def reboot(self) -> Plan:
-        """Return the plan that reboots the machine and waits until it lets us in after another boot."""
+        """Return the plan that reboots the machine and waits until it accepts our login after another boot."""
         return (
             Step(name="note", act=note_boot),
             Step(name="reboot", act=self._does(reboot)),
@@ -114,7 +116,7 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
     def refused_tags(self, config: Any, tags: Mapping[str, str]) -> str:
         """Return why tags are refused: set by the blueprint, reserved by the cloud, or not accepted by all clouds.
 
-        Empty if they are accepted.
+        Return an empty string if they are accepted.
         """
         for name in tags:
             if name in config.tags:
@@ -126,7 +128,7 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
         return ""
 
     def console(self, resource: ResourceView) -> str:
-        """Return the last 64 KiB of the console output; empty if it cannot be read. Raises CloudError."""
+        """Return the last 64 KiB of the console output, or an empty string if it cannot be read. Raises CloudError."""
         there = self.client_of(resource)
         if not isinstance(there, client.Console) or not resource.facts.get("instance_id"):
             return ""
@@ -137,7 +139,10 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
 
 
 def note_boot(spec: Spec, memo: Json) -> Answer:
-    """Record the current boot id; empty if the machine does not answer, which may be why it is being rebooted."""
+    """Record the current boot id, or an empty string if the machine does not answer.
+
+    A machine may be rebooted because it does not answer.
+    """
     return Ready(facts={"boot_id": _boot_id(spec)})
 
 
@@ -168,7 +173,7 @@ def reach_anew(spec: Spec, memo: Json) -> Answer:
     """Wait until the machine accepts our login after another boot."""
     before, since = spec.resource.facts.get("boot_id"), _since(spec.resource.facts.get("reboot_at"))
     if before and since < _SETTLE and _boot_id(spec) in (before, ""):
-        return Wait(after=3.0, memo=memo, percent=40, sentence="It reboots.")
+        return Wait(after=3.0, memo=memo, percent=40, sentence="The machine is rebooting.")
     return _patient(guest.reach(spec, memo), since, percent=60)
 
 
@@ -193,7 +198,9 @@ def _patient(answer: Answer, waited: float, *, percent: int) -> Answer:
     if isinstance(answer, Wait) and waited < _REACH:
         return Wait(**_fields(answer) | {"memo": answer.memo, "percent": percent})
     if isinstance(answer, Wait | Failed):
-        return Ready(log=f"It does not let us in: {getattr(answer, 'message', '') or getattr(answer, 'sentence', '')}")
+        return Ready(
+            log=f"The machine accepts no login: {getattr(answer, 'message', '') or getattr(answer, 'sentence', '')}"
+        )
     return answer
 
 
@@ -204,9 +211,9 @@ def _since(moment: str | None) -> float:
 
 
 def resize(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Request a larger disk until it has the wanted size."""
+    """Request a larger disk until the disk has the requested size."""
     if not isinstance(cloud, client.ResizesVolume):
-        return _unable(cloud, "let disks grow")
+        return _unable(cloud, "enlarge disks")
     found = _read(cloud, spec)
     if isinstance(found, Failed):
         return found
@@ -218,7 +225,7 @@ def resize(cloud: Client, spec: Spec, memo: Json) -> Answer:
 def tag(cloud: Client, spec: Spec, memo: Json) -> Answer:
     """Set the tags."""
     if not isinstance(cloud, client.Tags):
-        return _unable(cloud, "set tags on what is there")
+        return _unable(cloud, "set tags on existing machines")
     found = _read(cloud, spec)
     if isinstance(found, Failed):
         return found
@@ -227,7 +234,7 @@ def tag(cloud: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def stop(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Stop the machine and wait, because only a stopped machine can change its type."""
+    """Stop the machine and wait, because the type can only be changed while the machine is stopped."""
     if not isinstance(cloud, client.StopsStarts) or not isinstance(cloud, client.ChangesType):
         return _unable(cloud, "change the type of machines")
     found = _read(cloud, spec)
@@ -241,24 +248,24 @@ def stop(cloud: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def change(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Change the type and verify it, because some clouds take a while."""
+    """Change the type and verify the change, because some clouds take a while."""
     assert isinstance(cloud, client.ChangesType)
     found = _read(cloud, spec)
     if isinstance(found, Failed):
         return found
     wanted, looks = spec.wanted["type"], memo.get("looks", 0)
     if found.type == wanted or looks >= _LOOKS:
-        return Ready(log=f"it is a {wanted}")
+        return Ready(log=f"the type is {wanted}")
     if not looks:
         cloud.change_type(found, wanted)
-    return Wait(after=2.0, memo={"looks": looks + 1}, percent=40, sentence=f"It becomes a {wanted}.")
+    return Wait(after=2.0, memo={"looks": looks + 1}, percent=40, sentence=f"The type is being changed to {wanted}.")
 
 
 def start(cloud: Client, spec: Spec, memo: Json) -> Answer:
     """Start the machine if it should run.
 
-    If its new type is not available, the machine becomes the old type again and is started as that. The plan then fails
-    with the provider's message.
+    If its new type is not available, the machine is changed back to the old type and started as that. The plan then
+    fails with the provider's message.
     """
     assert isinstance(cloud, client.StopsStarts)
     assert isinstance(cloud, client.ChangesType)
@@ -273,7 +280,7 @@ def start(cloud: Client, spec: Spec, memo: Json) -> Answer:
         return Wait(after=3.0, memo=_looked(memo, found), percent=70, sentence=f"The machine is {found.state}.")
     try:
         if memo.get("looks", 0) >= _LOOKS:
-            raise CloudError(Meaning.NO_CAPACITY, found.reason or "The machine was started but stayed stopped.")
+            raise CloudError(Meaning.NO_CAPACITY, found.reason or "The machine was started but is still stopped.")
         if memo.get("why"):
             cloud.change_type(found, spec.wanted["from"])
         cloud.start(found)
@@ -293,15 +300,15 @@ def _refused(spec: Spec, memo: Json, error: CloudError) -> Answer:
     if error.meaning not in _ELSEWHERE:
         raise error
     if memo.get("why"):
-        return _back(spec, memo, "is off; it is started as soon as that can be had")
-    sentence = f"It cannot be a {spec.wanted['type']}: {error.message}"[:500]
+        return _back(spec, memo, "it is off, and is started as soon as capacity is available")
+    sentence = f"The type cannot be changed to {spec.wanted['type']}: {error.message}"[:500]
     return Wait(after=0.0, memo={"why": error.message}, percent=80, sentence=sentence)
 
 
 def _back(spec: Spec, memo: Json, how: str) -> Failed:
-    said = f"It could not be started as {spec.wanted['type']}: {memo['why']}"
+    said = f"The machine could not be started as {spec.wanted['type']}: {memo['why']}"
     return Failed(
-        scope=Scope.OFFER, code="went_back", message=f"{said} It is a {spec.wanted['from']} again, and {how}."
+        scope=Scope.OFFER, code="went_back", message=f"{said} The machine is a {spec.wanted['from']} again, and {how}."
     )
 
 
@@ -310,7 +317,7 @@ def _read(cloud: Client, spec: Spec) -> Instance | Failed:
     there = instance(spec.resource)
     found = cloud.instance(there.location, there.zone, there.key, there.id)
     if found is None or found.state in _OVER:
-        return Failed(scope=Scope.OFFER, code="gone", message="The machine is gone.")
+        return Failed(scope=Scope.OFFER, code="gone", message="The machine no longer exists.")
     return found
 
 

@@ -1,7 +1,8 @@
 """A limit on calls per second that all clients of one account in this process share.
 
-Providers count calls per account (and region) with a token bucket, and staying within it here is cheaper than being
-throttled there. Other processes and programs use the same account, so calls may still be throttled, which is handled.
+Providers count calls per account (and region) with a token bucket, and it is cheaper to stay within the limit here than
+to be throttled there. Other processes and programs use the same account, so calls may still be throttled, which is
+handled.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ class Rate:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         if per_second <= 0 or burst < 1:
-            raise ValueError("A rate refills with more than nothing and holds at least one call.")
+            raise ValueError("per_second must be more than 0 and burst at least 1.")
         self.per_second, self.burst = per_second, burst
         self._clock, self._sleep = clock, sleep
         self._tokens, self._at = float(burst), clock()
         self._lock = Lock()
 
     def take(self, most: float) -> None:
-        """Wait for the turn of one call, for up to `most` seconds.
+        """Wait for up to `most` seconds until one call is allowed.
 
-        If the wait would be longer, raises CloudError THROTTLED at once, without taking a token; its `after` is the
-        wait in seconds.
+        If the wait would be longer, raise CloudError THROTTLED at once, without taking a token; its `after` is the wait
+        in seconds.
         """
         wait = self._reserve(most)
         if wait > 0:
             self._sleep(wait)
 
     def drain(self) -> None:
-        """Empty the bucket, because the provider throttled a call; it refills at the usual rate."""
+        """Empty the bucket, because the provider throttled a call. It refills at the usual rate."""
         with self._lock:
             self._refill()
             self._tokens = min(self._tokens, 0.0)
@@ -53,7 +54,9 @@ class Rate:
             wait = max(0.0, (1.0 - self._tokens) / self.per_second)
             if wait > most:
                 raise CloudError(
-                    Meaning.THROTTLED, f"Our own limit of {self.per_second:g} calls per second is used up.", after=wait
+                    Meaning.THROTTLED,
+                    f"Drydock's own limit of {self.per_second:g} calls per second is used up.",
+                    after=wait,
                 )
             self._tokens -= 1.0
             return wait

@@ -1,7 +1,7 @@
 """User data for cloud-init: the host key, which we know in advance, the control account, and the dead man's switch.
 
 They are written as JSON, which cloud-init reads as YAML. The additions of the operator and the lease are read as YAML
-without aliases, because a few lines of those can expand to more than any memory holds. Sources: cloud-init's modules
+without aliases, because a few lines with aliases can expand to more than fits in memory. Sources: cloud-init's modules
 `ssh` (`ssh_keys`, `ssh_deletekeys`), `users_groups`, `bootcmd` and `runcmd`.
 """
 
@@ -50,10 +50,11 @@ def user_data(
 ) -> str:
     """Return the user data for one machine.
 
-    `host_key` is None if the machine generates its own. `ends_at` is when the machine switches itself off, whatever
-    becomes of us and however often it has booted by then. `also` is the operator's own cloud-config and `asked` the
+    `host_key` is None if the machine generates its own. `ends_at` is when the machine switches itself off, even if
+    Drydock is down and however often it has booted by then. `also` is the operator's own cloud-config and `asked` the
     lease's: their lists are appended to ours in this order, and their other keys must not be set already. `reader` is
-    how the guest asks whether its cloud takes it back (see `interruption`); if empty, the guest does not ask.
+    the code with which the guest asks whether its cloud will reclaim it (see `interruption`); if empty, the guest does
+    not ask.
 
     Raises InvalidRequest if one sets a key that another has set, or if the result is larger than a cloud accepts.
     """
@@ -98,9 +99,9 @@ def _with(there: dict[str, Any], more: Mapping[str, Any], *, whose: str) -> dict
             merged[name] = known + value
         else:
             raise InvalidRequest(
-                f"{name} is {whose} to say.",
+                f"{name} is already set by {whose} cloud-config.",
                 field=f"user_data.{name}",
-                hint="Leave it out; lists such as users, bootcmd and runcmd may be added to.",
+                hint="Omit this key. Lists such as users, bootcmd and runcmd can be extended.",
             )
     return merged
 
@@ -114,9 +115,9 @@ def cloud_config(text: str) -> dict[str, Any]:
         read = yaml.load(text, _Loader)  # noqa: S506 - it is the safe loader
         json.dumps(read, allow_nan=False)
     except (yaml.YAMLError, ValueError, TypeError, RecursionError, *_UNREAD) as error:
-        raise ValueError(f"it is not a cloud-config: {' '.join(str(error).split())}"[:500]) from None
+        raise ValueError(f"it is not a valid cloud-config: {' '.join(str(error).split())}"[:500]) from None
     if not isinstance(read, dict) or not all(isinstance(name, str) for name in read):
-        raise ValueError("it is not a cloud-config: that is a mapping, as in `packages: [git]`")
+        raise ValueError("it is not a valid cloud-config, which must be a mapping such as `packages: [git]`")
     return read
 
 
@@ -128,7 +129,7 @@ def _check_events(text: str) -> None:
     depth = 0
     for event in yaml.parse(text, _Loader):
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("it has a YAML alias (*name); write out what it stands for")
+            raise ValueError("it contains a YAML alias (*name); repeat the value instead")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > DEEPEST:
             raise ValueError(_TOO_DEEP)

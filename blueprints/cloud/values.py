@@ -1,6 +1,6 @@
 """Frozen values of the provider contract: locations, instance types with their prices, images and instances.
 
-Sizes are in MiB or GiB, as their names say; prices are per hour in US dollars, and times in seconds.
+Names ending in `_mib` and `_gib` give sizes in MiB and GiB; prices are in US dollars per hour, and times in seconds.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _OURS = "drydock-"
 
 
 def same_owner(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Return whether an object has those of the wanted tags that name its owner."""
+    """Return whether an object has the tags among `wanted` that name its owner."""
     owner = {name: value for name, value in wanted.items() if name in OWNER} or wanted
     return all(found.get(name) == value for name, value in owner.items())
 
 
 def lost_tags(found: Mapping[str, str]) -> bool:
-    """Return whether an object has no Drydock tags at all; if it is known to be ours, somebody removed them."""
+    """Return whether an object has no Drydock tags at all. If it is known to be ours, somebody removed them."""
     return not any(name.lower().startswith(_OURS) for name in found)
 
 
@@ -45,7 +45,7 @@ class Lifecycle(StrEnum):
 
 
 class Market(StrEnum):
-    """How an instance is paid for."""
+    """The market on which an instance is bought."""
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
@@ -53,7 +53,7 @@ class Market(StrEnum):
 
 
 class Confidential(StrEnum):
-    """Technologies that keep a guest's memory from its host."""
+    """Technologies that protect a guest's memory from its host."""
 
     SEV = "sev"
     SEV_SNP = "sev_snp"
@@ -75,7 +75,7 @@ class Location:
 
 @dataclass(frozen=True, kw_only=True)
 class Gpu:
-    """The accelerators of an instance type: `count` of one model."""
+    """The accelerators of an instance type: `count` GPUs of one model."""
 
     maker: str
     """`nvidia`, `amd`, `intel`, `aws`, `google`."""
@@ -100,7 +100,10 @@ class Price:
 
 @dataclass(frozen=True, kw_only=True)
 class InstanceType:
-    """An instance type in one location. `name` is the provider's; together with the location it is stable: see `id`."""
+    """An instance type in one location.
+
+    `name` is the provider's; together with the location it is stable: see `id`.
+    """
 
     name: str
     location: str
@@ -132,7 +135,7 @@ class InstanceType:
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """A limit of an account and its total usage, by whomever."""
+    """A limit of an account and its total usage, including use outside Drydock."""
 
     name: str
     location: str
@@ -251,7 +254,7 @@ class Remnant:
 
 @dataclass(frozen=True, kw_only=True)
 class Underway:
-    """An operation that the provider is working on: ask again with `handle` after `after` seconds."""
+    """An operation that the provider is working on. Poll it with `handle` after `after` seconds."""
 
     handle: Mapping[str, str]
     after: float = 2.0
@@ -261,7 +264,7 @@ class Underway:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One opening in the inbound firewall."""
+    """A rule of the inbound firewall."""
 
     port: int
     protocol: str = "tcp"

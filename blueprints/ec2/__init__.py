@@ -1,1 +1,1 @@
-"""Machines at Amazon EC2, and at private clouds that speak its API."""
+"""The kind `ec2`: machines at Amazon EC2, and at private clouds with a compatible API."""

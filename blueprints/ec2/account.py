@@ -38,8 +38,10 @@ COUNTRIES = {
 
 
 def locations_of(calls: Calls, home: str, allowed: Sequence[str], descriptions: Mapping[str, str]) -> list[Location]:
-    """Return the allowed regions among those enabled for the account, by name. The zones of each region take one
-    call."""
+    """Return the allowed regions among those enabled for the account, by name.
+
+    The zones of each region take one call.
+    """
     found = calls.call("describe_regions", home)["Regions"]
     names = sorted(one["RegionName"] for one in found if not allowed or one["RegionName"] in allowed)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -99,14 +101,14 @@ _MOST_TYPES = 100
 
 
 def quotas_of(calls: Calls, region: str) -> list[Quota]:
-    """Return a quota for each market and family that the account has a limit for in a region."""
+    """Return a quota for each market and family for which the account has a limit in a region."""
     limits = [one for one in _limits(calls, region) if one["QuotaCode"] in CODES]
     used = vcpus_used(calls, region)
     return [quota for one in limits for quota in _quotas(one, region, used)]
 
 
 def vcpus_used(calls: Calls, region: str) -> Counter[tuple[Market, str]]:
-    """Count the virtual CPUs of everything pending or running in a region, by market and family."""
+    """Count the virtual CPUs of all pending and running instances in a region, by market and family."""
     running: Counter[tuple[Market, str]] = Counter()
     up = filters(instance_state_name=["pending", "running"])
     for one in describe(calls, region, Filters=up, MaxResults=1000):
@@ -166,7 +168,7 @@ def newest_image(calls: Calls, region: str, wanted: Mapping[str, str], arch: str
         found = _images(calls, region, Owners=[words.owner], Filters=usable)
     fitting = [image for image in found if image.arch == arch]
     if not fitting:
-        raise CloudError(Meaning.NOT_FOUND, f"There is no image {asked} for {arch} in {region}.")
+        raise CloudError(Meaning.NOT_FOUND, f"{region} has no image {asked} for {arch}.")
     return _newest_first(fitting)[0]
 
 
@@ -180,7 +182,7 @@ def image_description(calls: Calls, region: str, image: str) -> Answer:
     """Return one image as EC2 describes it. Raises CloudError NOT_FOUND."""
     for found in listed(calls, "describe_images", region, "Images", ImageIds=[image]):
         return found
-    raise CloudError(Meaning.NOT_FOUND, f"There is no image {image} in {region}.")
+    raise CloudError(Meaning.NOT_FOUND, f"{region} has no image {image}.")
 
 
 def _images(calls: Calls, region: str, **wanted: Any) -> list[Image]:
@@ -196,4 +198,4 @@ def _image_words(wanted: Mapping[str, str]) -> config.Image:
         return config.Image.model_validate(dict(wanted))
     except ValidationError as error:
         said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        raise CloudError(Meaning.INVALID, f"This chooses no image: {said}") from error
+        raise CloudError(Meaning.INVALID, f"The image selectors are invalid: {said}") from error

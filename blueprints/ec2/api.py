@@ -1,10 +1,10 @@
 """Calls to the EC2 API: the connection that this package needs, filters, tags, and the client token.
 
-The client token makes a launch idempotent, and proves the name under which an instance was made. EC2 accepts 64 ASCII
-characters (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html) and keeps a token for at least a
-day after its instance has ended. A token is scoped to the zone if the call names a zone or subnet, else to the region.
-An order's token contains both, so a token is never sent to two places. "Launch more like this" copies tags but not the
-token: the name in the token proves that the instance itself was made under it.
+The client token makes a launch idempotent, and proves the name under which an instance was created. EC2 accepts 64
+ASCII characters (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html) and keeps a token for at
+least a day after its instance has ended. A token is scoped to the zone if the call names a zone or subnet, else to the
+region. An order's token contains both, so a token is never sent to two places. "Launch more like this" copies tags but
+not the token: the name in the token proves that the instance itself was created under it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Answer = dict[str, Any]
 
 
 class Calls(Protocol):
-    """One account. Every method raises `blueprints.cloud.faults.CloudError` and nothing else."""
+    """The calls for one account. Every method raises only `blueprints.cloud.faults.CloudError`."""
 
     def call(self, operation: str, region: str, *, service: str = "ec2", **parameters: Any) -> Answer:
         """Make one call, within its deadline and the account's rate."""
@@ -44,7 +44,7 @@ def listed(calls: Calls, operation: str, region: str, field: str, **parameters: 
 
 
 def filters(**wanted: str | Sequence[str]) -> list[dict[str, Any]]:
-    """Return EC2's form of filters; `_` in a name stands for `-`."""
+    """Return filters in EC2's form; `_` in a name stands for `-`."""
     return [
         {"Name": name.replace("_", "-"), "Values": [values] if isinstance(values, str) else list(values)}
         for name, values in wanted.items()
@@ -57,7 +57,7 @@ def tagged(tags: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
-    """Return EC2's form of tags."""
+    """Return tags in EC2's form."""
     return [{"Key": name, "Value": value} for name, value in tags.items()]
 
 
@@ -80,12 +80,15 @@ def client_token(order: Order) -> str:
     if key_in(token) != order.key:
         raise CloudError(
             Meaning.INVALID,
-            f"The name {order.key!r} does not fit into a client token: at most {LONGEST - _LEAST - 1} of a-z, 0-9, -.",
+            (
+                f"The name {order.key!r} is not valid in a client token: use at most {LONGEST - _LEAST - 1} "
+                "characters of a-z, 0-9 and -."
+            ),
         )
     return token
 
 
 def key_in(token: str) -> str:
-    """Return the name in a client token that Drydock made; empty for any other token."""
+    """Return the name in a client token that Drydock created, or an empty string for any other token."""
     ours = _OURS.fullmatch(token)
     return ours[1] if ours else ""

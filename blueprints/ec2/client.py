@@ -1,5 +1,7 @@
-"""Client of the provider contract for one account at Amazon EC2, using botocore, the library under boto3. Only this
-module imports the SDK."""
+"""The client of the provider contract for one account at Amazon EC2.
+
+It uses botocore, the library under boto3. Only this module imports the SDK.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,7 @@ _VALUES = re.compile(r"value: .*?(?=, type:|, valid|\n|$)", re.DOTALL)
 
 @contextmanager
 def translated(*, changes: bool) -> Iterator[None]:
-    """Translate every botocore error to a CloudError; `changes` is true for calls that do more than read.
+    """Translate every botocore error to a CloudError. `changes` is true for calls that do more than read.
 
     If no connection was made, nothing was sent. After that, only an explicit refusal by EC2 proves that nothing
     happened.
@@ -97,9 +99,9 @@ def translated(*, changes: bool) -> Iterator[None]:
     except (*_LOST, botocore.parsers.ResponseParserError) as error:
         raise _lost(error, changes=changes) from error
     except _NOBODY as error:
-        raise CloudError(Meaning.CREDENTIALS, f"There are no AWS credentials: {error}"[:500]) from error
+        raise CloudError(Meaning.CREDENTIALS, f"No AWS credentials were found: {error}"[:500]) from error
     except boto.BotoCoreError as error:
-        raise CloudError(Meaning.INVALID, f"The AWS client cannot work so: {error}"[:500]) from error
+        raise CloudError(Meaning.INVALID, f"The configuration of the AWS client is invalid: {error}"[:500]) from error
 
 
 def _speaks(client: Any, operation: str, answer: Answer) -> bool:
@@ -136,7 +138,7 @@ class _Role(CredentialProvider):  # type: ignore[misc]
 
 
 class Connection:
-    """`api.Calls` by botocore: one account, with a client for each service and region. Safe for threads."""
+    """`api.Calls` with botocore: one account, with a client for each service and region. Thread-safe."""
 
     def __init__(self, credential: Credential, deadline: float) -> None:
         self._credential, self._deadline = credential, deadline
@@ -145,7 +147,7 @@ class Connection:
         self._lock = Lock()
 
     def call(self, operation: str, region: str, *, service: str = "ec2", **parameters: Any) -> Answer:
-        """Make one call, at the account's rate in this process; wait for that at most half the deadline."""
+        """Make one call, at the account's rate in this process. Waits for the rate at most half the deadline."""
         changes = not operation.startswith(_READS)
         rate = self._rate(operation, region, service)
         rate.take(self._deadline / 2)
@@ -247,12 +249,15 @@ class Actions(
     cloud.Firewall,
     cloud.Console,
 ):
-    """Base of `Ec2`: operations on an existing instance, each one call or two on `connection`, and idempotent."""
+    """Base of `Ec2`: operations on an existing instance.
+
+    Each makes one or two calls on `connection`, and is idempotent.
+    """
 
     connection: Calls
 
     def stop(self, instance: Instance) -> None:
-        """Stop it. Raises CloudError NOT_OFFERED for a spot instance: one-time requests cannot be stopped."""
+        """Stop the instance. Raises CloudError NOT_OFFERED for a spot instance: one-time requests cannot be stopped."""
         self.connection.call("stop_instances", instance.location, InstanceIds=[instance.id])
 
     def start(self, instance: Instance) -> None:
@@ -264,24 +269,26 @@ class Actions(
         self.connection.call("start_instances", instance.location, InstanceIds=[instance.id])
 
     def reboot(self, instance: Instance) -> None:
-        """Reboot it by asking the guest; EC2 cuts the power if that takes more than four minutes."""
+        """Reboot the instance by asking the guest. EC2 cuts the power if that takes more than four minutes."""
         self.connection.call("reboot_instances", instance.location, InstanceIds=[instance.id])
 
     def resize_volume(self, instance: Instance, disk_gib: int) -> None:
-        """Grow the volume but not the guest's file system, which cloud-init grows at the next boot. Raises CloudError
-        CONFLICT while an earlier change is under way, for up to six hours."""
+        """Grow the volume. cloud-init grows the guest's file system at the next boot.
+
+        Raises CloudError CONFLICT while an earlier change is under way, for up to six hours.
+        """
         root = root_of(self._described(instance)).get("Ebs") or {}
         if not root:
             raise CloudError(Meaning.NOT_FOUND, f"{instance.id} has no boot disk.")
         wanted = [root["VolumeId"]]
         found = next(listed(self.connection, "describe_volumes", instance.location, "Volumes", VolumeIds=wanted), None)
         if found is None:
-            raise CloudError(Meaning.NOT_FOUND, f"EC2 does not know {root['VolumeId']}.")
+            raise CloudError(Meaning.NOT_FOUND, f"EC2 reports that {root['VolumeId']} does not exist.")
         if found["Size"] < disk_gib:
             self.connection.call("modify_volume", instance.location, VolumeId=root["VolumeId"], Size=disk_gib)
 
     def change_type(self, instance: Instance, type_name: str) -> None:
-        """Change its type. Raises CloudError CONFLICT for an instance that is not stopped."""
+        """Change the type. Raises CloudError CONFLICT for an instance that is not stopped."""
         if self._described(instance).get("InstanceType") == type_name:
             return
         self.connection.call(
@@ -301,13 +308,13 @@ class Actions(
         self.connection.call("create_tags", instance.location, Resources=things, Tags=tag_list(dict(tags)))
 
     def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Open ports in the security group that `prepare` made."""
+        """Open ports in the security group that `prepare` created."""
         group = network.own_group(self._described(instance), instance.key)
         for rule in rules:
             network.allow(self.connection, instance.location, group, rule)
 
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
-        """Close ports in the instance's own security group; do nothing if the instance is gone."""
+        """Close ports in the instance's own security group. Does nothing if the instance no longer exists."""
         try:
             group = network.own_group(self._described(instance), instance.key)
         except CloudError as error:
@@ -318,7 +325,10 @@ class Actions(
             network.deny(self.connection, instance.location, group, rule)
 
     def console(self, instance: Instance) -> str:
-        """Return the newest 64 KiB. Types before Nitro keep it only from the last boot or stop."""
+        """Return the newest 64 KiB of the console output.
+
+        Types before Nitro keep only that since the last boot or stop.
+        """
         try:
             answer = self._console(instance, Latest=True)
         except CloudError as error:
@@ -334,7 +344,7 @@ class Actions(
     def _described(self, instance: Instance) -> Answer:
         for one in describe(self.connection, instance.location, InstanceIds=[instance.id]):
             return one
-        raise CloudError(Meaning.NOT_FOUND, f"EC2 does not know {instance.id}.")
+        raise CloudError(Meaning.NOT_FOUND, f"EC2 reports that {instance.id} does not exist.")
 
 
 class Ec2(
@@ -350,8 +360,10 @@ class Ec2(
     cloud.Permissions,
     cloud.Networks,
 ):
-    """One account at EC2. cloud-init makes the accounts in guests from the user data, so `order.user` and
-    `order.public_key` are unused."""
+    """One account at EC2.
+
+    cloud-init creates the accounts in guests from the user data, so `order.user` and `order.public_key` are unused.
+    """
 
     provider: ClassVar[str] = "ec2"
     unseen_for: ClassVar[float] = 300.0
@@ -387,15 +399,14 @@ class Ec2(
         return market.types_of(self.connection, location, both)
 
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
-        """Return the instances. Those that ended within the last hour are included, with reasons, while EC2 still lists
-        them."""
+        """Return the instances, including those that ended within the last hour as long as EC2 lists them."""
         found = instances.describe(self.connection, location, Filters=tagged(dict(tags)), MaxResults=1000)
         leaving = instances.leaving(self.connection, location, tags) if any(map(instances.is_spot, found)) else {}
         read = [instances.instance_of(one, location) for one in found]
         return [replace(one, leaving=leaving.get(one.id, "")) for one in read]
 
     def prepare(self, order: Order) -> Mapping[str, str]:
-        """Make a security group for the instance; look up and return its subnet and the requirements of its image."""
+        """Create a security group for the instance. Return its subnet and the requirements of its image as well."""
         found = account.image_description(self.connection, order.location, order.image)
         vpc, subnet = network.place(self.connection, order)
         return {
@@ -407,9 +418,9 @@ class Ec2(
         }
 
     def create(self, order: Order, prepared: Mapping[str, str]) -> Instance:
-        """Request one RunInstances.
+        """Make one RunInstances request.
 
-        If the token's instance has ended already, it is returned as terminated: another attempt needs another token.
+        If the token's instance has already ended, it is returned as terminated: another attempt needs another token.
         """
         try:
             answer = self.connection.call("run_instances", order.location, **launch(order, prepared))
@@ -421,7 +432,10 @@ class Ec2(
         return instances.instance_of(answer["Instances"][0], order.location)
 
     def find(self, order: Order) -> Instance | None:
-        """Find by client token, or by name if EC2's filter has nothing (yet); the token must be this order's."""
+        """Find the instance by client token, or by name if EC2's filter finds nothing (yet).
+
+        An instance found by name must have the token of this order.
+        """
         token = client_token(order)
         by_name = [*tagged({network.NAME: order.key})]
         for wanted in (filters(client_token=token), by_name):
@@ -454,16 +468,17 @@ class Ec2(
         for one in found:
             if one["InstanceId"] == instance_id:
                 return instances.instance_of(one, location)
-        raise CloudError(Meaning.UNAVAILABLE, f"EC2's answer to a question about {instance_id} is not about it.")
+        raise CloudError(Meaning.UNAVAILABLE, f"EC2's answer to a request for {instance_id} is about another instance.")
 
     def ended(self, instance: Instance) -> Instance:
-        said = f"EC2 says that there is no {instance.id or instance.key} (InvalidInstanceID.NotFound)."
+        said = f"EC2 reports that {instance.id or instance.key} does not exist (InvalidInstanceID.NotFound)."
         return replace(instance, state=Lifecycle.TERMINATED, reason=said)
 
     def terminate(self, instance: Instance) -> None:
         """Terminate the instance, with its disks and network card.
 
-        That EC2 does not know it counts as success here, but is no proof: `instance` tells.
+        If EC2 reports that the instance does not exist, that counts as success here but proves nothing; `instance`
+        confirms it.
         """
         try:
             self.connection.call("terminate_instances", instance.location, InstanceIds=[instance.id])
@@ -475,7 +490,10 @@ class Ec2(
         self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
         report: Callable[[str], object] = cloud.ignore,
     ) -> Sequence[str]:  # fmt: skip
-        """Delete instances of lost attempts, spot requests, disks, network cards and the security group of a key."""
+        """Delete the objects under a key.
+
+        These are instances of lost attempts, spot requests, disks, network cards and the security group.
+        """
         return instances.sweep(self.connection, location, key, tags, known=known, report=report)
 
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
@@ -492,7 +510,7 @@ class Ec2(
         return account.fitting_images(self.connection, location, name)
 
     def quotas(self, location: str) -> Sequence[Quota]:
-        """Return the quotas; needs the permission servicequotas:ListServiceQuotas."""
+        """Return the quotas. Needs the permission servicequotas:ListServiceQuotas."""
         if location:
             return account.quotas_of(self.connection, location)
         return [one for there in self.locations() if there.available for one in self.quotas(there.name)]

@@ -138,7 +138,7 @@ _ENCODED = "Encoded authorization failure message:"
 
 
 def meaning_of(code: str, status: int = 400, *, changes: bool = False) -> Meaning:
-    """Return the meaning of a code that came with an HTTP status. `changes`: the call was not a read."""
+    """Return the meaning of an error code with its HTTP status. `changes` is true if the call was not a read."""
     known = _MEANINGS.get(code) or _by_form(code)
     if known is None and status >= 500:
         known = Meaning.UNAVAILABLE
@@ -157,7 +157,7 @@ def _by_form(code: str) -> Meaning | None:
 
 
 def refused(code: str, message: str, status: int = 400, *, changes: bool = False) -> CloudError:
-    """Return the error for a refusal of EC2's, in its own words, without the blob that only it can read."""
+    """Return the error for a refusal by EC2, in its own words, without the encoded blob that only EC2 can read."""
     words = message.partition(_ENCODED)[0].strip()[:_LONGEST] or f"EC2 answered {status}."
     meaning, zone_wide = meaning_of(code, status, changes=changes), code in ZONE_WIDE
     reach = None

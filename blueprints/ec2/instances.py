@@ -39,7 +39,7 @@ def describe(calls: Calls, region: str, **wanted: Any) -> list[Answer]:
 
 
 def is_spot(found: Answer) -> bool:
-    """Return whether a described instance is of the spot market, and runs."""
+    """Return whether a described instance is a running spot instance."""
     return found.get("InstanceLifecycle") == "spot" and found["State"]["Name"] == "running"
 
 
@@ -49,8 +49,10 @@ _MARKED = frozenset({"marked-for-termination", "marked-for-stop"})
 
 
 def leaving(calls: Calls, region: str, tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the reasons for imminent interruptions, by instance id. Return an empty dict if they cannot be read,
-    because they are only notices."""
+    """Return the reasons for imminent interruptions, by instance id.
+
+    Return an empty dict if they cannot be read, because they are only notices.
+    """
     try:
         answer = calls.call("describe_spot_instance_requests", region, Filters=tagged(dict(tags)))
     except CloudError:
@@ -100,7 +102,7 @@ def image_of(found: Answer) -> Image:
 
 
 def root_of(found: Answer) -> Answer:
-    """Return the mapping of the boot disk of an image or an instance; empty if it has none."""
+    """Return the mapping of the boot disk of an image or an instance, or an empty dict if it has none."""
     wanted = found.get("RootDeviceName")
     mappings: Iterable[Answer] = found.get("BlockDeviceMappings") or ()
     return next((one for one in mappings if one.get("DeviceName") == wanted), {})
@@ -130,7 +132,7 @@ def _created(found: Answer) -> dt.datetime | None:
 
 
 def time_of(given: Any) -> dt.datetime | None:
-    """Return a time that EC2 gives, as text or parsed already."""
+    """Return a time in EC2's answers, whether it is text or already parsed."""
     if isinstance(given, str) and given:
         given = dt.datetime.fromisoformat(given.replace("Z", "+00:00"))
     return given.astimezone(dt.UTC) if isinstance(given, dt.datetime) else None
@@ -142,10 +144,10 @@ TAGGED = ("instance", "volume", "network-interface")
 
 
 def launch(order: Order, prepared: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parameters of a launch. The same order and preparation always give the same parameters, as a repeated
-    client token requires.
+    """Return the parameters of a launch.
 
-    Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html.
+    The same order and preparation always give the same parameters, as a repeated client token requires. Source:
+    https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html.
     """
     return {
         "ClientToken": client_token(order),
@@ -222,7 +224,7 @@ def _confidential(order: Order) -> Answer:
     if order.confidential is None:
         return {}
     if order.confidential is not Confidential.SEV_SNP:
-        raise CloudError(Meaning.NOT_OFFERED, f"EC2 has no guests with {order.confidential}, only with sev_snp.")
+        raise CloudError(Meaning.NOT_OFFERED, f"EC2 does not support {order.confidential}; use sev_snp.")
     return {"CpuOptions": {"AmdSevSnp": "enabled"}}
 
 
@@ -316,7 +318,7 @@ SORTS = (
 
 
 def owner_filter(tags: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the filter for objects that have the tags of this owner; other tags may have changed since."""
+    """Return the filter for objects that have the tags of this owner. Their other tags may have changed."""
     return tagged({name: value for name, value in tags.items() if name in OWNER} or dict(tags))
 
 
@@ -331,10 +333,10 @@ def sweep(
     calls: Calls, region: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
     report: Callable[[str], object] = ignore,
 ) -> list[str]:  # fmt: skip
-    """Delete whatever can be deleted now. Return the names of the remaining objects, read after the deletion.
+    """Delete everything that can be deleted now. Return the names of the remaining objects, read after the deletion.
 
-    A remaining instance was made by an attempt whose answer was lost and that was given up too early: every attempt has
-    a token of its own, so a key may have two instances.
+    Further instances come from attempts whose answer was lost and that were given up too early: every attempt has a
+    token of its own, so a key may have two instances.
     """
     left = []
     for stray in instances_of(calls, region, key, tags):
@@ -347,7 +349,7 @@ def sweep(
         named = [one for one in known if sort.prefix and one.startswith(sort.prefix) and one not in found]
         untagged = _known(calls, region, sort, named)
         for one in untagged:
-            report(f"{sort.name} {one}: its tags were removed, it is known by its id.")
+            report(f"{sort.name} {one}: the tags were removed, but the id is known.")
         for one in (*found, *untagged):
             _delete(calls, region, sort, one)
         if found or untagged:
@@ -357,8 +359,10 @@ def sweep(
 
 
 def remains(calls: Calls, region: str, tags: Mapping[str, str]) -> list[Remnant]:
-    """Return the unused objects with these tags in a region. A volume made from a snapshot may have the tags of the
-    snapshot's volume, so its name proves nothing."""
+    """Return the unused objects with these tags in a region.
+
+    A volume created from a snapshot may have the tags of the snapshot's volume, so its name proves nothing.
+    """
     return [
         _remnant(sort, one, region)
         for sort in SORTS

@@ -39,11 +39,11 @@ class Config(CloudConfig):
     """Config of a blueprint of kind ec2."""
 
     interruption: ClassVar[str] = READER
-    image: Image = Field(default=Image(), description="What machines boot.")
+    image: Image = Field(default=Image(), description="Image that the machines boot.")
     cpu_credits: Literal["standard", "unlimited"] = Field(
         default="standard",
-        description="Of the types T3, T3a and T4g. unlimited: they burst beyond their credits, and every vCPU hour of "
-        "that is charged besides the price.",
+        description="CPU credits of the types T3, T3a and T4g. unlimited: machines may burst beyond their credits, "
+        "and every vCPU hour of that is billed in addition to the price.",
     )
 
     def options(self) -> dict[str, str]:
@@ -65,7 +65,9 @@ class Ec2Host(CloudHost):
     unauthenticated: ClassVar[frozenset[str]] = frozenset({*UNAUTHENTICATED, "credentials"})
 
     def surcharge(self, offer: Offer) -> float | None:
-        """Return a tenth of the on-demand price, also on the spot market (EC2 guide, "AMD SEV-SNP", Pricing). For a
-        spot offer the on-demand price comes from the bundled table; None if the table lacks it."""
+        """Return a tenth of the on-demand price, also on the spot market (EC2 guide, "AMD SEV-SNP", Pricing).
+
+        For a spot offer the on-demand price comes from the bundled table; None if the table lacks it.
+        """
         usual = offer.price if offer.market == "on_demand" else table().regions.get(offer.location, {}).get(offer.type)
         return None if usual is None else SNP_FEE * usual

@@ -39,8 +39,11 @@ _BOOTABLE = ("x86_64", "arm64", "i386")
 
 
 def family_of(name: str) -> str:
-    """Return the family that a type's quota counts. p5 and p6 are families of their own: on demand they share the quota
-    of all P types, but the spot quota of P covers only P4, P3 and P2."""
+    """Return the family whose quota counts a type.
+
+    p5 and p6 are families of their own: on demand they share the quota of all P types, but the spot quota of P covers
+    only P4, P3 and P2.
+    """
     letters = name[: _LETTERS.match(name).end()]  # type: ignore[union-attr]
     return name[:2] if name.startswith(("p5", "p6")) else _FAMILIES.get(letters, letters)
 
@@ -57,7 +60,7 @@ def zones_of(calls: Calls, region: str) -> dict[str, list[str]]:
 
 
 def types_of(calls: Calls, region: str, prices: Mapping[str, Sequence[Price]]) -> list[InstanceType]:
-    """Return every type of a region, by name. Macs are left out: they exist on dedicated hosts only."""
+    """Return every type of a region, by name. Macs are omitted, because they exist on dedicated hosts only."""
     zones = zones_of(calls, region)
     found = {}
     for page in calls.pages("describe_instance_types", region, MaxResults=100):
@@ -158,8 +161,10 @@ def table(path: str = "") -> Table:
 
 
 def on_demand(calls: Calls, region: str, *, path: str = "", cloud: str = "") -> dict[str, Price]:
-    """Return the known on-demand prices of a region, by type. `cloud` names the provider whose Price List is queried
-    for a region that the table lacks; empty for no query."""
+    """Return the known on-demand prices of a region, by type.
+
+    `cloud` names the provider whose Price List is queried for a region that the table lacks; empty for no query.
+    """
     known = table(path)
     if region in known.regions or not cloud:
         return _priced(known.regions.get(region, {}), known.source)

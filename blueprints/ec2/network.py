@@ -1,4 +1,4 @@
-"""The network of an instance: its subnet, its security group, and a check of subnets before anything is made."""
+"""The network of an instance: its subnet, its security group, and a check of subnets before anything is created."""
 
 from __future__ import annotations
 
@@ -16,24 +16,27 @@ NAME = "Name"
 
 
 def object_tags(order: Order) -> dict[str, str]:
-    """Return the tags of everything that is made for an order."""
+    """Return the tags of all objects that are created for an order."""
     return {**order.tags, NAME: order.key}
 
 
 def place(calls: Calls, order: Order) -> tuple[str, str]:
-    """Return the VPC and the subnet named by the order, or the region's default VPC; the subnet is empty if EC2 should
-    choose the zone. Raises CloudError INVALID or NOT_OFFERED if the region has none."""
+    """Return the VPC and the subnet of an order, or the region's default VPC.
+
+    The subnet is empty if EC2 should choose the zone. Raises CloudError INVALID, or NOT_OFFERED if the region has no
+    default VPC.
+    """
     if order.network:
         subnet = next(_subnets(calls, order, SubnetIds=[order.network]), None)
         if subnet is None:
-            raise CloudError(Meaning.NOT_FOUND, f"There is no subnet {order.network} in {order.location}.")
+            raise CloudError(Meaning.NOT_FOUND, f"{order.location} has no subnet {order.network}.")
         _same_zone(order, subnet)
         return subnet["VpcId"], _roomy(subnet)
     vpc = _default_vpc(calls, order.location)
     if order.zone:
         return vpc, _default_subnet(calls, order, vpc)
     if not order.public_address:
-        raise CloudError(Meaning.INVALID, "A machine without a public address needs a zone or a subnet to be named.")
+        raise CloudError(Meaning.INVALID, "A machine without a public address requires a zone or a subnet.")
     return vpc, ""
 
 
@@ -61,7 +64,7 @@ def _roomy(subnet: Answer) -> str:
 def _default_vpc(calls: Calls, region: str) -> str:
     for found in listed(calls, "describe_vpcs", region, "Vpcs", Filters=filters(is_default="true")):
         return str(found["VpcId"])
-    raise CloudError(Meaning.INVALID, f"{region} has no default VPC: name a subnet to use in the blueprint.")
+    raise CloudError(Meaning.INVALID, f"{region} has no default VPC. Set network to a subnet in the blueprint.")
 
 
 def _default_subnet(calls: Calls, order: Order, vpc: str) -> str:
@@ -76,9 +79,11 @@ def _subnets(calls: Calls, order: Order, **wanted: Any) -> Iterator[Answer]:
 
 
 def group(calls: Calls, order: Order, vpc: str) -> str:
-    """Return the security group under the order's name, with exactly the order's ingress rules. It is made if
-    necessary; repeating the call is harmless. Raises CloudError INVALID if the name belongs to a group without
-    Drydock's tags."""
+    """Return the security group under the order's name, with exactly the order's ingress rules.
+
+    It is created if necessary; repeating the call is harmless. Raises CloudError INVALID if the name belongs to a group
+    without Drydock's tags.
+    """
     found = _group(calls, order, vpc) or _made(calls, order, vpc)
     wanted = {(order.ssh_port, "tcp", str(ipaddress.ip_network(source, strict=False))) for source in order.ssh_from}
     there = set(_rules(found))
@@ -97,7 +102,7 @@ def _group(calls: Calls, order: Order, vpc: str) -> Answer | None:
     wanted = filters(group_name=order.key, vpc_id=vpc)
     found = next(listed(calls, "describe_security_groups", order.location, "SecurityGroups", Filters=wanted), None)
     if found is not None and not same_owner(tags_of(found), order.tags):
-        raise CloudError(Meaning.INVALID, f"A security group {order.key} that is not ours exists in {vpc}.")
+        raise CloudError(Meaning.INVALID, f"{vpc} already has a security group {order.key} that is not ours.")
     return found
 
 
@@ -118,7 +123,7 @@ def making(order: Order, vpc: str) -> Answer:
     """Return the parameters of CreateSecurityGroup for an order."""
     return {
         "GroupName": order.key,
-        "Description": f"Way in to {order.key}",
+        "Description": f"Access to {order.key}",
         "VpcId": vpc,
         "TagSpecifications": [{"ResourceType": "security-group", "Tags": tag_list(object_tags(order))}],
     }
@@ -134,7 +139,7 @@ def allow(calls: Calls, region: str, name: str, rule: Rule) -> None:
 
 
 def deny(calls: Calls, region: str, name: str, rule: Rule) -> None:
-    """Remove a rule; already gone is success."""
+    """Remove a rule. A rule that does not exist counts as success."""
     try:
         calls.call("revoke_security_group_ingress", region, GroupId=name, IpPermissions=[_permission(rule)])
     except CloudError as error:
@@ -143,7 +148,7 @@ def deny(calls: Calls, region: str, name: str, rule: Rule) -> None:
 
 
 def own_group(instance: Answer, key: str) -> str:
-    """Return the group of a described instance that was made under its name. Raises CloudError NOT_FOUND."""
+    """Return the group of a described instance that was created under its name. Raises CloudError NOT_FOUND."""
     for one in instance.get("SecurityGroups") or ():
         if one["GroupName"] == key:
             return str(one["GroupId"])
@@ -188,7 +193,7 @@ def problems(calls: Calls, order: Order, zones: Sequence[str]) -> list[Problem]:
         return list(_of_named(order, zones, there))
     default = list(listed(calls, "describe_vpcs", order.location, "Vpcs", Filters=filters(is_default="true")))
     if not default:
-        said = f"{order.location} has no default VPC. Name a subnet in network; there are: {_listed(there)}."
+        said = f"{order.location} has no default VPC. Set network to a subnet. Available: {_listed(there)}."
         return [_problem(said)]
     usual = [one for one in there if one["VpcId"] == default[0]["VpcId"] and one.get("DefaultForAz")]
     return list(_of_default(order, zones, usual, there))
@@ -197,13 +202,16 @@ def problems(calls: Calls, order: Order, zones: Sequence[str]) -> list[Problem]:
 def _of_named(order: Order, zones: Sequence[str], there: Sequence[Answer]) -> Iterator[Problem]:
     found = next((one for one in there if one["SubnetId"] == order.network), None)
     if found is None:
-        said = f"{order.location} has no subnet {order.network}. It has: {_listed(there)}. Name one, or other regions."
+        said = (
+            f"{order.location} has no subnet {order.network}. Available: {_listed(there)}. Choose one of "
+            "these, or other regions."
+        )
         yield _problem(said)
         return
     zone = found["AvailabilityZone"]
     if zones and zone not in zones:
-        said = f"The subnet {order.network} is in {zone}, and machines may only be in {', '.join(zones)}."
-        yield _problem(f"{said} Allow {zone} in zones, or name one of: {_listed(there, zones)}.")
+        said = f"The subnet {order.network} is in {zone}, but the blueprint allows only {', '.join(zones)}."
+        yield _problem(f"{said} Allow {zone} in zones, or choose one of: {_listed(there, zones)}.")
     yield from _full(found)
 
 
@@ -216,7 +224,9 @@ def _of_default(
     if not usual or without:
         where = f" in {', '.join(without)}" if usual else ""
         said = f"The default VPC of {order.location} has no default subnet{where}."
-        yield _problem(f"{said} Make one (aws ec2 create-default-subnet), or name one in network: {_listed(there)}.")
+        yield _problem(
+            f"{said} Create one (aws ec2 create-default-subnet), or set network to one of: {_listed(there)}."
+        )
     for one in usual:
         if not zones or one["AvailabilityZone"] in zones:
             yield from _full(one)
@@ -225,9 +235,10 @@ def _of_default(
 def _full(subnet: Answer) -> Iterator[Problem]:
     if subnet.get("AvailableIpAddressCount") == 0:
         said = (
-            f"The subnet {subnet['SubnetId']} in {subnet['AvailabilityZone']} has no free address: no machine fits in."
+            f"The subnet {subnet['SubnetId']} in {subnet['AvailabilityZone']} has no free address, so no "
+            "machine can be created in it."
         )
-        yield _problem(f"{said} Free some, or name another subnet.", fatal=False)
+        yield _problem(f"{said} Free addresses, or choose another subnet.", fatal=False)
 
 
 def _listed(there: Sequence[Answer], zones: Sequence[str] = ()) -> str:

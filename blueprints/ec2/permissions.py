@@ -1,6 +1,6 @@
 """The permissions that the kind needs at EC2, and a check of the account's permissions.
 
-Most are checked by calls with DryRun, which EC2 checks and does not carry out. `DryRunOperation` means allowed and
+Most are checked by calls with DryRun, which EC2 checks but does not carry out. `DryRunOperation` means allowed and
 `UnauthorizedOperation` denied (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html, DryRun);
 any other answer says nothing about permissions. The policy of docs/kinds/ec2.md allows changes only to objects with
 Drydock's tag, and launches only into groups with that tag. The calls therefore name existing objects of Drydock; if
@@ -27,7 +27,7 @@ TAGS = "ec2:CreateTags"
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change of an existing object: the sort of object, and the call's further parameters."""
+    """A change of an existing object: the sort of object, and the other parameters of the call."""
 
     name: str
     sort: str
@@ -71,7 +71,7 @@ YES, NO = "DryRunOperation", "UnauthorizedOperation"
 GROUP, RUN = "ec2:CreateSecurityGroup", "ec2:RunInstances"
 INSTALLATION = "drydock-installation"
 _REFUSED = re.compile(r"not authorized to perform: (?P<action>\S+)(?: on resource: (?P<resource>\S+))?")
-_NONE_YET = "that is seen once something of Drydock's is there"
+_NONE_YET = "this can only be checked once an object of Drydock's exists"
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _MOST = 3
 """Maximum number of installations whose objects are checked."""
@@ -93,7 +93,7 @@ Found = dict[str, Answer]
 class DryRuns:
     """Dry runs in one region.
 
-    `known`: the API certainly supports DryRun, as Amazon's does; others must have shown it.
+    `known` means that the API certainly supports DryRun, as Amazon's does; other APIs must have shown that they do.
     """
 
     def __init__(self, calls: Calls, order: Order, *, known: bool) -> None:
@@ -114,12 +114,12 @@ class DryRuns:
         try:
             launching = self._launching(*network.place(self._calls, self._order))
         except CloudError as error:
-            launching = dict.fromkeys((GROUP, RUN), _unclear(f"there is no network to ask it with ({error.message})"))
+            launching = dict.fromkeys((GROUP, RUN), _unclear(f"there is no network to check it with ({error.message})"))
         return self._changing() | launching if self._known else launching
 
     def _unknown(self) -> Found:
         self._known = False
-        return dict.fromkeys((GROUP, RUN, *(one.name for one in CHANGES)), _unclear("this API does not know DryRun"))
+        return dict.fromkeys((GROUP, RUN, *(one.name for one in CHANGES)), _unclear("this API does not support DryRun"))
 
     def _changing(self) -> Found:
         there = self._things()
@@ -165,7 +165,7 @@ class DryRuns:
         try:
             prepared = {"vpc": vpc, "subnet": subnet, **self._image()}
         except CloudError as error:
-            return making | {RUN: _unclear(f"there is no image to ask it with ({error.message})")}
+            return making | {RUN: _unclear(f"there is no image to check it with ({error.message})")}
         if not groups:
             return making | self._run_elsewhere({**prepared, "group": self._usual_group(vpc)})
         pairs = zip(orders[1:], groups, strict=True)
@@ -261,15 +261,15 @@ PRODUCTS, QUOTAS, WHO = "pricing:GetProducts", "servicequotas:ListServiceQuotas"
 PERMISSIONS = (*READS, GROUP, RUN, *(one.name for one in CHANGES), PRODUCTS, QUOTAS, WHO)
 """All that the policy in docs/kinds/ec2.md allows; a test holds them equal."""
 WITHOUT = {
-    "ec2:DescribeSpotPriceHistory": "there are no spot offers",
-    "ec2:GetConsoleOutput": "consoles cannot be read",
-    "ec2:ModifyInstanceAttribute": "machines cannot become another type",
-    "ec2:ModifyVolume": "disks cannot grow",
+    "ec2:DescribeSpotPriceHistory": "spot offers have no prices",
+    "ec2:GetConsoleOutput": "the console output cannot be read",
+    "ec2:ModifyInstanceAttribute": "the type of machines cannot be changed",
+    "ec2:ModifyVolume": "disks cannot be enlarged",
     "ec2:RebootInstances": "machines cannot be rebooted",
     "ec2:StartInstances": "stopped machines cannot be started",
     "ec2:StopInstances": "machines cannot be stopped",
-    PRODUCTS: "there are no prices of regions that the bundled table has not",
-    QUOTAS: "quotas are seen only when a create is refused",
+    PRODUCTS: "regions that the bundled table lacks have no prices",
+    QUOTAS: "quotas are noticed only when a create is refused",
 }
 """What does not work without one; all else does."""
 OF_SPOT = frozenset({"ec2:CancelSpotInstanceRequests", "ec2:DescribeSpotPriceHistory"})
@@ -279,7 +279,7 @@ _HOST_KEYS = {"ec2:GetConsoleOutput": "console"}
 def permissions(calls: Calls, order: Order, *, price_list: bool, amazon: bool) -> list[Permission]:
     """Return each needed permission.
 
-    `price_list`: prices come from Amazon's Price List; `amazon`: not a private cloud.
+    `price_list` means that prices come from Amazon's Price List; `amazon` that the cloud is not a private one.
     """
     found = {WHO: Answer(held=True), QUOTAS: _of_quotas(calls, order.location)}
     if price_list:
@@ -320,5 +320,5 @@ def _tried(call: Callable[[], Any]) -> Answer:
     except CloudError as error:
         if error.meaning is Meaning.CREDENTIALS:
             return Answer(held=False)
-        return Answer(held=None, unclear=f"it was answered {error.provider_code or error.meaning}: {error.message}")
+        return Answer(held=None, unclear=f"EC2 answered {error.provider_code or error.meaning}: {error.message}")
     return Answer(held=True)

@@ -1,1 +1,1 @@
-"""Machines at Google Compute Engine."""
+"""The kind `gce`: machines at Google Compute Engine."""

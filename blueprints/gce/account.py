@@ -27,12 +27,12 @@ class Account:
         self._calls, self._table = calls, table
 
     def project(self) -> Any:
-        """Read the project itself, with the quotas that hold for all regions."""
+        """Read the project itself, with the quotas that apply to all regions."""
         request = compute_v1.GetProjectRequest(project=self._calls.project)
         return self._calls.read(self._calls.of(compute_v1.ProjectsClient).get, request)
 
     def regions(self) -> list[Any]:
-        """Read all regions, one call a page."""
+        """Read all regions, with one call per page."""
         request = compute_v1.ListRegionsRequest(project=self._calls.project, max_results=PAGE)
         pages = self._calls.pages(self._calls.of(compute_v1.RegionsClient).list, request)
         return [region for page in pages for region in page.items]
@@ -47,7 +47,7 @@ class Account:
         return sorted(map(location_of, self.regions()), key=lambda one: one.name)
 
     def types(self, location: str) -> list[InstanceType]:
-        """Return the types of all regions with "", else of one region, zone by zone."""
+        """Return the types of one region, zone by zone, or those of all regions for ""."""
         if location:
             zones = location_of(self.region(location)).zones
             machines = [one for zone in zones for one in self._machines_in(zone)]
@@ -79,13 +79,13 @@ class Account:
             yield from page.items
 
     def quotas(self, location: str) -> list[Quota]:
-        """Return the quotas of one region, or of all with "", and always those of the project itself."""
+        """Return the quotas of one region, or of all regions for "", always including those of the project itself."""
         regions = [self.region(location)] if location else self.regions()
         here = [quota for region in regions for quota in quotas_of(region, region.name)]
         return here + list(quotas_of(self.project(), ""))
 
     def image(self, wanted: Mapping[str, str], arch: str) -> Image:
-        """Return the newest image that fits. Raises NOT_FOUND."""
+        """Return the newest matching image. Raises CloudError NOT_FOUND."""
         said = dict(wanted) or Wanted().wanted()
         project, family, name = _parts(said)
         for candidate in _sisters(family, arch) if family else ("",):
@@ -93,7 +93,7 @@ class Account:
             it = found(read)
             if it is not None and image_of(it).arch == arch:
                 return image_of(it)
-        text = f"There is no image {family or name!r} for {arch} in {project}."
+        text = f"{project} has no image {family or name!r} for {arch}."
         raise CloudError(Meaning.NOT_FOUND, text, provider_code="notFound")
 
     def _newest(self, project: str, family: str) -> Callable[[], Any]:
@@ -105,7 +105,7 @@ class Account:
         return lambda: self._calls.read(self._calls.of(compute_v1.ImagesClient).get, request)
 
     def images(self, pattern: str) -> Sequence[Image]:
-        """Return the images of `PROJECT/PATTERN`, or of our own project without a slash, newest first."""
+        """Return the images that match `PROJECT/PATTERN`, or a pattern in our own project, newest first."""
         project, _, glob = pattern.rpartition("/")
         words = re.escape(glob or "*").replace(r"\*", ".*").replace(r"\?", ".")
         request = compute_v1.ListImagesRequest(
@@ -124,7 +124,7 @@ def _parts(said: Mapping[str, str]) -> tuple[str, str, str]:
         return said.get("project", ""), said.get("family", ""), said.get("name", "")
     project, _, rest = link[link.find("projects/") + len("projects/") :].partition("/global/images/")
     if "projects/" not in link or not project or not rest:
-        raise CloudError(Meaning.INVALID, f"{link!r} is not an image: projects/PROJECT/global/images/NAME is.")
+        raise CloudError(Meaning.INVALID, f"{link!r} is not a valid image: use projects/PROJECT/global/images/NAME.")
     family, slash, name = rest.partition("/")
     return (project, name, "") if slash and family == "family" else (project, "", rest)
 
@@ -135,7 +135,7 @@ def _sisters(family: str, arch: str) -> tuple[str, ...]:
 
 
 def image_of(it: Any) -> Image:
-    """Return a `compute_v1.Image` as the contract has it; its id is the link that an order takes."""
+    """Convert a `compute_v1.Image` to the contract's form. Its id is the link that an order takes."""
     link = it.self_link
     return Image(
         id=link[link.find("projects/") :] if "projects/" in link else link,
@@ -147,7 +147,7 @@ def image_of(it: Any) -> Image:
 
 
 def location_of(it: Any) -> Location:
-    """Return a `compute_v1.Region` as the contract has it."""
+    """Convert a `compute_v1.Region` to the contract's form."""
     return Location(
         name=it.name,
         description=it.description,
@@ -158,10 +158,11 @@ def location_of(it: Any) -> Location:
 
 
 def quotas_of(it: Any, region: str) -> Iterator[Quota]:
-    """What counts instances, vCPUs and GPUs in `compute_v1.Region.quotas`, or in a project's where region is "".
+    """Return the quotas that count instances, vCPUs and GPUs in a region, or in a project if `region` is "".
 
-    A quota for spot of 0 is left out: as long as Google has granted none, spot counts as on demand does
-    (not checked yet against Google's page on preemptible quotas). Once it has, spot counts there alone."""
+    A spot quota of 0 is omitted: until Google has granted one, spot machines count against the on-demand quota (not
+    checked yet against Google's page on preemptible quotas). After that, they count against the spot quota alone.
+    """
     granted = {str(one.metric) for one in it.quotas if str(one.metric).startswith("PREEMPTIBLE_") and one.limit > 0}
     for one in it.quotas:
         metric = str(one.metric)

@@ -1,17 +1,17 @@
 """Calls to Compute Engine: clients of the SDK with a deadline, a rate and our errors; access tokens; labels.
 
-`op.result()` and its like are never called: they poll https://compute.googleapis.com whatever the endpoint is
-(google-cloud-compute builds the operations client without `api_endpoint`), and they wait. The `*_unary` methods return
-the operation, whose name is enough to ask for it later.
+`op.result()` and similar methods are never called: they poll https://compute.googleapis.com whatever the endpoint is
+(google-cloud-compute builds the operations client without `api_endpoint`), and they block. The `*_unary` methods return
+the operation, which can be polled later by its name.
 
-With a service account's key we sign each token ourselves, for the service that is called as its audience
+With a service account's key we sign each token ourselves, with the called service as its audience
 (google.aip.dev/auth/4111), and use no token service. google-auth's own classes would do the same, but (seen in 2.62)
 they also ask iamcredentials.googleapis.com for a "regional access boundary" in the background, with our token and
-whatever the endpoint is, and without a deadline of ours.
+whatever the endpoint is, and without our deadline.
 
-Tags are kept as labels where they fit; one metadata item holds the rest as JSON. A label's name has 1-63 characters
-[a-z0-9_-] and begins with a letter, its value 0-63 of them (docs.cloud.google.com/compute/docs/labeling-resources).
-Lists can be filtered by labels only.
+Tags are stored as labels where possible; one metadata item holds the others as JSON. A label's name has 1-63 characters
+[a-z0-9_-] and begins with a letter, its value has 0-63 of these characters
+(docs.cloud.google.com/compute/docs/labeling-resources). Lists can be filtered by labels only.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Signed(Credentials):
         self._signer, self._email, self._audience = signer, email, audience
 
     def refresh(self, request: Any) -> None:
-        """Make a new token; `request` is not used."""
+        """Create a new token; `request` is not used."""
         now = int(time.time())
         said = {"iss": self._email, "sub": self._email, "aud": self._audience, "iat": now, "exp": now + LIFE}
         self.token = jwt.encode(self._signer, said).decode()  # type: ignore[no-untyped-call]
@@ -63,9 +63,10 @@ class Signed(Credentials):
 
 
 def token(credential: Credential, audience: str = AUDIENCE, scopes: Sequence[str] = SCOPES) -> Any:
-    """Return credentials for the SDK, for the service that is the audience, or that takes one of the scopes.
+    """Return credentials for the SDK.
 
-    Raises CloudError CREDENTIALS, or what google-auth raises where there is nothing.
+    The token is for the service that is the audience, or that takes one of the scopes. Raises CloudError CREDENTIALS,
+    or what google-auth raises if there are no credentials.
     """
     if credential.environment:
         found, _ = google.auth.default(scopes=scopes)
@@ -91,7 +92,7 @@ Operation = compute_v1.Operation
 
 
 class Trusting(HTTPAdapter):
-    """An adapter that trusts one file of authorities."""
+    """An HTTP adapter that trusts one file of certificate authorities."""
 
     def __init__(self, bundle: str) -> None:
         super().__init__()
@@ -102,7 +103,7 @@ class Trusting(HTTPAdapter):
 
 
 class Calls:
-    """Calls with one credential. Safe for threads."""
+    """Calls with one credential. Thread-safe."""
 
     def __init__(self, credential: Credential, deadline: float) -> None:
         self.project = credential.project
@@ -113,7 +114,7 @@ class Calls:
         self._lock = Lock()
 
     def of(self, kind: type[T]) -> T:
-        """Return the SDK's client of one sort, made at its first use."""
+        """Return the SDK's client of one sort, created at its first use."""
         with self._lock:
             if kind not in self._clients:
                 self._clients[kind] = self._made(kind)
@@ -140,7 +141,7 @@ class Calls:
         return self._call(method, request, writes=False)
 
     def write(self, method: Callable[..., Operation], request: Any) -> Operation:
-        """Make a call that changes something. Returns its operation, which may have failed already."""
+        """Make a call that changes something. Return its operation, which may have failed already."""
         return self._call(method, request, writes=True)
 
     def _call(self, method: Callable[..., T], request: Any, *, writes: bool) -> T:
@@ -155,8 +156,11 @@ class Calls:
             raise
 
     def pages(self, method: Callable[..., Any], request: Any) -> Iterator[Any]:
-        """The pages of a list, one call each. Raises UNAVAILABLE where Google says that something could not be seen:
-        what is not shown is not therefore gone."""
+        """Yield the pages of a list, with one call per page.
+
+        Raises UNAVAILABLE if Google reports that a part could not be listed: an object that is missing then may still
+        exist.
+        """
         pages = iter(self._call(method, request, writes=False).pages)
         while True:
             with translated():
@@ -169,7 +173,10 @@ class Calls:
                 self._rate.take(self._deadline)
 
     def done(self, operation: Operation) -> bool:
-        """Return whether an operation is over. Raises CloudError where it has failed: an HTTP 200 was no success."""
+        """Return whether an operation has finished.
+
+        Raises CloudError if it failed, since HTTP 200 does not mean success.
+        """
         if operation.status != Operation.Status.DONE:
             return False
         failed = next(iter(operation.error.errors), None)
@@ -187,7 +194,7 @@ class Calls:
 
 
 def found(read: Callable[[], T]) -> T | None:
-    """Return the result of a read, or None where Google says that the object does not exist."""
+    """Return the result of a read, or None if Google reports that the object does not exist."""
     try:
         return read()
     except CloudError as error:
@@ -202,7 +209,7 @@ def _google(answer: T, *, writes: bool) -> T:
     said = getattr(answer, "kind", None)
     if said is not None and not str(said).startswith("compute#"):
         meaning = Meaning.AMBIGUOUS if writes else Meaning.UNAVAILABLE
-        raise CloudError(meaning, "What answered is not Compute Engine.", provider_code="noAnswer")
+        raise CloudError(meaning, "The answer is not from Compute Engine.", provider_code="noAnswer")
     return answer
 
 
@@ -213,7 +220,9 @@ def _whole(page: Any) -> None:
     if str(page.warning.code or "") not in QUIET or missing:
         names = ", ".join(name.rpartition("/")[2] for name in missing) or "a part of it"
         raise CloudError(
-            Meaning.UNAVAILABLE, f"Compute Engine could not look everywhere: {names}.", provider_code="unreachable"
+            Meaning.UNAVAILABLE,
+            f"Compute Engine could not list everything; missing: {names}.",
+            provider_code="unreachable",
         )
 
 
@@ -229,18 +238,18 @@ def _fits(name: str, value: str) -> bool:
 
 
 def labels_of(tags: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags that can be labels."""
+    """Return the tags that can be stored as labels."""
     return {name: value for name, value in tags.items() if _fits(name, value)}
 
 
 def other_tags(tags: Mapping[str, str]) -> str:
-    """Return the other tags, as the metadata item holds them; empty where there are none."""
+    """Return the other tags as JSON for the metadata item, or an empty string if there are none."""
     others = {name: value for name, value in tags.items() if not _fits(name, value)}
     return json.dumps(others, sort_keys=True) if others else ""
 
 
 def joined_tags(labels: Mapping[str, str], rest: str) -> dict[str, str]:
-    """Join labels and other tags, as they were given. A damaged rest counts as none."""
+    """Return the tags from labels and the metadata item. A damaged metadata item is ignored."""
     try:
         others = json.loads(rest or "{}")
     except ValueError:
@@ -249,12 +258,12 @@ def joined_tags(labels: Mapping[str, str], rest: str) -> dict[str, str]:
 
 
 def bears(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Return whether all wanted tags are among the found ones."""
+    """Return whether all wanted tags are among the given ones."""
     return all(found.get(name) == value for name, value in wanted.items())
 
 
 def filter_by(tags: Mapping[str, str]) -> str:
-    """Return the filter of a list call; tags that are not labels are compared after reading."""
+    """Return the filter for a list call. Tags that are not labels are compared after reading."""
     return " AND ".join(f'labels.{name}="{value}"' for name, value in sorted(labels_of(tags).items()))
 
 
@@ -264,12 +273,12 @@ def last(link: str) -> str:
 
 
 def region_of(zone: str) -> str:
-    """Return `us-central1` for us-central1-a."""
+    """Return the region of a zone: `us-central1` for us-central1-a."""
     return zone.rpartition("-")[0]
 
 
 def when(text: str) -> dt.datetime | None:
-    """Parse an RFC 3339 time; None for an empty text."""
+    """Parse an RFC 3339 time. Return None for an empty text."""
     return dt.datetime.fromisoformat(text) if text else None
 
 

@@ -52,13 +52,13 @@ class Gce(
     cloud.Permissions,
     cloud.Networks,
 ):
-    """One project. Locations are regions.
+    """One project at Google Compute Engine. Locations are regions.
 
-    The API is read globally: `instances.aggregatedList` tells of all zones in one call per 500 instances, where
-    reading zone by zone needs one call for each of some 130 zones; `machineTypes.aggregatedList` needs about half as
-    many calls as there are zones. Both take a location too: then types are read zone by zone (three or four calls),
-    and instances are read as ever and sorted out here. Types change seldom and are many, so they are read every half
-    hour. A zone that Google could not look into is an error, never an absence.
+    The API is read globally: `instances.aggregatedList` returns all zones in one call per 500 instances, while reading
+    zone by zone needs one call for each of some 130 zones; `machineTypes.aggregatedList` needs about half as many calls
+    as there are zones. Given a location, types are read zone by zone (three or four calls), and instances are read
+    globally and filtered here. Types change seldom and are many, so they are read every half hour. A zone that Google
+    could not read is an error, never an absence.
     """
 
     provider = "gce"
@@ -91,21 +91,23 @@ class Gce(
         return self._account.image(wanted, arch)
 
     def images(self, location: str, name: str) -> Sequence[Image]:
-        """`name` is a pattern of our own project's images, or PROJECT/PATTERN."""
+        """Return images by name: a pattern in our own project, or PROJECT/PATTERN."""
         return self._account.images(name)
 
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
         return [it for it in self._instances.listed(tags) if not location or it.location == location]
 
     def prepare(self, order: Order) -> Mapping[str, str] | Underway:
-        """The firewall rule for SSH, named as the instance. Without an IPv4 network in `ssh_from` there is none, and
-        nothing gets in."""
+        """Create the firewall rule for SSH, named like the instance.
+
+        Without an IPv4 network in `ssh_from` no rule is created, and the machine cannot be reached.
+        """
         if not network.ipv4(order.ssh_from):
             return {}
         link = self._rules.network(order)
         if self._rules.ensure(network.ssh_rule(order, link)):
             return {"firewall": order.key, "network": link}
-        return Underway(handle={"firewall": order.key}, sentence="The firewall rule is being made.")
+        return Underway(handle={"firewall": order.key}, sentence="The firewall rule is being created.")
 
     def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
         try:
@@ -117,7 +119,7 @@ class Gce(
         return self._outcome(order, operation)
 
     def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
-        """Read the operation. Raises the error that it failed with."""
+        """Poll the operation. Raises the error with which it failed."""
         name, zone = handle["operation"], handle.get("zone", order.zone)
         operation = found(lambda: self._calls.zone_operation(zone, name))
         # Google forgets operations after some time.
@@ -129,18 +131,18 @@ class Gce(
         return Underway(
             handle={"operation": operation.name, "zone": order.zone},
             percent=operation.progress or None,
-            sentence="Compute Engine is making the instance.",
+            sentence="Compute Engine is creating the instance.",
         )
 
     def _standing(self, order: Order) -> Instance:
         it = self._instances.ours(order)
         if it is None:
-            text = f"The instance {order.key!r} was made and is gone again."
+            text = f"The instance {order.key!r} was created, but no longer exists."
             raise CloudError(Meaning.NOT_FOUND, text, provider_code="notFound")
         return it
 
     def find(self, order: Order) -> Instance | None:
-        """Find by name and tags. Raises INVALID where an instance that is not ours has the name."""
+        """Find the instance by name and tags. Raises INVALID if an instance that is not ours has the name."""
         return self._instances.ours(order)
 
     find_after = 30.0
@@ -159,13 +161,16 @@ class Gce(
         self, location: str, zone: str, key: str, tags: Mapping[str, str], *, known: Sequence[str] = (),
         report: Callable[[str], object] = cloud.ignore,
     ) -> Sequence[str]:  # fmt: skip
-        """Boot disks that outlived their instance, then firewall rules. No address is ever reserved for one. A rule
-        that bears the name of the one that was made for it (`known`), and nobody's tags, is ours too."""
+        """Delete boot disks that outlived their instance, then firewall rules.
+
+        There are no reserved addresses to delete. A rule without any owner's tags also counts as ours if it has the
+        name of the rule that was created for the instance (`known`).
+        """
         for where in self._left_disks(zone, key, tags):
             _as_far_as_it_goes(self._instances.delete_disk, where, key)
         untagged = self._rules.untagged([name for name in known if name == key])
         for rule in untagged:
-            report(f"firewall rule {rule}: its description, which held its tags, was changed; it is known by name.")
+            report(f"firewall rule {rule}: the description with its tags was changed, but the name is known.")
         for rule in (*self._rules.of(key, tags), *untagged):
             _as_far_as_it_goes(self._rules.close, rule)
         disks = [f"disk {key} in {where}" for where in self._left_disks(zone, key, tags)]
@@ -176,7 +181,7 @@ class Gce(
         return [where for where, disk in self._instances.disks(zone, key) if same_owner(dict(disk.labels), tags)]
 
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
-        """Return unused disks, and firewall rules; those belong to no location, and are returned with each."""
+        """Return unused disks and firewall rules. Firewall rules have no location, and are returned for each."""
         disks = [one for one in self._instances.lone_disks(tags) if not location or one.location == location]
         return [*disks, *self._rules.listed(tags)]
 
@@ -191,10 +196,10 @@ class Gce(
 
     def resize_volume(self, instance: Instance, disk_gib: int) -> Underway | None:
         grown = self._instances.grow(instance, disk_gib)
-        return None if grown else Underway(handle={}, sentence="The disk grows.")
+        return None if grown else Underway(handle={}, sentence="The disk is being enlarged.")
 
     def change_type(self, instance: Instance, type_name: str) -> None:
-        """Change the type. Raises INVALID where the attached GPUs would change with it."""
+        """Change the type. Raises INVALID if the attached GPUs would change too."""
         if type_name == instance.type:
             return
         machine, accelerator, count = split_type(type_name)
@@ -208,30 +213,30 @@ class Gce(
     def open_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
         it = self._instances.raw(instance.zone, instance.id or instance.key)
         if it is None:
-            raise CloudError(Meaning.NOT_FOUND, f"There is no instance {instance.key!r}.", provider_code="notFound")
+            raise CloudError(Meaning.NOT_FOUND, f"Instance {instance.key!r} does not exist.", provider_code="notFound")
         link = it.network_interfaces[0].network
         link = link[link.find("projects/") :]
         wanted = [network.port_rule(instance.key, link, rule, instance.tags) for rule in rules]
         if not all([self._rules.ensure(rule) for rule in wanted]):
-            raise CloudError(Meaning.CONFLICT, f"The firewall rules of {instance.key!r} are still being made.")
+            raise CloudError(Meaning.CONFLICT, f"The firewall rules of {instance.key!r} are still being created.")
 
     def close_ports(self, instance: Instance, rules: Sequence[Rule]) -> None:
         for rule in rules:
             self._rules.close(network.rule_name(instance.key, rule))
 
     def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str]:
-        """Return the keys that cloud-init or the guest agent has published; without either there are never any."""
+        """Return the keys published by cloud-init or the guest agent. Images without either publish none."""
         return self._instances.host_keys(instance)
 
     def console(self, instance: Instance) -> str:
         return self._instances.console(instance, CONSOLE)
 
     def permissions(self, order: Order) -> Sequence[cloud.Permission]:
-        """Check permissions: one call of Cloud Resource Manager, and one more for a subnet of another project."""
+        """Check permissions, by one call of Cloud Resource Manager, and another for a subnet of another project."""
         return self._permissions.found(order)
 
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:
-        """Check the network; networks and subnets are the same in all zones."""
+        """Check the network. Networks and subnets are the same in all zones."""
         return network.problems(self._calls, order)
 
 

@@ -20,9 +20,9 @@ def _as_text(given: Any) -> Any:
 
 
 class Credential(Fields):
-    """One project, and in whose name: a service account's key, or what the machine we run on has.
+    """The credential for one project: a service account's key, or the identity of the machine that Drydock runs on.
 
-    Nothing of the key shows in a repr or an error.
+    The key never appears in a repr or an error.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
@@ -35,19 +35,23 @@ class Credential(Fields):
     )
     environment: bool = Field(
         default=False,
-        description="Application default credentials: an attached service account, workload identity, or gcloud's.",
+        description=(
+            "Use application default credentials: an attached service account, workload identity, or those of gcloud."
+        ),
     )
     endpoint: str = Field(
-        default="", pattern=r"^(https?://[^/\s]+)?$", description="Empty: https://compute.googleapis.com"
+        default="",
+        pattern=r"^(https?://[^/\s]+)?$",
+        description="URL of the API. Empty: https://compute.googleapis.com",
     )
     resource_manager: str = Field(
         default="",
         pattern=r"^(https?://[^/\s]+)?$",
-        description="Address of Cloud Resource Manager, which tells what we may do. Empty: "
-        "https://cloudresourcemanager.googleapis.com, or nobody is asked where endpoint is one's own.",
+        description="URL of Cloud Resource Manager, with which permissions are checked. Empty: "
+        "https://cloudresourcemanager.googleapis.com, or no check if endpoint is set.",
     )
-    ca_bundle: str = Field(default="", description="File of certificate authorities, for an endpoint of one's own.")
-    prices: str = Field(default="", description="File with prices, in place of the table that ships with us.")
+    ca_bundle: str = Field(default="", description="File of trusted certificate authorities, for your own endpoint.")
+    prices: str = Field(default="", description="File of a price table that replaces the bundled one.")
 
     @model_validator(mode="after")
     def _is_somebody(self) -> Self:
@@ -58,47 +62,52 @@ class Credential(Fields):
         return self
 
     def key(self) -> dict[str, Any]:
-        """The service account's key. Raises ValueError where it is none."""
+        """The service account's key. Raises ValueError if it is invalid."""
         text = self.service_account.get_secret_value() if self.service_account else ""
         try:
             key = json.loads(text)
         except ValueError:
-            raise ValueError("service_account is not JSON; give the whole key file") from None
+            raise ValueError("service_account is not valid JSON; give the whole key file") from None
         if not isinstance(key, dict):
-            raise ValueError("service_account is not the JSON object that a key file holds")
+            raise ValueError("service_account must be the JSON object in a key file")
         return key
 
 
 def _check_key(key: Mapping[str, Any]) -> None:
     if key.get("type") != "service_account":
-        raise ValueError('service_account is not a key of a service account: its "type" must be "service_account"')
+        raise ValueError('service_account is not a service account\'s key: its "type" must be "service_account"')
     missing = [name for name in KEY_FIELDS if not key.get(name)]
     if missing:
         raise ValueError(f"service_account lacks {', '.join(missing)}; give the whole key file")
 
 
 class Image(ImageWords):
-    """What an instance boots: the newest image of a family, an image by name, or one by its full link."""
+    """The image that instances boot: the newest image of a family, an image by name, or an image by its full link."""
 
     project: str = Field(default="", description="The image's project, such as debian-cloud.")
-    family: str = Field(default="", description="Such as debian-12. For ARM its -arm64 sister is taken by itself.")
-    name: str = Field(default="", description="One image of the project.")
+    family: str = Field(
+        default="", description="Image family, such as debian-12. For ARM, the family with the suffix -arm64 is used."
+    )
+    name: str = Field(default="", description="Name of an image in the project.")
     link: str = Field(
         default="",
         pattern=r"^((https://[^/]+/compute/v1/)?projects/[^/]+/global/images/(family/)?[^/]+)?$",
-        description="projects/PROJECT/global/images/NAME, or .../images/family/FAMILY.",
+        description="Full link: projects/PROJECT/global/images/NAME, or .../images/family/FAMILY.",
     )
 
     @model_validator(mode="after")
     def _is_one(self) -> Self:
         if sum(map(bool, (self.family, self.name, self.link))) > 1:
-            raise ValueError("give one of family, name and link")
+            raise ValueError("give only one of family, name and link")
         if self.link and self.project:
-            raise ValueError("link says the project already")
+            raise ValueError("link already includes the project, so omit project")
         if bool(self.family or self.name) != bool(self.project):
-            raise ValueError("project goes with family or name")
+            raise ValueError("project requires family or name")
         return self
 
     def wanted(self) -> dict[str, str]:
-        """As `Gce.image` takes it. Nothing said: Ubuntu 24.04, which has cloud-init; Google's Debian has not."""
+        """Return the selectors in the form that `Gce.image` takes.
+
+        The default is Ubuntu 24.04, which has cloud-init; Google's Debian does not.
+        """
         return super().wanted() or {"project": "ubuntu-os-cloud", "family": "ubuntu-2404-lts-amd64"}

@@ -1,7 +1,7 @@
-"""What Compute Engine's errors mean.
+"""Meanings of Compute Engine's errors.
 
-Sources: the API's error catalogue (docs.cloud.google.com/compute/docs/reference/rest/v1/errors), "Troubleshoot
-resource availability errors", "API rate quotas" and "Concurrent operation quotas" (403 rateLimitExceeded), and what
+Sources: the API's error catalogue (docs.cloud.google.com/compute/docs/reference/rest/v1/errors), "Troubleshoot resource
+availability errors", "API rate quotas" and "Concurrent operation quotas" (403 rateLimitExceeded), and errors that
 SkyPilot and dstack met in practice (RESOURCE_NOT_READY and UNSUPPORTED_OPERATION after a create; preemption at start).
 """
 
@@ -84,8 +84,11 @@ _LOCATIONS = "gcp.resourceLocations"
 
 
 def meaning(reason: str, status: int, text: str, *, writes: bool) -> Meaning:
-    """Of one error of Google's. A write that ended in a 5xx may have happened. `conditionNotMet` is a fingerprint that
-    another has changed, or a constraint of an organisation's policy, which no repetition changes."""
+    """Return the meaning of one of Google's errors.
+
+    A write that ended with a 5xx may have happened. `conditionNotMet` is either a fingerprint that somebody else has
+    changed, or a constraint of an organisation's policy, which no retry changes.
+    """
     if (status == 412 or reason.lower() in ("conditionnotmet", "condition_not_met")) and _CONSTRAINT.search(text):
         return M.NOT_OFFERED if _LOCATIONS in text else M.POLICY
     known = REASONS.get(reason.lower())
@@ -104,7 +107,7 @@ def _about_offer(text: str) -> bool:
 
 
 def of_operation(code: str, text: str, status: int = 0) -> CloudError:
-    """The error that a finished operation bears."""
+    """Return the error of a finished operation."""
     found = meaning(code, status if status < 500 else 0, text, writes=True)
     if "due to preemption" in text:
         found = M.NO_CAPACITY
@@ -137,8 +140,7 @@ def _reach(found: Meaning, text: str) -> Reach | None:
 
 @contextmanager
 def translated(*, writes: bool = False, asked: str = "Compute Engine") -> Iterator[None]:
-    """Around every call: whatever the SDK, the credentials or the connection raise becomes a CloudError. `asked`: the
-    service."""
+    """Convert every error of the SDK, the credentials or the connection to a CloudError. `asked` is the service."""
     try:
         yield
     except GoogleAPICallError as error:
@@ -149,18 +151,18 @@ def translated(*, writes: bool = False, asked: str = "Compute Engine") -> Iterat
         raise _of_connection(error, asked, writes=writes) from error
     except ParseError as error:
         found = M.AMBIGUOUS if writes else M.UNAVAILABLE
-        raise CloudError(found, f"{asked} answered something that is not JSON.", provider_code="noAnswer") from error
+        raise CloudError(found, f"The answer of {asked} is not JSON.", provider_code="noAnswer") from error
 
 
 def _of_call(error: GoogleAPICallError, asked: str, *, writes: bool) -> CloudError:
     status, reason = int(error.code or 0), _reason(error)
     text = re.sub(r"^[A-Z]+ https?://\S+: ", "", str(error.message))
     if "<html" in text.lower():
-        text = f"{asked} answered status {status} with {text}"
+        text = f"{asked} answered with status {status}: {text}"
     found = meaning(reason, status, text, writes=writes)
     if status == 404 and not reason:
         # Google says why; what says no more stands before it.
-        found, text = M.UNAVAILABLE, f"{asked} was not found where it should be (status 404 without Google's words)."
+        found, text = M.UNAVAILABLE, f"{asked} was not found at its address (status 404 without an error from Google)."
     after = _after(getattr(error.response, "headers", None) or {})
     return CloudError(
         found, text, provider_code=reason or str(status), zone_wide=_zone_wide(reason, text), after=after,
@@ -185,19 +187,19 @@ def _of_credentials(error: GoogleAuthError) -> CloudError:
     if isinstance(error, TransportError) or (isinstance(error, RefreshError) and error.retryable):
         return CloudError(M.UNAVAILABLE, "Google's token service could not be reached.", provider_code="auth")
     if isinstance(error, DefaultCredentialsError):
-        text = "There are no application default credentials where Drydock runs."
+        text = "No application default credentials were found where Drydock runs."
         return CloudError(M.CREDENTIALS, text, provider_code="noCredentials")
-    return CloudError(M.CREDENTIALS, f"Google gave us no token: {str(error)[:300]}", provider_code="noToken")
+    return CloudError(M.CREDENTIALS, f"Google did not issue a token: {str(error)[:300]}", provider_code="noToken")
 
 
 def _of_connection(error: requests.RequestException, asked: str, *, writes: bool) -> CloudError:
     if isinstance(error, requests.exceptions.SSLError):
-        text = "The endpoint's certificate is not one that we trust (see ca_bundle)."
+        text = "The endpoint's certificate is not trusted (see ca_bundle)."
         return CloudError(M.CREDENTIALS, text, provider_code="certificate")
     if isinstance(error, requests.exceptions.ConnectTimeout) or _never_sent(error):
         return CloudError(M.UNAVAILABLE, f"{asked} could not be reached.", provider_code="unreachable")
     found = M.AMBIGUOUS if writes else M.UNAVAILABLE
-    return CloudError(found, f"{asked}'s answer did not arrive.", provider_code="noAnswer")
+    return CloudError(found, f"The answer of {asked} was lost.", provider_code="noAnswer")
 
 
 def _never_sent(error: BaseException) -> bool:

@@ -31,11 +31,11 @@ STATES = {
 }
 """Google calls a stopped instance TERMINATED; a deleted one is not there any more. One that is being deleted is
 STOPPING as one that is being stopped. Source: docs.cloud.google.com/compute/docs/instances/instance-lifecycle."""
-LEAVING = "Compute Engine is stopping it, as it does up to 30 seconds before it takes a spot machine back."
+LEAVING = "Compute Engine is stopping the machine, as it does up to 30 seconds before it reclaims a spot machine."
 
 
 def instance(it: Any) -> Instance:
-    """One `compute_v1.Instance`."""
+    """Convert a `compute_v1.Instance` to the contract's form."""
     zone = api.last(it.zone)
     card = next(iter(it.network_interfaces), None)
     outside = next(iter(card.access_configs), None) if card else None
@@ -57,7 +57,10 @@ def instance(it: Any) -> Instance:
 
 
 def lone_disk(it: Any) -> Remnant:
-    """One `compute_v1.Disk`, which bears its instance's name. Of the tags it has those that are labels."""
+    """Convert a `compute_v1.Disk`, which has its instance's name, to the contract's form.
+
+    Of the tags it has only those that are labels.
+    """
     zone = api.last(it.zone)
     return Remnant(
         what="volume", id=it.name, key=it.name, location=api.region_of(zone), zone=zone, tags=dict(it.labels),
@@ -66,14 +69,14 @@ def lone_disk(it: Any) -> Remnant:
 
 
 def type_name(it: Any) -> str:
-    """The machine type with what is attached to an N1, as `Gce.types` names them."""
+    """Return the machine type with the accelerators attached to an N1, in the form of `Gce.types`."""
     machine = api.last(it.machine_type)
     cards = next(iter(it.guest_accelerators), None) if machine.startswith(("n1-", "custom-")) else None
     return f"{machine}+{api.last(cards.accelerator_type)}:{cards.accelerator_count}" if cards else machine
 
 
 def tags_of(it: Any) -> dict[str, str]:
-    """Labels, and the tags that are kept in the metadata."""
+    """Return the tags of an instance: its labels, and the tags in its metadata."""
     rest = next((item.value for item in it.metadata.items if item.key == api.TAGS_ITEM), "")
     return api.joined_tags(dict(it.labels), rest)
 
@@ -83,10 +86,10 @@ SHORTEST, LONGEST = 30, 120 * 86_400
 
 
 def instance_body(order: Order, project: str) -> dict[str, Any]:
-    """The whole instance. Raises CloudError INVALID where the order cannot be one."""
+    """Return the request body of an instance. Raises CloudError INVALID for an invalid order."""
     if not NAME.fullmatch(order.key):
         raise api.refused(
-            f"{order.key!r} cannot be an instance's name: 1-63 of a-z, 0-9 and -, beginning with a letter."
+            f"{order.key!r} is not a valid instance name: use 1 to 63 of a-z, 0-9 and -, beginning with a letter."
         )
     if not (order.zone and order.type and order.image):
         raise api.refused("An instance needs a zone, a type and an image.")
@@ -114,7 +117,7 @@ def instance_body(order: Order, project: str) -> dict[str, Any]:
 
 
 def split_type(type_name: str) -> tuple[str, str, int]:
-    """Return machine type, accelerator and count, as `market.split` does. Raises CloudError INVALID."""
+    """Return machine type, accelerator and count, like `market.split`. Raises CloudError INVALID."""
     try:
         return split(type_name)
     except ValueError as error:
@@ -136,7 +139,7 @@ def _disk(order: Order, machine: str, zonal: str) -> dict[str, Any]:
     """Raises CloudError NOT_OFFERED where the blueprint's type of disk does not go with the machine's."""
     hyperdisk = boots_from_hyperdisk(machine)
     if hyperdisk and order.disk_type.startswith("pd-"):
-        text = f"{machine} boots from Hyperdisk alone, and the blueprint's disk_type is {order.disk_type}."
+        text = f"{machine} boots only from Hyperdisk, but the blueprint's disk_type is {order.disk_type}."
         raise CloudError(Meaning.NOT_OFFERED, text, provider_code="diskType")
     default = "hyperdisk-balanced" if hyperdisk else "pd-balanced"
     made: dict[str, Any] = {
@@ -181,7 +184,7 @@ def _scheduling(order: Order, machine: str, *, gpus: bool) -> dict[str, Any]:
 
 def _duration(seconds: float) -> int:
     if not SHORTEST <= seconds <= LONGEST:
-        text = f"Compute Engine ends an instance after 30 seconds to 120 days, not after {seconds:.0f} seconds."
+        text = f"Compute Engine can end an instance after 30 seconds to 120 days, but not after {seconds:.0f} seconds."
         raise api.refused(text + " See cloud.google.com/compute/docs/instances/limit-vm-runtime.")
     return int(seconds)
 
@@ -208,7 +211,10 @@ class Instances:
         return self._calls.of(compute_v1.DisksClient)
 
     def insert(self, order: Order) -> Operation:
-        """Ask for one. The same token is the same requestId, for which Google gives the first operation again."""
+        """Request an instance.
+
+        The same token is the same requestId, for which Google returns the first operation again.
+        """
         body = instance_body(order, self._calls.project)
         request = compute_v1.InsertInstanceRequest(
             project=self._calls.project,
@@ -219,7 +225,7 @@ class Instances:
         return self._calls.write(self._client.insert_unary, request)
 
     def raw(self, zone: str, name: str) -> compute_v1.Instance | None:
-        """By name or id; None where Google says of this very instance that it is not there."""
+        """Return an instance by name or id, or None if Google reports that this very instance does not exist."""
         request = compute_v1.GetInstanceRequest(project=self._calls.project, zone=zone, instance=name)
         try:
             it = self._calls.read(self._client.get, request)
@@ -228,23 +234,26 @@ class Instances:
                 return None
             raise
         if name not in (it.name, str(it.id)):
-            raise CloudError(Meaning.UNAVAILABLE, f"Google's answer to a question about {name} is not about it.")
+            raise CloudError(Meaning.UNAVAILABLE, f"Google's answer to a request for {name} is about another instance.")
         return it
 
     def ours(self, order: Order) -> Instance | None:
-        """What stands under the order's name and bears its tags. Raises INVALID where another's has the name."""
+        """Return the instance with the order's name and tags.
+
+        Raises INVALID if an instance with other tags has the name.
+        """
         if not order.zone:
             return next((one for one in self.listed({}, order.key) if api.bears(one.tags, order.tags)), None)
         it = self.raw(order.zone, order.key)
         if it is None:
             return None
         if not api.bears(tags_of(it), order.tags):
-            text = f"There is an instance {order.key!r} in {order.zone} already that is not ours."
+            text = f"{order.zone} already has an instance {order.key!r} that is not ours."
             raise CloudError(Meaning.INVALID, text, provider_code="alreadyExists")
         return instance(it)
 
     def listed(self, tags: Mapping[str, str], name: str = "") -> Iterator[Instance]:
-        """Of all zones, one call per page."""
+        """Return the instances of all zones, with one call per page."""
         words = [api.filter_by(tags), f'name="{name}"' if name else ""]
         request = compute_v1.AggregatedListInstancesRequest(
             project=self._calls.project, filter=" AND ".join(filter(None, words)) or None, max_results=500
@@ -255,16 +264,19 @@ class Instances:
                 yield from (one for one in every if api.bears(one.tags, tags))
 
     def ended(self, it: Instance) -> Instance:
-        """What Google still tells of one that it has deleted."""
+        """Return the information that Google still has about a deleted instance."""
         done = self._preempted(it) if it.market is Market.SPOT else None
-        words = f"Google says that there is no instance {it.key} (notFound)."
+        words = f"Google reports that instance {it.key} does not exist (notFound)."
         return replace(
             it, state=Lifecycle.TERMINATED, preempted=done is not None,
             reason=words if done is None else done.status_message,
         )  # fmt: skip
 
     def taken_back(self, it: Instance) -> Instance:
-        """With `preempted` set where Google stopped a spot instance. Asked only of one that is not running."""
+        """Return the instance, with `preempted` set if Google stopped it as a spot instance.
+
+        Makes a call only if the instance is not running.
+        """
         if it.market is not Market.SPOT or it.state not in (Lifecycle.STOPPING, Lifecycle.STOPPED):
             return it
         done = self._preempted(it)
@@ -281,15 +293,17 @@ class Instances:
         return next((operation for page in pages for operation in page.items), None)
 
     def delete(self, it: Instance) -> None:
-        """By its id: a later instance of the same name is never meant. A new requestId each time, for an id that has
-        been used gives the operation that there was, even if that one failed."""
+        """Delete an instance by its id, so that a later instance with the same name is not affected.
+
+        Uses a new requestId each time: for a used id, Google returns the earlier operation, even if that failed.
+        """
         request = compute_v1.DeleteInstanceRequest(
             project=self._calls.project, zone=it.zone, instance=it.id or it.key, request_id=str(uuid.uuid4())
         )
         found(lambda: self._calls.write(self._client.delete_unary, request))
 
     def ask(self, it: Instance, act: str) -> None:
-        """`stop`, `start` or `reset`."""
+        """Request a `stop`, `start` or `reset`."""
         asks: dict[str, tuple[Callable[..., Operation], Callable[..., Any]]] = {
             "stop": (self._client.stop_unary, compute_v1.StopInstanceRequest),
             "start": (self._client.start_unary, compute_v1.StartInstanceRequest),
@@ -302,7 +316,7 @@ class Instances:
         return {"project": self._calls.project, "zone": it.zone, "instance": it.id or it.key}
 
     def change_type(self, it: Instance, machine: str) -> None:
-        """Of a stopped one."""
+        """Change the type of a stopped instance."""
         body = {"machine_type": f"zones/{it.zone}/machineTypes/{machine}"}
         request = compute_v1.SetMachineTypeInstanceRequest(
             **self._where(it), instances_set_machine_type_request_resource=body
@@ -310,7 +324,7 @@ class Instances:
         self._calls.done(self._calls.write(self._client.set_machine_type_unary, request))
 
     def set_tags(self, it: Instance, tags: Mapping[str, str]) -> None:
-        """Labels, and the rest in the metadata. Where another changed them at the same time, once more."""
+        """Set labels, and the other tags in the metadata. Retries once if they were changed at the same time."""
         try:
             self._set_tags(it, tags)
         except CloudError as error:
@@ -321,7 +335,7 @@ class Instances:
     def _set_tags(self, it: Instance, tags: Mapping[str, str]) -> None:
         there = self.raw(it.zone, it.id or it.key)
         if there is None:
-            raise CloudError(Meaning.NOT_FOUND, f"There is no instance {it.key!r}.", provider_code="notFound")
+            raise CloudError(Meaning.NOT_FOUND, f"Instance {it.key!r} does not exist.", provider_code="notFound")
         wanted = {**tags_of(there), **tags}
         if api.labels_of(wanted) != dict(there.labels):
             body = {"labels": api.labels_of(wanted), "label_fingerprint": there.label_fingerprint}
@@ -337,10 +351,13 @@ class Instances:
             self._calls.done(self._calls.write(self._client.set_metadata_unary, change))
 
     def grow(self, it: Instance, disk_gib: int) -> bool:
-        """Whether the boot disk, which bears the instance's name, is as large already; else it is asked for."""
+        """Return whether the boot disk, which has the instance's name, is large enough.
+
+        If not, request a larger one.
+        """
         disk = self.disk(it.zone, it.key)
         if disk is None:
-            raise CloudError(Meaning.NOT_FOUND, f"There is no disk {it.key!r}.", provider_code="notFound")
+            raise CloudError(Meaning.NOT_FOUND, f"Disk {it.key!r} does not exist.", provider_code="notFound")
         if disk.size_gb >= disk_gib:
             return True
         request = compute_v1.ResizeDiskRequest(
@@ -359,24 +376,24 @@ class Instances:
             return True
 
     def console(self, it: Instance, most: int) -> str:
-        """The newest `most` bytes. A negative start counts from the end; Google keeps 1 MiB."""
+        """Return the newest `most` bytes of the console. A negative start counts from the end; Google keeps 1 MiB."""
         request = compute_v1.GetSerialPortOutputInstanceRequest(**self._where(it), port=1, start=-most)
         said = self._calls.read(self._client.get_serial_port_output, request).contents
         return said.encode()[-most:].decode(errors="replace")
 
     def host_keys(self, it: Instance) -> list[str]:
-        """The guest attributes `hostkeys/`: type -> key."""
+        """Return the guest attributes `hostkeys/` as a mapping from type to key."""
         request = compute_v1.GetGuestAttributesInstanceRequest(**self._where(it), query_path="hostkeys/")
         said = found(lambda: self._calls.read(self._client.get_guest_attributes, request))
         return [f"{one.key} {one.value}" for one in said.query_value.items] if said is not None else []
 
     def disk(self, zone: str, name: str) -> compute_v1.Disk | None:
-        """None where it is not there."""
+        """Return a disk, or None if it does not exist."""
         request = compute_v1.GetDiskRequest(project=self._calls.project, zone=zone, disk=name)
         return found(lambda: self._calls.read(self._disks.get, request))
 
     def disks(self, zone: str, name: str) -> list[tuple[str, compute_v1.Disk]]:
-        """The disks of a name with their zones, in one zone or, with "", in all."""
+        """Return the disks with a name and their zones, in one zone or, for "", in all."""
         if zone:
             disk = self.disk(zone, name)
             return [(zone, disk)] if disk is not None else []
@@ -386,7 +403,7 @@ class Instances:
         return [(api.last(disk.zone), disk) for disk in every]
 
     def lone_disks(self, tags: Mapping[str, str]) -> list[Remnant]:
-        """Disks of all zones that bear these tags and that nothing uses."""
+        """Return the unused disks of all zones with these tags."""
         request = compute_v1.AggregatedListDisksRequest(
             project=self._calls.project, filter=api.filter_by(tags) or None, max_results=500
         )
@@ -395,6 +412,6 @@ class Instances:
         return [lone_disk(disk) for disk in every if not disk.users and api.bears(dict(disk.labels), tags)]
 
     def delete_disk(self, zone: str, name: str) -> None:
-        """Ask for its end; gone is success."""
+        """Request the deletion of a disk. A disk that does not exist counts as success."""
         request = compute_v1.DeleteDiskRequest(project=self._calls.project, zone=zone, disk=name)
         found(lambda: self._calls.write(self._disks.delete_unary, request))

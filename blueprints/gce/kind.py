@@ -1,4 +1,4 @@
-"""The kind `gce`: hosts at Google Compute Engine, built when a lease asks for one."""
+"""The kind `gce`: hosts at Google Compute Engine, built when a lease needs one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Config(CloudConfig):
 
     interruption: ClassVar[str] = READER
     agent_status: ClassVar[str] = AGENT_STATUS
-    image: Image = Field(default=Image(), description="What machines boot.")
+    image: Image = Field(default=Image(), description="Image that the machines boot.")
 
 
 class GceHost(CloudHost):

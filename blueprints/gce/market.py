@@ -1,12 +1,12 @@
 """Machine types and accelerators as instance types, and their prices.
 
-The entries of one type in several zones of a region become one instance type with those zones. What is attached to an
-N1 is part of its name: `n1-standard-8+nvidia-tesla-t4:1`. A2, A3, A4, G2 and G4 bring their GPUs.
+The entries of one type in several zones of a region become one instance type with those zones. Accelerators attached to
+an N1 are part of its name: `n1-standard-8+nvidia-tesla-t4:1`. A2, A3, A4, G2 and G4 have built-in GPUs.
 
 Compute Engine's API has no prices: they come from the bundled table or from a file of the operator's in the same form.
-Google prices most series by vCPU and GiB, so the table has rates for each series and region; types that do not follow
-their series (shared cores, local disks, built-in GPUs) have prices of their own, attached GPUs one for each card. The
-file states its date and source.
+Google prices most series by vCPU and GiB, so the table has rates for each series and region. Types that do not follow
+their series (shared cores, local disks, built-in GPUs) have prices of their own, and attached GPUs have a price per
+card. The file states its date and source.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ COUNTRIES = {
 
 
 def series_of(type_name: str) -> str:
-    """Return `n2` for n2-standard-8. A type `custom-...` is an N1."""
+    """Return the series of a machine type: `n2` for n2-standard-8. A type `custom-...` is an N1."""
     series = type_name.split("-", 1)[0]
     return "n1" if series == "custom" else series
 
@@ -145,7 +145,7 @@ def confidential(type_name: str) -> frozenset[Confidential]:
 
 
 def family(type_name: str) -> str:
-    """The quota metric that counts its vCPUs; `CPUS_PER_VM_FAMILY:C4` where no metric does."""
+    """Return the quota metric that counts a type's vCPUs, or `CPUS_PER_VM_FAMILY:C4` if there is no such metric."""
     series = series_of(type_name)
     if series in IN_CPUS:
         return "CPUS"
@@ -153,13 +153,19 @@ def family(type_name: str) -> str:
 
 
 def gpu_family(accelerator: str) -> str:
-    """The quota metric that counts such GPUs: NVIDIA_T4_GPUS, NVIDIA_A100_80GB_GPUS. Newer ones are in the quota
-    GPUS_PER_GPU_FAMILY, which `regions.get` does not show: no metric has the name then."""
+    """Return the quota metric that counts these GPUs: NVIDIA_T4_GPUS, NVIDIA_A100_80GB_GPUS.
+
+    Newer GPUs are counted by the quota GPUS_PER_GPU_FAMILY, which `regions.get` does not show, so no metric has the
+    returned name.
+    """
     return accelerator.replace("-tesla-", "-").replace("-", "_").upper() + "_GPUS"
 
 
 def gpu(accelerator: str, count: int) -> Gpu:
-    """`nvidia-tesla-t4` is nvidia's t4; sizes in a name (`-80gb`) are told by the memory."""
+    """Return the vendor and model of an accelerator: nvidia and t4 for `nvidia-tesla-t4`.
+
+    A size in its name (`-80gb`) is not part of the model but of the memory.
+    """
     maker, _, rest = accelerator.partition("-")
     if maker in ("ct3", "ct3p", "ct5l", "ct5lp", "ct5p", "ct6e", "tpu7x"):
         return Gpu(maker="google", model=accelerator, count=count)
@@ -168,7 +174,7 @@ def gpu(accelerator: str, count: int) -> Gpu:
 
 
 def country(region: str) -> str:
-    """Return the ISO 3166 alpha-2 code; empty for an unknown region."""
+    """Return the ISO 3166 alpha-2 code of a region's country, or an empty string for an unknown region."""
     return "US" if region.startswith("us-") else COUNTRIES.get(region, "")
 
 
@@ -188,9 +194,9 @@ def migrates(machine: str) -> bool:
 
 
 def split(type_name: str) -> tuple[str, str, int]:
-    """`n1-standard-8+nvidia-tesla-t4:1` -> (`n1-standard-8`, `nvidia-tesla-t4`, 1); without GPU ("", 0).
+    """Split a type name: `n1-standard-8+nvidia-tesla-t4:1` into (`n1-standard-8`, `nvidia-tesla-t4`, 1).
 
-    Raises ValueError where the part after the plus is not ACCELERATOR:COUNT.
+    Without a GPU, the last two are ("", 0). Raises ValueError if the part after the plus is not ACCELERATOR:COUNT.
     """
     machine, plus, attached = type_name.partition("+")
     if not plus:
@@ -207,7 +213,7 @@ Rows = Mapping[str, Mapping[str, Sequence[float]]]
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One file of prices."""
+    """A price table from one file."""
 
     source: str
     rates: Rows = field(default_factory=dict)
@@ -215,7 +221,7 @@ class Table:
     gpus: Rows = field(default_factory=dict)
 
     def prices(self, region: str, type_name: str, vcpus: int, ram_mib: int) -> tuple[Price, ...]:
-        """Return on-demand and spot prices in US dollars; empty where the table has none."""
+        """Return on-demand and spot prices in US dollars per hour, or nothing if the table has none."""
         machine, accelerator, count = split(type_name)
         pair = self._machine(region, machine, vcpus, ram_mib)
         cards = self.gpus.get(region, {}).get(accelerator) if accelerator else (0.0, 0.0)
@@ -239,7 +245,7 @@ class Table:
 
 @cache
 def table(path: str = "") -> Table:
-    """Return the operator's price table, or the bundled one. Raises InvalidRequest where it cannot be read."""
+    """Return the operator's price table, or the bundled one. Raises InvalidRequest if it cannot be read."""
     where = Path(path) if path else BUNDLED
     try:
         said: dict[str, Any] = json.loads(where.read_text())
@@ -249,7 +255,7 @@ def table(path: str = "") -> Table:
         raise InvalidRequest(
             f"The prices in {where.name} cannot be read: {type(error).__name__}.",
             field="prices",
-            hint="It is JSON with date, rates, types and gpus, as blueprints/gce/prices.json.",
+            hint="The file must be JSON with date, rates, types and gpus, as in blueprints/gce/prices.json.",
         ) from None
     return Table(source=source, **rows)
 
@@ -259,7 +265,7 @@ LOCAL_SSD_GIB = 375
 
 
 def offers(machines: Iterable[Any], accelerators: Iterable[Any], table: Table) -> list[InstanceType]:
-    """Of `compute_v1.MachineType` and `AcceleratorType` of any number of zones; the deprecated ones are left out."""
+    """Return the offers of machine types and accelerators of any number of zones. Deprecated types are omitted."""
     types: dict[tuple[str, str], Any] = {}
     zones: dict[tuple[str, str], set[str]] = defaultdict(set)
     for machine in machines:

@@ -1,7 +1,7 @@
 """Networks and firewall rules: a rule for SSH, named like the instance, and one for each port opened later.
 
-A rule has no labels, so its description holds the tags as JSON; they mark it as ours. It applies to the instances
-with the network tag that is the order's key.
+A rule has no labels, so its description holds the tags as JSON; they mark it as ours. It applies to the instances with
+the network tag that is the order's key.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ LONGEST = 36
 
 
 def rule_name(key: str, rule: Rule) -> str:
-    """Return the name of a further opening: key, protocol, port and a mark of the source."""
+    """Return the name of a rule for an additional port: key, protocol, port and a hash of the source."""
     mark = hashlib.sha256(f"{key} {rule.source}".encode()).hexdigest()[:8]
     return f"{key[:LONGEST].rstrip('-')}-{rule.protocol}-{rule.port}-{mark}"
 
 
 def ipv4(sources: Sequence[str]) -> tuple[str, ...]:
-    """Return the IPv4 sources. One rule cannot hold both sorts, and our instances have IPv4 only."""
+    """Return the IPv4 sources. A rule cannot hold both address families, and our instances have IPv4 only."""
     return tuple(source for source in sources if ":" not in source)
 
 
@@ -38,13 +38,14 @@ def ssh_rule(order: Order, network: str) -> dict[str, Any]:
     """Return the rule for SSH that an order needs."""
     if not NAME.fullmatch(order.key):
         raise refused(
-            f"{order.key!r} cannot be a firewall rule's name: 1-63 of a-z, 0-9 and -, beginning with a letter."
+            f"{order.key!r} is not a valid name of a firewall rule: use 1 to 63 of a-z, 0-9 and -, beginning "
+            "with a letter."
         )
     return _rule(order.key, order.key, network, "tcp", order.ssh_port, ipv4(order.ssh_from), order.tags)
 
 
 def port_rule(key: str, network: str, rule: Rule, tags: Mapping[str, str]) -> dict[str, Any]:
-    """Return the rule of a further opening."""
+    """Return the rule for an additional port."""
     return _rule(rule_name(key, rule), key, network, rule.protocol, rule.port, (rule.source,), tags)
 
 
@@ -73,7 +74,7 @@ class FirewallRules:
         return self._calls.of(compute_v1.FirewallsClient)
 
     def network(self, order: Order) -> str:
-        """Return the network that the rule belongs to; that of a subnet has to be read."""
+        """Return the network to which the rule belongs. The network of a subnet has to be read."""
         link = network_link(order.network, self._calls.project)
         if not is_subnet(order.network):
             return link
@@ -85,15 +86,15 @@ class FirewallRules:
         return network[network.find("projects/") :]
 
     def ensure(self, rule: Mapping[str, Any]) -> bool:
-        """Return whether the rule is there as it should be; else it is being made.
+        """Return whether the rule exists as required. If not, it is being created.
 
-        Raises INVALID where a rule that is not ours has its name.
+        Raises INVALID if a rule that is not ours has its name.
         """
         there = self._read(rule["name"])
         if there is None:
             return self._insert(rule)
         if not _ours(there, rule):
-            text = f"There is a firewall rule {rule['name']!r} already that is not ours."
+            text = f"A firewall rule {rule['name']!r} that is not ours already exists."
             raise CloudError(Meaning.INVALID, text, provider_code="alreadyExists")
         if sorted(there.source_ranges) != list(rule["source_ranges"]) or _opens(there) != _wanted(rule):
             request = compute_v1.PatchFirewallRequest(
@@ -117,12 +118,14 @@ class FirewallRules:
             raise
 
     def close(self, name: str) -> None:
-        """Ask for a rule's end; gone is no error. Raises CONFLICT while it is still being made: until then it looks
-        as though there were none."""
+        """Request the deletion of a rule. A rule that does not exist is not an error.
+
+        Raises CONFLICT while the rule is still being created, because until then it seems not to exist.
+        """
         request = compute_v1.DeleteFirewallRequest(project=self._calls.project, firewall=name)
         asked = found(lambda: self._calls.write(self._client.delete_unary, request))
         if asked is None and self._being_made(name):
-            raise CloudError(Meaning.CONFLICT, f"Firewall rule {name!r} is still being made.")
+            raise CloudError(Meaning.CONFLICT, f"Firewall rule {name!r} is still being created.")
 
     def _being_made(self, name: str) -> bool:
         # Regular expressions over several fields cannot be combined in one filter (compute/docs/reference, `filter`).
@@ -134,7 +137,7 @@ class FirewallRules:
         return any(one.operation_type == "insert" and one.status != Operation.Status.DONE for one in about)
 
     def untagged(self, names: Sequence[str]) -> list[str]:
-        """Return those of these rules that exist and whose descriptions hold no tags of any Drydock."""
+        """Return those of these rules that exist and have no Drydock tags in their descriptions."""
         there = ((name, self._read(name)) for name in names)
         return [name for name, rule in there if rule is not None and lost_tags(_tags(rule))]
 
@@ -147,7 +150,10 @@ class FirewallRules:
         return sorted(rule.name for rule in rules if key in rule.target_tags and same_owner(_tags(rule), tags))
 
     def listed(self, tags: Mapping[str, str]) -> list[Remnant]:
-        """All rules that bear these tags. No filter reads a description, so all of the project's are looked through."""
+        """Return all rules with these tags.
+
+        Descriptions cannot be filtered, so all rules of the project are read.
+        """
         request = compute_v1.ListFirewallsRequest(project=self._calls.project, max_results=500)
         rules = (rule for page in self._calls.pages(self._client.list, request) for rule in page.items)
         return [_remnant(rule) for rule in rules if bears(_tags(rule), tags)]
@@ -190,20 +196,22 @@ PAGE = 500
 
 
 def problems(calls: Calls, order: Order) -> list[Problem]:
-    """Return what is wrong with the order's network or subnet, or with `default` where it names none."""
+    """Return the problems of the order's network or subnet, or of `default` if it names none."""
     parts = network_link(order.network, calls.project).split("/")
     if not is_subnet(order.network):
         return list(_of_network(_networks(calls, parts[1]), parts[-1], order.location))
     region = parts[parts.index("regions") + 1] if "regions" in parts else ""
     if region != order.location:
-        where = f"is in {region}" if region else "says no region (regions/REGION/subnetworks/NAME)"
-        said = f"The subnet {order.network} {where}, and machines in {order.location} cannot stand in it."
-        return [_problem(f"{said} Allow in regions only its own, or name a network that is everywhere.")]
+        where = f"is in {region}" if region else "does not name a region (regions/REGION/subnetworks/NAME)"
+        said = f"The subnet {order.network} {where}, so machines in {order.location} cannot use it."
+        return [_problem(f"{said} Allow only its region in regions, or choose a network that covers all regions.")]
     request = compute_v1.GetSubnetworkRequest(project=parts[1], region=region, subnetwork=parts[-1])
     if found(lambda: calls.read(calls.of(compute_v1.SubnetworksClient).get, request)) is not None:
         return []
     there = _subnets(_networks(calls, parts[1]), region)
-    return [_problem(f"{parts[1]} has no subnet {parts[-1]} in {region}. It has: {_listed(there)}. Name one.")]
+    return [
+        _problem(f"{parts[1]} has no subnet {parts[-1]} in {region}. Available: {_listed(there)}. Choose one of these.")
+    ]
 
 
 def _of_network(there: Sequence[Any], name: str, region: str) -> Iterator[Problem]:
@@ -212,15 +220,17 @@ def _of_network(there: Sequence[Any], name: str, region: str) -> Iterator[Proble
     it = next((one for one in there if one.name == name), None)
     if it is None:
         names = ", ".join(sorted(one.name for one in there)) or "none"
-        yield _problem(f"The project has no network {name!r}. It has: {names}. Name one in network, or make it.")
+        yield _problem(
+            f"The project has no network {name!r}. Available: {names}. Set network to one of these, or create it."
+        )
     elif not (it.auto_create_subnetworks or it.I_pv4_range):
         own = _subnets([it], region)
         yield _problem(
-            f"The network {name!r} chooses no subnet by itself (mode custom). Name one of its own in {region}: "
-            f"{_listed(own)}."
+            f"The network {name!r} does not choose a subnet by itself (mode custom). Choose one of its "
+            f"subnets in {region}: {_listed(own)}."
         )
     elif it.auto_create_subnetworks and not _subnets([it], region):
-        yield _problem(f"The network {name!r} has no subnet in {region}. Make one, or allow other regions.")
+        yield _problem(f"The network {name!r} has no subnet in {region}. Create one, or allow other regions.")
 
 
 def _networks(calls: Calls, project: str) -> list[Any]:
@@ -248,7 +258,7 @@ def is_subnet(network: str) -> bool:
 
 
 def network_link(network: str, project: str) -> str:
-    """Return the link of a network or subnet; of `default` where the order names none."""
+    """Return the link of a network or subnet, or of `default` if the order names none."""
     if "/" not in network:
         return f"projects/{project}/global/networks/{network or 'default'}"
     found = re.search(r"projects/.*", network)

@@ -1,4 +1,4 @@
-"""The permissions that the kind needs at Google, and a check of which we have, by Cloud Resource Manager.
+"""The permissions that the kind needs at Google, and a check of them with Cloud Resource Manager.
 
 The check needs no permission itself. Source: projects.testIamPermissions
 (docs.cloud.google.com/resource-manager/reference/rest/v3/projects/testIamPermissions): "a subset of the permissions
@@ -67,17 +67,17 @@ PERMISSIONS = (
 )
 """All that the role in docs/kinds/gce.md has; a test holds them equal."""
 WITHOUT = {
-    "compute.acceleratorTypes.list": "there are no types with GPUs attached",
-    "compute.disks.resize": "disks cannot grow",
-    "compute.globalOperations.list": "the end of a firewall rule that is still being made is not waited for",
-    "compute.instances.getGuestAttributes": "host keys that guests have made cannot be read",
-    "compute.instances.getSerialPortOutput": "consoles cannot be read",
+    "compute.acceleratorTypes.list": "types with attached GPUs are not offered",
+    "compute.disks.resize": "disks cannot be enlarged",
+    "compute.globalOperations.list": "a firewall rule that is still being created cannot be deleted reliably",
+    "compute.instances.getGuestAttributes": "host keys that guests generate cannot be read",
+    "compute.instances.getSerialPortOutput": "the console output cannot be read",
     "compute.instances.reset": "machines cannot be rebooted",
-    "compute.instances.setMachineType": "machines cannot become another type",
+    "compute.instances.setMachineType": "the type of machines cannot be changed",
     "compute.instances.start": "stopped machines cannot be started",
     "compute.instances.stop": "machines cannot be stopped",
-    "compute.networks.list": "it cannot be told beforehand whether the network is there",
-    "compute.zoneOperations.list": "it is not seen that Google took back a spot machine",
+    "compute.networks.list": "the network cannot be checked in advance",
+    "compute.zoneOperations.list": "the reclaim of a spot machine is not noticed",
 }
 """What does not work without one; all else does."""
 _HOST_KEYS = {
@@ -97,7 +97,7 @@ class Permissions:
         self._url = credential.resource_manager or ("" if own else RESOURCE_MANAGER)
 
     def found(self, order: Order) -> list[Permission]:
-        """Return each, in the order of `PERMISSIONS`."""
+        """Return the result for each permission, in the order of `PERMISSIONS`."""
         needed = [name for name in PERMISSIONS if order.public_address or name != OF_NETWORK[-1]]
         host = network_link(order.network, self._credential.project).split("/")[1]
         elsewhere = OF_NETWORK if host != self._credential.project else ()
@@ -110,10 +110,12 @@ class Permissions:
         try:
             held = self._held(project, names)
         except CloudError as error:
-            why = f"nobody could be asked what we may do in {project} ({error.message})"
+            why = f"the permissions in {project} could not be read ({error.message})"
             return [_permission(name, None, why) for name in names]
         if held is None:
-            why = "resource_manager says no address to ask, and the endpoint is not Google's"
+            why = (
+                "the address of Cloud Resource Manager is not set (resource_manager), and the endpoint is not Google's"
+            )
             return [_permission(name, None, why) for name in names]
         return [_permission(name, name in held) for name in names]
 
@@ -143,4 +145,4 @@ def _elsewhere(one: Permission) -> Permission:
     """In another project a no is none: it may have been granted for the subnet alone."""
     if one.held is not False:
         return one
-    return _permission(one.name, None, "its project does not grant it, and the subnet alone may")
+    return _permission(one.name, None, "its project does not grant it, but the subnet may")

@@ -44,11 +44,11 @@ class BrokerContact:
     looks = 0
 
     def heard(self) -> None:
-        """Note that the worker has received a message."""
+        """Record that the worker has received a message."""
         self.looks = 0
 
     def deaf(self, *, waiting: int, free: int) -> bool:
-        """Record a check and return whether the worker counts as deaf.
+        """Record a check and return whether the worker has stopped receiving messages.
 
         `waiting` is the number of messages in its queues, `free` the number of its idle processes.
         """
@@ -80,11 +80,14 @@ class BrokerWatchdog:
         while not (self._over.wait(CHECK_SECONDS) or database.is_draining()):
             free = self.processes - len(state.active_requests)
             if self.hearing.deaf(waiting=_waiting(self.queues), free=free):
-                log.critical("This worker hears nothing from the broker while messages wait: it ends, to be restarted.")
+                log.critical(
+                    "This worker does not receive messages from the broker although messages wait. It exits to be "
+                    "restarted."
+                )
                 os.kill(os.getpid(), signal.SIGTERM)
                 break
         if self._hangs():
-            _say("This worker was told to end and hangs: it is ended by force. The sweep finds what it was at.")
+            _say("This worker did not stop in time, so it is killed. The sweep finds its unfinished work.")
             faulthandler.dump_traceback(file=2)
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -18,7 +18,7 @@ UNDER_WAY_SECONDS = 10
 
 
 def put(client: Any, queue: str, hint: str, args: Sequence[object]) -> bool:
-    """Mark that this hint is being sent. Return False if the queue already contains a message with it."""
+    """Mark that this hint is being sent. Return False if the queue already contains the same hint."""
     with client.pipeline(transaction=False) as together:
         together.set(_unread(hint, args), 1, nx=True, ex=UNREAD_SECONDS)
         together.llen(queue)
@@ -27,7 +27,7 @@ def put(client: Any, queue: str, hint: str, args: Sequence[object]) -> bool:
 
 
 def take(client: Any, hint: str, args: Sequence[object]) -> bool:
-    """Note that the hint was read, so that one sent from now on is a new message. Always returns True."""
+    """Record that the hint was read, so that the same hint is a new message from now on. Always returns True."""
     client.delete(_unread(hint, args))
     return True
 
@@ -43,16 +43,19 @@ def begin(client: Any, hint: str, args: Sequence[object]) -> bool:
 
 
 def end(client: Any, hint: str, args: Sequence[object]) -> bool:
-    """Note that the hint was handled. Return True if it was sent again meanwhile, so that the caller must resend it."""
+    """Record that the hint was handled.
+
+    Return True if it was sent again meanwhile, so that the caller must resend it.
+    """
     client.delete(_under_way(hint, args))
     return bool(client.delete(_unread(hint, args)))
 
 
 def look(client: Any, lease: int, owner: int | None, *, places: int, seconds: int) -> list[str]:
-    """Mark the start of a check of a lease's host, in one of its owner's places.
+    """Mark the start of a check of a lease's host, in one of the places of the lease's owner.
 
-    Returns the marks to pass to `looked`, or an empty list if another check is under way or all places are taken.
-    The marks expire after `seconds`.
+    Returns the marks to pass to `looked`, or an empty list if another check is under way or all places are taken. The
+    marks expire after `seconds`.
     """
     first = f"looking:lease:{lease}"
     if not client.set(first, 1, nx=True, ex=seconds):

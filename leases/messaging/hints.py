@@ -1,4 +1,4 @@
-"""Hints: messages that something may be due. Losing one costs time, never correctness: the sweep finds the same."""
+"""Hints: messages that something may be due. If one is lost, the sweep finds the same work later."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _with_broker(act: Callable[[Any], bool], *, otherwise: bool) -> bool:
             return act(producer)
     except Exception as error:
         _silent_until = clock.monotonic() + _PAUSE
-        log.warning("The broker does not take hints (%s); the sweep finds what is due.", error)
+        log.warning("The broker does not accept hints (%s). The sweep finds work that is due.", error)
         return otherwise
 
 

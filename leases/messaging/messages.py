@@ -115,13 +115,13 @@ def readable(raw: Any, queue: str) -> dict[str, Any]:
 
 def _mapping(value: Any, what: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise Unreadable(f"its {what} are no JSON object")
+        raise Unreadable(f"its {what} are not a JSON object")
     return value
 
 
 def _body(body: Any, encoding: Any) -> Any:
     if not isinstance(body, str) or len(body) > LONGEST:
-        raise Unreadable(f"its body is not a text of at most {LONGEST} characters")
+        raise Unreadable(f"its body is not text of at most {LONGEST} characters")
     try:
         return json.loads(base64.b64decode(body, validate=True) if encoding == "base64" else body)
     except (binascii.Error, ValueError, RecursionError) as error:
@@ -130,7 +130,7 @@ def _body(body: Any, encoding: Any) -> Any:
 
 def _arguments(hint: str, body: Any) -> list[Any]:
     if not isinstance(body, list) or len(body) != 3 or not isinstance(body[0], list) or body[1]:
-        raise Unreadable("its body does not hold arguments, named arguments and options")
+        raise Unreadable("its body does not contain arguments, named arguments and options")
     arguments: list[Any] = body[0]
     takes = ARGUMENTS.get(hint, (int,))
     if len(arguments) != len(takes) or not all(map(_is, takes, arguments)):
@@ -187,7 +187,7 @@ class QoS(_redis.QoS):  # type: ignore[misc]
         try:
             super().restore_by_tag(tag, client, leftmost)
         except (ValueError, TypeError, RecursionError, ArithmeticError) as error:
-            DROPPED.count(f"unacknowledged, and no JSON: {type(error).__name__}")
+            DROPPED.count(f"unacknowledged and not JSON: {type(error).__name__}")
             self._remove_from_indices(tag).execute()
 
 
@@ -203,7 +203,7 @@ class Channel(_redis.Channel):  # type: ignore[misc]
             self.remove_spoiled(error)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, ArithmeticError) as error:
             # The broker no longer has the message. Only parsing it raises these errors here, not its delivery.
-            DROPPED.count(f"no JSON: {type(error).__name__}")
+            DROPPED.count(f"not JSON: {type(error).__name__}")
         raise Empty
 
     def remove_spoiled(self, error: ResponseError) -> None:
@@ -217,7 +217,7 @@ class Channel(_redis.Channel):  # type: ignore[misc]
             if not spoiled:
                 raise error
             client.delete(*spoiled)
-        DROPPED.count(f"another type than Celery's in {', '.join(spoiled)}")
+        DROPPED.count(f"keys of another type than Celery's: {', '.join(spoiled)}")
 
 
 class Transport(_redis.Transport):  # type: ignore[misc]

@@ -29,7 +29,7 @@ _PATIENCE = 8.0
 
 
 class PrivateWorker:
-    """A `drydock_client.protocol.Attendance` that starts a worker here from the first check that finds none alive.
+    """A `drydock_client.protocol.Attendance` that starts a worker here as soon as a check finds none alive.
 
     The worker's threads end with this process, however it ends. A program that finds its lease ready at once never
     checks, and starts no thread.
@@ -51,7 +51,10 @@ class PrivateWorker:
         return self
 
     def look(self) -> bool:
-        """Return True once a worker is alive, ours or another. Raises DrydockError if ours fails repeatedly."""
+        """Return True once a worker is alive, in this process or another.
+
+        Raises DrydockError if ours fails repeatedly.
+        """
         now = clock.monotonic()
         if self._crew is None and now - self._looked >= _EVERY:
             self._looked = now
@@ -81,7 +84,7 @@ class PrivateWorker:
 
 
 class Onlooker:
-    """`drydock_client.protocol.Attendance` that starts nothing, and warns once where nobody works."""
+    """A `drydock_client.protocol.Attendance` that starts nothing, and warns once if no worker is alive."""
 
     private = False
 
@@ -108,15 +111,16 @@ class Onlooker:
         if alive := patient(installation.worker_alive):
             return alive
         warnings.warn(
-            f"No worker is running, so lease {self._lease_id} is neither built nor cleaned. Start one with"
-            " `drydock worker` or `make up`, or set DRYDOCK_INLINE = True to have this process do the work.",
+            f"No worker is running, so lease {self._lease_id} is neither built nor cleaned. Start a worker "
+"with `drydock worker` or `make up`, or set DRYDOCK_INLINE = True to do the work in this "
+"process.",
             NoWorkerWarning, stacklevel=4,
         )  # fmt: skip
         return False
 
 
 class NoWorkerWarning(RuntimeWarning):
-    """A program waits for a lease, and no worker is alive."""
+    """A program waits for a lease, but no worker is alive."""
 
 
 _WARN_AFTER = 2.0
@@ -127,7 +131,7 @@ _WARN_AFTER = 2.0
 def worker_beside(lease_id: int) -> PrivateWorker | Onlooker:
     """Return an attendance for a Python program that waits for a lease.
 
-    If `DRYDOCK_INLINE` is set, as with private engines, it is a worker in this process; otherwise it only warns if
-    no worker is alive.
+    If `DRYDOCK_INLINE` is set, as with private engines, it runs a worker in this process; otherwise it only warns if no
+    worker is alive.
     """
     return PrivateWorker() if getattr(settings, "DRYDOCK_INLINE", False) else Onlooker(lease_id)

@@ -69,4 +69,4 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         """Return the OpenAPI security scheme: an HTTP bearer token."""
-        return {"type": "http", "scheme": "bearer", "description": "A token made by `drydock tokens create`."}
+        return {"type": "http", "scheme": "bearer", "description": "A token created by `drydock tokens create`."}

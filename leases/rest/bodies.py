@@ -21,7 +21,7 @@ def _octets(given: Any) -> Any:
             return base64.b64decode(given.encode("ascii"), validate=True)
         except ValueError:
             raise ValueError("it is not valid base64") from None
-    raise ValueError("it is not a text")
+    raise ValueError("it must be text")
 
 
 Text = Annotated[str, Field(max_length=2000)]
@@ -74,9 +74,12 @@ class Group(Body):
     """A request for leases that are granted all together or not at all."""
 
     leases: Annotated[list[LeaseRequest], Field(min_length=1, max_length=100)]
-    same: Annotated[Literal["", "resource", "parent"], Field(description="What the leases must share.")] = ""
+    same: Annotated[
+        Literal["", "resource", "parent"], Field(description="What the leases must share: the resource or its parent.")
+    ] = ""
     different: Annotated[
-        Literal["", "resource", "parent"], Field(description="What each lease must have to itself.")
+        Literal["", "resource", "parent"],
+        Field(description="What the leases must not share: the resource or its parent."),
     ] = ""
 
 
@@ -86,9 +89,9 @@ class Job(Body):
     command: Annotated[list[str], Field(min_length=1, max_length=1000)] | Annotated[str, Field(min_length=1)]
     env: Annotated[dict[str, str], Field(max_length=1000)] = {}
     cwd: Annotated[str, Field(max_length=4096)] = ""
-    stdin: Annotated[Octets, Field(description=f"Its standard input, in base64; at most {LONGEST_STDIN} bytes.")] = b""
-    apart: Annotated[StrictBool, Field(description="Keep its standard error by itself.")] = False
-    ends_lease: Annotated[StrictBool, Field(description="Release the lease when it is over.")] = False
+    stdin: Annotated[Octets, Field(description=f"Standard input in base64; at most {LONGEST_STDIN} bytes.")] = b""
+    apart: Annotated[StrictBool, Field(description="Keep standard error separately.")] = False
+    ends_lease: Annotated[StrictBool, Field(description="Release the lease when the job ends.")] = False
 
 
 class ServerAct(Body):
@@ -132,8 +135,10 @@ class NewToken(Body):
 
     name: Name
     scope: Literal["read", "lease", "operate"] = "lease"
-    ttl: Annotated[Span | None, Field(description="90 days, or as long as it can be, when nothing is said.")] = None
-    user: Annotated[Holder | None, Field(description="Operators: for this user.")] = None
+    ttl: Annotated[
+        Span | None, Field(description="Duration of validity. Default: 90 days, or the longest that is allowed.")
+    ] = None
+    user: Annotated[Holder | None, Field(description="For operators: the user of the token.")] = None
 
 
 class Disk(Body):
@@ -184,9 +189,11 @@ class BlueprintChange(Body):
     idle_timeout: Span | Seconds | None = None
     max_lifetime: Span | Seconds | None = None
     check_interval: Span | Seconds | None = None
-    default_ttl: Annotated[Span | Seconds | None, Field(description="How long a lease lasts that names no end.")] = None
+    default_ttl: Annotated[
+        Span | Seconds | None, Field(description="Default duration of leases that specify no end.")
+    ] = None
     max_ttl: Annotated[
-        Span | Seconds | None, Field(description="The longest that a lease may last, unless an operator lets it.")
+        Span | Seconds | None, Field(description="Longest duration of leases, except by decision of an operator.")
     ] = None
     note: Text | None = None
     clear: Annotated[list[Name], Field(max_length=20)] = []
@@ -202,10 +209,10 @@ class NewBlueprint(BlueprintChange):
 
 
 class Decision(Body):
-    """Authorize a user or a group to use a blueprint, or decline it. Give either `user` or `group`."""
+    """Authorize a user or a group to use a blueprint, or decline a request. Give either `user` or `group`."""
 
     blueprint: Name
-    allow: Annotated[StrictBool, Field(description="False declines, or takes it back.")] = True
+    allow: Annotated[StrictBool, Field(description="false declines the request or withdraws the authorization.")] = True
     user: Holder = ""
     group: Holder = ""
     message: Text = ""
@@ -221,9 +228,11 @@ class Quota(Body):
     max_cpu_millicores: Count | None = None
     max_ram_mib: Count | None = None
     max_disk_mib: Count | None = None
-    default_ttl: Annotated[Span | Seconds | None, Field(description="How long a lease lasts that names no end.")] = None
+    default_ttl: Annotated[
+        Span | Seconds | None, Field(description="Default duration of leases that specify no end.")
+    ] = None
     max_ttl: Annotated[
-        Span | Seconds | None, Field(description="The longest that a lease may last, unless an operator lets it.")
+        Span | Seconds | None, Field(description="Longest duration of leases, except by decision of an operator.")
     ] = None
 
 
@@ -233,7 +242,7 @@ class Budget(Body):
     user: Holder = ""
     group: Holder = ""
     blueprint: Annotated[str, Field(max_length=63)] = ""
-    max_hourly: Annotated[float, Strict(), Field(ge=0, le=1e9, description="US dollars an hour.")]
+    max_hourly: Annotated[float, Strict(), Field(ge=0, le=1e9, description="US dollars per hour.")]
 
 
 class NewCredential(Body):
@@ -273,7 +282,8 @@ class Registration(Body):
 UserName = Annotated[str, Field(min_length=1, max_length=150)]
 GroupNames = Annotated[list[UserName], Field(max_length=100)]
 Password = Annotated[
-    str | None, Field(max_length=1000, description="Null: a new one is made up, and answered with, only this once.")
+    str | None,
+    Field(max_length=1000, description="The new password. null: generate one, which is returned only in this answer."),
 ]
 
 

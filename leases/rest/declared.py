@@ -23,11 +23,15 @@ from leases.rest.schema import BYTES
 from leases.validation import requests
 
 _VARIABLES = {"{id}": "<id:id>", "{name}": "<word:name>", "{blueprint}": "<word:name>", "{user}": "<user:user>"}
-_KEYED = {"Idempotency-Key": "The same key and request again: the same answer; another request: 409."}
-_TAGGED = {"ETag": "Changes with state, reason and message."}
+_KEYED = {
+    "Idempotency-Key": (
+        "A repeated request with the same key returns the same answer; another request with it returns 409."
+    )
+}
+_TAGGED = {"ETag": "Changes when state, reason or message change."}
 _PART = {
-    "next_offset": "Where the next part begins.", "over": "`1` when it has ended and this is the rest.",
-    "truncated": "`1` when it said more than is kept.",
+    "next_offset": "The offset of the next part.", "over": "`1` if the job has ended and this part is the last.",
+    "truncated": "`1` if there was more output than is stored.",
 }  # fmt: skip
 
 
@@ -67,17 +71,18 @@ def _method(declared: Operation, act: str, summary: str, body: str) -> Callable[
         return _answer(declared, asked, found)
 
     method.__doc__ = declared.description
-    known = {"If-None-Match": "The ETag known: 304 when nothing has changed."}
+    known = {"If-None-Match": "A known ETag; 304 if nothing has changed."}
     reads = declared.tagged and declared.method == "GET"
     return operation(
         summary, gives=_gives(declared), status=declared.status, scope=Scope(declared.scope), host=declared.host,
         query=_model(declared.query) or Nothing, body=_model(body) or _made_body(declared),
         headers={
-            **({"Location": "Its address."} if declared.location else {}), **(_TAGGED if declared.tagged else {}),
+            **({"Location": "The address of the new object."} if declared.location else {}),
+            **(_TAGGED if declared.tagged else {}),
             **{header: _PART[field] for field, header in declared.headers.items()},
         },
         request_headers={**(_KEYED if declared.key else {}), **(known if reads else {})},
-        also={304: "It is as you know it."} if reads else {},
+        also={304: "Nothing has changed since the given ETag."} if reads else {},
     )(method)  # fmt: skip
 
 
@@ -138,7 +143,7 @@ def _keyed(declared: Operation, asked: Asked, arguments: dict[str, Any]) -> dict
     if key is None:
         return arguments
     if getattr(request, declared.key) not in (None, key):
-        raise InvalidRequest("The Idempotency-Key header has another value.", field=declared.key)
+        raise InvalidRequest("The Idempotency-Key header differs from the key in the body.", field=declared.key)
     return {**arguments, declared.spread: request.model_copy(update={declared.key: key})}
 
 

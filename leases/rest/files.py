@@ -107,9 +107,10 @@ def seconds() -> float:
 
 
 class Parts:
-    """The parts of a response body. The first is read in advance, so that errors are raised before the response begins.
+    """The parts of a response body.
 
-    A place is reserved until the parts are closed. Raises Busy, and whatever reading the first part raises.
+    The first part is read in advance, so that errors are raised before the response begins. A place is reserved until
+    the parts are closed. Raises Busy, and whatever reading the first part raises.
     """
 
     def __init__(self, request: Request, make: Callable[[], Iterator[bytes]]) -> None:
@@ -183,7 +184,7 @@ class File(Uploading):
 
     @operation(
         "Remove a file or folder", scope=Scope.LEASE, query=queries.Removal, host="lease",
-        also={202: "It is large: a job on the host, at `Location`, removes the rest."},
+        also={202: "The folder is large: a job on the host, at `Location`, removes the rest."},
     )  # fmt: skip
     def delete(self, asked: Asked, id: int) -> HttpResponse | None:
         """Remove a file, or, with `recursive`, a folder and its contents. A missing path is not an error."""
@@ -199,16 +200,18 @@ class Tree(Uploading):
         """Return the maximum size of an archive in bytes."""
         return int(settings.DRYDOCK.tree_limit_bytes)
 
-    @operation("Copy a tree out", gives=TAR, query=queries.Place)
+    @operation("Download a tree", gives=TAR, query=queries.Place)
     def get(self, asked: Asked, id: int) -> StreamingHttpResponse:
-        """Return a file or folder as a tar archive. Pipes, devices, and links that lead out of the folder are left
-        out."""
+        """Return a file or folder as a tar archive.
+
+        Pipes, devices, and links that lead outside the folder are omitted.
+        """
         media_type = BYTES if asked.header("Accept").strip() == BYTES else TAR
         largest = self.largest(asked.request)
         parts = Parts(asked.request, lambda: packed(asked.client, id, asked.query.path, largest))
         return StreamingHttpResponse(parts, content_type=media_type)
 
-    @operation("Copy a tree in", gives=Transferred, scope=Scope.LEASE, body=TAR, query=queries.Place)
+    @operation("Upload a tree", gives=Transferred, scope=Scope.LEASE, body=TAR, query=queries.Place)
     def put(self, asked: Asked, id: int) -> Transferred:
         """Unpack a tar archive; its top-level entry becomes `path`."""
         with place(asked.request):

@@ -21,7 +21,7 @@ _MOVING = ("pending", "acquired")
 def tag(info: LeaseInfo) -> str:
     """Return an entity tag for a lease that changes with its state, reason and message.
 
-    The tag of a waiting lease depends on what the lease waits for, but not on how long that will take.
+    The tag of a pending lease depends on what the lease waits for, but not on how long that will take.
     """
     why = info.waiting
     waits = info.message if why is None else f"{why.behind} {why.holder} {why.ends_at} {why.place} {why.help}"

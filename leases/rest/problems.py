@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 `application/problem+json`: what was wrong, which field it concerns, and how to fix it."""
+"""Errors as RFC 9457 `application/problem+json`: what is wrong, which field it concerns, and how to fix it."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ class ProblemDetails:
 
 
 class BodyTooLarge(errors.DrydockError):
-    """The body has more bytes than are taken here; nothing was changed."""
+    """The body is larger than this address accepts. Nothing was changed."""
 
     code = "body_too_large"
 
 
 class NoLength(errors.DrydockError):
-    """A body needs a Content-Length here."""
+    """This address requires a Content-Length for a body."""
 
     code = "length_required"
 
@@ -130,7 +130,7 @@ def answer(error: Exception, context: Any = None) -> HttpResponse:
     if isinstance(error, Http404):
         return problem(404, "not_found", "This address does not exist.")
     if isinstance(error, PermissionDenied):
-        return problem(403, "not_allowed", "You may not do this.")
+        return problem(403, "not_allowed", "You do not have permission to do this.")
     if isinstance(error, RequestDataTooBig):
         return problem(413, BodyTooLarge.code, BodyTooLarge().message)
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
@@ -146,7 +146,7 @@ def answer(error: Exception, context: Any = None) -> HttpResponse:
 def unavailable(error: BaseException) -> HttpResponse:
     """Return a 503 response for a lost database, and log the loss at most once a second."""
     database.report(error)
-    said = problem(503, errors.Busy.code, "The database does not answer.", headers={"Retry-After": "1"})
+    said = problem(503, errors.Busy.code, "The database is not reachable.", headers={"Retry-After": "1"})
     said._has_been_logged = True  # type: ignore[attr-defined]
     return said
 

@@ -13,7 +13,9 @@ from leases.validation.usage_query import By, UsageFilter
 Id = Annotated[Whole, Field(ge=1, lt=1 << 63)]
 Word = Annotated[str, Field(max_length=255)]
 Limit = Annotated[Whole, Field(ge=1, le=1000, description="Maximum number of results.")]
-Cursor = Annotated[str, Field(pattern=r"^[0-9]{1,18}$", description="`next` of the page before."), AfterValidator(int)]
+Cursor = Annotated[
+    str, Field(pattern=r"^[0-9]{1,18}$", description="The value of `next` on the previous page."), AfterValidator(int)
+]
 """A number, written as a string because other lists have other cursors."""
 LONGEST_PATH = 4096
 
@@ -31,12 +33,12 @@ Where = Annotated[
     WithJsonSchema(
         {
             "type": "string", "maxLength": LONGEST_PATH,
-            "description": "In the lease; it cannot lead out of it. Bytes that are no UTF-8 are percent-encoded as they"
-            " are, and in answers `\\udc80` to `\\udcff` stand for them.",
+            "description": "Path in the lease; it cannot lead outside. Bytes that are not UTF-8 are percent-encoded "
+"unchanged; in answers they appear as `\udc80` to `\udcff`.",
         }
     ),
 ]  # fmt: skip
-Offset = Annotated[Whole, Field(ge=0, lt=1 << 62, description="From this byte on.")]
+Offset = Annotated[Whole, Field(ge=0, lt=1 << 62, description="Offset of the first byte.")]
 Bytes = Annotated[Whole, Field(ge=1, le=16 << 20, description="Maximum number of bytes.")]
 State = Literal["pending", "acquired", "active", "released", "destroyed", "broken"]
 
@@ -50,22 +52,22 @@ class Query(BaseModel):
 class For(Query):
     """Let an operator act for another user."""
 
-    owner: Annotated[str | None, Field(max_length=150, description="Operators: act for this user.")] = None
+    owner: Annotated[str | None, Field(max_length=150, description="For operators: act for this user.")] = None
 
 
 class LeaseFilter(For):
     """Filters for leases."""
 
     state: Annotated[
-        list[State] | None, Field(description="Only in these states; by default those that are not over.")
+        list[State] | None, Field(description="Only leases in these states. Default: leases that have not ended.")
     ] = None
-    all: Annotated[Flag, Field(description="Those that are over, too.")] = False
+    all: Annotated[Flag, Field(description="Include leases that have ended.")] = False
     type: Word = ""
     label: Annotated[Word, Field(description="`key` or `key=value`.")] = ""
     name: Word = ""
     resource: Id | None = None
     group: Id | None = None
-    held: Annotated[Flag, Field(description="Also what leases and resources hold themselves.")] = False
+    held: Annotated[Flag, Field(description="Include leases that other leases and resources hold.")] = False
     search: Annotated[Word, Field(description="The beginning of a name, or words of a note.")] = ""
     limit: Limit = 200
     cursor: Cursor | None = None
@@ -78,8 +80,8 @@ class Wait(Query):
         Number,
         Field(
             ge=0, le=3600,
-            description="Answer as soon as it is active or has ended (with `If-None-Match`: has changed), or after that"
-            " many seconds; the server has a bound of its own.",
+            description="Answer as soon as the lease is active or has ended (with `If-None-Match`: has changed), or "
+"after this number of seconds, up to the server's limit.",
         ),
     ] = 0.0  # fmt: skip
 
@@ -102,10 +104,10 @@ class Instances(For):
             ]
         ]
         | None,
-        Field(description="Only in these states; by default those that are not over."),
+        Field(description="Only instances in these states. Default: instances that have not ended."),
     ] = None
-    all: Annotated[Flag, Field(description="Those that are over, too.")] = False
-    location: Annotated[Word, Field(description="In this region.")] = ""
+    all: Annotated[Flag, Field(description="Include instances that have ended.")] = False
+    location: Annotated[Word, Field(description="Only instances in this region.")] = ""
     instance_type: Word = ""
     tag: Annotated[Word, Field(description="`key` or `key=value`.")] = ""
     name: Word = ""
@@ -132,7 +134,7 @@ class File(Query):
     @classmethod
     def _named(cls, path: str) -> str:
         if not path:
-            raise ValueError("a path is needed")
+            raise ValueError("a path is required")
         return path
 
 
@@ -140,7 +142,7 @@ class Removal(Query):
     """The file or folder to remove."""
 
     path: Where
-    recursive: Annotated[Flag, Field(description="A folder with all that is in it.")] = False
+    recursive: Annotated[Flag, Field(description="Also remove the contents of a folder.")] = False
 
 
 class Part(Query):
@@ -154,7 +156,7 @@ class Output(Part):
     """The part of a job's output to read, and from which stream."""
 
     stream: Annotated[
-        Literal["stdout", "stderr"], Field(description="`stderr` of a job that keeps it apart; else they are together.")
+        Literal["stdout", "stderr"], Field(description="`stderr` requires a job that keeps standard error separately.")
     ] = "stdout"
 
 
@@ -177,7 +179,7 @@ class ResourceFilter(Query):
     blueprint: Word = ""
     name: Word = ""
     state: Literal["", "pending", "active", "released", "destroyed", "broken"] = ""
-    gone: Annotated[Flag, Field(description="Also those that are gone.")] = False
+    gone: Annotated[Flag, Field(description="Include resources that no longer exist.")] = False
     limit: Limit = 200
     cursor: Cursor | None = None
 
@@ -186,7 +188,9 @@ class Offers(OfferSearch):
     """Filters and sort order for offers."""
 
     limit: Limit = 200
-    cursor: Annotated[str | None, Field(pattern=PLACE, max_length=120, description="`next` of the page before.")] = None
+    cursor: Annotated[
+        str | None, Field(pattern=PLACE, max_length=120, description="The value of `next` on the previous page.")
+    ] = None
 
 
 class InstanceTypes(OfferFilter):
@@ -205,9 +209,9 @@ class OfType(Query):
 class Reading(Query):
     """The amount of detail to return about credentials."""
 
-    capabilities: Annotated[Flag, Field(description="Also what their clouds can do; loads the clouds' clients.")] = (
-        False
-    )
+    capabilities: Annotated[
+        Flag, Field(description="Include the capabilities of the clouds. This loads the clouds' clients.")
+    ] = False
 
 
 class AuthorizationFilter(Query):
@@ -220,7 +224,7 @@ class AuthorizationFilter(Query):
 class OfUser(Query):
     """Filter by user."""
 
-    user: Annotated[str | None, Field(max_length=150, description="Operators: only of this user.")] = None
+    user: Annotated[str | None, Field(max_length=150, description="For operators: only of this user.")] = None
 
 
 class TokenFilter(OfUser):
@@ -240,9 +244,9 @@ class Holder(Query):
 class _AsTable(UsageFilter):
     """Filters for usage records, and the output format."""
 
-    as_: Annotated[Literal["", "json", "csv"], Field(alias="as", description="`csv`: as a table for spreadsheets.")] = (
-        ""
-    )
+    as_: Annotated[
+        Literal["", "json", "csv"], Field(alias="as", description="`csv` returns a table for spreadsheets.")
+    ] = ""
 
 
 class UsageReport(_AsTable):
@@ -269,10 +273,10 @@ class Spender(Query):
 class LeaseEvents(Query):
     """Filters for a lease's events, in order of id."""
 
-    kind: Annotated[Word, Field(description="Its beginning, such as `lease.`.")] = ""
-    after: Annotated[Whole, Field(ge=0, lt=1 << 63, description="Only those after this id.")] = 0
+    kind: Annotated[Word, Field(description="Beginning of the kind, such as `lease.`.")] = ""
+    after: Annotated[Whole, Field(ge=0, lt=1 << 63, description="Only events after this id.")] = 0
     limit: Limit = 200
-    newest: Annotated[Flag, Field(description="The last ones instead of the first.")] = False
+    newest: Annotated[Flag, Field(description="The last events instead of the first.")] = False
 
 
 class EventFilter(LeaseEvents):

@@ -19,11 +19,11 @@ from leases.rest.problems import ProblemDetails
 BYTES = "application/octet-stream"
 _REFERENCE = "#/components/schemas/{model}"
 _ERRORS = {
-    400: "What was wrong with the request, and where.", 401: "No token, or one that is not valid (any more).",
-    403: "The token, or its user, may not do this.", 404: "It does not exist or is not yours.",
-    409: "The object is not in a state that allows this.", 411: "The request has a body but no `Content-Length`.",
+    400: "What is wrong with the request, and where.", 401: "The token is missing, invalid, revoked or expired.",
+    403: "The token or its user does not have permission.", 404: "The object does not exist or is not yours.",
+    409: "The state of the object does not allow this.", 411: "The request has a body but no `Content-Length`.",
     413: "The body is too large.",
-    415: "Another content type is needed.", 429: "Too many requests; `Retry-After` says when to try again.",
+    415: "The content type is not supported.", 429: "Too many requests; `Retry-After` says when to try again.",
     502: "The host of the lease cannot be reached.", 503: "The database is busy.",
     504: "The host did not answer in time.", 507: "The disk, or the size limit of the lease, is full.",
 }  # fmt: skip

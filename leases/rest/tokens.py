@@ -41,14 +41,17 @@ def create(
     who: Caller, *, name: str, scope: str = Scope.LEASE, ttl: str | float | dt.timedelta | None = None,
     owner: Any = None, by: Token | None = None,
 ) -> tuple[TokenInfo, str]:  # fmt: skip
-    """Create a token for the caller, or, as an operator, for `owner`. Return it with its secret, which is not stored.
+    """Create a token for the caller or, as an operator, for `owner`.
 
-    A token created with another token, `by`, cannot exceed its scope or lifetime, and is revoked with it. Raises
-    InvalidRequest with the field, NotAllowed, and Conflict if the user has too many tokens.
+    Return it with its secret, which is not stored. A token created with another token, `by`, cannot exceed its scope or
+    lifetime, and is revoked with it. Raises InvalidRequest with the field, NotAllowed, and Conflict if the user has too
+    many tokens.
     """
     _check_name(name)
     if scope not in Scope.values:
-        raise InvalidRequest(f"There is no scope {scope!r}.", field="scope", hint=f"Choose one of: {', '.join(Scope)}.")
+        raise InvalidRequest(
+            f"Scope {scope!r} does not exist.", field="scope", hint=f"Choose one of: {', '.join(Scope)}."
+        )
     if by is not None and not by.allows(scope):
         raise NotAllowed(f"A token with scope {by.scope!r} cannot create one with scope {scope!r}.", field="scope")
     span, holder = _span(ttl, by), on_behalf(who, owner)
@@ -76,8 +79,8 @@ def _room(holder: Caller) -> None:
     limit = settings.DRYDOCK.tokens_limit
     if Token.objects.filter(user_id=holder.id, revoked_at=None, expires_at__gt=Now()).count() >= limit:
         raise Conflict(
-            f"{holder.name} already has {limit} valid tokens, the most that one user may have.",
-            hint="Revoke one that is not needed.",
+            f"{holder.name} already has {limit} valid tokens, which is the limit for one user.",
+            hint="Revoke a token that is not needed.",
         )
 
 
@@ -97,7 +100,9 @@ def _hold(token_id: int) -> None:
 
 def _check_name(name: str) -> None:
     if not name.strip() or len(name) > 63 or not name.isprintable():
-        raise InvalidRequest("The name of a token must have 1 to 63 letters.", field="name", hint="Say what it is for.")
+        raise InvalidRequest(
+            "The name of a token must have 1 to 63 characters.", field="name", hint="Name its purpose."
+        )
 
 
 def _span(ttl: str | float | dt.timedelta | None, by: Token | None) -> dt.timedelta:
@@ -114,8 +119,8 @@ def _span(ttl: str | float | dt.timedelta | None, by: Token | None) -> dt.timede
         raise InvalidRequest(
             f"Your token is valid for another {in_words(left)} and cannot create one that is valid for longer.",
             field="ttl",
-            hint="Leave ttl out to get the longest possible; the console and `drydock tokens` on the server can create"
-            " longer ones.",
+            hint="Omit ttl to get the longest possible validity. The console and `drydock tokens` on the server "
+"can create tokens that are valid for longer.",
         )  # fmt: skip
     return min(span, longest, left)
 
@@ -160,7 +165,7 @@ def revoke(who: Caller, token_id: int) -> TokenInfo:
     with transaction.atomic():
         Token.objects.select_for_update(no_key=True).get(pk=token_id)
         for gone, name in rows(_FAMILY, (token_id,)):
-            said = f"Token {name!r} " + (f"of {before.user}." if gone == token_id else f"made with {before.name!r}.")
+            said = f"Token {name!r} " + (f"of {before.user}." if gone == token_id else f"created with {before.name!r}.")
             record_event("token.revoked", said, actor=who.actor, details={"token": gone})
     return get(who, token_id)
 

@@ -1,6 +1,6 @@
 """The views written by hand, besides those in `files`, which stream.
 
-They show the token of the request, tokens, usage (also as CSV), and the OpenAPI document, which is public.
+They return the token of the request, tokens, usage (also as CSV), and the OpenAPI document, which is public.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from leases.validation.usage_query import UsageFilter
 class Myself(Endpoint):
     """The token that is used for the request."""
 
-    @operation("Whom the token speaks for", gives=values.Me)
+    @operation("Get the token of the request", gives=values.Me)
     def get(self, asked: Asked) -> values.Me:
         """Return the user that the token speaks for, its scope, and when it expires."""
         token, who = asked.token, asked.client.who
@@ -45,12 +45,15 @@ class Tokens(Endpoint):
         return Page(results=found, next=str(found[-1].id) if len(found) == q.limit else None)
 
     @operation(
-        "Make a token", gives=values.NewToken, status=201, scope=Scope.LEASE, body=bodies.NewToken,
-        headers={"Location": "Its address."},
+        "Create a token", gives=values.NewToken, status=201, scope=Scope.LEASE, body=bodies.NewToken,
+        headers={"Location": "The address of the new token."},
     )  # fmt: skip
     def post(self, asked: Asked) -> HttpResponse:
-        """Create a token. Its secret is shown only in this response. The new token cannot exceed the scope or lifetime
-        of the token used for this request, and is revoked with it."""
+        """Create a token.
+
+        Its secret is shown only in this response. The new token cannot exceed the scope or lifetime of the token used
+        for this request, and is revoked with it.
+        """
         body = asked.body
         made, secret = tokens.create(
             asked.client.who, name=body.name, scope=body.scope, ttl=body.ttl, owner=body.user, by=asked.token
@@ -62,7 +65,7 @@ class Tokens(Endpoint):
 class Token(Endpoint):
     """A single token."""
 
-    @operation("Look at a token", gives=TokenInfo)
+    @operation("Get a token", gives=TokenInfo)
     def get(self, asked: Asked, id: int) -> TokenInfo:
         """Return a token without its secret."""
         return tokens.get(asked.client.who, id)
@@ -95,10 +98,13 @@ def _table(name: str, of: Any, found: Iterable[Any]) -> StreamingHttpResponse:
 class Usage(Endpoint):
     """The cost of leases, summed."""
 
-    @operation("Sum up what was spent", gives=UsageReport, or_gives=CSV, query=queries.UsageReport)
+    @operation("Get costs", gives=UsageReport, or_gives=CSV, query=queries.UsageReport)
     def get(self, asked: Asked) -> Any:
-        """Return the cost in a period, grouped by owner, lease, blueprint and so on; at most the 1,000 most expensive
-        groups. Owners see only their own. Use `as=csv` or `Accept: text/csv` for CSV."""
+        """Return the cost in a period, grouped by owner, lease, blueprint and so on.
+
+        Returns at most the 1,000 most expensive groups. Owners see only their own. Use `as=csv` or `Accept: text/csv`
+        for CSV.
+        """
         found = costs.usage_report(asked.client.who, _wanted(asked), by=asked.query.by)
         return _table(f"usage-by-{found.by}", UsageSum, found.groups) if _as_csv(asked) else found
 
@@ -106,10 +112,12 @@ class Usage(Endpoint):
 class UsageRecords(Endpoint):
     """The usage records behind the sums."""
 
-    @operation("List usage", gives=list[UsageInfo], or_gives=CSV, query=queries.UsageRecords)
+    @operation("List usage records", gives=list[UsageInfo], or_gives=CSV, query=queries.UsageRecords)
     def get(self, asked: Asked) -> Any:
-        """Return a record for each period in which a lease held a share of something with a price. CSV contains all
-        records; JSON is paged."""
+        """Return a record for each period in which a lease held a share of a resource with a price.
+
+        CSV contains all records; JSON is paged.
+        """
         q, who = asked.query, asked.client.who
         if _as_csv(asked):
             return _table("usage", UsageInfo, costs.all_usage_records(who, _wanted(asked)))

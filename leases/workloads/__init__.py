@@ -1,1 +1,1 @@
-"""Workloads of leases: jobs on leased hosts, the resources that they use, how they end, and their kept output."""
+"""Workloads of leases: jobs on leased hosts, the resources that they use, their end, and their stored output."""

@@ -49,9 +49,9 @@ def open_watch(job: Job) -> Watch | None:
 
 
 def gather(watch: Watch, host: Command, name: str, *, remove: bool = True) -> Gathered:
-    """Read the counters and what is left of job `name`, and remove its container.
+    """Read the counters and the output of job `name`, and remove its container.
 
-    Raises what reaching the host raises, so that the caller tries again.
+    Raises the errors of the connection to the host, so that the caller tries again.
     """
     sample, at = measured(watch, host)
     end: JobEnd | None = None
@@ -59,7 +59,7 @@ def gather(watch: Watch, host: Command, name: str, *, remove: bool = True) -> Ga
         try:
             end = host.jobs.remains(name, *_bounds())
         except JobMissing:
-            log.warning("The host of lease %s no longer knows its workload.", watch.lease_id)
+            log.warning("The workload no longer exists on the host of lease %s.", watch.lease_id)
     if remove and (watch.workload or {}).get("image"):
         _remove_container(watch, host)
     return Gathered(end=end, sample=sample, at=at)
@@ -72,14 +72,14 @@ def _bounds() -> tuple[int, int]:
 def _remove_container(watch: Watch, host: Command) -> None:
     done = host.run(container.removal(specs.key("l", watch.lease_id)), timeout=_REMOVAL)
     if not done.ok:
-        record_event("lease.workload", f"Its container could not be removed: {done.error_text.strip()[:500]}",
+        record_event("lease.workload", f"The container could not be removed: {done.error_text.strip()[:500]}",
              lease_id=watch.lease_id)  # fmt: skip
 
 
 def measured(watch: Watch, host: Command) -> tuple[Sample | None, dt.datetime | None]:
     """Return the current counters and the database's time, or two Nones if the host does not report counters.
 
-    Raises what reaching the host raises.
+    Raises the errors of the connection to the host.
     """
     machine, shared = _holds(watch.lease, host)
     try:
@@ -87,7 +87,7 @@ def measured(watch: Watch, host: Command) -> tuple[Sample | None, dt.datetime | 
     except (LeaseEnded, Unreachable, ConnectionLost):
         raise
     except DrydockError as error:
-        log.warning("What lease %s uses could not be read: %s", watch.lease_id, error)
+        log.warning("The usage of lease %s could not be read: %s", watch.lease_id, error)
         return None, None
     return sample, rows("SELECT clock_timestamp()")[0][0]
 
@@ -132,7 +132,7 @@ def end_of(watch: Watch, state: str, exit_code: int | None, message: str, last: 
 
 
 def write(watch: Watch, end: outcomes.End | None, last: Gathered | None, *, exit_code: int | None = None) -> bool:
-    """Store the end of a watch with everything that is known. Return False if it had already ended.
+    """Store the end of a watch with all available data. Return False if it had already ended.
 
     Call inside a transaction.
     """

@@ -47,9 +47,9 @@ def write(
 
 
 def advance(job_id: int) -> Job:
-    """Advance a job as far as it is due: start it, cancel it or record its end. Return the resulting row.
+    """Advance a job as far as is possible now: start it, cancel it or record its end. Return the resulting row.
 
-    If the host raises (unreachable, lost connection), so does this, and the row stays as it was.
+    If the host raises an error (unreachable, lost connection), it is raised here too, and the row stays as it was.
     """
     job = Job.objects.select_related("lease__owner", "lease__resource__blueprint").get(pk=job_id)
     if job.state not in OPEN:
@@ -58,7 +58,7 @@ def advance(job_id: int) -> Job:
         _advance(job)
     except LeaseEnded:
         if conclusion.open_watch(job) is None:
-            _close(job, Job.State.CANCELLED, message="Its lease has ended.")
+            _close(job, Job.State.CANCELLED, message="The lease of the job has ended.")
         else:  # its output and usage are still to be gathered, if possible
             hints.send("watch", job.lease_id)
     job.refresh_from_db()
@@ -77,7 +77,7 @@ def _advance(job: Job) -> None:
             found = host.jobs.status(name)
     except JobMissing:
         ended = Job.State.CANCELLED if job.cancel_wanted else Job.State.LOST
-        return _close(job, ended, message="The host does not know the job.")
+        return _close(job, ended, message="The job does not exist on the host.")
     except NotStarted as error:
         return _close(job, Job.State.LOST, message=str(error))
     watch = conclusion.open_watch(job) if found.state.over else None
@@ -121,7 +121,7 @@ def _apply(job: Job, found: HostJob, left: conclusion.Gathered | None) -> None:
     elif found.state is JobState.CANCELLED:
         _close(job, Job.State.CANCELLED, exit_code=found.exit_code, left=left)
     else:
-        _close(job, Job.State.LOST, message="The job is gone without an exit code.", left=left)
+        _close(job, Job.State.LOST, message="The job ended without an exit code.", left=left)
 
 
 def _close(
@@ -172,9 +172,9 @@ def write_end(job: Job, state: str, message: str, exit_code: int | None) -> bool
 def watch(job_id: int) -> None:
     """Check a job, as a worker does. Errors of its host are left to the next check.
 
-    A tenant can make a host hang, and workers serve all owners. So a check takes at most `DRYDOCK_HOST_SECONDS`, a
-    lease has only one at a time, and after a check without an answer all jobs of the lease, including new ones, are
-    left alone for a while.
+    A tenant can make a host hang, and workers serve all owners. Therefore a check takes at most `DRYDOCK_HOST_SECONDS`,
+    a lease has only one at a time, and after a check without an answer all jobs of the lease, including new ones, are
+    skipped for some time.
     """
     due = Job.objects.filter(pk=job_id, due_at__lte=_soon())
     for lease_id, owner_id in due.values_list("lease_id", "lease__owner_id"):
@@ -202,7 +202,7 @@ def _look_later(job_id: int, seconds: float) -> None:
 
 
 def look(job_id: int) -> None:
-    """Look at a job; what its host raises is for the next look."""
+    """Check a job once. Errors of its host are left to the next check."""
     try:
         with answering_within(float(settings.DRYDOCK.host_seconds)):
             advance(job_id)
@@ -210,7 +210,7 @@ def look(job_id: int) -> None:
         return
     except DrydockError as error:
         Job.objects.filter(pk=job_id, state__in=OPEN).update(message=str(error)[:2000])
-        log.warning("Job %s could not be looked at: %s", job_id, error)
+        log.warning("Job %s could not be checked: %s", job_id, error)
         if isinstance(error, DeadlineExceeded):
             _leave_alone(job_id)
 
@@ -250,4 +250,4 @@ def follow() -> int:
 def require_open(job: Job) -> None:
     """Raise Conflict if the job has ended."""
     if job.state not in OPEN:
-        raise Conflict(f"Job {job.pk} is over: {job.state}.")
+        raise Conflict(f"Job {job.pk} has ended: {job.state}.")

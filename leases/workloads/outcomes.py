@@ -1,4 +1,4 @@
-"""How a workload ended: a code, a sentence for people, and the reason for which its lease ends."""
+"""Outcomes of workloads: a code, a sentence for people, and the reason for which the lease ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leases.reasons import Reason
 
 
 class Outcome(StrEnum):
-    """How a workload ended."""
+    """The outcome of a workload."""
 
     EXITED = "exited"
     """It ended by itself; the exit code says whether successfully."""
@@ -51,13 +51,14 @@ _PODMANS_OWN = 125
 _NOT_BEGUN = {
     container.NO_PODMAN: (
         Outcome.NO_PODMAN,
-        "The workload could not begin: its host has no podman. Have an operator install it there, ask for hosts that "
-        "have it (a trait, or allowed_blueprints), or give a command instead of an image.",
+        "The workload could not be started: podman is not installed on its host. Ask an operator to "
+        "install it, request hosts that have it (a trait, or allowed_blueprints), or use a command "
+        "instead of an image.",
     ),
     container.NO_IMAGE: (
         Outcome.NO_IMAGE,
-        "The workload could not begin: its host could not pull the image {image}. The output says why; look at its "
-        "name, and whether the host reaches its registry.",
+        "The workload could not be started: its host could not pull the image {image}. The output has "
+        "the reason. Check the name of the image, and whether the host can reach the registry.",
     ),
 }
 
@@ -65,7 +66,7 @@ _NOT_BEGUN = {
 def of_job(state: str, *, exit_code: int | None, message: str = "", cause: str = "", image: str = "") -> End:
     """Return how a workload ended, given the end of its job.
 
-    `cause` is what its start recorded (`interfaces.command.container`).
+    `cause` is the cause that its start script recorded (`interfaces.command.container`).
     """
     if state == Job.State.CANCELLED:
         return End(Outcome.CANCELLED, "The workload was cancelled.", well=True)
@@ -87,10 +88,10 @@ def of_job(state: str, *, exit_code: int | None, message: str = "", cause: str =
 
 
 def cut(why: str, *, begun: bool) -> End:
-    """Return how a workload ended whose lease ended first; `begun` is False if the workload had not started."""
+    """Return the outcome of a workload whose lease ended first. `begun` is False if the workload had not started."""
     if begun:
         return End(Outcome.CUT, f"The lease ended before its workload: {why}")
-    return End(Outcome.NEVER, f"The lease ended before its workload had begun: {why}")
+    return End(Outcome.NEVER, f"The lease ended before its workload started: {why}")
 
 
 def signal_of(exit_code: int | None) -> int:

@@ -1,4 +1,4 @@
-"""Poll watched leases: start the workload, count what it uses, and gather its results when the lease ends."""
+"""Poll watched leases: start the workload, measure its usage, and collect its results when the lease ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _look(watch: Watch) -> None:
     except LeaseEnded:
         return
     except DrydockError as error:
-        log.warning("Lease %s could not be looked at: %s", lease_id, error)
+        log.warning("Lease %s could not be checked: %s", lease_id, error)
         if isinstance(error, DeadlineExceeded):
             pause = _usual() + _between_gatherings() if watch.lease.state == LeaseState.RELEASED else _SILENT
             Watch.objects.filter(pk=watch.pk, over_at=None).update(due_at=Now() + pause)
@@ -107,7 +107,7 @@ def _begin(lease_id: int) -> int | None:
         job = jobs.write(lease_id, words, env=env, cwd="" if image else asked["cwd"], ends_lease=True)
         Watch.objects.filter(pk=watch.pk).update(job=job, env=None, began_at=Coalesce("began_at", Now()))
         record_event(
-            "lease.workload", f"The workload begins as job {job.pk}.", lease_id=lease_id, details={"job": job.pk}
+            "lease.workload", f"The workload was started as job {job.pk}.", lease_id=lease_id, details={"job": job.pk}
         )
         return job.pk
     return watch.job_id
@@ -194,7 +194,7 @@ def _end(watch: Watch) -> outcomes.End:
     lease = watch.lease
     why = lease.message or f"{lease.reason.replace('_', ' ')}."
     if lease.state == LeaseState.BROKEN and watch.job is not None:
-        return outcomes.End(outcomes.Outcome.LOST, f"The workload is lost with its host. {why}")
+        return outcomes.End(outcomes.Outcome.LOST, f"The workload was lost together with its host. {why}")
     return outcomes.cut(why, begun=watch.job is not None)
 
 

@@ -1,4 +1,4 @@
-"""The workload of a request: a command that the lease runs once it is active, and whose end ends the lease."""
+"""The workload of a request: a command that the lease runs once it is active. The lease ends with the command."""
 
 from __future__ import annotations
 
@@ -34,18 +34,19 @@ class Workload(BaseModel):
 
     command: Words | None = Field(
         default=None,
-        description="Exact arguments, or one line for a shell; of an image what follows its entry point, and empty "
-        "what it says itself.",
+        description="Exact arguments, or one line for a shell. With an image: the arguments of its entry point, or "
+"empty for the image's own command.",
     )  # fmt: skip
     image: Annotated[str, Field(max_length=255)] = Field(
-        default="", description="The image of a container, such as docker.io/library/alpine:3; empty: no container."
+        default="", description="Container image, such as docker.io/library/alpine:3. Empty: no container."
     )
     env: dict[Variable, Value] = Field(
         default_factory=dict, max_length=1000, repr=False,
-        description="Variables of its environment; kept encrypted until it has begun, and shown nowhere.",
+        description=("Environment variables. They are stored encrypted until the workload has started, and are never "
+"shown."),
     )  # fmt: skip
     cwd: Annotated[str, Field(max_length=4096, pattern=_NUL_FREE), AfterValidator(_passable)] = Field(
-        default="", description="Where it runs: from the lease's home, or in the container (absolute)."
+        default="", description="Working folder: relative to the lease's home, or absolute in the container."
     )
 
     @field_validator("image")
@@ -60,7 +61,9 @@ class Workload(BaseModel):
     def _not_podmans(cls, env: dict[str, str], info: Any) -> dict[str, str]:
         astray = sorted(name for name in env if info.data.get("image") and container.is_podmans(name))
         if astray:
-            raise ValueError(f"podman on the host would read {astray[0]} itself; set it in the image or command")
+            raise ValueError(
+                f"podman on the host would read {astray[0]} itself; set the variable in the image or command"
+            )
         return env
 
     @field_validator("cwd")
@@ -76,7 +79,7 @@ class Workload(BaseModel):
         if self.command is not None and not words[0].strip():
             raise ValueError("the command, or its first word, must not be blank")
         if not (words or self.image):
-            raise ValueError("it needs a command or an image")
+            raise ValueError("a command or an image is required")
         return self
 
     def to_json(self) -> dict[str, Any]:

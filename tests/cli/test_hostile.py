@@ -14,7 +14,7 @@ ODD = "a\udcffb"
 """Bytes that are no UTF-8, as Python reads them from the command line."""
 
 REFUSED = [
-    (("lease", "spaceship", "--keep"), 2, "type: There is no type 'spaceship'"),
+    (("lease", "spaceship", "--keep"), 2, "type: Type 'spaceship' does not exist"),
     (("lease", "x" * 10_000, "--keep"), 2, "type"),
     (("lease", "fake", "--keep", "--slots", "-1"), 2, "slots"),
     (("lease", "fake", "--keep", "--slots", ELSE), 2, "slots"),

@@ -53,7 +53,7 @@ def test_a_lease_is_kept_worked_on_extended_and_released(cli, host, tmp_path):
     assert (tmp_path / "back" / "deep" / "page.txt").read_text() == "page"
     cli("cp", f"{lease}:site/deep/page.txt", str(tmp_path))
     assert (tmp_path / "page.txt").read_text() == "page"
-    assert "out of the folder" in cli("cp", f"{lease}:../../etc/passwd", str(tmp_path), code=1).stderr
+    assert "outside the folder" in cli("cp", f"{lease}:../../etc/passwd", str(tmp_path), code=1).stderr
 
     cli("heartbeat", lease)
     assert "lasts until" in cli("extend", lease, "5h").stdout
@@ -191,7 +191,7 @@ def test_a_group_is_leased_together(cli, fakes):
 def test_mistakes_end_with_codes_one_can_script_on(cli, host):
     assert "not a valid duration" in cli("lease", host, "--ttl", "soon", code=2).stderr
     assert cli.json("lease", host, "--ttl", "soon", code=2)["error"]["field"] == "ttl"
-    assert "There is no type 'boat'" in cli("lease", "boat", code=2).stderr
+    assert "Type 'boat' does not exist" in cli("lease", "boat", code=2).stderr
     cli("lease", host, "-r", "wings=2", code=2)
     cli("lease", host, "-r", "novalue", code=2)
     cli("show", "999999", code=3)

@@ -30,7 +30,7 @@ def test_one_that_is_kept_is_watched_later(cli, host):
 
 def test_what_could_not_begin_is_refused_or_says_why(cli, host):
     done = cli("lease", host, "--container", "localhost/no-such-image:1", "--ttl", "1h", code=6)
-    assert "could not begin" in done.stderr
+    assert "could not be started" in done.stderr
     assert "image" in cli("lease", host, "--container", "No Image", code=2).stderr
     assert "--run" in cli("lease", host, "--run", "a", "--", "b", code=2).stderr
     said = json.loads(cli("lease", host, "--run", " ", "--json", code=2).stdout)

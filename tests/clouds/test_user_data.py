@@ -55,14 +55,14 @@ def test_a_cloud_config_is_read_as_people_write_it():
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("packages: [git", "not a cloud-config"),
+        ("packages: [git", "not a valid cloud-config"),
         ("- git", "a mapping"),
         ("1: git", "a mapping"),
-        ("when: 2026-01-01", "not a cloud-config"),
+        ("when: 2026-01-01", "not a valid cloud-config"),
         ("a: &a [x]\nb: [*a, *a]", "alias"),
-        ("a: !!python/object/apply:os.getpid []", "not a cloud-config"),
+        ("a: !!python/object/apply:os.getpid []", "not a valid cloud-config"),
         ("a: " + "x" * LIMIT, "bytes"),
-        ("[" * 8000, "not a cloud-config"),
+        ("[" * 8000, "not a valid cloud-config"),
         ("ssh_pwauth: true", "Drydock's own"),
     ],
 )

@@ -116,7 +116,7 @@ def test_a_machine_without_cloud_init_is_ready_by_its_agent(cloud, agent, image,
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
-        (lambda image: None, "The image has no agent of the cloud. Set ready_by: ssh in the blueprint."),
+        (lambda image: None, "The image does not have the cloud's agent. Set ready_by: ssh in the blueprint."),
         (lambda image: google(image, "failed"), f"The cloud's agent failed: {MANAGER}: main process exited"),
         (
             lambda image: google(image, "activating"),

@@ -50,7 +50,7 @@ def test_a_deaf_worker_ends_itself_and_says_why():
             assert worker.process.wait(60) == 0
         finally:
             worker.stop()
-    assert "hears nothing from the broker while messages wait" in worker.text()
+    assert "does not receive messages from the broker although messages wait" in worker.text()
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_one_that_hangs_with_the_log_s_lock_is_ended_all_the_same(killed, monkey
     watch.end()
     free.set()
     assert killed == [signal.SIGKILL]
-    assert "was told to end and hangs" in capfd.readouterr().err
+    assert "did not stop in time" in capfd.readouterr().err
 
 
 @pytest.mark.django_db(transaction=True)
@@ -113,5 +113,5 @@ def test_a_worker_whose_main_process_hangs_ends_when_it_is_told_to():
         assert worker.process.wait(60) == -signal.SIGKILL
     finally:
         worker.stop()
-    assert "was told to end and hangs" in worker.text()
+    assert "did not stop in time" in worker.text()
     assert "hang_for_ever" in worker.text(), "its log does not say where it hung"

@@ -78,7 +78,7 @@ def test_what_the_guest_was_told_is_announced_once(cloud, notice, heard, ask, un
     checked()
     assert heard == [(lease.pk, lease.resource_id)]
     told = Event.objects.get(kind="lease.interruption", lease=lease)
-    assert "the guest was told: preempt at 2027-01-01T08:22:00Z" in told.message
+    assert "the guest was notified: preempt at 2027-01-01T08:22:00Z" in told.message
     assert Event.objects.filter(kind="resource.interruption").count() == 1
     lease.refresh_from_db()
     assert lease.state == "active"

@@ -180,7 +180,7 @@ def test_what_another_account_does_not_know_is_not_gone(served, cloud, machines,
             glance()
         served.refresh_from_db()
         assert (served.state, served.reason) == ("active", "suspected")
-        assert "was made in" in served.message
+        assert "was created in" in served.message
         Lease.objects.filter(pk=served.pk).update(release_wanted="released")
         Resource.objects.filter(pk=here).update(drained=True)
         for _ in range(20):

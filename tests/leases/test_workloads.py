@@ -105,7 +105,12 @@ def test_a_workload_begins_once_and_the_lease_ends_with_it(ada, active):
         ({}, {"exit_code": 3}, "exited", "failed with exit code 3"),
         ({}, {"exit_code": 137}, "signal", "signal 9 (SIGKILL)"),
         ({"image": "alpine"}, {"exit_code": 125, "cause": "image"}, "no_image", "could not pull the image alpine"),
-        ({"image": "alpine"}, {"exit_code": 125, "cause": "podman"}, "no_podman", "has no podman. Have an operator"),
+        (
+            {"image": "alpine"},
+            {"exit_code": 125, "cause": "podman"},
+            "no_podman",
+            "podman is not installed on its host. Ask an operator",
+        ),
         ({"image": "alpine"}, {"exit_code": 125}, "exited", "Podman itself"),
         ({}, {"exit_code": 125, "cause": "podman"}, "exited", "exit code 125"),
     ],

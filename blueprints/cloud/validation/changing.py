@@ -1,4 +1,4 @@
-"""Checks that change the main machine, and the end of it."""
+"""Checks that change the main machine, and its termination."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ lsblk -bdno SIZE,TYPE | awk '$2 == "disk" && $1 > most { most = $1 } END { print
 
 
 def reboot(environment: Environment) -> str:
-    """Another boot of the same machine."""
+    """Reboot the machine, and check that it is the same machine afterwards."""
     client, machine = environment.client, environment.machine.instance
     assert isinstance(client, Reboots)
     before = boot_id(environment)
     environment.ask(client.reboot, machine)
-    rebooted(environment, before, "It lets us in after a reboot")
+    rebooted(environment, before, "The machine accepts a login after a reboot")
     now = environment.until_state(machine, Lifecycle.RUNNING, environment.limits.running)
-    expect(now.id == machine.id, f"It is {now.id} now; it was {machine.id}.")
+    expect(now.id == machine.id, f"The machine has the id {now.id} now; it was {machine.id}.")
     return ""
 
 
 def stop_start(environment: Environment) -> str:
-    """Off and on again, with its disk."""
+    """Stop and start the machine, and check that it keeps its disk."""
     assert isinstance(environment.client, StopsStarts)
     environment.run(f"echo {environment.run_tags.run} > $HOME/{_KEPT}; sync")
     before = boot_id(environment)
@@ -37,12 +37,12 @@ def stop_start(environment: Environment) -> str:
     try:
         _off(environment)
         answers = environment.outside.connects(address, environment.wish.ssh_port)
-        expect(not answers, "It is stopped, and its SSH server answers.")
+        expect(not answers, "The machine is stopped, but its SSH server answers.")
     finally:
         _on(environment)
-    rebooted(environment, before, "It lets us in after a start")
+    rebooted(environment, before, "The machine accepts a login after a start")
     kept = environment.run(f"cat $HOME/{_KEPT}; rm -f $HOME/{_KEPT}").strip()
-    expect(kept == environment.run_tags.run, f"What was on its disk is {kept!r} now.")
+    expect(kept == environment.run_tags.run, f"The test file on the disk now contains {kept!r}.")
     return f"at {environment.address(environment.machine.instance)} now"
 
 
@@ -65,12 +65,12 @@ def _on(environment: Environment) -> None:
 
 
 def resize_volume(environment: Environment) -> str:
-    """A larger disk, as the guest sees it."""
+    """Enlarge the disk, and check its size in the guest."""
     client, machine = environment.client, environment.machine.instance
     assert isinstance(client, ResizesVolume)
     before = _disk_gib(environment)
     wanted = int(before) + 3
-    expect(before > 0, "The guest sees no disk.")
+    expect(before > 0, "The guest does not see a disk.")
     try:
         client.resize_volume(machine, wanted)
     except CloudError as error:
@@ -93,7 +93,7 @@ def _resized_while_off(environment: Environment, wanted: int) -> None:
         environment.ask(environment.client.resize_volume, environment.machine.instance, wanted)
     finally:
         _on(environment)
-    rebooted(environment, before, "It lets us in after a start")
+    rebooted(environment, before, "The machine accepts a login after a start")
 
 
 def _disk_gib(environment: Environment) -> float:
@@ -102,10 +102,10 @@ def _disk_gib(environment: Environment) -> float:
 
 
 def change_type(environment: Environment) -> str:
-    """Another type while it is off, and back in service as that."""
+    """Change the type of the stopped machine, and start it again."""
     client, machine, wanted = environment.client, environment.machine.instance, environment.wish.other_type
     assert isinstance(client, ChangesType)
-    assert isinstance(client, StopsStarts), "who changes types stops and starts"
+    assert isinstance(client, StopsStarts), "a client that changes types must also stop and start machines"
     if not wanted:
         raise LeftOut("There is no other type to change to.")
     before = boot_id(environment)
@@ -113,14 +113,14 @@ def change_type(environment: Environment) -> str:
         _off(environment)
         environment.ask(client.change_type, machine, wanted)
         changed = environment.until(
-            "The type is read", lambda: _of_type(environment, wanted), environment.limits.change
+            "The new type is reported", lambda: _of_type(environment, wanted), environment.limits.change
         )
         environment.ask(client.change_type, changed, wanted)
     finally:
         _on(environment)
-    rebooted(environment, before, "It lets us in after a start")
+    rebooted(environment, before, "The machine accepts a login after a start")
     there = environment.machine.instance.type
-    expect(there == wanted, f"It runs as {there}.")
+    expect(there == wanted, f"The machine runs as {there}.")
     return f"from {machine.type} to {wanted}"
 
 
@@ -130,7 +130,7 @@ def _of_type(environment: Environment, wanted: str) -> Instance | None:
 
 
 def terminate(environment: Environment) -> str:
-    """Its end, asked for twice while it goes and once when it is gone."""
+    """Terminate the machine: twice while it is ending, and once after it has ended."""
     machine = environment.machine.instance
     for _ in range(2):
         environment.ask(environment.client.terminate, machine)
@@ -139,17 +139,18 @@ def terminate(environment: Environment) -> str:
         found = environment.read(machine)
         return found is None or found.state is Lifecycle.TERMINATED
 
-    environment.until("It is gone", over, environment.limits.ended)
+    environment.until("The machine is gone", over, environment.limits.ended)
     environment.ask(environment.client.terminate, machine)
     address = environment.address(machine)
     expect(
-        not environment.outside.connects(address, environment.wish.ssh_port), "It is gone, and its SSH server answers."
+        not environment.outside.connects(address, environment.wish.ssh_port),
+        "The machine is gone, but its SSH server answers.",
     )
     return ""
 
 
 def nothing_left(environment: Environment) -> str:
-    """No machine, and nothing that stood under any name of this run."""
+    """Check that neither a machine nor another object of this run is left."""
     left = environment.clear()
     expect(not left, " ".join(left))
     found = environment.ask(environment.client.instances, environment.wish.location, dict(environment.run_tags.of_run))
@@ -157,5 +158,5 @@ def nothing_left(environment: Environment) -> str:
     expect(not there, f"Still listed: {', '.join(there)}.")
     for order in environment.orders.values():
         rest = environment.ask(environment.client.sweep, order.location, order.zone, order.key, order.tags)
-        expect(not rest, f"Under {order.key}: {', '.join(rest)}.")
-    return f"{len(environment.orders)} names looked through"
+        expect(not rest, f"Left under {order.key}: {', '.join(rest)}.")
+    return f"{len(environment.orders)} names checked"

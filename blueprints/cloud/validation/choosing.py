@@ -1,4 +1,4 @@
-"""Choice of the machine for a validation, by reading only, and its maximum cost."""
+"""Choose the machine for a validation and compute its maximum cost. Reads only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DISK_GIB = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Asking:
-    """The operator's wishes; empty: the cheapest type that will do, in the first available place."""
+    """The operator's wishes. Empty fields mean the cheapest suitable type, in the first available place."""
 
     image: Mapping[str, str]
     """The words of `Client.image`."""
@@ -39,7 +39,7 @@ class Asking:
 
 
 def choose(client: Client, asked: Asking) -> Wish:
-    """Choose the machine that the checks use. Raises InvalidRequest where none fits, CloudError."""
+    """Choose the machine that the checks use. Raises InvalidRequest if none is suitable, CloudError."""
     place = _place(client, asked)
     found = {one.name: one for one in client.types(place.name) if one.location == place.name and one.available}
     fitting = sorted((one for one in found.values() if _fits(one, asked)), key=_cost)
@@ -59,8 +59,11 @@ def choose(client: Client, asked: Asking) -> Wish:
 
 
 def cost(wish: Wish, wanted: Collection[str]) -> float | None:
-    """The most that an hour costs in US dollars, disks and addresses not counted: the main machine, and the most that
-    a check has beside it. None where the price is not known."""
+    """Return the maximum cost per hour in US dollars, without disks and addresses.
+
+    This is the cost of the main machine, and of the most expensive additional machine that a check creates. Return None
+    if a price is unknown.
+    """
     if wish.price is None:
         return None
     beside = max((one.makes for one in CHECKS if one.name in wanted), default=0)
@@ -68,7 +71,7 @@ def cost(wish: Wish, wanted: Collection[str]) -> float | None:
 
 
 def machines(wanted: Collection[str]) -> int:
-    """Return how many machines are made in all, at most."""
+    """Return the maximum number of machines that are created."""
     spending = set(wanted) - set(CHEAP) - {"nothing-left"}
     with_main = any(one.name == "create" or one.after for one in CHECKS if one.name in spending)
     return with_main + sum(one.makes for one in CHECKS if one.name in spending)
@@ -80,22 +83,24 @@ def _place(client: Client, asked: Asking) -> Location:
     if found is None:
         there = ", ".join(one.name for one in usable) or "none"
         raise InvalidRequest(
-            f"There is no location {asked.location!r}.", field="region", hint=f"Choose one of: {there}."
+            f"Location {asked.location!r} does not exist or is not available.",
+            field="region",
+            hint=f"Choose one of: {there}.",
         )
     return found
 
 
 def _named(found: Mapping[str, InstanceType], name: str, where: str) -> InstanceType:
     if name not in found:
-        raise InvalidRequest(f"There is no type {name!r} to be had there.", field=where)
+        raise InvalidRequest(f"Type {name!r} is not available there.", field=where)
     return found[name]
 
 
 def _first(fitting: Sequence[InstanceType], place: Location, asked: Asking) -> InstanceType:
     if not fitting:
-        limit = f" for at most ${asked.max_price:g} an hour" if asked.max_price is not None else ""
+        limit = f" for at most ${asked.max_price:g} per hour" if asked.max_price is not None else ""
         raise InvalidRequest(
-            f"{place.name} has no {asked.arch} type with a price{limit}.", field="type", hint="Name one by --type."
+            f"{place.name} has no {asked.arch} type with a price{limit}.", field="type", hint="Name a type with --type."
         )
     return fitting[0]
 

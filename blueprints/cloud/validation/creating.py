@@ -1,4 +1,4 @@
-"""Checks of create: requested machines are made once, refused ones not at all."""
+"""Checks of create: a requested machine is created once, and a refused request creates none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENDED = (Lifecycle.TERMINATING, Lifecycle.TERMINATED)
 
 
 def refused_create(environment: Environment) -> str:
-    """An image that is not there, then a type that is not there."""
+    """Order a nonexistent image, then a nonexistent type, and check that both are refused."""
     said = []
     wrong = {"image": absent(environment.wish.image.id), "type": "no-such-type"}
     for what, name in wrong.items():
@@ -38,17 +38,17 @@ def _refusal(environment: Environment, order: Order) -> str:
     try:
         made = environment.make(order)
     except CloudError as error:
-        expect(error.meaning in _REFUSED, f"The refusal is told as {error.meaning}: {error.message}")
+        expect(error.meaning in _REFUSED, f"The refusal is reported as {error.meaning}: {error.message}")
         return error.message
-    raise Unmet(f"{order.type} with {order.image} was made: {made.instance.id}.")
+    raise Unmet(f"{order.type} with {order.image} was created: {made.instance.id}.")
 
 
 def _nothing_stands(environment: Environment, order: Order) -> None:
     """After a definite no there is no machine, by whatever way one looks."""
     found = environment.ask(environment.client.find, order)
-    expect(found is None or found.state in _ENDED, f"After the refusal it stands: {found and found.id}.")
+    expect(found is None or found.state in _ENDED, f"A machine exists after the refusal: {found and found.id}.")
     listed = _listed(environment, order)
-    expect(not listed, f"After the refusal it is listed: {', '.join(listed)}.")
+    expect(not listed, f"Machines are listed after the refusal: {', '.join(listed)}.")
 
 
 def _listed(environment: Environment, order: Order) -> list[str]:
@@ -58,44 +58,54 @@ def _listed(environment: Environment, order: Order) -> list[str]:
 
 
 def create(environment: Environment) -> str:
-    """The main machine."""
+    """Create the main machine, and compare it with its order."""
     order = environment.order("main")
     environment.main = made = environment.make(order)
     _is_as_ordered(made.instance, order)
     took = (made.ended_at - made.began_at).total_seconds()
     expect(
-        took <= environment.limits.create, f"The create took {took:.0f} s; {environment.limits.create:.0f} are allowed."
+        took <= environment.limits.create,
+        f"The create took {took:.0f} s, but at most {environment.limits.create:.0f} s are allowed.",
     )
     at = made.instance.created_at
-    expect(at is not None, "It does not say when it was made.")
+    expect(at is not None, "The machine does not report its creation time.")
     inside = at is not None and made.began_at - _CLOCKS <= at <= made.ended_at + _CLOCKS
-    expect(inside, f"It says it was made at {at}; that was between {made.began_at} and {made.ended_at}.")
+    expect(
+        inside,
+        (
+            f"The machine reports {at} as its creation time, but was created between {made.began_at} and "
+            f"{made.ended_at}."
+        ),
+    )
     return f"{made.instance.id}, after {took:.0f} s"
 
 
 def _is_as_ordered(found: Instance, order: Order) -> None:
-    expect(found.id, "It has no id.")
+    expect(found.id, "The machine has no id.")
     pairs = {
         "key": (found.key, order.key), "location": (found.location, order.location), "type": (found.type, order.type),
         "market": (found.market, order.market), "zone": (found.zone, order.zone or found.zone),
         "image": (found.image or order.image, order.image),
     }  # fmt: skip
     for name, (there, wanted) in pairs.items():
-        expect(there == wanted, f"Its {name} is {there!r}; {wanted!r} was ordered.")
+        expect(there == wanted, f"The machine's {name} is {there!r}, but {wanted!r} was ordered.")
     lacks = sorted(name for name, value in order.tags.items() if found.tags.get(name) != value)
-    expect(not lacks, f"It lacks the tags {', '.join(lacks)}.")
-    expect(found.state not in _ENDED, f"It is {found.state}.")
+    expect(not lacks, f"The machine lacks the tags {', '.join(lacks)}.")
+    expect(found.state not in _ENDED, f"The machine is {found.state}.")
 
 
 def repeated_create(environment: Environment) -> str:
-    """The same token again, with the same parameters and with others."""
+    """Repeat the create with the same token, with the same parameters and with others."""
     main = environment.machine
     again = environment.make(main.order)
-    expect(again.instance.id == main.instance.id, f"A second machine: {again.instance.id}, {main.instance.id}.")
+    expect(
+        again.instance.id == main.instance.id,
+        f"The repeated create made a second machine: {again.instance.id}, {main.instance.id}.",
+    )
     larger = (environment.wish.disk_gib or environment.wish.image.disk_gib or 30) + 7
     said = _changed(environment, main, replace(main.order, disk_gib=larger))
     there = _listed(environment, main.order)
-    expect(len(there) == 1, f"{len(there)} machines are listed under one name: {', '.join(there)}.")
+    expect(len(there) == 1, f"{len(there)} machines are listed under the same name: {', '.join(there)}.")
     return said
 
 
@@ -105,14 +115,16 @@ def _changed(environment: Environment, main: Machine, order: Order) -> str:
         found = environment.standing(order, main.prepared, answer, main.began_at).instance
     except CloudError as error:
         definite = error.meaning in _REFUSED
-        expect(definite, f"Another disk under the same token is told as {error.meaning}: {error.message}")
+        expect(
+            definite, f"A create with another disk under the same token is reported as {error.meaning}: {error.message}"
+        )
         return f"other parameters are refused: {error.message}"[:300]
-    expect(found.id == main.instance.id, f"Other parameters made a second machine: {found.id}.")
-    return "other parameters answer the same machine"
+    expect(found.id == main.instance.id, f"A create with other parameters made a second machine: {found.id}.")
+    return "a create with other parameters returns the same machine"
 
 
 def listing(environment: Environment) -> str:
-    """The main machine in lists, and by its names."""
+    """Find the main machine in listings, and by its names."""
     order, made = environment.machine.order, environment.machine.instance
     client, of_run = environment.client, dict(environment.run_tags.of_run)
     found = environment.until(
@@ -120,16 +132,16 @@ def listing(environment: Environment) -> str:
     )
     _is_as_ordered(found, order)
     others = environment.ask(client.instances, order.location, {**of_run, "drydock-resource": "another"})
-    expect(made.id not in [one.id for one in others], "It is listed under tags that it does not bear.")
+    expect(made.id not in [one.id for one in others], "The machine is listed under tags that it does not have.")
     elsewhere = next(
         (one.name for one in environment.ask(client.locations) if one.available and one.name != order.location), ""
     )
     if elsewhere:
         there = environment.ask(client.instances, elsewhere, of_run)
-        expect(made.id not in [one.id for one in there], f"It is listed in {elsewhere} too.")
-    for name, instance_id in (("its id", made.id), ("its name alone", "")):
+        expect(made.id not in [one.id for one in there], f"The machine is also listed in {elsewhere}.")
+    for name, instance_id in (("the id", made.id), ("the name alone", "")):
         read = environment.ask(client.instance, made.location, made.zone, made.key, instance_id)
-        expect(read is not None and read.id == made.id, f"By {name} it is not found.")
+        expect(read is not None and read.id == made.id, f"The machine is not found by {name}.")
     return ""
 
 
@@ -138,7 +150,10 @@ def _mine(client: Client, location: str, tags: dict[str, str], made: Instance) -
 
 
 def lost_create(environment: Environment) -> str:
-    """A create whose answer is thrown away, as if it had been lost: it is found, once, and can be ended by its name."""
+    """Discard the answer of a create as if it had been lost.
+
+    Check that the machine is found, exists once, and can be terminated by its name.
+    """
     with environment.another("lost") as order:
         prepared = environment.prepare(order)
         environment.made[order.key] = environment.journal.will_ask(environment.made[order.key])
@@ -150,31 +165,31 @@ def lost_create(environment: Environment) -> str:
         found = environment.until(
             "The machine is found", lambda: environment.client.find(order), environment.limits.create
         )
-        expect(found.key == order.key, f"It is found as {found.key!r}.")
+        expect(found.key == order.key, f"The machine is found under the name {found.key!r}.")
         environment.until("The machine is listed", lambda: _listed(environment, order), environment.limits.change)
         expect(len(_listed(environment, order)) == 1, "Two machines are listed.")
         environment.end(order.key)
-        expect(not _listed(environment, order), "It is listed still.")
-    return f"found as {found.id}, and ended"
+        expect(not _listed(environment, order), "The machine is still listed.")
+    return f"found as {found.id}, and terminated"
 
 
 def spot(environment: Environment) -> str:
-    """A machine of the spot market, or a refusal after which nothing stands."""
+    """Order a spot machine. Accept a refusal if it leaves nothing behind."""
     with environment.another("spot", market=Market.SPOT) as order:
         try:
             made = environment.make(order)
         except CloudError as error:
-            expect(error.meaning in _NOT_NOW, f"The refusal is told as {error.meaning}: {error.message}")
+            expect(error.meaning in _NOT_NOW, f"The refusal is reported as {error.meaning}: {error.message}")
             _nothing_stands(environment, order)
             return f"refused: {error.message}"[:300]
-        expect(made.instance.market is Market.SPOT, f"Its market is {made.instance.market}.")
+        expect(made.instance.market is Market.SPOT, f"The market of the machine is {made.instance.market}.")
         read = environment.until_state(made.instance, Lifecycle.RUNNING, environment.limits.running)
-        expect(read.market is Market.SPOT, f"Read again, its market is {read.market}.")
+        expect(read.market is Market.SPOT, f"The market of the machine is {read.market} when it is read again.")
     return made.instance.id
 
 
 def spot_refusal(environment: Environment) -> str:
-    """Without the capability no machine is made of such an order, least of all a dear one."""
+    """Check that a client without the capability refuses a spot order rather than creating an on-demand machine."""
     with environment.another("spot", market=Market.SPOT) as order:
         said = _refusal(environment, order)
         _nothing_stands(environment, order)
@@ -182,7 +197,7 @@ def spot_refusal(environment: Environment) -> str:
 
 
 def expiry(environment: Environment) -> str:
-    """The provider ends a machine by itself."""
+    """Check that the provider itself ends a machine at its end time."""
     seconds = environment.limits.expires_after
     with environment.another("expiry", ends_after=seconds) as order:
         made = environment.make(order).instance
@@ -192,5 +207,5 @@ def expiry(environment: Environment) -> str:
             read = environment.read(made)
             return read is None or read.state in _ENDED
 
-        environment.until("The provider ends it", over, environment.limits.running + seconds)
-    return f"after {clock.monotonic() - began:.0f} s; {seconds:.0f} were said"
+        environment.until("The provider ends the machine", over, environment.limits.running + seconds)
+    return f"after {clock.monotonic() - began:.0f} s; {seconds:.0f} s were ordered"

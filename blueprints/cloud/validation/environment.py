@@ -1,4 +1,4 @@
-"""The environment of the checks: client, machine to create, journal, and a way to the machine from outside."""
+"""The environment of the checks: client, machine to create, journal, and access to machines from outside."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CALL = 60.0
 
 
 class Outside:
-    """This computer. Where a double's machines share it, a subclass answers for a machine of its own."""
+    """This computer. If test doubles run on it, a subclass provides a separate address for each machine."""
 
     def connects(self, address: str, port: int) -> bool:
         """Return whether the endpoint accepts a connection within three seconds."""
@@ -38,7 +38,7 @@ class Outside:
             return False
 
     def run(self, endpoint: SshEndpoint, private_key: str, script: str, *arguments: str) -> str:
-        """Return what a script prints there. Raises InterfaceError."""
+        """Return the output of a script that runs on the endpoint. Raises InterfaceError."""
         return HostShell(transport_to(endpoint, private_key=private_key), _CALL).run(script, *arguments)
 
 
@@ -48,7 +48,7 @@ _OVER = (Lifecycle.TERMINATED, Lifecycle.FAILED, Lifecycle.TERMINATING)
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """A machine that a check has made: its order, what was prepared, and the create's answer."""
+    """A machine that a check created: its order, the prepared objects, and the answer of the create."""
 
     order: Order
     prepared: Mapping[str, str]
@@ -58,7 +58,7 @@ class Machine:
 
 
 class Environment:
-    """One run on one account. `main` is the machine that most checks look at."""
+    """One run on one account. `main` is the machine that most checks use."""
 
     def __init__(
         self, client: Client, wish: Wish, run_tags: RunTags, journal: Journal, *, limits: Limits | None = None,
@@ -75,7 +75,7 @@ class Environment:
     # Asking.
 
     def ask(self, call: Callable[..., T], *arguments: Any) -> T:
-        """Make a call, and repeat it while the provider is busy or throttles."""
+        """Make a call, and retry while the provider is busy or throttles."""
         return self.waiting.asked(lambda: call(*arguments), self.limits.call)
 
     def until(self, what: str, look: Callable[[], T | None], seconds: float) -> T:
@@ -84,15 +84,15 @@ class Environment:
 
     @property
     def machine(self) -> Machine:
-        """Return the main machine. Raises Unmet before it is made."""
+        """Return the main machine. Raises Unmet if it has not been created."""
         if self.main is None:
-            raise Unmet("There is no machine.")
+            raise Unmet("The main machine does not exist.")
         return self.main
 
     # Making.
 
     def order(self, part: str, **other: Any) -> Order:
-        """Return the order of a check; the same again for the same part. `other` overrides fields."""
+        """Return the order of a check, always the same for the same part. `other` overrides fields."""
         if part not in self.orders:
             self.orders[part] = self._order(part)
         return replace(self.orders[part], **other)
@@ -119,9 +119,10 @@ class Environment:
         return max(60.0, left) if isinstance(self.client, Expires) else None
 
     def make(self, order: Order) -> Machine:
-        """Prepare and create, under a name that is in the journal first.
+        """Prepare and create a machine, under a name that is written to the journal first.
 
-        A lost answer is resolved by looking; a machine that fails before it was answered for counts as refused.
+        If the answer is lost, the machine is looked up. A machine that fails before the create is answered counts as
+        refused.
         """
         prepared = self.prepare(order)
         began_at = clock.now()
@@ -135,7 +136,7 @@ class Environment:
         return self.standing(order, prepared, answer, began_at)
 
     def prepare(self, order: Order) -> Mapping[str, str]:
-        """Prepare what the machine needs, and wait for it."""
+        """Prepare the objects that the machine needs, and wait for them."""
         made = Made(key=order.key, location=order.location, zone=order.zone, tags=dict(order.tags))
         if order.key not in self.made:
             self.made[order.key] = self.journal.will_make(made)
@@ -144,10 +145,10 @@ class Environment:
             answer = self.client.prepare(order)
             return None if isinstance(answer, Underway) else (answer,)
 
-        return self.until("What the machine stands on", prepared, self.limits.create)[0]
+        return self.until("Preparing the machine", prepared, self.limits.create)[0]
 
     def ask_once(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
-        """Request one create; repeat it only where the provider has certainly not begun."""
+        """Request one create. Retry only if the provider has certainly not begun."""
         certain = (Meaning.THROTTLED, Meaning.UNAVAILABLE, Meaning.CONFLICT)
         end = clock.monotonic() + self.limits.call
         while True:
@@ -161,10 +162,10 @@ class Environment:
     def standing(
         self, order: Order, prepared: Mapping[str, str], answer: Instance | Underway, began_at: dt.datetime
     ) -> Machine:
-        """Return the machine, once its create is answered."""
+        """Return the machine once its create is answered."""
         end = clock.monotonic() + self.limits.create
         while isinstance(answer, Underway):
-            expect(clock.monotonic() < end, f"The create was not over within {self.limits.create:.0f} s.")
+            expect(clock.monotonic() < end, f"The create did not finish within {self.limits.create:.0f} s.")
             clock.sleep(min(answer.after, self.limits.pace))
             answer = self.ask(self.client.created, order, answer.handle)
         self.made[order.key] = self.journal.known_as(self.made[order.key], answer.id)
@@ -177,12 +178,12 @@ class Environment:
         return self.client.instance(instance.location, instance.zone, instance.key, instance.id)
 
     def until_state(self, instance: Instance, state: Lifecycle, seconds: float) -> Instance:
-        """Wait until it is in a state; running means with an address, too."""
+        """Wait until the machine is in a state. A running machine must also have an address."""
 
         def there() -> Instance | None:
             found = self.read(instance)
             if state not in _OVER:
-                expect(found is None or found.state not in _OVER, f"It is {found and found.state}.")
+                expect(found is None or found.state not in _OVER, f"The machine is {found and found.state}.")
             if found is None or found.state is not state:
                 return None
             return found if state is not Lifecycle.RUNNING or self.address(found) else None
@@ -202,21 +203,23 @@ class Environment:
         )
 
     def run(self, script: str, *arguments: str) -> str:
-        """Return what a script prints on the main machine. Raises InterfaceError."""
+        """Return the output of a script on the main machine. Raises InterfaceError."""
         return self.outside.run(self.endpoint(), self.control.private, script, *arguments)
 
     # Ending.
 
     def end(self, key: str) -> None:
-        """End what was made under a name, of which the journal knows until then."""
+        """Delete everything that was created under a name that is in the journal."""
         end(self.client, self.made[key], self.waiting, self.limits)
         self.journal.gone(key)
         del self.made[key]
 
     @contextlib.contextmanager
     def another(self, part: str, **other: Any) -> Iterator[Order]:
-        """An order beside the main one. What was made for it is ended with the check, whatever came of it; what
-        cannot be is left to the end of the suite, which tells of it."""
+        """Return an order beside the main one. Its objects are deleted when the check ends, whatever its result.
+
+        Objects that cannot be deleted then are left to the end of the suite, which reports them.
+        """
         order = self.order(part, **other)
         try:
             yield order
@@ -226,7 +229,7 @@ class Environment:
                     self.end(order.key)
 
     def clear(self) -> list[str]:
-        """Delete everything that is left. Returns sentences about what could not be deleted."""
+        """Delete everything that is left. Return a sentence for each object that could not be deleted."""
         self.waiting.limit(float("inf"))
         left = []
         for key in list(self.made):

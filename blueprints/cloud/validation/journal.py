@@ -1,6 +1,6 @@
-"""Journal of what a validation makes, and the deletion of what it made.
+"""The journal of the objects that a validation creates, and the deletion of these objects.
 
-The journal is written to this machine's disk before anything is made, so that a later run can delete it.
+The journal is written to this machine's disk before anything is created, so that a later run can delete it.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ class Made:
 
 
 class Journal:
-    """A file of lines, each written to disk before the call that it describes. Only one run at a time writes it."""
+    """A file of lines, each written to disk before the call that it describes. Only one run at a time writes to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def will_make(self, made: Made) -> Made:
-        """Record that something may exist under this name from now on."""
+        """Record that an object may exist under this name from now on."""
         made = replace(made, at=clock.now().timestamp())
         self._write({"made": asdict(made)})
         return made
 
     def will_ask(self, made: Made) -> Made:
-        """Record that its create is sent next."""
+        """Record that the create for this name is sent next."""
         asked = replace(made, asked=True, at=clock.now().timestamp())
         self._write({"made": asdict(asked)})
         return asked
@@ -70,7 +70,10 @@ class Journal:
             self.path.unlink(missing_ok=True)
 
     def unfinished(self) -> tuple[Made, ...]:
-        """Return what may be left, oldest first. A line that a crash cut off was of a call that was not made."""
+        """Return the names under which something may be left, oldest first.
+
+        A last line that a crash cut off belongs to a call that was not made.
+        """
         found: dict[str, Made] = {}
         for said in self._lines():
             if "made" in said:
@@ -88,7 +91,7 @@ class Journal:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise Conflict(
-                    "Another validation of this account runs on this machine.", hint="Wait until it is over."
+                    "Another validation of this account is running on this machine.", hint="Wait until it has finished."
                 ) from None
             yield
 
@@ -129,10 +132,10 @@ OVER = (Lifecycle.TERMINATING, Lifecycle.TERMINATED)
 
 
 def end(client: Client, made: Made, waiting: Waiting, limits: Limits) -> None:
-    """Delete the instance, then the rest.
+    """Delete the instance, then everything else under its name.
 
     An instance whose create was never answered may still appear, so its absence counts only after a while. Raises Unmet
-    where something is left, CloudError where the provider refuses.
+    if something is left, CloudError if the provider refuses.
     """
     began = clock.monotonic()
 
@@ -155,11 +158,11 @@ def end(client: Client, made: Made, waiting: Waiting, limits: Limits) -> None:
     try:
         waiting.until(f"Nothing is left of {made.key}", swept, max(0.0, limits.ended - clock.monotonic() + began))
     except Unmet as unmet:
-        raise Unmet(f"{unmet.message} Still there: {', '.join(left) or 'not known'}.") from None
+        raise Unmet(f"{unmet.message} Not yet deleted: {', '.join(left) or 'not known'}.") from None
 
 
 def leftovers(client: Client, run_tags: RunTags) -> Iterator[Made]:
-    """Find machines of any run of this owner whose name is proven, such as those of a lost journal."""
+    """Find machines of any run of this owner whose name is proven, for example those of a lost journal."""
     for place in _places(client):
         for one in client.instances(place, {INSTALLATION: run_tags.owner}):
             if one.state not in OVER and _proven(one, run_tags):
@@ -182,8 +185,10 @@ def _places(client: Client) -> Sequence[str]:
 def clean(
     client: Client, run_tags: RunTags, journal: Journal, limits: Limits | None = None
 ) -> tuple[list[str], list[str]]:
-    """End what earlier runs have left, by the journal and by what bears the owner's tag and a proof. The names that
-    are gone now, and sentences about those that are not."""
+    """Delete everything that earlier runs have left, found by the journal, and by the owner's tag and a proof.
+
+    Return the names that are gone now, and a sentence for each of the others.
+    """
     limits = limits or Limits()
     waiting, gone, left = Waiting(limits.pace), [], []
     known = {one.key: one for one in journal.unfinished()}

@@ -1,4 +1,4 @@
-"""Checks of a machine that runs: how it is reached, and what it contains."""
+"""Checks of a running machine: how it is reached, and what it contains."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _BOOT_ID = "cat /proc/sys/kernel/random/boot_id"
 
 
 def boot(environment: Environment) -> str:
-    """It gets to run, and has an address."""
+    """Wait until the machine is running and has an address."""
     found = environment.until_state(environment.machine.instance, Lifecycle.RUNNING, environment.limits.running)
     _now(environment, found)
     return environment.address(found)
@@ -74,29 +74,34 @@ def _now(environment: Environment, found: Instance) -> None:
 
 
 def ssh(environment: Environment) -> str:
-    """The way in, by the key that it was born with and by no other."""
-    said = environment.until("It lets us in", lambda: environment.run("id -un").strip(), environment.limits.ssh)
-    expect(said == environment.wish.user, f"We are {said!r} there, not {environment.wish.user!r}.")
+    """Check that the machine accepts a login, with its own host key and no other."""
+    said = environment.until(
+        "The machine accepts a login", lambda: environment.run("id -un").strip(), environment.limits.ssh
+    )
+    expect(said == environment.wish.user, f"The account is {said!r} instead of {environment.wish.user!r}.")
     stranger = environment.endpoint(host_key=new_key_pair("stranger").public)
     try:
         environment.outside.run(stranger, environment.control.private, "true")
     except HostKeyMismatch:
-        return "its host key is the one that it was given"
-    raise Unmet("A host key that is not its own was accepted.")
+        return "its host key is the expected one"
+    raise Unmet("A wrong host key was accepted.")
 
 
 def guest(environment: Environment) -> str:
-    """What it is inside."""
-    said = environment.until("Its first boot is over", lambda: _booted(environment), environment.limits.first_boot)
+    """Check the guest: architecture, system, account, and first boot."""
+    said = environment.until("The first boot has finished", lambda: _booted(environment), environment.limits.first_boot)
     arch, system, release = architecture(said.get("arch", "")), said.get("system", ""), said.get("release", "")
-    expect(arch in ARCHITECTURES, f"Its architecture is {arch!r}.")
-    expect(arch == environment.wish.arch, f"It is {arch}; {environment.wish.arch} was ordered.")
-    expect(system in RELEASES, f"It runs {system!r}, which is neither of {', '.join(RELEASES)}.")
-    expect(release in RELEASES[system], f"It runs {system} {release}; known are {', '.join(RELEASES[system])}.")
-    expect(said.get("home"), "The account has no home that it can write to.")
+    expect(arch in ARCHITECTURES, f"The architecture of the machine is {arch!r}.")
+    expect(arch == environment.wish.arch, f"The machine is {arch}, but {environment.wish.arch} was ordered.")
+    expect(system in RELEASES, f"The machine runs {system!r}, which is not one of {', '.join(RELEASES)}.")
+    expect(
+        release in RELEASES[system],
+        f"The machine runs {system} {release}; known releases are {', '.join(RELEASES[system])}.",
+    )
+    expect(said.get("home"), "The account has no writable home folder.")
     expect(said.get("sudo") == "yes", "The account cannot become root without a password.")
     systemd = said.get("systemd", "none")
-    expect(systemd in ("none", "running", "degraded"), f"Its systemd says {systemd!r}.")
+    expect(systemd in ("none", "running", "degraded"), f"systemd reports {systemd!r}.")
     return f"{system} {release} on {arch}, systemd {systemd}"
 
 
@@ -105,23 +110,21 @@ def _booted(environment: Environment) -> dict[str, str] | None:
     lines = (line.partition("=") for line in environment.run(_LOOK).splitlines())
     said = {name: value for name, _, value in lines}
     state = said.get("cloud_init", "")
-    expect(state != "absent", "Its image has no cloud-init.")
-    expect("error" not in state and "disabled" not in state, f"cloud-init says {state!r}.")
+    expect(state != "absent", "The image does not have cloud-init.")
+    expect("error" not in state and "disabled" not in state, f"cloud-init reports {state!r}.")
     over = "done" in state and said.get("mark") == "yes"
     return said if over and said.get("systemd") not in ("starting", "initializing") else None
 
 
 def firewall(environment: Environment) -> str:
-    """A port that is listened at inside, and reached from outside only while it is open."""
+    """Listen on a port in the guest, and check that it is reached from outside only while it is open."""
     client, machine = environment.client, environment.machine.instance
     assert isinstance(client, Firewall)
     port = 20_000 + secrets.randbelow(10_000)
     rules, address = [Rule(port=port, source=_ANYWHERE)], environment.address(machine)
     listener = _listen(environment, port)
     try:
-        expect(
-            not environment.outside.connects(address, port), f"Port {port} is reached although nobody has opened it."
-        )
+        expect(not environment.outside.connects(address, port), f"Port {port} is reached although it was not opened.")
         environment.ask(client.open_ports, machine, rules)
         environment.ask(client.open_ports, machine, rules)
         environment.until(
@@ -129,9 +132,9 @@ def firewall(environment: Environment) -> str:
         )
         environment.ask(client.close_ports, machine, rules)
         environment.ask(client.close_ports, machine, rules)
-        closed = f"Port {port} is closed again"
+        closed = f"Port {port} is no longer reached"
         environment.until(closed, lambda: not environment.outside.connects(address, port), environment.limits.firewall)
-        expect(environment.run("echo in").strip() == "in", "With the port the SSH port was closed.")
+        expect(environment.run("echo in").strip() == "in", "Closing the port also closed the SSH port.")
     finally:
         _quietly(environment, f"kill {listener}")
         environment.ask(client.close_ports, machine, rules)
@@ -143,7 +146,7 @@ def _listen(environment: Environment, port: int) -> int:
     machine = environment.machine.instance
     inside = machine.private_address or machine.public_address
     said = environment.run(_LISTEN, str(port), "900", inside).strip()
-    expect(said.isdigit(), f"Nothing can listen in the guest: {said or 'it says nothing'}.")
+    expect(said.isdigit(), f"Nothing can listen in the guest: {said or 'there was no output'}.")
     environment.until(
         "The guest listens", lambda: environment.run(_TRY, str(port), inside).strip() == "up", environment.limits.call
     )
@@ -158,7 +161,7 @@ def _quietly(environment: Environment, script: str) -> None:
 
 
 def tags(environment: Environment) -> str:
-    """A tag more, beside those that are there."""
+    """Add a tag, and check that existing tags stay."""
     client, machine = environment.client, environment.machine.instance
     assert isinstance(client, Tags)
     wanted = {"drydock-note": environment.run_tags.run}
@@ -169,31 +172,31 @@ def tags(environment: Environment) -> str:
         found = environment.read(machine)
         return found if found and wanted.items() <= found.tags.items() else None
 
-    found = environment.until("The tag is read", there, environment.limits.change)
+    found = environment.until("The tag is reported", there, environment.limits.change)
     lost = sorted(set(environment.machine.order.tags) - set(found.tags))
-    expect(not lost, f"With it these went: {', '.join(lost)}.")
+    expect(not lost, f"Setting the tag removed these: {', '.join(lost)}.")
     listed = environment.ask(client.instances, machine.location, {**environment.run_tags.of_run, **wanted})
-    expect(machine.id in [one.id for one in listed], "It is not listed by the new tag.")
+    expect(machine.id in [one.id for one in listed], "The machine is not listed by the new tag.")
     return ""
 
 
 def console(environment: Environment) -> str:
-    """What it writes on its console."""
+    """Read the console output of the machine."""
     client, machine = environment.client, environment.machine.instance
     assert isinstance(client, Console)
-    said = environment.until("The console says something", lambda: client.console(machine), environment.limits.change)
+    said = environment.until("The console has output", lambda: client.console(machine), environment.limits.change)
     size = len(said.encode())
-    expect(size <= _LARGEST, f"It gives {size} bytes at once; {_LARGEST} are allowed.")
+    expect(size <= _LARGEST, f"The console returns {size} bytes at once, but at most {_LARGEST} are allowed.")
     return f"{size} bytes"
 
 
 def boot_id(environment: Environment) -> str:
-    """Of this boot."""
+    """Return the id of the current boot."""
     return environment.run(_BOOT_ID).strip()
 
 
 def rebooted(environment: Environment, before: str, what: str) -> None:
-    """Wait until it lets us in after another boot."""
+    """Wait until the machine accepts a login after another boot."""
 
     def other() -> bool:
         _now(environment, environment.read(environment.machine.instance) or environment.machine.instance)

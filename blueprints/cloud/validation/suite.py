@@ -1,6 +1,6 @@
-"""The checks as data, and a run of them: in order, each with a time limit, with a clean-up in any case.
+"""The checks as data, and their execution: in order, each with a time limit, and with a clean-up in any case.
 
-They follow the twelve parts of Brev's suite (v1/*_validation.go) and add what that leaves out: idempotent and lost
+They follow the twelve parts of Brev's suite (v1/*_validation.go) and add what is not covered there: idempotent and lost
 creates, refusals, the pinned host key, reboot, tags, disk and type, spot, expiry, a second terminate, nothing left.
 """
 
@@ -22,8 +22,8 @@ from drydock.core.errors import DrydockError, InvalidRequest
 class Check:
     """A check.
 
-    `act` raises `waiting.Unmet` with a sentence where its assertion does not hold, and returns a sentence for people.
-    It deletes what it makes beside the main machine, and leaves that running.
+    `act` raises `waiting.Unmet` with a sentence if the check fails, and returns a sentence for people if it passes. It
+    deletes everything that it creates besides the main machine, and leaves the main machine running.
     """
 
     name: str
@@ -42,52 +42,55 @@ class Check:
 
 
 CHECKS = (
-    Check(name="identity", act=reading.identity, asserts="The account says who it is, twice the same."),
-    Check(name="locations", act=reading.locations, asserts="There is a location, and one that is available."),
+    Check(name="identity", act=reading.identity, asserts="The account reports its identity, the same in two calls."),
+    Check(name="locations", act=reading.locations, asserts="There is a location, and at least one is available."),
     Check(name="types", act=reading.types, limit=300.0,
-          asserts="Asked twice: the same types, ids that are unique and kept; a location's are among all."),
-    Check(name="prices", act=reading.prices, asserts="Prices are above nothing and say where they are from."),
-    Check(name="quotas", act=reading.quotas, needs="quota", asserts="Limits of the account and what is used of them."),
+          asserts=("Two listings of types agree. Ids are unique and stable, and a location's types are among those "
+"of all locations.")),
+    Check(name="prices", act=reading.prices, asserts="Prices are above 0 and name their source."),
+    Check(name="quotas", act=reading.quotas, needs="quota", asserts="Quotas and their usage are reported."),
     Check(name="image-choice", act=reading.image_choice,
-          asserts="An image is found by its id; one that is not there is told as not found."),
-    Check(name="images", act=reading.images, needs="machine-image", asserts="Images by a pattern, newest first."),
+          asserts="An image is found by its id; a nonexistent image is reported as not found."),
+    Check(name="images", act=reading.images, needs="machine-image", asserts="Images are listed newest first."),
     Check(name="refused-create", act=creating.refused_create, limit=900.0, makes=1,
-          asserts="A create with an impossible image, or type, is a definite no, and leaves no machine."),
+          asserts="A create with a nonexistent image or type is refused and leaves no machine."),
     Check(name="create", act=creating.create, limit=600.0,
-          asserts="A machine as ordered, answered for in time, that says when it was made."),
+          asserts="A machine is created as ordered, in time, and reports its creation time."),
     Check(name="repeated-create", act=creating.repeated_create, needs="idempotent-create", after="create", limit=600.0,
-          asserts="The same token makes no second machine, with whatever parameters."),
+          asserts="The same token does not create a second machine, whatever the parameters."),
     Check(name="listing", act=creating.listing, after="create", limit=600.0,
-          asserts="It is listed by its tags in its place alone, and read by its id and by its name."),
-    Check(name="boot", act=running.boot, after="create", limit=1200.0, asserts="It runs, and has an address."),
+          asserts=("The machine is listed by its tags, only in its location, and can be read by its id and its "
+"name.")),
+    Check(name="boot", act=running.boot, after="create", limit=1200.0, asserts="The machine runs and has an address."),
     Check(name="ssh", act=running.ssh, after="boot", needs="user-data", limit=700.0,
-          asserts="It lets our account in, by the host key that it was given and no other."),
+          asserts="The control account can log in, and only the expected host key is accepted."),
     Check(name="guest", act=running.guest, after="ssh", limit=700.0,
-          asserts="cloud-init is done; Debian or Ubuntu as ordered, a home, systemd well, root without a password."),
+          asserts=("cloud-init has finished, the system is the ordered Debian or Ubuntu, and the account has a "
+"home and passwordless sudo.")),
     Check(name="firewall", act=running.firewall, needs="firewall", after="ssh", limit=600.0,
           asserts="A port is reached from outside only while it is open."),
     Check(name="tags", act=running.tags, needs="tags", after="boot", limit=600.0,
-          asserts="A tag is set and read; the others stay."),
+          asserts="A tag is set and reported; other tags stay."),
     Check(name="console", act=running.console, needs="console-output", after="boot", limit=600.0,
-          asserts="The console says something, not too much at once."),
+          asserts="The console returns output, and not more than allowed."),
     Check(name="reboot", act=changing.reboot, needs="reboot", after="ssh", limit=1200.0,
-          asserts="Another boot of the same machine, reached by the same key."),
+          asserts="After a reboot the same machine is reached with the same key."),
     Check(name="resize-volume", act=changing.resize_volume, needs="resize-volume", after="ssh", limit=1800.0,
           asserts="The guest sees a larger disk."),
     Check(name="stop-start", act=changing.stop_start, needs="stop-start", after="ssh", limit=2400.0,
-          asserts="Stopped it does not answer; started it is the same machine with the same disk and key."),
+          asserts="A stopped machine does not answer; after a start it has the same id, disk and key."),
     Check(name="change-type", act=changing.change_type, needs="change-type", after="ssh", limit=2400.0,
-          asserts="Stopped it becomes another type, and runs as that."),
+          asserts="A stopped machine changes its type and runs as that type."),
     Check(name="lost-create", act=creating.lost_create, limit=1800.0, makes=1,
-          asserts="A machine whose create was never answered is found by its order, and ended by its name."),
+          asserts="A machine whose create was never answered is found by its order, and terminated by its name."),
     Check(name="spot", act=creating.spot, needs="spot", limit=1800.0, makes=1,
-          asserts="A spot order makes a spot machine, or is a definite no that leaves none."),
+          asserts="A spot order creates a spot machine, or is refused and leaves none."),
     Check(name="spot-refusal", act=creating.spot_refusal, lacks="spot", limit=900.0, makes=1,
-          asserts="Without spot machines a spot order is a definite no."),
+          asserts="Without spot machines, a spot order is refused."),
     Check(name="expiry", act=creating.expiry, needs="server-side-expiry", limit=1500.0, makes=1,
-          asserts="The provider ends a machine by itself when its time is over."),
+          asserts="The provider ends a machine by itself at its end time."),
     Check(name="terminate", act=changing.terminate, after="create", limit=1300.0,
-          asserts="Ended, until a read shows it; asked for again it is success."),
+          asserts="The machine is terminated, which a read confirms; a second request succeeds."),
     Check(name="nothing-left", act=changing.nothing_left, limit=1300.0,
           asserts="No machine of this run is listed, and nothing is left under any of its names."),
 )  # fmt: skip
@@ -98,14 +101,14 @@ _LAST = "nothing-left"
 
 
 def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> frozenset[str]:
-    """Return the names of the wanted checks, with those they need; leftovers are looked for in any case.
+    """Return the names of the wanted checks and of those that they need. Leftovers are always checked.
 
     Raises InvalidRequest for an unknown name.
     """
     for field, names in (("only", only), ("skip", skip)):
         if wrong := sorted(set(names) - set(NAMES)):
             raise InvalidRequest(
-                f"There is no check {wrong[0]!r}.", field=field, hint=f"Choose one of: {', '.join(NAMES)}."
+                f"Check {wrong[0]!r} does not exist.", field=field, hint=f"Choose one of: {', '.join(NAMES)}."
             )
     wanted = set(only or NAMES) - set(skip)
     for one in reversed(CHECKS):
@@ -131,8 +134,8 @@ class Suite:
     def run(self) -> Report:
         """Run the wanted checks, then clean up.
 
-        Whatever ends the run early (a signal too) is raised again after the clean-up; what that could not delete is in
-        `left` and in the journal.
+        An exception that ends the run early (a signal too) is raised again after the clean-up. Objects that could not
+        be deleted are in `left` and in the journal.
         """
         began, began_at = clock.monotonic(), clock.now()
         try:
@@ -160,17 +163,19 @@ class Suite:
     def _spared(self, check: Check, elapsed: float) -> Finding | None:
         """The finding of a check that is not carried out."""
         if check.name not in self._wanted:
-            return _finding(check, Verdict.SKIPPED, "Not wanted.")
+            return _finding(check, Verdict.SKIPPED, "Not requested.")
         if check.needs and check.needs not in self._able:
-            return _finding(check, Verdict.NOT_SUPPORTED, f"The client does not say {check.needs}.")
+            return _finding(check, Verdict.NOT_SUPPORTED, f"The client does not implement {check.needs}.")
         if check.lacks and check.lacks in self._able:
-            return _finding(check, Verdict.NOT_SUPPORTED, f"The client says {check.lacks}.")
+            return _finding(check, Verdict.NOT_SUPPORTED, f"The client implements {check.lacks}.")
         before = self._findings[check.after].verdict if check.after else Verdict.PASSED
         if before is not Verdict.PASSED:
             verdict = before if before is Verdict.NOT_SUPPORTED else Verdict.NOT_RUN
-            return _finding(check, verdict, f"It needs {check.after}, which is {before}.")
+            return _finding(check, verdict, f"The check needs {check.after}, which is {before}.")
         if elapsed > self.environment.limits.all and check.name != _LAST:
-            return _finding(check, Verdict.NOT_RUN, f"{self.environment.limits.all:.0f} s are over.")
+            return _finding(
+                check, Verdict.NOT_RUN, f"The time limit of {self.environment.limits.all:.0f} s is reached."
+            )
         return None
 
     def _carried_out(self, check: Check) -> Finding:
@@ -184,7 +189,7 @@ class Suite:
             message, verdict = error.message, Verdict.FAILED
         except Exception as error:
             # A client may raise CloudError alone: anything else is a fault of it.
-            message, verdict = f"It raised {type(error).__name__}: {error}"[:500], Verdict.FAILED
+            message, verdict = f"The check raised {type(error).__name__}: {error}"[:500], Verdict.FAILED
         return _finding(check, verdict, message, clock.monotonic() - began)
 
 

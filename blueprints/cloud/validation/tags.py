@@ -1,4 +1,4 @@
-"""Names and tags of the machines of one validation, distinct from those of any lease."""
+"""Names and tags of the machines of one validation. They differ from those of any lease."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ PURPOSE, EXPIRES = "drydock-purpose", "drydock-expires"
 class RunTags:
     """Names and tags of one run.
 
-    `owner` takes the place that an installation's name has on machines of leases, and differs from it: no status
-    reading counts these machines, and no search for orphans judges them. `proof` proves a name to whoever made it.
+    `owner` takes the place of an installation's name, and differs from it: status polls do not count these machines,
+    and searches for orphans ignore them. `proof` proves to its creator that a name is genuine.
     """
 
     owner: str
@@ -30,7 +30,7 @@ class RunTags:
     proof: Callable[[str], str] = lambda key: ""
 
     def key(self, part: str) -> str:
-        """Return the name of what one check makes."""
+        """Return the name of the objects that one check creates."""
         return f"{PREFIX}{self.run}-{part}"
 
     def tags(self, key: str) -> dict[str, str]:
@@ -43,11 +43,11 @@ class RunTags:
 
     @property
     def of_run(self) -> Mapping[str, str]:
-        """Return the tags that everything of this run has in common, and nothing else has."""
+        """Return the tags that all objects of this run have, and no others."""
         return {INSTALLATION: self.owner, RESOURCE: self.run}
 
 
 def run_tags(owner: str, *, lasts: float = 4 * 3600.0, proof: Callable[[str], str] = lambda key: "") -> RunTags:
-    """Return the tags of a new run. `lasts`: seconds until its leftovers may be deleted unseen."""
+    """Return the tags of a new run. `lasts` is the number of seconds until its leftovers may be deleted."""
     expires_at = clock.now() + dt.timedelta(seconds=lasts)
     return RunTags(owner=owner, run=secrets.token_hex(4), expires_at=expires_at, proof=proof)

@@ -13,7 +13,7 @@ from blueprints.cloud.values import Image
 
 @dataclass(frozen=True, kw_only=True)
 class Wish:
-    """The machine that the checks are made with, chosen before anything is spent."""
+    """The machine that the checks use, chosen before any money is spent."""
 
     location: str
     type: str
@@ -38,7 +38,7 @@ class Wish:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Seconds that things may take at most. The longer ones are those of Brev's suite."""
+    """Time limits in seconds. The longer limits are those of Brev's suite."""
 
     call: float = 120.0
     """Until a call is let through that the provider throttles, or that finds it busy."""
@@ -84,7 +84,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All findings in order. `left`: what could not be deleted; it is in the journal."""
+    """All findings in order. `left` lists objects that could not be deleted; they are in the journal."""
 
     provider: str
     run: str
@@ -99,12 +99,12 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Return whether nothing failed, nothing was left out because of a failure, and nothing is left."""
+        """Return whether no check failed, no check was skipped because of a failure, and nothing is left."""
         bad = (Verdict.FAILED, Verdict.NOT_RUN)
         return not self.left and all(one.verdict not in bad for one in self.findings)
 
     def to_json(self) -> Mapping[str, Any]:
-        """As one JSON object."""
+        """Return the report as a JSON object."""
         return {
             "provider": self.provider, "run": self.run, "ok": self.ok, "began_at": self.began_at.isoformat(),
             "seconds": round(self.seconds, 1), "location": self.location, "type": self.type, "image": self.image,

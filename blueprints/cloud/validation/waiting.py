@@ -1,4 +1,4 @@
-"""Assertions, and waiting for what a provider does in its own time."""
+"""Assertions, and waiting for results that take time at a provider."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ LATER = frozenset({Meaning.THROTTLED, Meaning.UNAVAILABLE, Meaning.CONFLICT, Mea
 
 
 class Unmet(DrydockError):
-    """What a check asserts is not so."""
+    """The assertion of a check does not hold."""
 
     code = "unmet"
 
 
 class LeftOut(DrydockError):
-    """There is nothing to do a check with."""
+    """The check cannot be carried out here."""
 
     code = "left_out"
 
@@ -35,19 +35,22 @@ def expect(holds: object, otherwise: str) -> None:
 
 
 class Waiting:
-    """Waiting with a common limit. `pace`: seconds between two polls."""
+    """Waits with a common limit. `pace` is the number of seconds between two polls."""
 
     def __init__(self, pace: float) -> None:
         self.pace = pace
         self.until_at = float("inf")
 
     def limit(self, seconds: float) -> None:
-        """Let nothing wait longer than this many seconds from now."""
+        """Limit all waits to this many seconds from now."""
         self.until_at = clock.monotonic() + seconds
 
     def until(self, what: str, look: Callable[[], T | None], seconds: float) -> T:
-        """What `look` gives as soon as it gives something. A host that does not answer yet, and a provider that wants
-        to be asked later, are looked at again. Raises Unmet at the end."""
+        """Return the first result of `look` that is true.
+
+        Polls again if a host does not answer yet or if the provider asks to be polled later. Raises Unmet at the end of
+        the time.
+        """
         began, last = clock.monotonic(), ""
         end = min(began + seconds, self.until_at)
         while True:
@@ -65,5 +68,5 @@ class Waiting:
             clock.sleep(min(self.pace, max(0.0, end - clock.monotonic())))
 
     def asked(self, call: Callable[[], T], seconds: float) -> T:
-        """What a call answers, made again while the provider says: later."""
-        return self.until("The provider lets the call through", lambda: (call(),), seconds)[0]
+        """Return the result of a call, which is repeated while the provider asks to be called later."""
+        return self.until("The provider accepts the call", lambda: (call(),), seconds)[0]

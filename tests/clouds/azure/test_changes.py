@@ -118,7 +118,7 @@ def test_ports_are_opened_and_closed_again(bench: Bench) -> None:
     bench.azure.close_ports(made, [web])
     bench.azure.close_ports(made, [web])
     assert sorted(rules()) == sorted({"ssh-v4", "ssh-v6", "closed", *(name for name in opened if "udp-53" in name)})
-    with pytest.raises(CloudError, match="not a protocol"):
+    with pytest.raises(CloudError, match="not a supported protocol"):
         bench.azure.open_ports(made, [Rule(port=1, protocol="sctp")])
 
 

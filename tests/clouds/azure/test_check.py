@@ -112,8 +112,8 @@ def test_those_that_machines_need_keep_a_blueprint_disabled(double: AzureDouble)
     first, second = problems(double)
     assert (first.field, first.fatal) == ("credential", True)
     assert first.message == (
-        "The account lacks Microsoft.Compute/virtualMachines/write: machines cannot be made, reached or ended. "
-        "Grant it: docs/kinds/azure.md has all that are needed."
+        "The account lacks Microsoft.Compute/virtualMachines/write: machines cannot be created, reached or terminated. "
+        "Grant the permission: docs/kinds/azure.md lists all required permissions."
     )
     assert (second.field, second.fatal) == ("credential", False)
     assert "stopped machines cannot be started" in second.message
@@ -123,7 +123,7 @@ def test_what_the_host_key_comes_by_is_needed_then(double: AzureDouble) -> None:
     grant(double, lacking=["Microsoft.Compute/virtualMachines/runCommand/action"])
     assert fatal(problems(double)) == []
     (told,) = fatal(problems(double, host_key="run_command"))
-    assert "runCommand/action: machines cannot be made, reached" in told.message
+    assert "runCommand/action: machines cannot be created, reached" in told.message
 
 
 def test_what_is_not_used_is_not_needed(double: AzureDouble) -> None:
@@ -157,10 +157,10 @@ def test_a_subnet_that_is_not_there_is_named_with_those_that_are(double: AzureDo
     assert problems(double, network=f"{network}/subnets/inner") == []
     (told,) = problems(double, network=f"{network}/subnets/other")
     assert (told.field, told.fatal) == ("network", True)
-    assert f"has no subnet other. It has: {network}/subnets/inner, {network}/subnets/outer." in told.message
+    assert f"has no subnet other. Available: {network}/subnets/inner, {network}/subnets/outer." in told.message
     (told,) = problems(double, network=f"{OURS}/providers/Microsoft.Network/virtualNetworks/gone/subnets/a")
-    assert "There is no network gone in the resource group drydock-tests." in told.message
-    assert f"In eastus the resource group has: {network}/subnets/inner" in told.message
+    assert "The resource group drydock-tests has no network gone." in told.message
+    assert f"Available in eastus in the resource group: {network}/subnets/inner" in told.message
     (told,) = [one for one in problems(double, network="inner") if one.field == "network"]
     assert "'inner' is not a subnet's resource id (/subscriptions/..." in told.message
 
@@ -169,13 +169,13 @@ def test_a_network_of_another_region_does_not_fit(double: AzureDouble) -> None:
     network = double.ground.put_network("mine", "westeurope", "inner")
     (told,) = problems(double, network=f"{network}/subnets/inner")
     assert (told.field, told.fatal) == ("network", True)
-    assert "mine is in westeurope, and machines in eastus cannot stand in it. Allow only westeurope" in told.message
+    assert "mine is in westeurope, so machines in eastus cannot use it. Allow only westeurope" in told.message
 
 
 def test_a_network_elsewhere_that_may_not_be_read_refuses_nothing(double: AzureDouble) -> None:
     there = f"{WHOLE}/resourceGroups/elsewhere/providers/Microsoft.Network/virtualNetworks/a/subnets/b"
     (told,) = fatal(problems(double, network=there))
-    assert "no network a in the resource group elsewhere" in told.message
+    assert "resource group elsewhere has no network a" in told.message
     double.fail(before=True, path="/virtualNetworks/", status=403, code="AuthorizationFailed", times=9)
     assert fatal(problems(double, network=there)) == []
     (told,) = [one for one in problems(double, network=there) if "network could not" in one.message]
@@ -197,7 +197,7 @@ def test_a_full_quota_is_told_with_its_figures(double: AzureDouble) -> None:
     double.limit("eastus", "cores", 1)
     (told,) = problems(double)
     assert (told.field, told.fatal) == ("types", False)
-    assert "eastus: the account has no room for even one machine, of which the smallest is" in told.message
+    assert "eastus: the account's quotas do not allow a single machine; the smallest type is" in told.message
     assert "cores in words has 0 of 1 vcpus in use" in told.message
     double.limit("eastus", "cores", 2)
     assert problems(double) == []

@@ -25,7 +25,7 @@ PRINCIPAL = {"tenant_id": "00000000-0000-0000-0000-000000000001", "client_id": "
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "no way to log in"),
+        ({}, "no way to authenticate"),
         ({"tenant_id": "t", "client_id": "c"}, "tenant_id, client_id and client_secret"),
         ({"token": "t", "environment": True}, "more than one way"),
         ({"token": "t", "endpoint": "http://127.0.0.1"}, "https://"),
@@ -70,7 +70,7 @@ def test_words_of_a_form() -> None:
     [
         ({"id": "golden"}, "resource id"),
         ({"id": "a:b:c"}, "resource id"),
-        ({"publisher": "Canonical", "offer": "ubuntu"}, "needs its sku"),
+        ({"publisher": "Canonical", "offer": "ubuntu"}, "requires a sku"),
         ({"publisher": ""}, "publisher, offer, sku and version"),
     ],
 )

@@ -100,7 +100,7 @@ def test_with_the_documented_policy_nothing_is_lacking(double: Double, ec2: Ec2)
     (told,) = problems(double)
     assert not told.fatal
     assert "ec2:RunInstances" in told.message
-    assert "once something of Drydock's is there" in told.message
+    assert "once an object of Drydock's exists" in told.message
     made(ec2, order(market=Market.SPOT))
     assert set(held(ec2, market=Market.SPOT).values()) == {True}
     assert problems(double) == []
@@ -120,8 +120,8 @@ def test_one_that_machines_need_is_lacking_in_an_empty_account(double: Double, a
     (told,) = fatal(problems(double))
     assert told.field == "credential"
     assert told.message == (
-        f"The account lacks {action}: machines cannot be made, reached or ended. "
-        "Grant it: docs/kinds/ec2.md has all that are needed."
+        f"The account lacks {action}: machines cannot be created, reached or terminated. "
+        "Grant the permission: docs/kinds/ec2.md lists all required permissions."
     )
 
 
@@ -130,12 +130,12 @@ def test_one_without_which_machines_come_and_go_is_a_warning(double: Double, ec2
     double.policy = policy.everything_but("ec2:RebootInstances", "ec2:GetConsoleOutput", permissions.QUOTAS)
     told = problems(double)
     assert [one.fatal for one in told] == [False] * 4
-    assert "ec2:GetConsoleOutput: consoles cannot be read" in told[0].message
+    assert "ec2:GetConsoleOutput: the console output cannot be read" in told[0].message
     assert "ec2:RebootInstances: machines cannot be rebooted" in told[1].message
     assert permissions.QUOTAS in told[2].message
     assert "its quotas could not be read" in told[3].message
     (needed,) = fatal(problems(double, host_key="console"))
-    assert "ec2:GetConsoleOutput: machines cannot be made, reached" in needed.message
+    assert "ec2:GetConsoleOutput: machines cannot be created, reached" in needed.message
 
 
 def test_an_account_that_may_not_even_look_about_hears_what_else_it_lacks(double: Double) -> None:
@@ -161,7 +161,7 @@ def test_a_cloud_that_knows_no_dry_run_is_asked_to_change_nothing(double: Double
     double.knows_dry_run = False
     found = {one.name: one for one in ec2.permissions(order())}
     assert found["ec2:DescribeVolumes"].held is True
-    assert found["ec2:RunInstances"].unclear == "this API does not know DryRun"
+    assert found["ec2:RunInstances"].unclear == "this API does not support DryRun"
     assert all(one.action.startswith(("Describe", "Get", "List")) for one in double.requests)
     assert double.objects() == {}
 
@@ -169,21 +169,21 @@ def test_a_cloud_that_knows_no_dry_run_is_asked_to_change_nothing(double: Double
 def test_a_subnet_that_is_not_there_is_named_with_those_that_are(double: Double, ec2: Ec2) -> None:
     (told,) = [one for one in problems(double, network="subnet-0badc0de") if one.field == "network"]
     assert told.fatal
-    assert "us-east-1 has no subnet subnet-0badc0de. It has: subnet-" in told.message
+    assert "us-east-1 has no subnet subnet-0badc0de. Available: subnet-" in told.message
     assert "us-east-1a, 172.31" in told.message
     there = ec2.connection.call("describe_subnets", HERE)["Subnets"]
     one = next(it for it in there if it["AvailabilityZone"] == "us-east-1b")
     assert fatal(problems(double, network=one["SubnetId"])) == []
     (told,) = fatal(problems(double, network=one["SubnetId"], zones=["us-east-1a"]))
     assert told.field == "network"
-    assert "is in us-east-1b, and machines may only be in us-east-1a" in told.message
+    assert "is in us-east-1b, but the blueprint allows only us-east-1a" in told.message
 
 
 def test_without_a_default_network_one_has_to_be_named(double: Double, ec2: Ec2) -> None:
     subnet = ec2.connection.call("describe_subnets", HERE)["Subnets"][0]
     double.without_network(HERE)
     told = [one for one in problems(double) if one.field == "network"]
-    assert [one.message for one in told] == ["us-east-1 has no default VPC. Name a subnet in network; there are: none."]
+    assert [one.message for one in told] == ["us-east-1 has no default VPC. Set network to a subnet. Available: none."]
     assert subnet["SubnetId"] not in told[0].message
 
 
@@ -203,7 +203,9 @@ def test_a_full_quota_is_told_with_its_figures(double: Double, ec2: Ec2) -> None
     made(ec2, order())
     (told,) = problems(double)
     assert (told.field, told.fatal) == ("types", False)
-    assert told.message.startswith("us-east-1: the account has no room for even one machine, of which the smallest is")
+    assert told.message.startswith(
+        "us-east-1: the account's quotas do not allow a single machine; the smallest type is"
+    )
     assert f"{name} has 2 of 3 vcpus in use" in told.message
     assert "no room" not in str(problems(double, markets=["on_demand", "spot"])), "there is room for spot"
 

@@ -94,5 +94,5 @@ def test_one_for_each_name() -> None:
 
 @pytest.mark.parametrize(("per_second", "burst"), [(0.0, 1.0), (1.0, 0.5)])
 def test_a_rate_that_never_lets_through_is_refused(per_second: float, burst: float) -> None:
-    with pytest.raises(ValueError, match="A rate"):
+    with pytest.raises(ValueError, match="per_second must be"):
         Rate(per_second, burst)

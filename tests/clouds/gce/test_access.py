@@ -41,8 +41,8 @@ def test_nothing_of_a_key_shows() -> None:
     [
         ({}, "give either service_account or environment"),
         ({"service_account": KEY, "environment": True}, "give either service_account or environment"),
-        ({"service_account": "no json"}, "service_account is not JSON"),
-        ({"service_account": "[]"}, "not the JSON object"),
+        ({"service_account": "no json"}, "service_account is not valid JSON"),
+        ({"service_account": "[]"}, "must be the JSON object"),
         ({"service_account": {"type": "service_account"}}, "lacks client_email, private_key, token_uri"),
         ({"environment": True, "endpoint": "compute.example"}, "endpoint"),
         ({"environment": True, "project": "Bad Project"}, "project"),

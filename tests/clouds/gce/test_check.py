@@ -58,7 +58,7 @@ def test_an_account_with_all_of_them_lacks_nothing_and_nothing_is_made(double: D
 def test_an_agents_image_is_doubted_to_take_a_host_key(double: Double) -> None:
     said = problems(double, ready_by="agent")
     assert [(one.field, one.fatal) for one in said] == [("host_key", False)]
-    assert "host_key: injected needs cloud-init" in said[0].message
+    assert "host_key: injected requires cloud-init" in said[0].message
     assert "guest_attributes" in said[0].message
     assert problems(double, ready_by="agent", host_key="guest_attributes") == []
 
@@ -74,8 +74,8 @@ def test_those_that_machines_need_keep_a_blueprint_disabled(double: Double) -> N
     first, second = problems(double)
     assert (first.field, first.fatal) == ("credential", True)
     assert first.message == (
-        "The account lacks compute.firewalls.create, compute.instances.create: machines cannot be made, reached or "
-        "ended. Grant it: docs/kinds/gce.md has all that are needed."
+        "The account lacks compute.firewalls.create, compute.instances.create: machines cannot be created, reached or "
+        "terminated. Grant the permission: docs/kinds/gce.md lists all required permissions."
     )
     assert (second.field, second.fatal) == ("credential", False)
     assert "lacks compute.instances.reset: machines cannot be rebooted." in second.message
@@ -85,7 +85,7 @@ def test_what_the_host_key_comes_by_is_needed_then(double: Double) -> None:
     double.lacking = {"compute.instances.getGuestAttributes"}
     assert fatal(problems(double)) == []
     (told,) = fatal(problems(double, host_key="guest_attributes"))
-    assert "compute.instances.getGuestAttributes: machines cannot be made, reached" in told.message
+    assert "compute.instances.getGuestAttributes: machines cannot be created, reached" in told.message
 
 
 def test_machines_without_a_public_address_need_no_permission_for_one(double: Double) -> None:
@@ -106,7 +106,7 @@ def test_where_nobody_answers_it_is_said_and_refuses_nothing(double: Double, sta
 def test_an_endpoint_of_one_s_own_sends_no_token_to_google(double: Double) -> None:
     (told,) = problems(double, {"resource_manager": ""})
     assert not told.fatal
-    assert "resource_manager says no address to ask" in told.message
+    assert "address of Cloud Resource Manager is not set (resource_manager)" in told.message
     assert double.calls(TESTED) == []
 
 
@@ -127,10 +127,10 @@ def test_a_network_that_is_not_there_is_named_with_those_that_are(double: Double
     assert problems(double, network="default") == []
     (told,) = problems(double, network="nowhere")
     assert (told.field, told.fatal) == ("network", True)
-    assert "no network 'nowhere'. It has: default, prod." in told.message
+    assert "no network 'nowhere'. Available: default, prod." in told.message
     del double.world.catalogue["networks"]["default"]
     (told,) = problems(double)
-    assert "no network 'default'. It has: prod." in told.message
+    assert "no network 'default'. Available: prod." in told.message
 
 
 def test_a_network_that_chooses_no_subnet_needs_one_named(double: Double) -> None:
@@ -149,9 +149,9 @@ def test_a_network_that_chooses_no_subnet_needs_one_named(double: Double) -> Non
 def test_a_subnet_has_to_be_there_and_in_the_region(double: Double) -> None:
     (told,) = problems(double, network="regions/us-central1/subnetworks/other")
     assert (told.field, told.fatal) == ("network", True)
-    assert "no subnet other in us-central1. It has: regions/us-central1/subnetworks/default, " in told.message
+    assert "no subnet other in us-central1. Available: regions/us-central1/subnetworks/default, " in told.message
     told = fatal(problems(double, network="regions/us-central1/subnetworks/inner", regions=[HERE, "us-east1"]))[0]
-    assert "is in us-central1, and machines in us-east1 cannot stand in it" in told.message
+    assert "is in us-central1, so machines in us-east1 cannot use it" in told.message
 
 
 def test_of_a_subnet_elsewhere_only_a_yes_tells(double: Double) -> None:
@@ -164,14 +164,14 @@ def test_of_a_subnet_elsewhere_only_a_yes_tells(double: Double) -> None:
     double.elsewhere = {"the-host": set()}
     assert fatal(problems(double, network=shared)) == []
     said = [one.message for one in problems(double, network=shared)]
-    assert any("compute.subnetworks.use" in one and "the subnet alone may" in one for one in said)
+    assert any("compute.subnetworks.use" in one and "but the subnet may" in one for one in said)
 
 
 def test_a_full_quota_is_told_with_its_figures(double: Double) -> None:
     double.quotas[HERE]["CPUS"] = 1
     (told,) = problems(double)
     assert (told.field, told.fatal) == ("types", False)
-    assert "us-central1: the account has no room for even one machine, of which the smallest is e2-" in told.message
+    assert "us-central1: the account's quotas do not allow a single machine; the smallest type is e2-" in told.message
     assert "CPUS has 0 of 1 vcpus in use" in told.message
     assert problems(double, types=["n2-*"]) == []
     assert problems(double, types=["e2-*", "n2-*"]) == []

@@ -229,4 +229,4 @@ def test_of_z3_google_chooses_unless_it_is_spot() -> None:
 
 def test_a_persistent_disk_is_never_asked_for_where_only_hyperdisk_boots(gce: Gce) -> None:
     error = refused(Meaning.NOT_OFFERED, gce.create, order(type="n4-standard-4", disk_type="pd-ssd"), {})
-    assert "n4-standard-4 boots from Hyperdisk alone" in str(error)
+    assert "n4-standard-4 boots only from Hyperdisk" in str(error)
