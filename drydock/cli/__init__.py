@@ -1,7 +1,7 @@
-"""The command line. It does everything through a `drydock_client.protocol.Client`, and knows nothing of the engine
-behind it.
+"""The command line.
 
-Its modules import Django and the engine only when a command runs, so that `--help` and completion are fast.
+It does everything through a `drydock_client.protocol.Client`, and does not depend on the engine behind it. Its modules
+import Django and the engine only when a command runs, so that `--help` and completion are fast.
 """
 
 from __future__ import annotations

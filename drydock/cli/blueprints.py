@@ -19,40 +19,49 @@ Fields = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help
 
 File = Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="Config as JSON; - is standard input.")]
 
-Order = Annotated[int | None, typer.Option("--order", help="Tried from low to high.")]
+Order = Annotated[int | None, typer.Option("--order", help="Order in which blueprints are tried, from low to high.")]
 
-Audience = Annotated[str | None, typer.Option("--audience", help="`everyone`, or `authorized` owners only.")]
+Audience = Annotated[
+    str | None, typer.Option("--audience", help="Who may use it: `everyone`, or only `authorized` owners.")
+]
 
 Maximum = Annotated[int | None, typer.Option("--max", help="Maximum number of resources.")]
 
-Ready = Annotated[int | None, typer.Option("--ready", help="Idle resources kept ready.")]
+Ready = Annotated[int | None, typer.Option("--ready", help="Number of idle resources that are kept ready.")]
 
-Builds = Annotated[int | None, typer.Option("--max-builds", help="Builds at the same time.")]
+Builds = Annotated[int | None, typer.Option("--max-builds", help="Maximum number of builds at the same time.")]
 
 Outdated = Annotated[
-    int | None, typer.Option("--max-outdated", help="Outdated resources replaced at the same time; 0: none.")
+    int | None,
+    typer.Option("--max-outdated", help="Number of outdated resources that are replaced at the same time; 0: none."),
 ]
 
 Idle = Annotated[
     str | None,
-    typer.Option("--idle-timeout", metavar="SPAN", help="Remove resources that are idle longer; clouds: 15m."),
+    typer.Option(
+        "--idle-timeout",
+        metavar="SPAN",
+        help="Remove resources that are idle for longer than this; use 15m for clouds.",
+    ),
 ]
 
-Life = Annotated[str | None, typer.Option("--max-lifetime", metavar="SPAN", help="Replace older resources.")]
+Life = Annotated[
+    str | None, typer.Option("--max-lifetime", metavar="SPAN", help="Replace resources that are older than this.")
+]
 
 Check = Annotated[str | None, typer.Option("--check-interval", metavar="SPAN", help="Interval between health checks.")]
 
 DefaultTtl = Annotated[
-    str | None, typer.Option("--default-ttl", metavar="SPAN", help="Duration of leases without an end.")
+    str | None, typer.Option("--default-ttl", metavar="SPAN", help="Duration of leases that specify no end.")
 ]
 
 MaxTtl = Annotated[
-    str | None, typer.Option("--max-ttl", metavar="SPAN", help="Longest lease; operators can exceed it.")
+    str | None, typer.Option("--max-ttl", metavar="SPAN", help="Longest duration of leases; operators can exceed it.")
 ]
 
 Note = Annotated[str | None, typer.Option("--note")]
 
-Clear = Annotated[list[str] | None, typer.Option("--clear", help="Remove this limit: max, idle-timeout, ...")]
+Clear = Annotated[list[str] | None, typer.Option("--clear", help="Remove this setting: max, idle-timeout, ...")]
 
 
 def _blueprint_change(**given: Any) -> BlueprintChange:
@@ -68,7 +77,7 @@ def _cleared_columns(clear: list[str] | None) -> list[str]:
 
 @guarded
 def add(
-    name: Name, kind: Annotated[str, typer.Argument(metavar="KIND", help="See `drydock blueprints kinds`.")],
+    name: Name, kind: Annotated[str, typer.Argument(metavar="KIND", help="`drydock blueprints kinds` lists them.")],
     config: Fields = None, *, file: File = "", order: Order = None, audience: Audience = None, maximum: Maximum = None,
     ready: Ready = None, max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None,
     check_interval: Check = None, max_outdated: Outdated = None, default_ttl: DefaultTtl = None,
@@ -76,7 +85,9 @@ def add(
     disabled: Annotated[bool, typer.Option("--disabled", help="Do not enable it yet.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Add a blueprint, check it and enable it. You may use it; others as --audience says.
+    """Add a blueprint, check it and enable it.
+
+    You may use it; --audience says who else may.
 
     [dim]drydock blueprints add this local_host slots=4[/dim]
     """
@@ -98,7 +109,7 @@ def change(
     clear: Clear = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Change a blueprint. KEY=VALUE changes single values of its config, --file replaces it."""
+    """Change a blueprint. KEY=VALUE changes single values of its config; --file replaces the config."""
     client = o.client()
     found: dict[str, Any] | None = None
     if config or file:
@@ -116,7 +127,10 @@ Name = Annotated[str, typer.Argument(metavar="BLUEPRINT")]
 
 def add_blueprints(app: typer.Typer) -> None:
     """Add `drydock blueprints`."""
-    group = o.group(list_blueprints, "Instructions to build: list, add, change, check, enable, disable, drain, remove.")
+    group = o.group(
+        list_blueprints,
+        "Instructions for building resources: list, add, change, check, enable, disable, drain, remove.",
+    )
     for name, command in (
         ("list", list_blueprints), ("show", show), ("add", add), ("change", change),
         ("check", check), ("enable", enable),
@@ -137,7 +151,7 @@ def list_blueprints(*, type_: Annotated[str, typer.Option("--type")] = "", as_js
         (b.name, b.kind, b.type, _state(b), b.audience, _there(b), b.building or "", _remarks(b))
         for b in found
     ]  # fmt: skip
-    empty = "No blueprints yet. This machine: drydock blueprints add this local_host"
+    empty = "No blueprints yet. To lease this machine: drydock blueprints add this local_host"
     return output.table(
         ("name", "kind", "type", "state", "audience", "there", "building", "remarks"), rows, empty=empty
     )
@@ -174,13 +188,13 @@ def enable(blueprint: Name, *, as_json: o.AsJson = False) -> None:
 
 @guarded
 def disable(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Take a blueprint out of service; its leases stay."""
+    """Take a blueprint out of service. Its leases stay."""
     _tell(o.client().switch_blueprint(blueprint, "disable"), as_json)
 
 
 @guarded
 def drain(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Build nothing new, and remove idle resources."""
+    """Drain a blueprint: build nothing new, and remove idle resources."""
     _tell(o.client().switch_blueprint(blueprint, "drain"), as_json)
 
 
@@ -192,14 +206,14 @@ def undrain(blueprint: Name, *, as_json: o.AsJson = False) -> None:
 
 @guarded
 def remove(blueprint: Name, *, as_json: o.AsJson = False) -> None:
-    """Remove a blueprint that no resource and no lease needs. Its history stays."""
+    """Remove a blueprint that no resource or lease needs. Its history stays."""
     o.client().remove_blueprint(blueprint)
     output.emit({"removed": blueprint}) if as_json else output.line(f"{blueprint} is removed")
 
 
 @guarded
 def forget(blueprint: Annotated[str, typer.Argument(metavar="[BLUEPRINT]")] = "", *, as_json: o.AsJson = False) -> None:
-    """Forget remembered errors, so that what failed is tried again at once."""
+    """Forget remembered errors, so that offers that failed are tried again at once."""
     cleared = o.client().clear_errors(blueprint=blueprint)
     output.emit({"cleared": cleared}) if as_json else output.line(f"{cleared} forgotten")
 
@@ -211,11 +225,11 @@ FAKE, WIDTH = "fake", 100
 
 @guarded
 def kinds(
-    *, type_: Annotated[str, typer.Option("--type", help="Only of this type.")] = "",
+    *, type_: Annotated[str, typer.Option("--type", help="Only kinds of this type.")] = "",
     all_: Annotated[bool, typer.Option("--all", help="Include the fake kinds, which are for tests.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """List the kinds that a blueprint may select. `blueprints schema KIND` says everything about one."""
+    """List the kinds that a blueprint may select. `blueprints schema KIND` describes one in detail."""
     found = [one for one in o.client().kinds(type=type_) if all_ or type_ or not one.name.startswith(FAKE)]
     if as_json:
         return output.emit(found)
@@ -230,7 +244,7 @@ def kinds(
 
 @guarded
 def schema(kind: Annotated[str, typer.Argument(metavar="KIND")], *, as_json: o.AsJson = False) -> None:
-    """What a kind understands: config, requirements of leases, fields of a registration. --json: JSON Schemas."""
+    """Show the fields of a kind: config, requirements of leases, registration. With --json, print JSON Schemas."""
     found = o.client().kind(kind)
     if as_json:
         return output.emit(found)
@@ -281,7 +295,7 @@ def _tell(info: BlueprintInfo, as_json: bool, *, full: bool = False) -> None:
         word = "problem" if found.get("fatal", True) else "remark"
         output.line(f"  {word}: {where + ': ' if where else ''}{found['message']}")
     if info.drained:
-        output.line(f"  let it serve again: drydock blueprints undrain {info.name}")
+        output.line(f"  undrain it: drydock blueprints undrain {info.name}")
     elif not info.enabled:
         mended = " once the problem is solved" if any(found.get("fatal", True) for found in info.problems) else ""
         output.line(f"  enable it{mended}: drydock blueprints enable {info.name}")

@@ -23,28 +23,32 @@ _WHICH = "Which"
 
 By = Annotated[
     str,
-    typer.Option("--by", metavar="WHAT", help="owner, group, lease, blueprint, kind, resource, place, type or market."),
+    typer.Option(
+        "--by", metavar="WHAT", help="Dimension: owner, group, lease, blueprint, kind, resource, place, type or market."
+    ),
 ]
 
 Since = Annotated[
-    str, typer.Option("--since", metavar="TIME", help="A day, a time (ISO 8601), or a span such as 7d ago.")
+    str, typer.Option("--since", metavar="TIME", help="Start: a day, a time (ISO 8601), or a duration ago such as 7d.")
 ]
 
-Until = Annotated[str, typer.Option("--until", metavar="TIME", help="The same; now if left out.")]
+Until = Annotated[str, typer.Option("--until", metavar="TIME", help="End, in the same form. Default: now.")]
 
-AsCsv = Annotated[bool, typer.Option("--csv", help="As CSV, for a spreadsheet.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV, for a spreadsheet.")]
 
-Owner = Annotated[str, typer.Option("--owner", help="Only of this user.", rich_help_panel=_WHICH)]
+Owner = Annotated[str, typer.Option("--owner", help="Only costs of this user.", rich_help_panel=_WHICH)]
 
-Group = Annotated[str, typer.Option("--group", help="Only charged to this group.", rich_help_panel=_WHICH)]
+Group = Annotated[str, typer.Option("--group", help="Only costs charged to this group.", rich_help_panel=_WHICH)]
 
-OfLease = Annotated[int | None, typer.Option("--lease", min=1, help="Only of this lease.", rich_help_panel=_WHICH)]
+OfLease = Annotated[
+    int | None, typer.Option("--lease", min=1, help="Only costs of this lease.", rich_help_panel=_WHICH)
+]
 
-Blueprint = Annotated[str, typer.Option("--blueprint", help="Only of this one.", rich_help_panel=_WHICH)]
+Blueprint = Annotated[str, typer.Option("--blueprint", help="Only costs of this blueprint.", rich_help_panel=_WHICH)]
 
-Kind = Annotated[str, typer.Option("--kind", help="Only of this kind: ec2, gce, azure.", rich_help_panel=_WHICH)]
+Kind = Annotated[str, typer.Option("--kind", help="Only costs of this kind: ec2, gce, azure.", rich_help_panel=_WHICH)]
 
-Place = Annotated[str, typer.Option("--place", help="Only in this place.", rich_help_panel=_WHICH)]
+Place = Annotated[str, typer.Option("--place", help="Only costs in this place.", rich_help_panel=_WHICH)]
 
 
 def add_usage(app: typer.Typer) -> None:
@@ -58,7 +62,9 @@ def usage(
     lease: OfLease = None, blueprint: Blueprint = "", kind: Kind = "", place: Place = "", as_csv: AsCsv = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """What leases have cost in the last 30 days, or another span; open ones up to now. Owners see their own.
+    """Show the costs of leases in the last 30 days or another period, open leases up to now.
+
+    Owners see only their own.
 
     [dim]drydock usage --by blueprint --since 7d --csv[/dim]
     """
@@ -100,19 +106,19 @@ def _tell_usage(found: UsageReport) -> None:
         (one.id, one.name, one.leases, in_words(round(one.seconds)), f"{one.cost:.4f}", f"{one.hourly:.4f}")
         for one in found.groups
     ]
-    output.table(("id", found.by, "leases", "held", "$", "$/hour now"), rows, empty="Nothing with a price was leased.")
+    output.table(("id", found.by, "leases", "held", "$", "$/hour now"), rows, empty="No lease had a price.")
     total = found.total
     output.say(f"${total.cost:.2f} from {output.text(found.since)} to {output.text(found.until)}.")
     if total.hourly:
-        output.say(f"${total.hourly:.4f} an hour goes on.")
+        output.say(f"Current cost: ${total.hourly:.4f} per hour.")
 
 
-OfBlueprint = Annotated[str, typer.Option("--blueprint", help="All that this blueprint has built.")]
+OfBlueprint = Annotated[str, typer.Option("--blueprint", help="The blueprint whose resources are limited.")]
 
 
 def add_budgets(app: typer.Typer) -> None:
     """Add `drydock budgets`."""
-    group = o.group(list_budgets, "What users, groups and blueprints may cost an hour: list, set, remove.")
+    group = o.group(list_budgets, "Limits on the hourly cost of users, groups and blueprints: list, set, remove.")
     for name, command in (("list", list_budgets), ("set", set_budget), ("remove", remove_budget)):
         group.command(name)(command)
     app.add_typer(group, name="budgets", rich_help_panel="Operators")
@@ -120,16 +126,16 @@ def add_budgets(app: typer.Typer) -> None:
 
 @guarded
 def list_budgets(*, as_json: o.AsJson = False) -> None:
-    """List budgets and current spending; without being an operator, the budgets that limit you."""
+    """List budgets and current spending. Users who are not operators see the budgets that limit them."""
     _tell_budgets(o.client().budgets(), as_json)
 
 
 @guarded
 def set_budget(
-    dollars: Annotated[str, typer.Argument(metavar="DOLLARS", help="An hour.")], *, user: o.User = "",
+    dollars: Annotated[str, typer.Argument(metavar="DOLLARS", help="US dollars per hour.")], *, user: o.User = "",
     group: o.Group = "", blueprint: OfBlueprint = "", as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Set what may be spent an hour.
+    """Set an hourly budget.
 
     [dim]drydock budgets set 2.50 --user ada[/dim]
     """

@@ -21,15 +21,14 @@ Name = Annotated[str, typer.Argument(metavar="CREDENTIAL")]
 
 Secrets = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FIELD[=@FILE|=-]...", help="FIELD=@FILE: from a file; FIELD=-: from standard input; "
-                   "FIELD alone: prompted for."),
+    typer.Argument(metavar="FIELD[=@FILE|=-]...", help="FIELD=@FILE: a file; FIELD=-: stdin; FIELD: prompted for."),
 ]  # fmt: skip
 
 File = Annotated[
     str, typer.Option("--file", "-f", metavar="FILE", help="All fields as a JSON object; - is standard input.")
 ]
 
-Note = Annotated[str | None, typer.Option("--note", help="What it is for.")]
+Note = Annotated[str | None, typer.Option("--note", help="Purpose of the credential.")]
 
 
 def add_credentials(app: typer.Typer) -> None:
@@ -63,7 +62,7 @@ def _health(info: CredentialInfo) -> str:
 
 @guarded
 def show(credential: Name, *, as_json: o.AsJson = False) -> None:
-    """Show a credential without its secrets: what its clouds can do, and the state of its polls."""
+    """Show a credential without its secrets: the capabilities of its clouds, and the state of its polls."""
     _tell(o.client().credential(credential), as_json)
 
 
@@ -81,7 +80,7 @@ def _tell(info: CredentialInfo, as_json: bool) -> None:
             for r in info.readings
         ]
         output.line()
-        output.table(("read", "place", "last", "found", "next", "why it failed"), rows)
+        output.table(("read", "place", "last", "found", "next", "last error"), rows)
     return None
 
 
@@ -91,7 +90,7 @@ def add(
 ) -> None:
     """Store secrets under a name, encrypted.
 
-    They are never given on the command line itself, where other users of the machine could read them.
+    Secrets are never given on the command line itself, where other users of the machine could read them.
 
     [dim]drydock credentials add lab private_key=@$HOME/.ssh/lab[/dim]
     """
@@ -111,11 +110,11 @@ def replace(
 
 @guarded
 def read(credential: Name, *, as_json: o.AsJson = False) -> None:
-    """Poll everything of the account now, by a worker: locations, offers, status."""
+    """Poll everything that is read with the credential now: locations, offers, status. A worker does it."""
     info = o.client().read_credential(credential)
     if as_json:
         return output.emit(info)
-    output.line(f"{len(info.readings)} readings of {info.name} are due now")
+    output.line(f"{len(info.readings)} polls of {info.name} are due now")
     return output.say("Workers run them. If none is running: drydock sweep")
 
 

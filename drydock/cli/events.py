@@ -26,13 +26,13 @@ def add_events(app: typer.Typer) -> None:
 def events(
     *, follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new events.")] = False,
     lease: o.LeaseOption = None,
-    resource: Annotated[int | None, typer.Option("--resource", help="Of this resource.")] = None,
-    blueprint: Annotated[str, typer.Option("--blueprint", help="Of this blueprint.")] = "",
-    kind: Annotated[str, typer.Option("--kind", help="Prefix of the kind: lease., resource., step.")] = "",
-    after: Annotated[int | None, typer.Option("--after", help="From the event after this one.")] = None,
+    resource: Annotated[int | None, typer.Option("--resource", help="Only events of this resource.")] = None,
+    blueprint: Annotated[str, typer.Option("--blueprint", help="Only events of this blueprint.")] = "",
+    kind: Annotated[str, typer.Option("--kind", help="Only kinds with this prefix: lease., resource., step.")] = "",
+    after: Annotated[int | None, typer.Option("--after", help="Start after the event with this id.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n")] = 50, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Show the last 50 events; --follow continues with new ones. With --json one document a line."""
+    """Show the last 50 events; --follow continues with new ones. With --json, print one document per line."""
     with stoppable():
         client = o.client()
         found = client.events(
@@ -75,7 +75,7 @@ def attention(
     *, exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 if anything needs attention.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """List what needs attention (broken, quarantined, held, stuck, failing) and what to do about it."""
+    """List items that need attention (broken, quarantined, held, stuck, failing), with a remedy for each."""
     found = o.client().attention()
     if as_json:
         output.emit(found)
@@ -90,12 +90,12 @@ def attention(
 
 @guarded
 def reclaim(
-    *, type_: Annotated[str, typer.Option("--type", help="Only of this type.")] = "",
-    blueprint: Annotated[str, typer.Option("--blueprint", help="Only of this blueprint.")] = "",
-    wait: Annotated[bool, typer.Option(help="Wait until they are gone, if this program is the worker.")] = True,
+    *, type_: Annotated[str, typer.Option("--type", help="Only resources of this type.")] = "",
+    blueprint: Annotated[str, typer.Option("--blueprint", help="Only resources of this blueprint.")] = "",
+    wait: Annotated[bool, typer.Option(help="Wait until they are removed, if this program is the worker.")] = True,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Remove idle resources, and what they hold themselves."""
+    """Remove idle resources and the leases that they hold."""
     client = o.client()
     ids = client.reclaim(type=type_, blueprint=blueprint)
     with client.attended() as attended:
@@ -125,7 +125,7 @@ def _gone(client: Client, ids: list[int]) -> bool:
 def sweep(*, as_json: o.AsJson = False) -> None:
     """Run every periodic check once; without a worker, do the work here."""
     found = o.client().sweep()
-    output.emit({"found": found}) if as_json else output.line(f"{found} found due")
+    output.emit({"found": found}) if as_json else output.line(f"{found} items were due")
 
 
 @guarded
@@ -138,7 +138,7 @@ def resolve(
     from drydock.core.errors import InvalidRequest
 
     if (lease is None) == (resource is None):
-        raise InvalidRequest("Name either --lease or --resource.", field="lease")
+        raise InvalidRequest("Give either --lease or --resource.", field="lease")
     o.client().resolve(lease=lease, resource=resource, message=message)
     if as_json:
         output.emit({"resolved": True})

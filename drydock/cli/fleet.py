@@ -24,7 +24,7 @@ def add_fleet(app: typer.Typer) -> None:
 def fleet(
     *, capabilities: Annotated[
         bool,
-        typer.Option("--capabilities", help="Include what their clouds can do; loads the clients of the clouds.")
+        typer.Option("--capabilities", help="Include the capabilities of the clouds; loads their clients.")
     ] = False, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Show the backends in the order in which they are tried."""
@@ -36,7 +36,10 @@ def fleet(
         _matrix(found)
     cost = sum(one.price + one.orphans_price for one in found)
     unpriced = sum(one.unpriced for one in found)
-    return output.say(f"${cost:.4f} an hour now" + (f", and {unpriced} machines without a price." if unpriced else "."))
+    return output.say(
+        f"Current cost: ${cost:.4f} per hour"
+        + (f", plus {unpriced} machines without a known price." if unpriced else ".")
+    )
 
 
 _BACKEND_COLUMNS = (
@@ -92,7 +95,7 @@ def add_orphans(app: typer.Typer) -> None:
 
 @guarded
 def list_orphans(*, as_json: o.AsJson = False) -> None:
-    """List orphans, suspects and rows without their machines, with cost; exit code 6 if there are any."""
+    """List orphans, suspects and rows without their machines, with cost. Exit code 6 if there are any."""
     found = o.client().orphans()
     if as_json:
         output.emit(found)
@@ -101,7 +104,9 @@ def list_orphans(*, as_json: o.AsJson = False) -> None:
         cost = sum(one.price or 0.0 for one in found)
         if found:
             unknown = sum(one.price is None for one in found)
-            output.say(f"${cost:.4f} an hour in all" + (f", {unknown} without a known price." if unknown else "."))
+            output.say(
+                f"Total cost: ${cost:.4f} per hour" + (f", plus {unknown} without a known price." if unknown else ".")
+            )
     if found:
         raise typer.Exit(REFUSED)
 
@@ -125,7 +130,7 @@ def destroy_orphan(orphan: Orphan, *, dry_run: DryRun = False, yes: Yes = False,
 
 @guarded
 def adopt_orphan(orphan: Orphan, *, dry_run: DryRun = False, yes: Yes = False, as_json: o.AsJson = False) -> None:
-    """Give the machine of an orphan a row again: quarantined, serving no leases, counted in the cost."""
+    """Adopt the machine of an orphan as a resource: quarantined, serving no leases, counted in the cost."""
     _settle(orphan, "adopt", dry_run, yes, as_json)
 
 

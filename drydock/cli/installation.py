@@ -1,4 +1,4 @@
-"""Commands about the installation on this machine: demo, up, worker, doctor, migrate, secrets, confirmation.
+"""Commands for the installation on this machine: demo, up, worker, doctor, migrate, secrets, confirmation.
 
 `installation`, `workers` and `secrets` use the database of this machine even if `--server` is set for other commands.
 """
@@ -33,7 +33,7 @@ def add_installation(app: typer.Typer) -> None:
 
 @guarded
 def demo() -> None:
-    """Lease a host, a directory and a web site on this machine, use and release them. Touches no other data."""
+    """Lease a host, a directory and a web site on this machine, use them and release them. Touches no other data."""
     from drydock.demo.runner import main
 
     raise typer.Exit(main())
@@ -50,8 +50,8 @@ def up() -> None:
 @guarded
 def worker(
     *, concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Processes.")] = None,
-    queues: Annotated[str, typer.Option("--queues", "-Q", help="Comma separated.")] = "claims,steps,periodic",
-    beat: Annotated[bool, typer.Option(help="Also send the sweep; one worker of an installation is enough.")] = True,
+    queues: Annotated[str, typer.Option("--queues", "-Q", help="Queues, comma separated.")] = "claims,steps,periodic",
+    beat: Annotated[bool, typer.Option(help="Also schedule the sweep (in one worker per installation).")] = True,
 ) -> None:  # fmt: skip
     """Run a worker in the foreground, for servers of your own. Ctrl-C finishes the work in progress."""
     from drydock.cli.toolkit.session import ready_database, set_up
@@ -73,7 +73,7 @@ _ROOT_IS_FINE = "ignore:You're running the worker with superuser privileges"
 
 @guarded
 def doctor(*, as_json: o.AsJson = False) -> None:
-    """Check engines, migrations, workers, clock and keys, and say how to fix problems."""
+    """Check engines, migrations, workers, clock and keys, and explain how to fix problems."""
     from drydock.cli.toolkit.session import set_up
 
     set_up()
@@ -110,7 +110,7 @@ def migrate(
     *, operator: Annotated[str, typer.Option("--operator", metavar="NAME", help="Make this user an operator.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Migrate the database to this version. Run it on servers of your own; private ones migrate by themselves."""
+    """Migrate the database to this version. Private databases are migrated automatically."""
     from drydock.cli.toolkit import session
 
     session.set_up()
@@ -153,7 +153,7 @@ def _caller() -> Caller:
 
 @guarded
 def show_installation(*, as_json: o.AsJson = False) -> None:
-    """Show whether this installation may change anything outside; while it may not, all that it would do."""
+    """Show whether the installation is suspended and, if so, all deferred actions."""
     who = _caller()
     from leases.operations import installation
 
@@ -166,7 +166,7 @@ def confirm_installation(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Confirm that this database, restored or moved, alone speaks for the installation from now on."""
+    """Confirm that this database, after a restore or move, belongs to the installation from now on."""
     who = _caller()
     from leases.operations import installation
 
@@ -184,7 +184,7 @@ def confirm_installation(
 def suspend_installation(
     *, message: Annotated[str, typer.Option("--message", "-m", help="Why.")] = "", as_json: o.AsJson = False
 ) -> None:
-    """Change nothing outside until somebody confirms, for example before a point-in-time recovery."""
+    """Suspend all changes outside the database until somebody confirms, for example before a point-in-time recovery."""
     who = _caller()
     from leases.operations import installation
 
@@ -194,9 +194,11 @@ def suspend_installation(
 def _tell_installation(info: InstallationInfo, as_json: bool) -> None:
     if as_json:
         return output.emit(info)
-    output.line(f"Installation {info.uuid}, epoch {info.epoch}: {'SUSPENDED' if info.problem else 'at work'}.")
+    output.line(f"Installation {info.uuid}, epoch {info.epoch}: {'SUSPENDED' if info.problem else 'active'}.")
     if info.problem:
-        output.line(f"{info.problem.rstrip('.')}. Until `drydock confirm-installation` nothing outside is touched.")
+        output.line(
+            f"{info.problem.rstrip('.')}. Nothing outside the database is changed until `drydock confirm-installation`."
+        )
     for held in info.held:
         output.line(f"  would {held.what} {held.name}" + (f": {held.message}" if held.message else ""))
     return None
@@ -204,7 +206,7 @@ def _tell_installation(info: InstallationInfo, as_json: bool) -> None:
 
 @guarded
 def workers(*, as_json: o.AsJson = False) -> None:
-    """List workers and how long ago each was seen; exit code 8 if none is alive."""
+    """List workers and how long ago each was seen. Exit code 8 if none is alive."""
     who = _caller()
     from django.conf import settings
 
@@ -221,9 +223,9 @@ def workers(*, as_json: o.AsJson = False) -> None:
 
 _TOLD_EACH = 10_000
 
-Batch = Annotated[int, typer.Option("--batch", min=1, max=10_000, help="Rows read at a time.")]
+Batch = Annotated[int, typer.Option("--batch", min=1, max=10_000, help="Number of rows read at a time.")]
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print what is left to do.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the number of remaining rows.")]
 
 
 def add_secrets(app: typer.Typer) -> None:
@@ -235,9 +237,10 @@ def add_secrets(app: typer.Typer) -> None:
 
 @guarded
 def rotate(*, batch: Batch = 200, dry_run: DryRun = False, as_json: o.AsJson = False) -> None:
-    """Rewrite every stored secret under the first of DRYDOCK_ENCRYPTION_KEYS; may be interrupted and started again.
+    """Rewrite every stored secret under the first of DRYDOCK_ENCRYPTION_KEYS.
 
-    Exit code 1 while a secret is left under an older key; at 0 the older keys can be removed.
+    May be interrupted and started again. The exit code is 1 while a secret is left under an older key; once it is 0,
+    the older keys can be removed.
     """
     from drydock.cli.toolkit.session import ready_database, set_up, user
 

@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 Id = Annotated[int, typer.Argument(metavar="INSTANCE", help="The instance's number, which is its lease's.")]
 
-Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="One of these types; repeatable.")]
+Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Allowed instance type; repeatable.")]
 
-Locations = Annotated[list[str] | None, typer.Option("--location", help="In one of these regions; repeatable.")]
+Locations = Annotated[list[str] | None, typer.Option("--location", help="Allowed region; repeatable.")]
 
-Zones = Annotated[list[str] | None, typer.Option("--zone", help="In one of these zones; repeatable.")]
+Zones = Annotated[list[str] | None, typer.Option("--zone", help="Allowed zone; repeatable.")]
 
 Confidential = Annotated[list[str] | None, typer.Option("--confidential", metavar="tdx|sev_snp|sev")]
 
 UserData = Annotated[
     typer.FileText | None,
-    typer.Option("--user-data", metavar="FILE", encoding="utf-8", errors="replace", help="A cloud-config, in YAML."),
+    typer.Option(
+        "--user-data", metavar="FILE", encoding="utf-8", errors="replace", help="File with a cloud-config in YAML."
+    ),
 ]
 
-Ports = Annotated[list[int] | None, typer.Option("--port", help="TCP port to open from outside; repeatable.")]
+Ports = Annotated[list[int] | None, typer.Option("--port", help="TCP port that is open to other networks; repeatable.")]
 
 Keys = Annotated[
     list[Path] | None, typer.Option("--public-key", metavar="FILE", help="Public key that may log in; repeatable.")
@@ -56,8 +58,8 @@ def add_instances(app: typer.Typer) -> None:
 @guarded
 def list_(
     *, state: Annotated[list[str] | None, typer.Option("--state", help="Only in this state; repeatable.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Also terminated, reassigned and failed ones.")] = False,
-    location: Annotated[str, typer.Option("--location", help="In this region.")] = "",
+    all_: Annotated[bool, typer.Option("--all", help="Include terminated, reassigned and failed instances.")] = False,
+    location: Annotated[str, typer.Option("--location", help="Only in this region.")] = "",
     tag: Annotated[str, typer.Option("--tag", metavar="KEY[=VALUE]")] = "", owner: o.Owner = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
@@ -81,18 +83,18 @@ def _dollars(price: float | None) -> str:
 @guarded
 def create(
     *, type_: Types = None, location: Locations = None, zone: Zones = None,
-    image: Annotated[str, typer.Option("--image", help="By the cloud's id.")] = "",
+    image: Annotated[str, typer.Option("--image", help="Image, by the cloud's id.")] = "",
     market: Annotated[str, typer.Option("--market", metavar="on_demand|spot|any")] = "on_demand",
-    max_price: Annotated[float | None, typer.Option("--max-price", metavar="DOLLARS", help="An hour.")] = None,
+    max_price: Annotated[float | None, typer.Option("--max-price", metavar="DOLLARS", help="Per hour.")] = None,
     vcpus: Annotated[int, typer.Option("--vcpus", help="Minimum number of vCPUs.")] = 0,
-    ram: Annotated[str, typer.Option("--ram", metavar="SIZE", help='Minimum memory, such as "64GiB".')] = "",
-    disk_gib: Annotated[int, typer.Option("--disk-gib", help="Boot disk.")] = 0,
+    ram: Annotated[str, typer.Option("--ram", metavar="SIZE", help='Minimum memory, such as 64GiB.')] = "",
+    disk_gib: Annotated[int, typer.Option("--disk-gib", help="Size of the boot disk.")] = 0,
     gpu: Annotated[str, typer.Option("--gpu", metavar="MODEL")] = "",
     gpus: Annotated[int, typer.Option("--gpus", metavar="N")] = 0, confidential: Confidential = None,
     user_data: UserData = None, port: Ports = None, public_key: Keys = None, tag: Tags = None, name: o.Name = "",
     ttl: o.Ttl = None, key: o.Key = None, owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Request an instance. It is pending at first: `drydock wait` waits for it."""
+    """Request an instance. It is pending at first; `drydock wait` waits for it."""
     given: dict[str, Any] = {
         "instance_type": type_, "location": location, "zone": zone, "image": image, "market": market,
         "max_price": max_price, "vcpus": vcpus, "ram_mib": ram, "disk_gib": disk_gib, "gpu": gpu, "gpus": gpus,
@@ -112,20 +114,22 @@ def show(instance: Id, *, as_json: o.AsJson = False) -> None:
 
 @guarded
 def delete(instance: Id, *, as_json: o.AsJson = False) -> None:
-    """End it; one that has ended is fine. It is `released` while its machine is kept for the next lease, and
-    `terminated` once the machine is gone."""
+    """End an instance; idempotent.
+
+    It is `released` while its machine is kept for the next lease, and `terminated` once the machine is gone.
+    """
     _tell(o.client().end_instance(instance), as_json)
 
 
 @guarded
 def stop(instance: Id, *, as_json: o.AsJson = False) -> None:
-    """Switch an instance off; it is kept, and its disk still costs."""
+    """Stop an instance. The instance is kept, and its disk is still billed."""
     _tell(o.client().change_instance(instance, "stop"), as_json)
 
 
 @guarded
 def start(instance: Id, *, as_json: o.AsJson = False) -> None:
-    """Switch an instance on again; its address may change."""
+    """Start an instance. Its address may change."""
     _tell(o.client().change_instance(instance, "start"), as_json)
 
 
@@ -145,7 +149,7 @@ def _tell(info: InstanceInfo, as_json: bool) -> None:
             ("message", info.message), ("cloud", info.kind), ("blueprint", info.blueprint),
             ("where", info.zone or info.location), ("type", info.instance_type), ("market", info.market),
             ("price", _dollars(info.price)), ("costs now, $/hour", _dollars(info.hourly_cost)),
-            ("kept until", info.kept_until), ("failed last", failure_text(info.failure)),
+            ("kept until", info.kept_until), ("last failure", failure_text(info.failure)),
             ("image", info.image), ("provider's id", info.provider_id),
             ("public address", info.public_address), ("private address", info.private_address), ("ssh", reached),
             ("host key", list(info.ssh_host_keys)), ("tags", [f"{k}={v}" for k, v in info.tags.items()]),

@@ -39,7 +39,7 @@ def run(
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Run a command on a lease, with its output as it comes, and exit with its exit code."""
+    """Run a command on a lease, printing its output as it comes, and exit with its exit code."""
     words = " ".join(command) if shell else command
     with stoppable():
         ended = run_there(
@@ -53,9 +53,9 @@ def run(
 
 @guarded
 def watch(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
-    """Watch a lease's workload: its output from the beginning, also after the end; its exit code is ours.
+    """Watch a lease's workload: print its output from the beginning, and exit with its exit code.
 
-    Ctrl-C ends this program and nothing else.
+    Also works after the workload has ended. Ctrl-C ends only this program.
     """
     with stoppable():
         client = o.client()
@@ -123,7 +123,7 @@ def remove_file(
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Also remove a non-empty folder.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Remove a file or folder of a lease; a missing one is fine."""
+    """Remove a file or folder of a lease. A missing path is not an error."""
     lease, path = _there(place)
     with stoppable():
         o.client().remove_path(lease, path, recursive=recursive, on_job=_telling())
@@ -137,7 +137,7 @@ def _telling() -> Callable[[JobInfo], None]:
 
     def tell(job: JobInfo) -> None:
         if not told:
-            output.say(f"a large folder: job {job.id} removes it on the host (drydock job show {job.id})")
+            output.say(f"The folder is large; job {job.id} removes it on the host (drydock job show {job.id})")
         told.append(job.id)
 
     return tell
@@ -239,7 +239,7 @@ def publish(
 def unpublish(
     lease: o.LeaseId, path: Annotated[str, typer.Argument(metavar="PATH")], *, as_json: o.AsJson = False
 ) -> None:
-    """Remove a page or folder; a missing one is fine."""
+    """Remove a page or folder. A missing page is not an error."""
     o.client().unpublish(lease, path)
     if as_json:
         output.emit({"unpublished": path})
@@ -270,7 +270,7 @@ def _act(name: str) -> Callable[..., None]:
 
 @guarded
 def logs(
-    lease: o.LeaseId, *, error: Annotated[bool, typer.Option("--error", help="The error log.")] = False,
+    lease: o.LeaseId, *, error: Annotated[bool, typer.Option("--error", help="Print the error log.")] = False,
     offset: Annotated[int, typer.Option(help="Start at this byte.")] = 0,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new lines.")] = False,
     raw: o.Raw = False,

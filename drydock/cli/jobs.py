@@ -19,7 +19,7 @@ _EVERY = 0.5
 def add_jobs(app: typer.Typer) -> None:
     """Add `drydock job`."""
     group = typer.Typer(
-        help="Commands that outlive this program: start, look, read their output, cancel.", no_args_is_help=True
+        help="Commands that continue after this program ends: start, show, output, cancel.", no_args_is_help=True
     )
     for name, command in (("start", start), ("list", list_), ("show", show), ("output", read), ("cancel", cancel)):
         group.command(name)(command)
@@ -32,7 +32,7 @@ def start(
     shell: Annotated[bool, typer.Option("--shell", help="COMMAND is one line for /bin/sh.")] = False,
     cwd: Annotated[str, typer.Option(help="Folder to run it in, relative to the lease's home.")] = "",
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE")] = None,
-    ends_lease: Annotated[bool, typer.Option("--ends-lease", help="Release the lease when the job is over.")] = False,
+    ends_lease: Annotated[bool, typer.Option("--ends-lease", help="Release the lease when the job ends.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Start a command and leave it running."""
@@ -50,7 +50,7 @@ def list_(
     *, lease: o.LeaseOption = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """List jobs, newest first, as last seen."""
+    """List jobs, newest first, in their last known state."""
     found = o.client().jobs(lease=lease)
     if as_json:
         return output.emit(found)
@@ -66,7 +66,7 @@ def _line(command: object) -> str:
 
 @guarded
 def show(job: JobId, *, as_json: o.AsJson = False) -> None:
-    """Show a job as it is now on its host."""
+    """Show the current state of a job on its host."""
     found = o.client().job(job)
     if as_json:
         return output.emit(found)
@@ -81,7 +81,7 @@ def show(job: JobId, *, as_json: o.AsJson = False) -> None:
 def read(
     job: JobId, *, offset: Annotated[int, typer.Option(help="Start at this byte.")] = 0,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Continue until it ends, then exit with its exit code.")
+        bool, typer.Option("--follow", "-f", help="Continue until the job ends, then exit with its exit code.")
     ] = False,
     raw: o.Raw = False,
 ) -> None:  # fmt: skip

@@ -39,8 +39,8 @@ def lease(
         int,
         typer.Option("--count", "--group-size", min=1, max=100, help="Number of leases, all granted together or none."),
     ] = 1,
-    same: Annotated[str, typer.Option(help="With --count: they share `resource` or `parent`.")] = "",
-    different: Annotated[str, typer.Option(help="With --count: each on a `resource` or `parent` of its own.")] = "",
+    same: Annotated[str, typer.Option(help="With --count: the leases share a `resource` or `parent`.")] = "",
+    different: Annotated[str, typer.Option(help="With --count: a separate `resource` or `parent` for each.")] = "",
     wait: Annotated[str | None, typer.Option("--wait", metavar="SPAN", help="Stop waiting after this time.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the lease, and print how to use it.")] = False,
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input to the command.")] = False,
@@ -49,16 +49,16 @@ def lease(
     run: o.Run = None, container: o.Container = "", metrics: o.Metrics = False,
     owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Lease something, run a command there, release it.
+    """Lease a resource, run a command on it, and release it.
 
-    Waits until it is there, showing why it is not yet; runs COMMAND and ends with its exit code.
+    Waits until the lease is active, showing why it is not active yet. Runs COMMAND and exits with its exit code.
 
-    It is released whatever happens: the end of the command, Ctrl-C, an error; unless --keep.
+    The lease is released in any case (end of the command, Ctrl-C, an error) unless --keep is given.
 
-    Without a command it is held until Ctrl-C.
+    Without a command the lease is held until Ctrl-C.
 
-    With --run or --container the lease itself does it, once, and ends with it: this program only shows what it says,
-    and ends with its exit code. With --keep it does not wait for that: `drydock watch LEASE` does.
+    With --run or --container the lease itself runs a workload once, and ends with it: this program shows its output,
+    and exits with its exit code. With --keep it does not wait for that; `drydock watch LEASE` does.
 
     [dim]drydock lease host --vcpus 2 --ttl 2h -- uname -a[/dim]
     """
@@ -109,7 +109,7 @@ def _refuse_without_commands(client: Client, given: dict[str, Any]) -> None:
         others = ", ".join(sorted(set().union(*having)))
         raise InvalidRequest(
             f"A lease on a {given['type']} cannot run commands; its interfaces are: {others}.", field="command",
-            hint=f"Leave the command out: drydock lease {given['type']} --keep",
+            hint=f"Omit the command: drydock lease {given['type']} --keep",
         )  # fmt: skip
 
 
@@ -130,7 +130,7 @@ def explain(
     ttl: o.Ttl = None, until: o.Until = None, priority: o.Priority = 0, choose: o.Choose = "", charge: o.Charge = None,
     owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Show what a request would get now, and the answer of every blueprint. Nothing is written."""
+    """Show what would happen to a request now, with the verdict on every blueprint. Writes nothing."""
     given = o.request(
         type_, vcpus=vcpus, ram=ram, disk=disk, slots=slots, extra=extra, exclusive=exclusive, require=require,
         traits=trait, forbidden_traits=forbid_trait, preferred_traits=prefer_trait, allowed_blueprints=blueprint,
@@ -173,17 +173,17 @@ def add_leases(app: typer.Typer) -> None:
 
 @guarded
 def leases(
-    *, type_: Annotated[str, typer.Option("--type", help="Only of this type.")] = "",
-    state: Annotated[list[str] | None, typer.Option("--state", help="Only in this state; repeatable.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Include leases that are over.")] = False,
-    label: Annotated[str, typer.Option("--label", help="KEY or KEY=VALUE.")] = "",
+    *, type_: Annotated[str, typer.Option("--type", help="Only leases of this type.")] = "",
+    state: Annotated[list[str] | None, typer.Option("--state", help="Only leases in this state; repeatable.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="Include leases that have ended.")] = False,
+    label: Annotated[str, typer.Option("--label", help="Only leases with this label: KEY or KEY=VALUE.")] = "",
     name: Annotated[str, typer.Option("--name")] = "",
     held: Annotated[bool, typer.Option("--held", help="Include leases held by leases and resources.")] = False,
-    search: Annotated[str, typer.Option("--search", help="The beginning of a name, or words of a note.")] = "",
+    search: Annotated[str, typer.Option("--search", help="Beginning of the name, or words of the note.")] = "",
     limit: Annotated[int, typer.Option("--limit")] = 200,
     owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """List leases, newest first; by default those that are not over."""
+    """List leases, newest first; by default those that have not ended."""
     every = ("pending", "acquired", "active", "released", "destroyed", "broken")
     states = state or (every if all_ else None)
     found = o.client(owner).leases(
@@ -205,18 +205,19 @@ def leases(
 def wait(
     leases: Ids, *,
     until: Annotated[
-        str, typer.Option("--for", metavar="active|ended|STATE", help="What to wait for; a state is one of a lease.")
+        str, typer.Option("--for", metavar="active|ended|STATE", help="The state to wait for.")
     ] = "active",
     timeout: Annotated[
         str | None, typer.Option("--timeout", metavar="SPAN", help="Stop waiting after this time.")
     ] = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Wait for leases, showing why they are not there yet.
+    """Wait for leases, showing why they are not active yet.
 
-    Ends with 0, with 5 when the time is over, 6 when one cannot come there any more, 8 when no worker lives.
+    The exit code is 0 on success, 5 after a timeout, 6 if a lease can no longer reach the state, and 8 if no worker is
+    alive.
 
-    With --for ended it ends with the exit code of the first workload that failed, and with 6 when a lease is broken.
+    With --for ended, the exit code is that of the first workload that failed, or 6 if a lease is broken.
     """
     from drydock_client.waiting import ENDED, checked, end_of
 
@@ -226,13 +227,13 @@ def wait(
         try:
             infos = waiting.until_reached(client, leases, attended, until, limit=limit, quiet=as_json)
         except (TimedOut, Stopped):
-            output.say(f"Nothing was released; release with: drydock release {' '.join(map(str, leases))}")
+            output.say(f"No lease was released. To release: drydock release {' '.join(map(str, leases))}")
             raise
         ends = [end_of(client, info) for info in infos] if until == ENDED else []
     if as_json:
         output.emit(ends or infos)
     for end in () if as_json else ends:
-        cost = f"; it cost ${end.cost:.4f}" if end.usage else ""
+        cost = f"; cost: ${end.cost:.4f}" if end.usage else ""
         output.say(f"{waiting.sentence(end.lease)}{cost}")
     codes = [
         lease_run.workload_exit_code(one.workload) if one.workload else REFUSED * (one.state == "broken")
@@ -243,7 +244,7 @@ def wait(
 
 @guarded
 def show(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
-    """Show everything about a lease, with the answer of every blueprint and its history."""
+    """Show everything about a lease, with the verdict on every blueprint and its history."""
     client = o.client()
     info = client.lease(lease)
     events = client.events(lease=lease, newest=True, limit=50)
@@ -294,10 +295,10 @@ def readable_facts(facts: Mapping[str, object]) -> list[tuple[str, object]]:
 @guarded
 def release(
     lease: Ids, *,
-    wait: Annotated[bool, typer.Option(help="Wait until it is cleaned, if this program is the worker.")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait until the lease is cleaned, if this program is the worker.")] = True,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Release leases, or cancel pending ones. Releasing a lease that has ended is fine."""
+    """Release leases, or cancel pending ones; idempotent."""
     client = o.client()
     infos = [client.release(pk) for pk in lease]
     if wait and any(not info.over for info in infos):
@@ -319,7 +320,7 @@ def _tell(infos: list[LeaseInfo], as_json: bool) -> None:
 
 @guarded
 def extend(
-    lease: o.LeaseId, ttl: Annotated[str | None, typer.Argument(metavar="SPAN", help='From now: "2h".')] = None, *,
+    lease: o.LeaseId, ttl: Annotated[str | None, typer.Argument(metavar="SPAN", help="From now, as in 2h.")] = None, *,
     until: o.Until = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Extend a lease to SPAN from now, or --until a time."""
@@ -338,38 +339,38 @@ def heartbeat(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
 @guarded
 def hold(
     lease: o.LeaseId, *,
-    ttl: Annotated[str | None, typer.Option("--ttl", help="How long; a day by default.")] = None,
+    ttl: Annotated[str | None, typer.Option("--ttl", help="Duration of the hold; one day by default.")] = None,
     reason: Annotated[str, typer.Option("--reason", help="Reason, shown to other people.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Keep the resource of a lease as it is after the lease ends, for debugging; you can still use it."""
+    """Keep the resource of a lease as it is after the lease ends, for debugging. You can still use it."""
     info = o.client().hold(lease, ttl=ttl, reason=reason)
     if as_json:
         return output.emit(info)
     output.line(f"lease {lease} is held until {output.text(info.hold_until) or 'unhold'}")
     if info.active_at is not None:
-        output.say(f"you can go on using it, also after its end, until then or `drydock unhold {lease}`")
+        output.say(f"you can continue to use it, also after its end, until then or `drydock unhold {lease}`")
     return None
 
 
 @guarded
 def unhold(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
-    """End a hold; a lease that has ended is cleaned now."""
+    """End a hold. A lease that has ended is cleaned now."""
     _tell([o.client().unhold(lease)], as_json)
 
 
 @guarded
 def retry(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
-    """Retry now what waits for its next attempt."""
+    """Retry a lease or step that waits for its next attempt."""
     _tell([o.client().retry(lease)], as_json)
 
 
 @guarded
 def note(
-    lease: o.LeaseId, text: Annotated[str, typer.Argument(metavar="TEXT", help='Empty ("") removes it.')], *,
+    lease: o.LeaseId, text: Annotated[str, typer.Argument(metavar="TEXT", help="The new note; \"\" removes it.")], *,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Write a note about a lease, in place of the one it has; `drydock leases --search WORD` finds it."""
+    """Replace the note of a lease. `drydock leases --search WORD` finds it."""
     _tell([o.client().set_note(lease, note=text)], as_json)
 
 
@@ -379,9 +380,10 @@ def transfer(
     message: Annotated[str, typer.Option("--message", help="Reason, stored with the event.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Give an active lease to another user, with its files. What runs on it ends, and its keys are replaced.
+    """Transfer an active lease to another user, with its files.
 
-    It counts against the other user's quota and budgets from then on, and only the other user has access.
+    Its processes end, and its keys are replaced. The lease then counts against the other user's quota and budgets, and
+    only the other user has access.
     """
     o.client().transfer(lease, to=to, message=message)
     output.emit({"lease": lease, "owner": to}) if as_json else output.line(f"lease {lease} belongs to {to}")
@@ -389,5 +391,5 @@ def transfer(
 
 @guarded
 def key(lease: o.LeaseId) -> None:
-    """Print the lease's generated private key. Only its owner may, and it is recorded."""
+    """Print the lease's generated private key. Only its owner may do this, and every call is recorded."""
     output.line(o.client().private_key(lease), end="")

@@ -22,13 +22,13 @@ Machine = Annotated[
     typer.Argument(
         metavar="LEASE",
         parser=o.lease_reference,
-        help="The lease's number or name; with --resource, the machine's own.",
+        help="The lease's number or name; with --resource, the number of the resource.",
     ),
 ]
 
-Resource = Annotated[bool, typer.Option("--resource", help="The number is the machine's own. For operators.")]
+Resource = Annotated[bool, typer.Option("--resource", help="The number is that of a resource. For operators.")]
 
-Wait = Annotated[bool, typer.Option(help="Wait until it is done.")]
+Wait = Annotated[bool, typer.Option(help="Wait until the operation is done.")]
 
 LONGEST, PAUSE = 3600.0, 0.5
 
@@ -63,10 +63,10 @@ def _facts(info: MachineInfo) -> list[tuple[str, object]]:
         ("kind", info.kind), ("type", info.instance_type), ("price", info.price), ("power", info.power),
         ("power wanted", info.power_wanted), ("vcpus", info.cpu_millicores / 1000 or None),
         ("ram MiB", info.ram_mib or None), ("disk GiB", info.disk_gib or None), ("tags", dict(info.tags)),
-        ("can do", list(info.capabilities)),
+        ("supports", list(info.capabilities)),
         ("now", "" if now is None else f"{now.phase} {now.step} {now.sentence}".strip()),
         ("last", f"{info.act} {info.outcome}: {info.message}" if info.act else ""),
-        ("failed last", failure_text(info.failure)),
+        ("last failure", failure_text(info.failure)),
     ]  # fmt: skip
 
 
@@ -128,20 +128,20 @@ def _sentence(info: MachineInfo, act: str) -> str:
         return f"{info.name}: {act} is under way"
     if act in ("stop", "start"):
         return (
-            f"{info.name} is {info.power}" if info.power == info.power_wanted else f"{info.name}: {act} was asked for"
+            f"{info.name} is {info.power}" if info.power == info.power_wanted else f"{info.name}: {act} was requested"
         )
     return f"{info.name}: {info.message}"
 
 
 @guarded
 def stop(machine: Machine, *, resource: Resource = False, wait: Wait = True, as_json: o.AsJson = False) -> None:
-    """Switch the machine off, and keep it off. Its disk stays."""
+    """Stop the machine, and keep it stopped. Its disk is kept."""
     _act(machine, "stop", resource=resource, wait=wait, as_json=as_json)
 
 
 @guarded
 def start(machine: Machine, *, resource: Resource = False, wait: Wait = True, as_json: o.AsJson = False) -> None:
-    """Switch the machine on again. Its address may change: `drydock access`."""
+    """Start the machine. Its address may change: `drydock access`."""
     _act(machine, "start", resource=resource, wait=wait, as_json=as_json)
 
 
@@ -153,10 +153,10 @@ def reboot(machine: Machine, *, resource: Resource = False, wait: Wait = True, a
 
 @guarded
 def resize(
-    machine: Machine, disk_gib: Annotated[int, typer.Argument(metavar="GIB", help="New size of its disk.")], *,
+    machine: Machine, disk_gib: Annotated[int, typer.Argument(metavar="GIB", help="New size of the disk.")], *,
     resource: Resource = False, wait: Wait = True, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Grow the boot disk; disks never shrink. The guest's file system follows at its next boot."""
+    """Enlarge the boot disk, which cannot shrink. The guest's file system grows at its next boot."""
     _act(machine, "resize", resource=resource, wait=wait, as_json=as_json, disk_gib=disk_gib)
 
 
@@ -180,7 +180,7 @@ def tag(
 
 @guarded
 def console(machine: Machine, *, resource: Resource = False, as_json: o.AsJson = False) -> None:
-    """Print the newest 64 KiB of the machine's console. Recorded."""
+    """Print the newest 64 KiB of the machine's console output. Every call is recorded."""
     info = o.client().console(machine, resource=resource)
     if as_json:
         return output.emit(info)
@@ -194,7 +194,7 @@ def access(
     ssh_config: Annotated[bool, typer.Option("--ssh-config", help="Only an entry for ~/.ssh/config.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Show how to reach a lease by SSH: host, port, user, host keys, until when. Contains no secret."""
+    """Show how to reach a lease by SSH: host, port, user, host keys, end of the lease. Contains no secret."""
     if known_hosts + ssh_config + as_json > 1:
         raise InvalidRequest("Give one of --json, --known-hosts and --ssh-config.", field="access")
     info = o.client().access(lease)

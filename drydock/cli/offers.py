@@ -22,7 +22,7 @@ Gpu = Annotated[str, typer.Option("--gpu", metavar="MODEL", help="GPU model, for
 
 Gpus = Annotated[int, typer.Option("--gpus", metavar="N", help="Minimum number of GPUs.", rich_help_panel=_WHAT)]
 
-Maker = Annotated[str, typer.Option("--gpu-maker", help="nvidia, amd, ...", rich_help_panel=_WHAT)]
+Maker = Annotated[str, typer.Option("--gpu-maker", help="GPU vendor: nvidia, amd, ...", rich_help_panel=_WHAT)]
 
 GpuMemory = Annotated[
     str, typer.Option("--gpu-memory", metavar="SIZE", help="Minimum memory of each GPU.", rich_help_panel=_WHAT)
@@ -34,7 +34,7 @@ Ram = Annotated[
     str, typer.Option("--ram", metavar="SIZE", help='Minimum memory, such as "64GiB".', rich_help_panel=_WHAT)
 ]
 
-Arch = Annotated[str, typer.Option("--arch", help="x86_64 or arm64.", rich_help_panel=_WHAT)]
+Arch = Annotated[str, typer.Option("--arch", help="Architecture: x86_64 or arm64.", rich_help_panel=_WHAT)]
 
 Confidential = Annotated[
     list[str] | None,
@@ -50,18 +50,22 @@ Type = Annotated[
     ),
 ]
 
-Region = Annotated[list[str] | None, typer.Option("--region", help="In this one; repeatable.", rich_help_panel=_WHERE)]
+Region = Annotated[
+    list[str] | None, typer.Option("--region", help="Only in this region; repeatable.", rich_help_panel=_WHERE)
+]
 
-Zone = Annotated[list[str] | None, typer.Option("--zone", help="In this one; repeatable.", rich_help_panel=_WHERE)]
+Zone = Annotated[
+    list[str] | None, typer.Option("--zone", help="Only in this zone; repeatable.", rich_help_panel=_WHERE)
+]
 
 Continent = Annotated[
     list[str] | None,
     typer.Option("--continent", metavar="AF|AS|EU|NA|OC|SA", help="Repeatable.", rich_help_panel=_WHERE),
 ]
 
-Credential = Annotated[str, typer.Option("--credential", help="In this account.", rich_help_panel=_WHERE)]
+Credential = Annotated[str, typer.Option("--credential", help="Only offers of this account.", rich_help_panel=_WHERE)]
 
-Kind = Annotated[str, typer.Option("--kind", help="Of this kind: ec2, gce, azure.", rich_help_panel=_WHERE)]
+Kind = Annotated[str, typer.Option("--kind", help="Only offers of this kind: ec2, gce, azure.", rich_help_panel=_WHERE)]
 
 Market = Annotated[str, typer.Option("--market", metavar="on_demand|spot", rich_help_panel=_COST)]
 
@@ -70,12 +74,12 @@ MaxPrice = Annotated[
 ]
 
 MaxBoot = Annotated[
-    float | None, typer.Option("--max-boot", metavar="SECONDS", help="Usable within.", rich_help_panel=_COST)
+    float | None, typer.Option("--max-boot", metavar="SECONDS", help="Usable within this time.", rich_help_panel=_COST)
 ]
 
 Sort = Annotated[str, typer.Option("--sort", metavar="price|fastest|vcpus|ram", help="Order of the results.")]
 
-All = Annotated[bool, typer.Option("--all", help="Include types that were not offered when last polled.")]
+All = Annotated[bool, typer.Option("--all", help="Include types that were not offered at the last poll.")]
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of results.")]
 
@@ -93,7 +97,7 @@ def offers(
     max_price: MaxPrice = None, max_boot: MaxBoot = None, sort: Sort = "price", all_: All = False, limit: Limit = 50,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """What the clouds offer, as last read: instance types by zone and market, the cheapest first.
+    """List the offers of the clouds: instance types by zone and market, cheapest first.
 
     [dim]drydock offers --gpu a100 --max-price 5[/dim]
     """
@@ -140,10 +144,10 @@ def _age(found: list[OfferInfo]) -> str:
     """Return how old the data is."""
     seen = sorted(one.seen_at for one in found if one.seen_at is not None)
     if not seen:
-        return "The time of the last reading is not known."
+        return "The time of the last poll is not known."
     if seen[-1] - seen[0] < _TOGETHER:
-        return f"Read {output.ago(seen[0])}."
-    return f"Read {output.ago(seen[-1])}, the oldest of it {output.ago(seen[0])}."
+        return f"Polled {output.ago(seen[0])}."
+    return f"Polled {output.ago(seen[-1])}, the oldest result {output.ago(seen[0])}."
 
 
 def _nothing(client: Client) -> str:
@@ -151,11 +155,14 @@ def _nothing(client: Client) -> str:
     places = client.locations()
     seen = sorted(one.seen_at for one in places if one.seen_at is not None)
     if seen:
-        return f"No current offer matches. Last read {output.ago(seen[-1])}; --all also shows what is not offered."
+        return (
+            f"No current offer matches. Last polled {output.ago(seen[-1])}; --all also shows types that are "
+            "not offered."
+        )
     failed = next((f" {one.account} {one.name}: {one.message}" for one in places if one.message), "")
     return (
-        "No offers have been read yet in an account that you may use. Workers read the accounts that blueprints of"
-        f" clouds use; `drydock credentials` shows operators the progress.{failed}"
+        "No offers have been read yet in an account that you may use. Workers poll the accounts that "
+        f"blueprints of clouds use; operators can see the progress with `drydock credentials`.{failed}"
     )
 
 
@@ -167,7 +174,7 @@ def add_locations(app: typer.Typer) -> None:
 
 @guarded
 def locations(*, as_json: o.AsJson = False) -> None:
-    """List the locations that are polled, and when each was last."""
+    """List the locations that are polled, and when each was last polled."""
     found = o.client().locations()
     if as_json:
         return output.emit(found)

@@ -26,7 +26,9 @@ Message = Annotated[str, typer.Option("--message", "-m", help="Reason, stored wi
 
 def add_authorizations(app: typer.Typer) -> None:
     """Add `drydock authorizations`."""
-    group = o.group(list_authorizations, "Who may use which blueprint: list, ask, allow, decline.")
+    group = o.group(
+        list_authorizations, "Authorizations of users and groups to use blueprints: list, ask, allow, decline."
+    )
     for name, command in (
         ("list", list_authorizations),
         ("ask", ask_authorization),
@@ -39,11 +41,11 @@ def add_authorizations(app: typer.Typer) -> None:
 
 @guarded
 def list_authorizations(
-    *, blueprint: Annotated[str, typer.Option("--blueprint", help="Only of this blueprint.")] = "",
+    *, blueprint: Annotated[str, typer.Option("--blueprint", help="Only authorizations for this blueprint.")] = "",
     state: Annotated[str, typer.Option("--state", help="`requested`, `authorized` or `declined`.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """List authorizations and requests for them; without being an operator, those that concern you."""
+    """List authorizations and requests for them. Users who are not operators see their own."""
     _tell_authorizations(o.client().authorizations(blueprint=blueprint, state=state), as_json)
 
 
@@ -51,7 +53,7 @@ def list_authorizations(
 def ask_authorization(
     blueprint: Annotated[str, typer.Argument(metavar="BLUEPRINT")], *, message: Message = "", as_json: o.AsJson = False
 ) -> None:
-    """Ask to be allowed to use a blueprint."""
+    """Request permission to use a blueprint."""
     _tell_authorizations([o.client().ask_authorization(blueprint, message=message)], as_json)
 
 
@@ -64,7 +66,7 @@ def allow(
     message: Message = "",
     as_json: o.AsJson = False,
 ) -> None:
-    """Let who asked, or a user or group who did not ask, use a blueprint.
+    """Allow a user or a group to use a blueprint, whether or not they have requested it.
 
     [dim]drydock authorizations allow 3[/dim]    [dim]drydock authorizations allow lab --user ada[/dim]
     """
@@ -80,7 +82,7 @@ def decline(
     message: Message = "",
     as_json: o.AsJson = False,
 ) -> None:
-    """Decline a request, or revoke an authorization; current leases stay."""
+    """Decline a request, or withdraw an authorization. Existing leases stay."""
     _tell_authorizations([_decide(what, user, group, message, allowed=False)], as_json)
 
 
@@ -90,8 +92,8 @@ def _decide(what: str, user: str, group: str, message: str, *, allowed: bool) ->
         return client.decide_authorization(what, allow=allowed, user=user, group=group, message=message)
     if not what.isascii() or not what.isdigit():
         raise InvalidRequest(
-            f"Whose authorization for {what!r}?", field="user",
-            hint="Give an authorization's number, or --user or --group with the blueprint.",
+            f"Specify whose authorization for {what!r}.", field="user",
+            hint="Give the number of an authorization, or --user or --group with the blueprint.",
         )  # fmt: skip
     return client.settle_authorization(int(what), allow=allowed, message=message)
 
@@ -107,7 +109,7 @@ def _tell_authorizations(found: list[AuthorizationInfo], as_json: bool) -> None:
 
 def add_quotas(app: typer.Typer) -> None:
     """Add `drydock quotas`."""
-    group = o.group(list_quotas, "What users and groups may hold, and for how long: list, set, remove.")
+    group = o.group(list_quotas, "Limits on what users and groups may hold, and for how long: list, set, remove.")
     for name, command in (("list", list_quotas), ("set", set_quota), ("remove", remove_quota)):
         group.command(name)(command)
     app.add_typer(group, name="quotas", rich_help_panel="Operators")
@@ -115,7 +117,7 @@ def add_quotas(app: typer.Typer) -> None:
 
 @guarded
 def list_quotas(*, as_json: o.AsJson = False) -> None:
-    """List quotas; without being an operator, those that limit you."""
+    """List quotas. Users who are not operators see the quotas that limit them."""
     _tell_quotas(o.client().quotas(), as_json)
 
 
@@ -131,7 +133,7 @@ def set_quota(
 ) -> None:  # fmt: skip
     """Set some limits of a user or a group; the others stay.
 
-    `ttl` is the longest that a lease may last, `default-ttl` how long one lasts that names no end.
+    `ttl` is the longest duration of a lease; `default-ttl` is the duration of leases that specify no end.
 
     [dim]drydock quotas set --user ada leases=5 ram=64GiB ttl=30d default-ttl=8h[/dim]
     """

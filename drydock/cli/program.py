@@ -56,20 +56,20 @@ for add in (
 
 @app.callback()
 def _main(
-    version: bool = typer.Option(False, "--version", help="Print the version and end.", is_eager=True),
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
     server: str = typer.Option(
         "",
         "--server",
         metavar="URL",
         envvar=session.SERVER,
-        help="Ask this server instead of this machine's engine.",
+        help="Use this server instead of the engine on this machine.",
     ),
     ca: str = typer.Option(
         "",
         "--ca",
         metavar="FILE",
         envvar=session.CA,
-        help="With --server: trust these certificates, not the system's.",
+        help="With --server: trust these certificates instead of the system's.",
     ),
     insecure: bool = typer.Option(
         False, "--insecure", help="With --server: send the token over plain HTTP, where others can read it."

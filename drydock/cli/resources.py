@@ -22,7 +22,7 @@ Id = Annotated[str, typer.Argument(metavar="RESOURCE", help="The resource's numb
 
 def add_resources(app: typer.Typer) -> None:
     """Add `drydock resources`."""
-    group = o.group(list_, "What is there: list, show, drain, quarantine, register, check, power, destroy.")
+    group = o.group(list_, "Resources: list, show, drain, quarantine, register, check, power, destroy.")
     for name, command in (
         ("list", list_), ("show", show), ("drain", drain), ("undrain", undrain), ("quarantine", quarantine),
         ("unquarantine", unquarantine), ("retire", retire), ("destroy", destroy), ("power", power), ("check", check),
@@ -34,10 +34,10 @@ def add_resources(app: typer.Typer) -> None:
 
 @guarded
 def list_(
-    *, type_: Annotated[str, typer.Option("--type", help="Only of this type.")] = "",
-    blueprint: Annotated[str, typer.Option("--blueprint", help="Only of this blueprint.")] = "",
+    *, type_: Annotated[str, typer.Option("--type", help="Only resources of this type.")] = "",
+    blueprint: Annotated[str, typer.Option("--blueprint", help="Only resources of this blueprint.")] = "",
     state: Annotated[str, typer.Option("--state")] = "",
-    gone: Annotated[bool, typer.Option("--gone", help="Include resources that are gone.")] = False,
+    gone: Annotated[bool, typer.Option("--gone", help="Include resources that no longer exist.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """List resources."""
@@ -90,7 +90,7 @@ def _facts(info: ResourceInfo) -> None:
             ("identity", info.identity), ("part of", info.part_of), ("marks", _marks(info)), ("note", info.note),
             ("problems", list(info.problems)),
             ("now", step.strip()), ("observed", info.observed),
-            ("failed last", failure_text(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),
+            ("last failure", failure_text(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),
             ("used", {name: f"{u.used}/{u.total}" for name, u in info.capacity.items() if u.total}),
             ("attributes", dict(info.attributes)), ("traits", list(info.traits)), ("leases", list(info.leases)),
             ("parts", [f"{p['class']} {p['identity']}" for p in info.parts]), *readable_facts(info.facts),
@@ -105,12 +105,12 @@ def number(resource: str) -> int:
     found = o.client().resources(name=resource)
     if not found:
         raise NotFound(
-            f"There is no resource named {resource!r}.", field="resource", hint="See: drydock resources list"
+            f"Resource {resource!r} does not exist.", field="resource", hint="`drydock resources list` lists them."
         )
     if len(found) > 1:
         numbers = ", ".join(str(one.id) for one in found)
         raise InvalidRequest(f"Several resources are named {resource!r}: {numbers}.", field="resource",
-                             hint="Give the number.")  # fmt: skip
+                             hint="Give the number of one of them.")  # fmt: skip
     return found[0].id
 
 
@@ -124,25 +124,25 @@ def _act(resource: str, act: str, as_json: bool, **given: Any) -> None:
 
 @guarded
 def drain(resource: Id, *, reason: Annotated[str, typer.Option()] = "", as_json: o.AsJson = False) -> None:
-    """Give it no new leases, and remove it once idle."""
+    """Drain a resource: no new leases are placed on it, and it is removed once idle."""
     _act(resource, "drain", as_json, reason=reason)
 
 
 @guarded
 def undrain(resource: Id, *, as_json: o.AsJson = False) -> None:
-    """Put it back into service."""
+    """Undrain a resource."""
     _act(resource, "undrain", as_json)
 
 
 @guarded
 def quarantine(resource: Id, note: Annotated[str, typer.Argument(help="Why.")], *, as_json: o.AsJson = False) -> None:
-    """Take it out of service as it is; its leases stay."""
+    """Take a resource out of service as it is. Its leases stay."""
     _act(resource, "quarantine", as_json, message=note)
 
 
 @guarded
 def unquarantine(resource: Id, *, as_json: o.AsJson = False) -> None:
-    """Put it back into service."""
+    """Return a resource to service."""
     _act(resource, "unquarantine", as_json)
 
 
@@ -155,11 +155,11 @@ def retire(resource: Id, *, as_json: o.AsJson = False) -> None:
 @guarded
 def destroy(
     resource: Id, *,
-    force: Annotated[bool, typer.Option("--force", help="Close its row regardless of what its provider says.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Close its row, whatever its provider reports.")] = False,
     reason: Annotated[str, typer.Option("--reason", help="With --force: the reason.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Destroy an idle or vanished resource; with --force, break its leases and vouch that it is gone."""
+    """Destroy an idle or vanished resource. With --force, break its leases and record that it is gone."""
     if force:
         return _act(resource, "force_destroy", as_json, reason=reason)
     return _act(resource, "retire", as_json)
@@ -169,7 +169,7 @@ def destroy(
 def power(
     resource: Id, wanted: Annotated[str, typer.Argument(metavar="on|off|cycle")], *, as_json: o.AsJson = False
 ) -> None:
-    """Switch it on or off, or cycle it."""
+    """Switch a resource on or off, or cycle its power."""
     _act(resource, "power", as_json, wanted=wanted)
 
 
@@ -183,7 +183,7 @@ def check(resource: Id, *, as_json: o.AsJson = False) -> None:
 def register(
     blueprint: Annotated[str, typer.Argument(metavar="BLUEPRINT")],
     fields: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Its fields.")] = None,
-    *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="As JSON; - is standard input.")] = "",
+    *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="JSON file; - is standard input.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Register a resource by hand. `drydock blueprints schema KIND` shows the fields."""
@@ -211,10 +211,13 @@ def scan(
 def change(
     resource: Id,
     fields: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Fields to change.")] = None,
-    *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="As JSON; - is standard input.")] = "",
+    *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="JSON file; - is standard input.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Correct a registered resource: address, port, user, host_keys, ... It is checked again before it serves."""
+    """Correct a registered resource: address, port, user, host_keys, ...
+
+    The resource is checked before it is leased again.
+    """
     given = {**o.document(file), **o.values(fields, "fields")}
     if not given:
         raise InvalidRequest("Give the fields to change as KEY=VALUE or as a file.", field="fields")
@@ -224,5 +227,8 @@ def change(
 
 @guarded
 def remove(resource: Id, *, as_json: o.AsJson = False) -> None:
-    """Remove an idle resource: a registered one is cleaned and handed back, also one that was never reached."""
+    """Remove an idle resource.
+
+    A registered resource is cleaned and handed back, even if it was never reached.
+    """
     _act(resource, "retire", as_json)

@@ -48,12 +48,11 @@ _LONGEST = 70
 def connection(
     client: Client, info: AccessInfo, identities: Sequence[Path] = (), *, agent: Path | None = None
 ) -> Iterator[tuple[list[str], str]]:
-    """Yield the beginning of an `ssh` command line, and the host's name in it. `BASTION` is the name of the bastion, if
-    any.
+    """Yield the beginning of an `ssh` command line, and the host's name in it.
 
-    The configuration and host keys are in a temporary folder; a folder left behind by a killed command is removed by
-    the next command. The lease's private key is never written to a file: an agent holds it, listening at `agent` if
-    that is given.
+    `BASTION` is the name of the bastion, if any. The configuration and host keys are in a temporary folder; a folder
+    left behind by a killed command is removed by the next command. The lease's private key is never written to a file:
+    an agent holds it, listening at `agent` if that is given.
     """
     from interfaces.ssh.keyagent import KeyAgent
     from interfaces.ssh.openssh import Identity, entry, known_hosts_of
@@ -81,7 +80,7 @@ def connection(
 
 
 def lease_key(client: Client, lease: int) -> str:
-    """Return the private key of a lease. Raises NotAllowed, with a hint how to do without the key."""
+    """Return the private key of a lease. Raises NotAllowed, with a hint on how to work without the key."""
     try:
         return client.private_key(lease)
     except (NotFound, NotAllowed) as error:
@@ -111,7 +110,7 @@ def run(command: Sequence[str], **given: Any) -> int:
 
 @contextlib.contextmanager
 def started(command: Sequence[str], **given: Any) -> Iterator[subprocess.Popen[str]]:
-    """Start a program that ends with the block, and with this process however that ends."""
+    """Start a program that ends with the block or with this process, however that ends."""
     from drydock.engines.process import end_with_parent
 
     process = subprocess.Popen(list(command), text=True, preexec_fn=end_with_parent(signal.SIGTERM), **given)
@@ -211,15 +210,15 @@ def add_ssh(app: typer.Typer) -> None:
 def ssh(
     lease: o.LeaseId,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Command line for its shell, as with ssh.")
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Command line for the remote shell, as with ssh.")
     ] = None,
-    *, tty: Annotated[bool, typer.Option("--tty", "-t", help="Give the command a terminal.")] = False,
+    *, tty: Annotated[bool, typer.Option("--tty", "-t", help="Allocate a terminal for the command.")] = False,
     identity: Identity = None,
 ) -> None:  # fmt: skip
     """Log in to a lease with the system's ssh, and exit with the exit code of COMMAND or of the shell.
 
-    The host key is pinned. The lease's private key is held by an agent for this one command, and never in a file.
-    On a host that is this machine it is a shell as the lease's account. Options go before LEASE.
+    The host key is pinned. The lease's private key is held by an agent for this one command, and is never written to a
+    file. If the host is this machine, a shell is started as the lease's account. Options go before LEASE.
     """
     words = list(command or ())
     line = " ".join(words[1:] if words[:1] == ["--"] else words)
@@ -237,10 +236,10 @@ def ssh(
 @guarded
 def port_forward(
     lease: o.LeaseId,
-    ports: Annotated[list[str], typer.Argument(metavar="LOCAL:REMOTE...", help="Ports, for example 8080:80.")],
+    ports: Annotated[list[str], typer.Argument(metavar="LOCAL:REMOTE...", help="Pairs of ports, for example 8080:80.")],
     *, identity: Identity = None,
 ) -> None:  # fmt: skip
-    """Forward ports of this machine, on 127.0.0.1 alone, to ports of a lease's host until Ctrl-C."""
+    """Forward ports of this machine, on 127.0.0.1 only, to ports of a lease's host until Ctrl-C."""
     pairs = [_pair(one) for one in ports]
     with stoppable():
         client = o.client()

@@ -64,11 +64,11 @@ def add_ssh_config(app: typer.Typer) -> None:
 @guarded
 def ssh_config(
     *, install: Annotated[bool, typer.Option("--install", help="Write an entry for each of your leases.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove all that --install has written.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove everything that --install has written.")] = False,
 ) -> None:  # fmt: skip
-    """Have ssh, scp, rsync and editors know your leases: `ssh drydock-12`, `ssh drydock-NAME`.
+    """Write entries for your leases for ssh, scp, rsync and editors: `ssh drydock-12`, `ssh drydock-NAME`.
 
-    Entries are those of your active leases now: run it again for later ones. No private key is written.
+    Only leases that are active now get entries: run it again for later leases. No private key is written.
     """
     if install == remove:
         raise InvalidRequest("Give one of --install and --remove.", field="install")
@@ -84,7 +84,7 @@ def ssh_config(
     written = _install(place)
     for names in written:
         output.line(names[-1])
-    output.say(f"{len(written)} leases in {place / 'config'}" if written else "No active lease of yours has SSH.")
+    output.say(f"{len(written)} leases in {place / 'config'}" if written else "You have no active lease with SSH.")
 
 
 def _install(place: Path) -> list[list[str]]:
@@ -169,7 +169,9 @@ def _proxy(lease: int, agent: Path | None) -> str:
 @guarded
 def ssh_proxy(
     lease: o.LeaseId,
-    agent: Annotated[Path | None, typer.Option("--agent", help="Where an agent with its key is to listen.")] = None,
+    agent: Annotated[
+        Path | None, typer.Option("--agent", help="Socket path for an agent with the lease's key.")
+    ] = None,
 ) -> None:
     """Connect standard input and output with the SSH server of a lease, for the entries of `ssh-config`."""
     with stoppable():

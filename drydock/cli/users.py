@@ -26,7 +26,7 @@ Stdin = Annotated[
 
 def add_users(app: typer.Typer) -> None:
     """Add `drydock users`."""
-    group = o.group(list_users, "Who may sign in: list, add, password, disable, enable, groups.")
+    group = o.group(list_users, "Users: list, add, password, disable, enable, groups.")
     for name, command in (
         ("list", list_users), ("add", add), ("password", password), ("disable", disable), ("enable", enable),
         ("groups", groups),
@@ -43,11 +43,11 @@ def list_users(*, as_json: o.AsJson = False) -> None:
 
 @guarded
 def add(
-    name: Name, *, operator: Annotated[bool, typer.Option("--operator", help="May see and change everything.")] = False,
+    name: Name, *, operator: Annotated[bool, typer.Option("--operator", help="May change everything.")] = False,
     group: Annotated[list[str] | None, typer.Option("--group", help="Add the user to this group; repeatable.")] = None,
     stdin: Stdin = False, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Add a user, and print the generated password. It is shown only now.
+    """Add a user, and print the generated password, which is shown only now.
 
     [dim]drydock users add ada --group lab[/dim]
     """
@@ -57,19 +57,19 @@ def add(
 
 @guarded
 def password(name: Name, *, stdin: Stdin = False, as_json: o.AsJson = False) -> None:
-    """Set another password for a user, and print it if it was generated. It is shown only now."""
+    """Set another password for a user. A generated password is printed, and shown only now."""
     _tell_password(o.client().set_user_password(name, password=_password_given(stdin)), as_json)
 
 
 @guarded
 def disable(name: Name, *, as_json: o.AsJson = False) -> None:
-    """Refuse a user's password and tokens. Leases stay until they end."""
+    """Disable a user's password and tokens. Leases stay until they end."""
     _tell_users([o.client().switch_user(name, "disable")], as_json)
 
 
 @guarded
 def enable(name: Name, *, as_json: o.AsJson = False) -> None:
-    """Accept a user's password and tokens again."""
+    """Enable a user's password and tokens again."""
     _tell_users([o.client().switch_user(name, "enable")], as_json)
 
 
@@ -126,13 +126,13 @@ def _role(user: UserInfo) -> str:
     return "administrator" if user.administrator else "operator" if user.operator else "user"
 
 
-Scope = Annotated[str, typer.Option("--scope", help="`read`, `lease`, or `operate` for operators.")]
+Scope = Annotated[str, typer.Option("--scope", help="Scope: `read`, `lease`, or `operate` for operators.")]
 
 TokenTtl = Annotated[
-    str | None, typer.Option("--ttl", metavar="SPAN", help="How long it is valid; 90 days by default.")
+    str | None, typer.Option("--ttl", metavar="SPAN", help="Duration of validity; 90 days by default.")
 ]
 
-TokenUser = Annotated[str | None, typer.Option("--user", help="Operators: of this user.")]
+TokenUser = Annotated[str | None, typer.Option("--user", help="For operators: only tokens of this user.")]
 
 
 def add_tokens(app: typer.Typer) -> None:
@@ -187,10 +187,10 @@ def _tokens() -> _Tokens:
 
 @guarded
 def create_token(
-    name: Annotated[str, typer.Argument(help="What it is for.")], *,
+    name: Annotated[str, typer.Argument(help="Purpose of the token.")], *,
     scope: Scope = "lease", ttl: TokenTtl = None, user: TokenUser = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Create a token and print it; it is shown only now."""
+    """Create a token and print it. It is shown only now."""
     made, secret = _tokens().create_token(name, scope=scope, ttl=ttl, user=user)
     from drydock_client.values import to_json
 
@@ -198,13 +198,13 @@ def create_token(
         return output.emit({**to_json(made), "token": secret})
     output.line(secret)
     output.say(f"token {made.id} of {made.user}, scope {made.scope}, until {output.text(made.expires_at)}")
-    output.say("it is shown only now: `drydock --server URL login` keeps it, or DRYDOCK_TOKEN holds it")
+    output.say("the token is shown only now; store it with `drydock --server URL login` or in DRYDOCK_TOKEN")
     return None
 
 
 @guarded
 def list_tokens(*, user: TokenUser = None, as_json: o.AsJson = False) -> None:
-    """List tokens, newest first; operators see everybody's."""
+    """List tokens, newest first. Operators see the tokens of all users."""
     found = _tokens().tokens(user=user)
     if as_json:
         return output.emit(found)
@@ -224,7 +224,7 @@ def _token_state(token: TokenInfo) -> str:
 def revoke_token(
     token: Annotated[int, typer.Argument(metavar="TOKEN", help="The token's number.")], *, as_json: o.AsJson = False
 ) -> None:
-    """Revoke a token, and those that were made with it."""
+    """Revoke a token and all tokens that were created with it."""
     gone = _tokens().revoke_token(token)
     output.emit(gone) if as_json else output.line(f"token {gone.id} of {gone.user} is revoked")
 
@@ -237,7 +237,7 @@ def add_login(app: typer.Typer) -> None:
 
 def _required_server() -> str:
     if not server_address():
-        raise InvalidRequest("Which server?", field="server", hint="drydock --server https://HOST login")
+        raise InvalidRequest("No server was given.", field="server", hint="drydock --server https://HOST login")
     return server_address()
 
 
@@ -254,18 +254,21 @@ def login(*, as_json: o.AsJson = False) -> None:
     file = keeping.keep(address, secret.strip())
     if as_json:
         return output.emit({"server": address, "name": client.name, "operator": client.operator, "file": str(file)})
-    output.say(f"You are {client.name} at {address}. The token is kept in {file}.")
+    output.say(f"You are logged in to {address} as {client.name}. The token is stored in {file}.")
     return None
 
 
 @guarded
 def logout(*, as_json: o.AsJson = False) -> None:
-    """Forget the token of a server. It stays valid until it expires: `drydock tokens revoke` revokes it there."""
+    """Delete the stored token of a server.
+
+    It stays valid until it expires; `drydock tokens revoke` revokes it there.
+    """
     from drydock_client import keeping
 
     address = _required_server()
     gone = keeping.forget(address)
     if as_json:
         return output.emit({"server": address, "forgotten": gone})
-    output.say(f"Forgotten: {address}" if gone else f"No token for {address} was stored.")
+    output.say(f"The token for {address} was deleted." if gone else f"No token for {address} was stored.")
     return None

@@ -45,12 +45,15 @@ Kept = Annotated[
     typer.Option("--kept-type", metavar="REGION/TYPE", help="This type must still exist; repeatable."),
 ]
 
-From = Annotated[list[str] | None, typer.Option("--ssh-from", metavar="NETWORK", help="Who may reach SSH; repeatable.")]
+From = Annotated[
+    list[str] | None,
+    typer.Option("--ssh-from", metavar="NETWORK", help="Network that may reach the SSH port; repeatable."),
+]
 
 
 def add_provider(app: typer.Typer) -> None:
     """Add `drydock provider`."""
-    group = typer.Typer(help="Clouds: whether one behaves as the provider contract says.", no_args_is_help=True)
+    group = typer.Typer(help="Test whether a cloud keeps the provider contract.", no_args_is_help=True)
     group.command("validate")(validate_account)
     group.callback()(_provider_group)
     app.add_typer(group, name="provider", rich_help_panel="Operators")
@@ -64,19 +67,23 @@ def _provider_group() -> None:
 def validate_account(
     credential: Annotated[str, typer.Argument(metavar="CREDENTIAL")],
     *,
-    kind: Annotated[str, typer.Option("--kind", help="The kind of cloud, if the credential does not tell.")] = "",
+    kind: Annotated[str, typer.Option("--kind", help="The kind of cloud, if several match the credential.")] = "",
     region: Annotated[str, typer.Option("--region", help="Region; by default the first that is available.")] = "",
     type_: Annotated[str, typer.Option("--type", help="Instance type; by default the cheapest that is suitable.")] = "",
     other_type: Annotated[str, typer.Option("--other-type", help="Instance type to change to.")] = "",
     arch: Annotated[str, typer.Option("--arch", help="x86_64 or arm64.")] = "x86_64",
     image: Image = None,
-    image_pattern: Annotated[str, typer.Option("--images", metavar="PATTERN", help="For the check of images.")] = "",
+    image_pattern: Annotated[
+        str, typer.Option("--images", metavar="PATTERN", help="Name pattern for the check of images.")
+    ] = "",
     disk: Annotated[
         int, typer.Option("--disk", metavar="GIB", min=0, help="Size of the boot disk; by default that of the image.")
     ] = 0,
     network: Annotated[str, typer.Option("--network", help="The cloud's subnet or network.")] = "",
     private: Annotated[bool, typer.Option("--private", help="Reach machines at their private addresses.")] = False,
-    user: Annotated[str, typer.Option("--user", help="The account that is created on them.")] = "drydock",
+    user: Annotated[
+        str, typer.Option("--user", help="Name of the account that is created on the machines.")
+    ] = "drydock",
     ssh_port: Annotated[int, typer.Option("--ssh-port", min=1, max=65535)] = 22,
     ssh_from: From = None,
     only: Part = None,
@@ -87,13 +94,13 @@ def validate_account(
         typer.Option("--max-price", metavar="DOLLARS", min=0.0, help="Maximum price per hour of each machine."),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending money.")] = False,
-    clean: Annotated[bool, typer.Option("--clean", help="Only remove what earlier validations left.")] = False,
+    clean: Annotated[bool, typer.Option("--clean", help="Only remove objects that earlier validations left.")] = False,
     as_json: o.AsJson = False,
 ) -> None:
-    """Try everything that a cloud says it can on a real account, and end what that made.
+    """Test everything that a cloud's client supports on a real account, and remove everything that this creates.
 
-    It says what it would make and what that costs an hour, and asks before it spends. Ends with 1 when a check fails
-    or something is left.
+    Prints what would be created and its hourly cost, and asks before it spends money. The exit code is 1 if a check
+    fails or something is left.
 
     [dim]drydock provider validate aws --region eu-central-1 --max-price 0.05[/dim]
     """
@@ -154,7 +161,7 @@ def _run(account: Account, asked: Asking, wanted: Collection[str], yes: bool) ->
 def _tell_of_leftovers(account: Account) -> None:
     if left := account.journal.unfinished():
         names = ", ".join(one.key for one in left)
-        output.say(f"An earlier validation has left {names}. --clean ends it.")
+        output.say(f"Objects of an earlier validation are left: {names}. Remove them with --clean.")
 
 
 def _agree(account: Account, wish: Wish, wanted: Collection[str], yes: bool) -> None:
@@ -170,13 +177,15 @@ def _agree(account: Account, wish: Wish, wanted: Collection[str], yes: bool) -> 
     output.say(f"It creates up to {count} machines, one after another: {wish.type}{beside} in {place}.")
     output.say(f"Image: {wish.image.id}. Disk: {wish.disk_gib} GiB each.")
     price = cost(wish, wanted)
-    dollars = "not known" if price is None else f"${price:.4f} an hour at the most, disks and addresses not counted"
+    dollars = "not known" if price is None else f"at most ${price:.4f} per hour, without disks and addresses"
     output.say(f"Cost: {dollars}. Everything is removed afterwards.")
     if yes:
         return None
     if not sys.stdin.isatty():
-        raise InvalidRequest("There is no terminal to confirm the cost.", field="yes", hint="Give --yes to confirm it.")
-    typer.confirm("Go on?", abort=True, err=True)
+        raise InvalidRequest(
+            "No terminal is available to confirm the cost.", field="yes", hint="Give --yes to confirm the cost."
+        )
+    typer.confirm("Continue?", abort=True, err=True)
     return None
 
 
@@ -193,7 +202,7 @@ def _say_left(account: Account, left: list[str]) -> None:
     for sentence in left:
         output.say(f"LEFT: {sentence}")
     if left:
-        output.say(f"drydock provider validate {account.name} --kind {account.kind.name} --clean ends it.")
+        output.say(f"Remove them: drydock provider validate {account.name} --kind {account.kind.name} --clean")
 
 
 def _show_account_report(report: Report, as_json: bool) -> None:
@@ -202,7 +211,7 @@ def _show_account_report(report: Report, as_json: bool) -> None:
     rows = [(one.check, one.verdict.value, f"{one.seconds:.1f}", one.message) for one in report.findings]
     if sys.stdout.isatty():
         return output.console().print(_table(rows))
-    return output.table(("check", "verdict", "seconds", "what was seen"), rows)
+    return output.table(("check", "verdict", "seconds", "result"), rows)
 
 
 def _table(rows: list[tuple[str, str, str, str]]) -> Any:
@@ -210,7 +219,7 @@ def _table(rows: list[tuple[str, str, str, str]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    made = Table("check", "verdict", "seconds", "what was seen", box=box.SIMPLE_HEAD, pad_edge=False)
+    made = Table("check", "verdict", "seconds", "result", box=box.SIMPLE_HEAD, pad_edge=False)
     for check, verdict, took, message in rows:
         made.add_row(check, Text(verdict, style=_CHECK_COLOURS.get(verdict, "")), took, Text(message))
     return made
@@ -239,7 +248,7 @@ Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="ROW", help="S
 
 def add_validate(app: typer.Typer) -> None:
     """Add `drydock validate`."""
-    group = typer.Typer(help="Hosts: whether anything outlives a lease there.", no_args_is_help=True)
+    group = typer.Typer(help="Test whether anything of a lease is left on a host.", no_args_is_help=True)
     group.command("host")(validate_host)
     group.callback()(_validate_group)
     app.add_typer(group, name="validate", rich_help_panel="Operators")
@@ -257,13 +266,15 @@ def validate_host(
     disk: o.Disk = None,
     only: Only = None,
     skip: Skip = None,
-    wait: Annotated[str, typer.Option("--wait", metavar="SPAN", help="For each lease to begin, and to end.")] = "10m",
+    wait: Annotated[
+        str, typer.Option("--wait", metavar="SPAN", help="Timeout for each lease to become active, and to end.")
+    ] = "10m",
     as_json: o.AsJson = False,
 ) -> None:
-    """Plant what could survive a lease by one lease, and look for it by the next.
+    """Plant files and processes with one lease that could outlive it, and look for them with the next lease.
 
-    For blueprints of hosts, and of what stands on hosts: storage, webroot, working_copy. It takes two or three leases
-    and removes what it has planted, as far as the host lets it. Ends with 1 when something survived.
+    For blueprints of hosts, and of resources on hosts: storage, webroot, working_copy. It takes two or three leases and
+    removes what it has planted, as far as the host allows. The exit code is 1 if something is left.
 
     [dim]drydock validate host lab -r hostname=lab-1[/dim]
     """
@@ -319,20 +330,23 @@ class _Tenants:
         self._ended.add(lease)
         self._client.release(lease)
         if not waiting.until_over(self._client, [lease], self._attended, limit=self._limit, quiet=False):
-            raise TimedOut(f"The end of lease {lease} takes longer.", hint=f"`drydock show {lease}` says why.")
+            raise TimedOut(
+                f"The end of lease {lease} takes longer than expected.",
+                hint=f"`drydock show {lease}` shows the reason.",
+            )
 
 
 def _show_host_report(report: HostReport, as_json: bool) -> None:
     if as_json:
         return output.emit(report.to_json())
     rows = [(one.row, one.verdict.value, one.message, one.proves) for one in report.findings]
-    headers = ("row", "verdict", "what was seen", "what it proves")
+    headers = ("row", "verdict", "result", "what it proves")
     if sys.stdout.isatty():
         output.COLOURS.update(_ROW_COLOURS)
     output.table(headers, rows)
     if report.unanswered:
-        output.say(f"The look is not complete: {report.unanswered}")
+        output.say(f"The search is not complete: {report.unanswered}")
     if report.survived:
-        output.say(f"SURVIVED: {', '.join(report.survived)}. Processes of it end after five minutes; "
-                   f"the rest has {report.token} in its name.")  # fmt: skip
+        output.say(f"SURVIVED: {', '.join(report.survived)}. Its processes end after five minutes; everything else "
+f"has {report.token} in its name.")  # fmt: skip
     return None

@@ -21,11 +21,11 @@ def test_what_was_spent_is_summed_up(cli, dear):
     (found,) = cli.json("usage", "--by", "blueprint", "--blueprint", dear)["groups"]
     assert (found["name"], found["leases"], found["hourly"]) == (dear, 1, 2.0)
     told = cli("usage", "--by", "lease", "--since", "7d", "--blueprint", dear)
-    assert "$2.0000 an hour goes on." in told.stderr
+    assert "Current cost: $2.0000 per hour." in told.stderr
     headers, row = cli("usage", "--csv", "--blueprint", dear).stdout.splitlines()
     assert headers == "id,name,leases,seconds,cost,hourly"
     assert row.endswith(",2")
-    assert "Nothing with a price was leased." in cli("usage", "--blueprint", "other").stderr
+    assert "No lease had a price." in cli("usage", "--blueprint", "other").stderr
     assert "by" in cli("usage", "--by", "colour", code=2).stderr
     assert "since" in cli("usage", "--since", "yesterday", code=2).stderr
 

@@ -89,7 +89,7 @@ def _problem(done, code: int, said: str) -> str:
     if done.returncode != code:
         return f"exit code {done.returncode}, wanted {code}: {told[:300]}"
     if (
-        "should not happen" in told
+        "is a bug in Drydock" in told
         or len(told) > 6000
         or re.search(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\ud800-\udfff]", told)
     ):

@@ -88,7 +88,7 @@ def test_a_name_goes_wherever_a_number_does(cli, host, tmp_path):
     assert "lasts until" in cli("extend", "by-name", "5h").stdout
     assert "lease.extended" in cli("events", "--lease", "by-name", "--json").stdout
     held = cli("hold", "by-name", "--ttl", "1h")
-    assert "you can go on using it" in held.stderr
+    assert "you can continue to use it" in held.stderr
     assert "held" in cli("release", "by-name").stdout
     assert cli("run", "by-name", "--", "cat", "page").stdout == "page"
     cli("unhold", "by-name")

@@ -48,7 +48,7 @@ def test_offers_are_read_and_looked_through(vendor):
     (found,) = vendor.json("offers", "--vcpus", "2", "--ram", "2GiB", "--sort", "fastest", "--limit", "1")
     assert (found["type"], found["boot_seconds"]) == ("p4", 95)
     said = vendor("offers", "--gpu", "h100")
-    assert (said.stdout, "No current offer matches. Last read " in said.stderr) == ("", True)
+    assert (said.stdout, "No current offer matches. Last polled " in said.stderr) == ("", True)
     for words, field in (
         (("--sort", "name"), "sort"),
         (("--max-price", "0"), "max_price"),

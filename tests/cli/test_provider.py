@@ -73,10 +73,16 @@ def test_it_says_what_it_would_spend_and_asks(cli, amazon, account, terminal):
     os.write(terminal[0], b"n\n")
     done = run(cli, [*account, "--only", "boot"], stdin=terminal[1])
     assert done.returncode == 1
-    for words in ("It creates up to 1 machines", "t3.micro in us-east-1", "an hour at the most", "Go on?", "Aborted"):
+    for words in (
+        "It creates up to 1 machines",
+        "t3.micro in us-east-1",
+        "per hour, without disks and addresses",
+        "Continue?",
+        "Aborted",
+    ):
         assert words in done.stderr, words
     refused = cli(*account, "--only", "boot", code=2)
-    assert "Give --yes to confirm it" in refused.stderr
+    assert "Give --yes to confirm the cost" in refused.stderr
     assert amazon.double.asked("RunInstances") == []
     assert amazon.double.objects() == {}
 

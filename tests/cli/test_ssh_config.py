@@ -60,7 +60,7 @@ def test_ssh_knows_a_lease_by_number_and_name_and_no_key_is_written(cli, lab, tm
         )
         assert ended.returncode == 255
         assert b"is over" in ended.stderr
-    assert "No active lease" in here("ssh-config", "--install").stderr
+    assert "no active lease" in here("ssh-config", "--install").stderr
     here("ssh-config", "--remove")
     assert files(home) == {".ssh/config": THEIRS}
     assert not (home / ".ssh/drydock").exists()

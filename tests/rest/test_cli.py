@@ -114,7 +114,7 @@ def test_a_laptop_leases_works_and_releases(cli, working, host, owner, tmp_path)
     assert cli.json("release", number)["state"] in ("released", "destroyed")
     assert cli("lease", "host", "--", "echo", "briefly").stdout == "briefly\n"
     assert "on this machine" in cli("worker", code=2).stderr
-    assert "Forgotten" in cli("logout").stderr
+    assert "was deleted" in cli("logout").stderr
     assert json.loads(cli("leases", "--json", code=7).stdout)["error"]["code"] == "not_allowed"
 
 

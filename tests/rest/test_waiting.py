@@ -150,6 +150,6 @@ def test_the_shell_waits_with_exit_codes(here, cli, owner):
     here.release(made)
     (end,) = laptop.json("wait", number, "--for", "ended")
     assert (end["lease"]["state"], end["exit_code"], end["cost"] > 0) == ("destroyed", None, True)
-    assert "it cost $" in laptop("wait", number, "--for", "ended").stderr
+    assert "cost: $" in laptop("wait", number, "--for", "ended").stderr
     laptop("wait", number, code=6)
     laptop("wait", str(_ended_with(here, 7)), "--for", "ended", code=7)

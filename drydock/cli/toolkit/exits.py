@@ -46,16 +46,16 @@ def is_a(error: BaseException, *kinds: type[errors.DrydockError]) -> bool:
 
 
 class Stopped(BaseException):
-    """A signal asked the program to end: `code` is its exit code."""
+    """A signal asked the program to end. `code` is its exit code."""
 
     def __init__(self, code: int) -> None:
         self.code = code
 
 
 def guarded(work: Callable[P, R]) -> Callable[P, R]:
-    """Wrap a command so that an error is printed in one line and ends the program with its exit code.
+    """Wrap a command so that an error is printed on one line and ends the program with its exit code.
 
-    No traceback is printed; DRYDOCK_DEBUG=1 lets errors through.
+    No traceback is printed; with DRYDOCK_DEBUG=1 exceptions are not caught.
     """
 
     @functools.wraps(work)
@@ -107,7 +107,7 @@ def tell(error: Exception, *, as_json: bool = False) -> NoReturn:
 
 
 class PlainGroup(TyperGroup):
-    """A group of commands that reports wrong options in our words instead of the parser's."""
+    """A group of commands that reports invalid options in our words instead of the parser's."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command. Raises typer.BadParameter for an option or argument that cannot be read."""
@@ -147,10 +147,10 @@ def described(error: Exception) -> tuple[str, str, str]:
     name = type(error).__name__
     text = str(error).strip() or name
     if name in ("OperationalError", "InterfaceError"):
-        return f"The database does not answer: {text.splitlines()[0]}", "", "`drydock doctor` says what to fix."
+        return f"The database is not reachable: {text.splitlines()[0]}", "", "Run `drydock doctor` to find the problem."
     if name == "ImproperlyConfigured":
         return text, "", ""
-    return f"{name}: {text}", "", "This should not happen. DRYDOCK_DEBUG=1 shows where it comes from."
+    return f"{name}: {text}", "", "This is a bug in Drydock. DRYDOCK_DEBUG=1 shows a traceback."
 
 
 _CODES = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: TERMINATED}

@@ -121,7 +121,7 @@ class LeaseRun:
         try:
             self._release(client, attended, ids)
         except Exception as error:
-            output.say(f"lease {numbers} could not be released ({error}); do it later: drydock release {numbers}")
+            output.say(f"lease {numbers} could not be released ({error}); release it later: drydock release {numbers}")
             return
         if ids and not self.quiet:
             what = "The request was" if len(ids) == 1 else f"All {len(ids)} requests were"
@@ -134,7 +134,9 @@ class LeaseRun:
             if going and attended.look() and attended.private:
                 cleaned = waiting.until_over(client, going, attended, limit=CLEANING, quiet=self.quiet)
                 if not cleaned and not self.quiet:
-                    output.say("cleaning takes longer; it goes on with the next command that waits, or `make up`")
+                    output.say(
+                        "cleaning takes longer; it continues with the next command that waits, or with `make up`"
+                    )
 
     def _tell_how(self, infos: Sequence[LeaseInfo], *, held: bool = False) -> None:
         if self.quiet:
@@ -181,7 +183,8 @@ def requested_workload(
         raise InvalidRequest("Give either --run or a command after --, not both.", field="run")
     if stdin:
         raise InvalidRequest(
-            "A workload cannot read standard input; copy the file there, or give a command after --.", field="stdin"
+            "A workload cannot read standard input. Copy the file to the lease, or give a command after --.",
+            field="stdin",
         )
     found = {"command": line if line is not None else list(command) or None, "image": image, "cwd": cwd, "env": env}
     return {name: value for name, value in found.items() if value}
@@ -213,13 +216,13 @@ class WorkloadRun(LeaseRun):
 
     def _tell_where(self, infos: Sequence[LeaseInfo]) -> None:
         for info in () if self.quiet else infos:
-            output.say(f"lease {info.id} works by itself on {info.resource_name}")
+            output.say(f"lease {info.id} runs its workload on {info.resource_name}")
             output.say(f"  drydock watch {info.id}")
             output.say(f"  drydock release {info.id}")
 
 
 def follow_workload(client: Client, lease: int, attended: Attendance, *, quiet: bool) -> WorkloadInfo:
-    """Write the output of a lease's workload, from its beginning until it is over.
+    """Write the output of a lease's workload, from its beginning to its end.
 
     Raises NotFound, and InvalidRequest if the lease has no workload.
     """

@@ -21,7 +21,7 @@ Raw = Annotated[bool, typer.Option("--raw", help="Print every byte unchanged, al
 
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
 
-Owner = Annotated[str | None, typer.Option("--owner", help="Operators: act for this user.")]
+Owner = Annotated[str | None, typer.Option("--owner", help="For operators: act for this user.")]
 
 
 class LeaseName(str):
@@ -58,15 +58,15 @@ def _number(known: Client, value: Any) -> Any:
     return known.named(value) if isinstance(value, LeaseName) else value
 
 
-User = Annotated[str, typer.Option("--user", help="This user.")]
+User = Annotated[str, typer.Option("--user", help="Name of the user.")]
 
-Group = Annotated[str, typer.Option("--group", help="The members of this group.")]
+Group = Annotated[str, typer.Option("--group", help="Name of the group.")]
 
 Command = Annotated[list[str] | None, typer.Argument(metavar="-- COMMAND...", help="Command to run.")]
 
 _SIZE, _TIME, _WHERE, _REST = "Size", "Time", "Which", "More"
 
-Type = Annotated[str, typer.Argument(metavar="TYPE", help="What to lease: host, storage, webroot, ...")]
+Type = Annotated[str, typer.Argument(metavar="TYPE", help="Type to lease: host, storage, webroot, ...")]
 
 Require = Annotated[
     list[str] | None,
@@ -85,37 +85,40 @@ Slots = Annotated[int | None, typer.Option("--slots", help="Number of slots on t
 
 Extra = Annotated[
     list[str] | None,
-    typer.Option("--extra", metavar="CLASS=N", help="A further class of capacity.", rich_help_panel=_SIZE),
+    typer.Option(
+        "--extra", metavar="CLASS=N", help="Amount of an additional class of capacity.", rich_help_panel=_SIZE
+    ),
 ]
 
 Exclusive = Annotated[
-    bool, typer.Option("--exclusive", help="The whole resource, shared with nobody.", rich_help_panel=_SIZE)
+    bool,
+    typer.Option("--exclusive", help="Lease the whole resource, not shared with other leases.", rich_help_panel=_SIZE),
 ]
 
-Trait = Annotated[list[str] | None, typer.Option("--trait", help="It must have this trait.", rich_help_panel=_WHERE)]
+Trait = Annotated[list[str] | None, typer.Option("--trait", help="Required trait.", rich_help_panel=_WHERE)]
 
-Forbid = Annotated[
-    list[str] | None, typer.Option("--forbid-trait", help="It must not have this trait.", rich_help_panel=_WHERE)
-]
+Forbid = Annotated[list[str] | None, typer.Option("--forbid-trait", help="Forbidden trait.", rich_help_panel=_WHERE)]
 
-Prefer = Annotated[
-    list[str] | None, typer.Option("--prefer-trait", help="Better with this trait.", rich_help_panel=_WHERE)
-]
+Prefer = Annotated[list[str] | None, typer.Option("--prefer-trait", help="Preferred trait.", rich_help_panel=_WHERE)]
 
 Blueprints = Annotated[
-    list[str] | None, typer.Option("--blueprint", help="Only of this blueprint; repeatable.", rich_help_panel=_WHERE)
+    list[str] | None, typer.Option("--blueprint", help="Allowed blueprint; repeatable.", rich_help_panel=_WHERE)
 ]
 
 Exclude = Annotated[
-    list[str] | None, typer.Option("--exclude-blueprint", help="Not of this blueprint.", rich_help_panel=_WHERE)
+    list[str] | None, typer.Option("--exclude-blueprint", help="Excluded blueprint.", rich_help_panel=_WHERE)
 ]
 
 Ttl = Annotated[
-    str | None, typer.Option("--ttl", metavar="SPAN", help='How long, from active: "2h".', rich_help_panel=_TIME)
+    str | None,
+    typer.Option(
+        "--ttl", metavar="SPAN", help="Duration after the lease has become active, such as 2h.", rich_help_panel=_TIME
+    ),
 ]
 
 Until = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="When it ends (ISO 8601).", rich_help_panel=_TIME)
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Latest end of the lease (ISO 8601).", rich_help_panel=_TIME),
 ]
 
 WaitLimit = Annotated[
@@ -135,16 +138,25 @@ Heartbeat = Annotated[
     ),
 ]
 
-Priority = Annotated[int, typer.Option("--priority", help="-100 to 100; higher is earlier.", rich_help_panel=_REST)]
+Priority = Annotated[
+    int, typer.Option("--priority", help="Priority from -100 to 100; higher is earlier.", rich_help_panel=_REST)
+]
 
-Name = Annotated[str, typer.Option("--name", help="A name, to be used like its number.", rich_help_panel=_REST)]
+Name = Annotated[
+    str, typer.Option("--name", help="A name that can be used instead of the number.", rich_help_panel=_REST)
+]
 
 Label = Annotated[
     list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="A label.", rich_help_panel=_REST)
 ]
 
 Key = Annotated[
-    str | None, typer.Option("--key", help="Idempotency key: the same key, the same lease.", rich_help_panel=_REST)
+    str | None,
+    typer.Option(
+        "--key",
+        help="Idempotency key: a repeated request with the same key returns the same lease.",
+        rich_help_panel=_REST,
+    ),
 ]
 
 PublicKey = Annotated[
@@ -153,14 +165,15 @@ PublicKey = Annotated[
 ]
 
 ServeAgain = Annotated[
-    bool, typer.Option("--serve-again", help="Request the same again if it is lost.", rich_help_panel=_REST)
+    bool, typer.Option("--serve-again", help="Request the lease again if its resource is lost.", rich_help_panel=_REST)
 ]
 
 Choose = Annotated[
     str,
     typer.Option(
         "--choose", metavar="order|price|fastest",
-        help="Which blueprint builds it: the first in the operators' order, the cheapest or the soonest ready.",
+        help=("Choice among blueprints that could build: the first in the operators' order, the cheapest, or "
+"the one that is ready soonest."),
         rich_help_panel=_REST,
     ),
 ]  # fmt: skip
@@ -174,17 +187,19 @@ Container = Annotated[
     str,
     typer.Option(
         "--container", metavar="IMAGE",
-        help="The same in a container that podman runs there; COMMAND follows its entry point.", rich_help_panel=_REST,
+        help="Workload in a container that podman runs on the host; COMMAND is passed to its entry point.",
+        rich_help_panel=_REST,
     ),
 ]  # fmt: skip
 
 Metrics = Annotated[
-    bool, typer.Option("--metrics", help="Measure resource use; workloads are always measured.", rich_help_panel=_REST)
+    bool,
+    typer.Option("--metrics", help="Measure resource usage; workloads are always measured.", rich_help_panel=_REST),
 ]
 
 Charge = Annotated[
     str | None,
-    typer.Option("--charge", metavar="GROUP", help="Your group, whose quota also applies.", rich_help_panel=_REST),
+    typer.Option("--charge", metavar="GROUP", help="Your group whose quota is charged as well.", rich_help_panel=_REST),
 ]
 
 
@@ -231,7 +246,7 @@ def words(given: list[str] | None, field: str) -> dict[str, str]:
     for one in given or ():
         key, equal, value = one.partition("=")
         if not (key and equal):
-            raise InvalidRequest(f"{one!r} is not KEY=VALUE.", field=field)
+            raise InvalidRequest(f"{one!r} is not of the form KEY=VALUE.", field=field)
         found[key] = value
     return found
 

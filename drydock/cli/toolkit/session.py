@@ -51,11 +51,11 @@ def connect_to(address: str, owner: str | None = None) -> Client:
 
 
 def here_only() -> None:
-    """Raise InvalidRequest if a server was named for a command about this machine."""
+    """Raise InvalidRequest if a server was named for a command that concerns only this machine."""
     if server_address():
         raise InvalidRequest(
             "This command works only on the installation on this machine.", field="server",
-            hint=f"Leave out --server (or {SERVER}), or run the command on the server.",
+            hint=f"Omit --server (or {SERVER}), or run the command on the server.",
         )  # fmt: skip
 
 
@@ -125,8 +125,10 @@ def _worker_beside() -> Any:
 
 
 def ready_database() -> None:
-    """Apply migrations to a private database. Raises NotMigrated if another database, which its operator migrates,
-    lacks some."""
+    """Apply migrations to a private database.
+
+    Raises NotMigrated if another database, which its operator migrates, lacks some.
+    """
     from django.conf import settings
     from django.core.management import call_command
 
@@ -134,7 +136,7 @@ def ready_database() -> None:
         return
     if not settings.DRYDOCK.private_database:
         raise NotMigrated(
-            "The database is not ready for this version.", hint="Its operator runs `drydock migrate` once."
+            "The database is not ready for this version.", hint="An operator runs `drydock migrate` once."
         )
     with _migration_lock():
         if missing_migrations():
@@ -209,7 +211,7 @@ def user() -> Any:
     if found is None or not found.is_active:
         raise NotAllowed(
             f"{name!r} is not a user of this installation.",
-            hint="Its operator adds you: `drydock users add NAME`, or `drydock migrate --operator NAME`. "
-            "DRYDOCK_USER says who you are.",
+            hint="An operator can add you: `drydock users add NAME`, or `drydock migrate --operator NAME`. To "
+            "act as another user, set DRYDOCK_USER.",
         )
     return found

@@ -27,8 +27,10 @@ QUICKEST, SLOWEST = 0.05, 0.5
 def until_active(
     client: Client, ids: Sequence[int], attended: Attendance, *, limit: float | None, quiet: bool = False
 ) -> list[LeaseInfo]:
-    """Wait until all leases are active, and return them. Raises LeaseFailed, TimedOut, NoWorker (on timeout without a
-    worker)."""
+    """Wait until all leases are active, and return them.
+
+    Raises LeaseFailed, TimedOut, NoWorker (on timeout without a worker).
+    """
     with display(quiet) as show:
         return _wait(client, ids, attended, show, limit, _all_active)
 
@@ -36,9 +38,9 @@ def until_active(
 def until_begun(
     client: Client, ids: Sequence[int], attended: Attendance, *, limit: float | None, quiet: bool = False
 ) -> list[LeaseInfo]:  # fmt: skip
-    """Wait until no lease is waiting any more, and return the leases. Those with a workload may already be over.
+    """Wait until no lease is pending any more, and return the leases. Leases with a workload may have ended already.
 
-    Raises what `until_active` raises; LeaseFailed if a lease broke before it was active.
+    Raises what `until_active` raises, and LeaseFailed if a lease broke before it was active.
     """
 
     def begun(infos: Sequence[LeaseInfo]) -> bool:
@@ -52,8 +54,10 @@ def until_begun(
 def until_reached(
     client: Client, ids: Sequence[int], attended: Attendance, wanted: str, *, limit: float | None, quiet: bool
 ) -> list[LeaseInfo]:  # fmt: skip
-    """Wait until each lease is `active`, has `ended` or is in the given state, and return them. Raises what
-    `until_active` raises."""
+    """Wait until each lease is `active`, has `ended` or is in the given state, and return them.
+
+    Raises what `until_active` raises.
+    """
     with display(quiet) as show:
         return _wait(client, ids, attended, show, limit, lambda infos: all([reached(one, wanted) for one in infos]))
 
@@ -145,7 +149,7 @@ class _Lines:
                 output.say(line)
 
 
-NO_WORKER = "no worker is running, so nothing is built or cleaned: start one with `drydock worker`"
+NO_WORKER = "no worker is running, so nothing is built or cleaned; start one with `drydock worker`"
 
 
 @contextlib.contextmanager
