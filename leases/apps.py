@@ -14,8 +14,10 @@ class LeasesConfig(AppConfig):
     verbose_name = "Leases"
 
     def ready(self) -> None:
-        """Register the system checks and the signal handlers that index compared numbers and bound database waits by
-        request."""
+        """Register the system checks and the signal handlers.
+
+        These create indexes for compared numbers and bound database waits by request.
+        """
         from leases import checks
         from leases.engine.core import database
 

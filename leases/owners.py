@@ -11,8 +11,10 @@ from drydock.core.errors import InvalidRequest
 
 
 def find_owner(owner: Any) -> AbstractUser:
-    """Return the user given as a user or a user name. Raises InvalidRequest if the user does not exist or is
-    disabled."""
+    """Return the user given as a user or a user name.
+
+    Raises InvalidRequest if the user does not exist or is disabled.
+    """
     model = get_user_model()
     if isinstance(owner, model):
         return owner

@@ -34,8 +34,10 @@ class Scheduler(beat.Scheduler):
         self._began = clock.monotonic()
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """Send the entry's hint. If the broker does not accept it or no worker reads it, do its work in this
-        process."""
+        """Send the entry's hint.
+
+        If the broker does not accept it or no worker reads it, do its work in this process.
+        """
         from django.db import close_old_connections
 
         from leases.engine.core import database
@@ -54,8 +56,10 @@ class Scheduler(beat.Scheduler):
                 hints.log.exception("The sweep in beat failed. The next sweep tries again.")
 
     def _unread(self, queue: str) -> bool:
-        """Return whether no worker of this queue was seen recently. Workers that start together with beat are given
-        time to appear."""
+        """Return whether no worker of this queue was seen recently.
+
+        Workers that start together with beat are given time to appear.
+        """
         from leases.engine.core import workers
 
         waited = clock.monotonic() - self._began > settings.DRYDOCK.lost_worker_seconds

@@ -39,8 +39,10 @@ def _task(hint: str) -> Any:
 
 
 def _carry_out(hint: str, *args: Any) -> None:
-    """Carry out a hint. Without a database the hint is dropped; the sweep finds the pending work when the database is
-    back."""
+    """Carry out a hint.
+
+    Without a database the hint is dropped; the sweep finds the pending work when the database is back.
+    """
     try:
         HANDLERS[hint](*args)
     except Exception as error:

@@ -32,8 +32,10 @@ def user_of(lease: LeaseView) -> str:
 
 
 def is_shared(lease: LeaseView) -> bool:
-    """Return whether the lease uses the control account. An account that is set up keeps its mode if the config
-    changes."""
+    """Return whether the lease uses the control account.
+
+    An account that is set up keeps its mode if the config changes.
+    """
     if "user" in lease.facts:
         return bool(lease.facts["user"] != user_of(lease))
     return bool(lease.resource.blueprint.config.accounts == "shared")
@@ -63,8 +65,10 @@ def mark_of(lease: LeaseView) -> str:
 
 
 def control(resource: ResourceView) -> SshEndpoint:
-    """Return the endpoint of the control account. Raises NeedsOperator if a registered host lacks a required fact, and
-    Unreachable if any other host does."""
+    """Return the endpoint of the control account.
+
+    Raises NeedsOperator if a registered host lacks a required fact, and Unreachable if any other host does.
+    """
     facts, config = resource.facts, resource.blueprint.config
     missing = ", ".join(name for name in _PLACE if not facts.get(name))
     if missing and resource.origin == "registered":
@@ -94,8 +98,11 @@ def control_transport(resource: ResourceView) -> Transport:
 
 
 def control_key(resource: ResourceView) -> str:
-    """Return the control account's private key, from the host's own key pair or else from the credential named by the
-    config. Raises NeedsOperator if both are missing."""
+    """Return the control account's private key.
+
+    It is the host's own key or else that of the credential named by the config. Raises NeedsOperator if both are
+    missing.
+    """
     own: str = resource.secrets.get("private_key", "")
     config: Accounts = resource.blueprint.config
     if not own and not config.control_credential:
@@ -120,8 +127,10 @@ def control_of(lease: LeaseView) -> Control | None:
 
 
 def lease_endpoint(lease: LeaseView, *, user: str, home: str) -> SshEndpoint:
-    """Return an endpoint for the lease's own account, with the same pinned host keys and bastion as the control
-    account."""
+    """Return an endpoint for the lease's own account.
+
+    It has the same pinned host keys and bastion as the control account.
+    """
     there = control(lease.resource)
     return SshEndpoint(
         host=there.host,
@@ -136,8 +145,10 @@ def lease_endpoint(lease: LeaseView, *, user: str, home: str) -> SshEndpoint:
 
 
 def transport_of(lease: LeaseView) -> Transport:
-    """Return a transport to the lease's own account, using its own key and the host's current address, which may change
-    when the host is stopped and started. Raises Unreachable if the lease is not activated."""
+    """Return a transport to the lease's own account, using its own key and the host's current address.
+
+    The address may change when the host is stopped and started. Raises Unreachable if the lease is not activated.
+    """
     if "endpoint" not in lease.facts or "private_key" not in lease.secrets:
         raise Unreachable("The lease has no account on its host.")
     known = endpoint_from_json(lease.facts["endpoint"])
@@ -156,8 +167,7 @@ def connect_line(endpoint: SshEndpoint) -> str:
 
 
 def owner_keys(lease: LeaseView) -> tuple[list[str], int]:
-    """Return the owner's own public keys without options and comments, and the number of keys that could not be
-    parsed."""
+    """Return the owner's public keys without options and comments, and the number of keys that could not be parsed."""
     found = []
     for line in lease.public_keys:
         try:

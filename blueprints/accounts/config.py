@@ -55,8 +55,10 @@ class Accounts(Fields):
 
     @property
     def control_credential(self) -> str:
-        """Name of the credential whose private key opens the control accounts of hosts without a key pair of their own;
-        empty if every host has one."""
+        """Name of the credential whose private key opens the control accounts of hosts.
+
+        Empty if every host has a key pair of its own.
+        """
         return ""
 
     @property

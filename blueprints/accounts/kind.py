@@ -20,11 +20,11 @@ _REACH = Step(name="reach", act=actions.reach)
 
 
 class WithAccounts(Kind, Activates, HandsOver, Checks, Controls):
-    """Base of kinds whose hosts are reached over SSH, with a key pair for every lease, and an account of its own
-    (`per_lease`) or the control account for itself (`shared`).
+    """Base of kinds whose hosts are reached over SSH, with a key pair for every lease.
 
-    The kind's Config is an `Accounts`. Its resources have the facts `address`, `port`, `user` and `host_keys`, and
-    their own `private_key` in their secrets unless the config names a `control_credential`.
+    A lease has an account of its own (`per_lease`) or the control account for itself (`shared`). The kind's Config is
+    an `Accounts`. Its resources have the facts `address`, `port`, `user` and `host_keys`, and their own `private_key`
+    in their secrets unless the config names a `control_credential`.
     """
 
     Config: ClassVar[type[Fields]] = Accounts

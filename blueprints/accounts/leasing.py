@@ -27,8 +27,10 @@ from interfaces.keys import new_key_pair
 
 
 def make_key(spec: Spec, memo: Json) -> Answer:
-    """Make a key pair for this lease. It is stored before the host receives it, so that a lost answer wastes only a
-    pair."""
+    """Make a key pair for this lease.
+
+    It is stored before the host receives it, so that a lost answer wastes only a pair.
+    """
     if "private_key" in lease_of(spec).secrets:
         return Ready()
     pair = new_key_pair(mark_of(lease_of(spec)))
@@ -119,8 +121,10 @@ def end_processes(spec: Spec) -> bool:
 
 @told
 def remove_files(spec: Spec, memo: Json) -> Answer:
-    """Remove the lease's home or folder and its files in world-writable directories. Keep an account whose home was set
-    aside."""
+    """Remove the lease's home or folder and its files in world-writable directories.
+
+    Keep an account whose home was set aside.
+    """
     lease, there = lease_of(spec), shell(spec)
     user, home = user_of(lease), home_of(lease)
     if is_shared(lease):

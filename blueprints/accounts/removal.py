@@ -69,8 +69,10 @@ def shared_close(there: HostShell, user: str) -> None:
 
 
 def shared_ended(there: HostShell, user: str, lease_key: str, *, whole: bool) -> bool:
-    """End the processes that bear the lease's mark or work in its folder. Return whether none is left; with `whole`,
-    whether the shared account runs nothing except this connection."""
+    """End the processes that bear the lease's mark or work in its folder.
+
+    Return whether none is left; with `whole`, whether the shared account runs nothing except this connection.
+    """
     home, uid = there.run("cd && pwd -P && id -u").splitlines()
     left = there.end_marked(f"{LEASE_VARIABLE}={lease_key}", f"{home}/{SHARED_FOLDER}/{user}")
     return not left and not (whole and there.end_account(uid, root=False))

@@ -198,8 +198,10 @@ class Account:
 
 
 def _quota(usage: Mapping[str, Any], location: str) -> Quota | None:
-    """A spot machine counts for lowPriorityCores and for nothing of a family (learn.microsoft.com, "Check vCPU
-    quotas")."""
+    """Convert an entry of the usage API to a quota, or None if it is not relevant here.
+
+    A spot machine counts for lowPriorityCores only, not for its family (learn.microsoft.com, "Check vCPU quotas").
+    """
     about = usage.get("name") or {}
     code, name = str(about.get("value") or ""), str(about.get("localizedValue") or "")
     limit, used = float(usage.get("limit") or 0), float(usage.get("currentValue") or 0)

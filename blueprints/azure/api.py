@@ -117,8 +117,11 @@ def _who(credential: Credential, deadline: float) -> Any:
 
 
 class _OneMoreRead(policies.RetryPolicy[Any, Any]):
-    """A read whose connection broke is repeated once. The SDK's own policy repeats PUT and DELETE too, and then tells
-    of an answer to the second call as if it were the first's."""
+    """Repeat a read once if its connection broke.
+
+    The SDK's own policy also repeats PUT and DELETE, and then reports the answer to the second call as if it were the
+    first.
+    """
 
     def configure_retries(self, options: dict[str, Any]) -> dict[str, Any]:
         return {**super().configure_retries(options), "methods": frozenset({"GET", "HEAD"})}
@@ -129,8 +132,10 @@ class NotAzure(AzureError):
 
 
 class _Shaped(policies.SansIOHTTPPolicy[Any, Any]):
-    """A successful answer is JSON, and one to a listing has its list. The SDK takes any JSON: one of another shape
-    would be an empty listing."""
+    """Check that a successful answer is JSON, and that the answer to a listing contains its list.
+
+    The SDK accepts any JSON, so an answer of another shape would become an empty listing.
+    """
 
     def on_response(self, request: PipelineRequest[Any], response: PipelineResponse[Any, Any]) -> None:
         asked, answer = request.http_request, response.http_response
@@ -145,8 +150,11 @@ class _Shaped(policies.SansIOHTTPPolicy[Any, Any]):
 
 
 def _fits(path: str, said: Any) -> bool:
-    """Whether an answer fits what a path names. After `providers/NAMESPACE` types and names alternate, so that an odd
-    number of segments names a collection; a few collections are bare lists. What an operation answers is its own."""
+    """Return whether an answer fits the path of its request.
+
+    After `providers/NAMESPACE` types and names alternate, so an odd number of segments names a collection; a few
+    collections are bare lists. The answer of an action may have any shape.
+    """
     _, found, tail = path.strip("/").rpartition("providers/")
     if isinstance(said, list) or not found:
         return isinstance(said, list | dict)
@@ -165,8 +173,11 @@ _TOLD = frozenset({"id", "name", "properties", "status"})
 
 
 class _Paced(policies.SansIOHTTPPolicy[Any, Any]):
-    """Keeps to the rate of ARM per subscription: 25 reads per second with a burst of 250, 10 writes and 10 deletes
-    with 200 (learn.microsoft.com, "Understand how Azure Resource Manager throttles requests")."""
+    """Keeps to the rate of ARM per subscription.
+
+    25 reads per second with a burst of 250, 10 writes and 10 deletes with 200 (learn.microsoft.com, "Understand how
+    Azure Resource Manager throttles requests").
+    """
 
     def __init__(self, endpoint: str, subscription: str) -> None:
         self._rates = {
@@ -188,7 +199,7 @@ class _Paced(policies.SansIOHTTPPolicy[Any, Any]):
 
 
 def _policies(who: Any, credential: Credential) -> list[Any]:
-    """The SDK's usual ones without two that wait: registering providers by itself, and repeating writes."""
+    """Return the SDK's usual policies, without those that register providers or repeat writes."""
     return [
         policies.RequestIdPolicy(),
         policies.HeadersPolicy(),
@@ -362,7 +373,7 @@ class Parts:
 
 
 def _whole(response: Any, model: Any, headers: Any) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """What a first answer says, before anything has been waited for."""
+    """Return the content of a first answer, before any operation is polled."""
     answer = response.http_response
     return (answer.json() if answer.content else {}), answer.headers
 

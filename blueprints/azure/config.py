@@ -51,7 +51,7 @@ class Credential(Fields):
     @field_validator("managed_identity", mode="before")
     @classmethod
     def _words(cls, given: Any) -> Any:
-        """A form and the environment give texts."""
+        """Parse the text from a form or from the environment."""
         words = {"": False, "false": False, "no": False, "true": True, "yes": True}
         return words.get(given.strip().lower(), given.strip()) if isinstance(given, str) else given
 

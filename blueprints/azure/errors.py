@@ -286,7 +286,10 @@ def _unanswered(error: AzureError, doing: str, write: bool) -> CloudError:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """An exception and everything that it wraps: requests and urllib3 keep the inner one in their arguments."""
+    """Yield an exception and every exception that it wraps.
+
+    requests and urllib3 keep the inner exception in their arguments.
+    """
     waiting: list[Any] = [error]
     seen: set[int] = set()
     while waiting:

@@ -194,7 +194,7 @@ def _evicted(status: Mapping[str, Any]) -> bool:
 def _addresses(
     about: Mapping[str, Any], cards: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str, str]:
-    """The private and the public one of the first network card."""
+    """Return the private and the public address of the first network card."""
     cards_of: Sequence[Mapping[str, Any]] = (about.get("networkProfile") or {}).get("networkInterfaces") or ({},)
     card = cards.get(str(cards_of[0].get("id") or "").lower()) or {}
     configured: Sequence[Mapping[str, Any]] = (card.get("properties") or {}).get("ipConfigurations") or ({},)
@@ -292,7 +292,7 @@ class Instances:
         return size, features
 
     def _there(self, order: Order) -> Instance | Underway:
-        """The machine under the key, once it is provisioned."""
+        """Return the machine under the key, once it is provisioned."""
         there = self.machine(order.key)
         if there is None:
             raise CloudError(Meaning.NOT_FOUND, f"The machine {order.key} no longer exists.")
@@ -369,7 +369,7 @@ def host_keys(connection: Connection, key: str, command: str) -> Sequence[str] |
 
 
 def _lines(answer: Mapping[str, Any]) -> list[str]:
-    """What is between [stdout] and [stderr] of its message."""
+    """Return the text between [stdout] and [stderr] in the message."""
     said = "\n".join(str(one.get("message") or "") for one in answer.get("value") or ())
     return said.partition("[stdout]")[2].partition("[stderr]")[0].strip().splitlines()
 

@@ -55,8 +55,11 @@ class Network:
                 self._connection.network.security_rules.begin_delete(group, nsg, wanted, polling=False)
 
     def _shared_subnet(self, order: Order) -> str | None:
-        """The subnet of ours in a location, made once and never deleted by the end of a machine; None while it is
-        being made. It bears no machine's tags, so that no sweep takes it for part of one."""
+        """Return our subnet in a location, or None while it is being created.
+
+        It is created once and never deleted with a machine. It has no machine's tags, so that no sweep takes it for
+        part of one.
+        """
         group, named = self._connection.group, f"drydock-{order.location}"
         networks = self._connection.network.virtual_networks
         there = found(f"read {named}", lambda: networks.get(group, named).as_dict())
@@ -81,7 +84,10 @@ class Network:
                 raise
 
     def _standing(self, part: str, order: Order, body: Mapping[str, Any]) -> str | None:
-        """The id of a part, made where it is not there or has failed; None while Azure works on it."""
+        """Return the id of a part, or None while Azure works on it.
+
+        Creates the part if it does not exist or has failed.
+        """
         there = self._parts.get(part, order.key)
         if there is not None:
             _ours(part, there, order, body)
@@ -157,7 +163,10 @@ def shared_network(order: Order) -> dict[str, Any]:
 
 
 def _ours(part: str, there: Mapping[str, Any], order: Order, body: Mapping[str, Any]) -> None:
-    """Raises CloudError: INVALID where it is somebody else's, CONFLICT where it is of an earlier attempt elsewhere."""
+    """Check the owner of a part.
+
+    Raises CloudError INVALID if it is not ours, and CONFLICT if it belongs to an earlier attempt elsewhere.
+    """
     named = api.part_name(part, order.key)
     if not api.has_owner(there, order.tags):
         raise CloudError(Meaning.INVALID, f"A {named} already exists, and its tags are not ours.")
@@ -298,7 +307,10 @@ def _of_named(connection: Connection, order: Order, there: Json, subnet: str) ->
 
 
 def _of_ours(there: Json | None, location: str) -> list[Problem]:
-    """It is made with its subnet where it is not there."""
+    """Return the problems of Drydock's own network.
+
+    It is created with its subnet if it does not exist, so only an existing network can be wrong.
+    """
     if there is None or any(one.endswith(f"/subnets/{SUBNET}") for one in _subnets([there])):
         return []
     said = f"The network drydock-{location} has no subnet {SUBNET}, so Drydock did not create it."
@@ -322,7 +334,7 @@ def _read(connection: Connection, group: str, network: str) -> Json | None:
 
 
 def _instead(connection: Connection, order: Order) -> str:
-    """The subnets of the location in our own resource group."""
+    """Return the subnets of the location in our own resource group."""
     with translated("list the networks"):
         listed = [one.as_dict() for one in connection.network.virtual_networks.list(connection.group)]
     there = _subnets(one for one in listed if str(one.get("location") or "").lower() == order.location)

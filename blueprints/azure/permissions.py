@@ -117,7 +117,7 @@ def _at(connection: Connection, scope: str, names: Sequence[str], where: str) ->
 
 
 def _granted(connection: Connection, scope: str) -> Callable[[str], bool]:
-    """What our roles allow at a scope, those of the scopes above included."""
+    """Return the permissions that our roles grant at a scope, including roles at the scopes above."""
     path = f"{scope}/providers/Microsoft.Authorization/permissions"
     version, entries = VERSION, list[Mapping[str, Any]]()
     while path:

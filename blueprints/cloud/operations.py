@@ -77,9 +77,7 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
         return frozenset(base for base, needed in _NEEDED.items() if not all(issubclass(there, one) for one in needed))
 
     def power(self) -> Plan:
-        """Return the plan that stops or starts the machine as requested, and waits until a started machine accepts our
-        login.
-        """
+        """Return the plan that stops or starts the machine, and waits until a started machine accepts our login."""
         off = actions.switch(("off", "cycle"), Lifecycle.STOPPED)
         on = actions.switch(("on", "cycle"), Lifecycle.RUNNING)
         return (

@@ -59,8 +59,7 @@ def locations_of(calls: Calls, home: str, allowed: Sequence[str], descriptions: 
 
 
 def _zones(calls: Calls, region: str) -> list[str] | None:
-    """Return the zones of a region; None if the account may not use it, for example because of an organization's
-    policy."""
+    """Return the zones of a region, or None if the account may not use it, for example because of a policy."""
     try:
         answer = calls.call(
             "describe_availability_zones", region, Filters=filters(zone_type="availability-zone", state="available")

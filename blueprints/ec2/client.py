@@ -105,9 +105,11 @@ def translated(*, changes: bool) -> Iterator[None]:
 
 
 def _speaks(client: Any, operation: str, answer: Answer) -> bool:
-    """Return whether an answer has any field of this operation's output. botocore accepts any XML, so a page with
-    status 200 from another service is parsed to an empty answer. EC2 includes the list in a description even if it is
-    empty."""
+    """Return whether an answer has any field of this operation's output.
+
+    botocore accepts any XML, so a page with status 200 from another service is parsed to an empty answer. EC2 includes
+    the list in a description even if it is empty.
+    """
     shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[operation]).output_shape
     wanted = set(shape.members) - {"NextToken"} if shape is not None else set()
     return not wanted or bool(wanted & set(answer))
@@ -373,8 +375,10 @@ class Ec2(
     """A reading takes about twenty calls, and types and prices rarely change."""
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
-        """Connect to an account; `deadline` is the maximum number of seconds for one call, including retries of
-        reads."""
+        """Connect to an account.
+
+        `deadline` is the maximum number of seconds for one call, including retries of reads.
+        """
         self.credential = credential
         self.connection = Connection(credential, deadline)
 
@@ -471,6 +475,7 @@ class Ec2(
         raise CloudError(Meaning.UNAVAILABLE, f"EC2's answer to a request for {instance_id} is about another instance.")
 
     def ended(self, instance: Instance) -> Instance:
+        """Return what EC2 still reports about an instance that no longer exists."""
         said = f"EC2 reports that {instance.id or instance.key} does not exist (InvalidInstanceID.NotFound)."
         return replace(instance, state=Lifecycle.TERMINATED, reason=said)
 

@@ -186,8 +186,11 @@ def _tags(order: Order) -> list[Answer]:
 
 
 def _place(order: Order, prepared: Mapping[str, str]) -> Answer:
-    """Return the placement of an instance. A network card sets both the subnet and the public address. Without a
-    subnet, no card can be given: EC2 chooses a default subnet, whose instances have public addresses."""
+    """Return the placement of an instance.
+
+    A network card sets both the subnet and the public address. Without a subnet, no card can be given: EC2 chooses a
+    default subnet, whose instances have public addresses.
+    """
     if not prepared.get("subnet"):
         return {"SecurityGroupIds": [prepared["group"]]}
     card = {
@@ -389,8 +392,10 @@ def _remnant(sort: Sort, found: Answer, region: str) -> Remnant:
 
 
 def _found(calls: Calls, region: str, sort: Sort, key: str, tags: Mapping[str, str]) -> list[str]:
-    """Return the ids of a resource's objects, found by the owner's tags. The resource epoch is proven by the name of a
-    group, which cannot be changed, and by the tags of other objects."""
+    """Return the ids of a resource's objects, found by the owner's tags.
+
+    The resource epoch is proven by the name of a group, which cannot be changed, and by the tags of other objects.
+    """
     wanted = [*owner_filter(tags), *(filters(**dict([_OPEN])) if sort.many else [])]
     there = listed(calls, sort.list, region, sort.field, Filters=wanted)
     return sorted(one[sort.id] for one in there if _is_of(sort, one, key, tags))
@@ -404,8 +409,10 @@ def _is_of(sort: Sort, found: Answer, key: str, tags: Mapping[str, str]) -> bool
 
 
 def _known(calls: Calls, region: str, sort: Sort, ids: Sequence[str]) -> list[str]:
-    """Return those of the given ids that exist without an owner's tags. The ids are passed as a filter, because an id
-    that is gone would otherwise make the whole call fail."""
+    """Return those of the given ids that exist without an owner's tags.
+
+    The ids are passed as a filter, because an id that is gone would otherwise make the whole call fail.
+    """
     if not ids:
         return []
     wanted = [*filters(**{_ID_FILTERS[sort.prefix]: list(ids)}), *(filters(**dict([_OPEN])) if sort.many else [])]
@@ -414,8 +421,10 @@ def _known(calls: Calls, region: str, sort: Sort, ids: Sequence[str]) -> list[st
 
 
 def _delete(calls: Calls, region: str, sort: Sort, one: str) -> None:
-    """Delete one object. An object that is still in use or already gone is not an error: the listing afterwards shows
-    it."""
+    """Delete one object.
+
+    An object that is still in use or already gone is not an error: the listing afterwards shows it.
+    """
     try:
         which: dict[str, Any] = {sort.argument: [one] if sort.many else one}
         calls.call(sort.delete, region, **which)

@@ -98,8 +98,11 @@ def _arch(one: Answer) -> str:
 
 
 def _gpus(one: Answer) -> tuple[Gpu, ...]:
-    """Return the GPUs or else the accelerators. NeuronInfo covers Inferentia and Trainium; the older
-    InferenceAcceleratorInfo, used if it is missing, covers only Inferentia."""
+    """Return the GPUs or else the accelerators.
+
+    NeuronInfo covers Inferentia and Trainium; the older InferenceAcceleratorInfo, used if it is missing, covers only
+    Inferentia.
+    """
     devices = (
         (one.get("GpuInfo") or {}).get("Gpus")
         or (one.get("NeuronInfo") or {}).get("NeuronDevices")
@@ -209,8 +212,10 @@ _lock = Lock()
 
 
 def _from_list(calls: Calls, cloud: str, region: str) -> dict[str, float]:
-    """Read the Price List, at most once a day for each region and process. After a failure, return no prices and retry
-    in an hour."""
+    """Read the Price List, at most once a day for each region and process.
+
+    After a failure, return no prices and retry in an hour.
+    """
     with _lock:
         until, prices = _listed.get((cloud, region), (0.0, {}))
     if time.monotonic() < until:

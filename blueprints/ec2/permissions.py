@@ -126,8 +126,11 @@ class DryRuns:
         return {one.name: self._about(one, there[one.sort]) for one in CHANGES}
 
     def _about(self, one: Change, things: Sequence[Thing]) -> Answer:
-        """Check a change against Drydock's objects. Permission for one of them suffices, as the others may belong to
-        another installation. Without any object, only a permission proves something."""
+        """Check a change against Drydock's objects.
+
+        Permission for one of them suffices, as the others may belong to another installation. Without any object, only
+        a permission proves something.
+        """
         ids = [thing[_IDS[one.sort]] for thing in things] or [NO_SUCH_ID[one.sort]]
         asked = [self._refused(one.name, {one.argument: [it] if one.many else it, **one.more}) for it in ids]
         told = [Answer(held=True) if refused is None else _told(refused) for refused in asked]
@@ -189,8 +192,10 @@ class DryRuns:
         return {"root_device": found["RootDeviceName"], "disk_gib": str(image_of(found).disk_gib or 1)}
 
     def _run_elsewhere(self, prepared: Mapping[str, str]) -> Found:
-        """Try to launch into a group without Drydock's tag, which the policy does not allow: only a denial for another
-        reason proves something."""
+        """Try to launch into a group without Drydock's tag, which the policy does not allow.
+
+        Only a denial for another reason proves something.
+        """
         refused = self._run(self._order, prepared)
         about = _REFUSED.search(refused.message) if refused else None
         if refused is None or refused.provider_code != NO or (about and ":security-group/" not in about["resource"]):
@@ -207,8 +212,10 @@ class DryRuns:
     def _refused(
         self, name: str, arguments: Mapping[str, Any], undo: Callable[[Thing], None] = lambda made: None
     ) -> CloudError | None:
-        """Return EC2's refusal of a dry run, which is expected every time. If EC2 carried the call out, undo it and
-        return None."""
+        """Return EC2's refusal of a dry run, which is expected every time.
+
+        If EC2 carried the call out, undo it and return None.
+        """
         operation = _WORD.sub("_", name.partition(":")[2]).lower()
         try:
             undo(self._calls.call(operation, self._region, DryRun=True, **arguments))
@@ -228,8 +235,10 @@ def _told(refused: CloudError) -> Answer:
 
 
 def _named(asked: str, refused: CloudError | None) -> Found:
-    """Return answers by the permission that a refusal names, because a call with tags also needs the permission to
-    tag."""
+    """Return answers by the permission that a refusal names.
+
+    A call with tags also needs the permission to tag.
+    """
     if refused is None or refused.provider_code != NO:
         return {asked: Answer(held=True) if refused is None else _told(refused)}
     about = _REFUSED.search(refused.message)

@@ -103,8 +103,10 @@ def restart(spec: Spec, memo: Json) -> Answer:
 
 
 def _applied(spec: Spec) -> Ready:
-    """Return the state from the registration, merged over the config. A resource that was built can only change its
-    traits."""
+    """Return the state from the registration, merged over the config.
+
+    A resource that was built can only change its traits.
+    """
     given = spec.resource.registration
     if not given:
         return Ready(traits=frozenset(spec.config.traits))

@@ -131,8 +131,10 @@ class Cloud(Provider):
             db.execute("INSERT OR REPLACE INTO sold VALUES (?, ?, ?)", (place, offer, text))
 
     def allow(self, place: str, name: str, **said: Any) -> None:
-        """Set a limit on an account, using the fields of `blueprints.offers.Allowance` other than location and name.
-        Setting it again replaces it."""
+        """Set a limit on an account, replacing an earlier one.
+
+        Takes the fields of `blueprints.offers.Allowance` other than location and name.
+        """
         with self._store.transaction() as db:
             text = json.dumps({"location": place, "name": name, **said})
             db.execute("INSERT OR REPLACE INTO allowed VALUES (?, ?, ?)", (place, name, text))

@@ -191,8 +191,10 @@ class Provider:
             return [row["said"] for row in db.execute("SELECT said FROM sold WHERE place = ? ORDER BY offer", (place,))]
 
     def allowed(self, place: str) -> list[str]:
-        """Return the account's limits in a place, as JSON; those for all places with "". A limit across all places is
-        always included."""
+        """Return the account's limits in a place, or those for all places with "", as JSON.
+
+        A limit across all places is always included.
+        """
         with self._call("allowed", place) as db:
             sql = "SELECT said FROM allowed WHERE ? = '' OR place IN (?, '') ORDER BY place, name"
             return [row["said"] for row in db.execute(sql, (place, place))]

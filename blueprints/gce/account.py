@@ -182,7 +182,7 @@ def quotas_of(it: Any, region: str) -> Iterator[Quota]:
 
 
 def _of_spot(metric: str, unit: str) -> str:
-    """The metric by which spot is counted instead of by this one."""
+    """Return the metric that counts spot machines instead of this one."""
     return "PREEMPTIBLE_CPUS" if unit == "vcpus" else f"PREEMPTIBLE_{metric}"
 
 

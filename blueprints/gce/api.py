@@ -99,6 +99,7 @@ class Trusting(HTTPAdapter):
         self._bundle = bundle
 
     def send(self, request: Any, *args: Any, **options: Any) -> Any:
+        """Send a request, trusting only the given file of authorities."""
         return super().send(request, *args, **{**options, "verify": self._bundle})
 
 
@@ -204,8 +205,10 @@ def found(read: Callable[[], T]) -> T | None:
 
 
 def _google(answer: T, *, writes: bool) -> T:
-    """An answer of Compute Engine's, which says what it is (`kind`). The SDK reads any JSON and leaves out what it does
-    not know: an answer of another shape would be an empty one."""
+    """Check that an answer comes from Compute Engine, by its `kind`.
+
+    The SDK reads any JSON and ignores unknown fields, so an answer of another shape would become an empty one.
+    """
     said = getattr(answer, "kind", None)
     if said is not None and not str(said).startswith("compute#"):
         meaning = Meaning.AMBIGUOUS if writes else Meaning.UNAVAILABLE

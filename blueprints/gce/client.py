@@ -241,7 +241,10 @@ class Gce(
 
 
 def _as_far_as_it_goes(act: Callable[..., None], *what: str) -> None:
-    """What something else still uses goes another time, and is named as still there."""
+    """Delete an object, unless it is still in use.
+
+    Such an object is deleted later, and named as remaining.
+    """
     try:
         act(*what)
     except CloudError as error:

@@ -62,7 +62,7 @@ class Credential(Fields):
         return self
 
     def key(self) -> dict[str, Any]:
-        """The service account's key. Raises ValueError if it is invalid."""
+        """Return the service account's key. Raises ValueError if it is invalid."""
         text = self.service_account.get_secret_value() if self.service_account else ""
         try:
             key = json.loads(text)

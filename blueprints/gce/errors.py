@@ -171,7 +171,7 @@ def _of_call(error: GoogleAPICallError, asked: str, *, writes: bool) -> CloudErr
 
 
 def _reason(error: GoogleAPICallError) -> str:
-    """What stands in errors[0].reason says more than ErrorInfo, save where only the latter is there."""
+    """Return the reason in errors[0].reason, or that in ErrorInfo if there is no other."""
     for one in error.errors or ():
         if isinstance(one, Mapping) and one.get("reason"):
             return str(one["reason"])

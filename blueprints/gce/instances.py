@@ -136,7 +136,10 @@ def _metadata(order: Order) -> list[dict[str, str]]:
 
 
 def _disk(order: Order, machine: str, zonal: str) -> dict[str, Any]:
-    """Raises CloudError NOT_OFFERED where the blueprint's type of disk does not go with the machine's."""
+    """Return the boot disk's part of the body.
+
+    Raises CloudError NOT_OFFERED if the machine type does not support the blueprint's disk type.
+    """
     hyperdisk = boots_from_hyperdisk(machine)
     if hyperdisk and order.disk_type.startswith("pd-"):
         text = f"{machine} boots only from Hyperdisk, but the blueprint's disk_type is {order.disk_type}."
@@ -283,7 +286,10 @@ class Instances:
         return replace(it, preempted=True, reason=done.status_message or it.reason) if done is not None else it
 
     def _preempted(self, it: Instance) -> Operation | None:
-        """The operation by which Google took it back; it is listed for two weeks, also where it has deleted it."""
+        """Return the operation by which Google reclaimed the machine.
+
+        It is listed for two weeks, even if the machine was deleted.
+        """
         request = compute_v1.ListZoneOperationsRequest(
             project=self._calls.project,
             zone=it.zone,

@@ -160,8 +160,11 @@ class FirewallRules:
 
 
 def _remnant(rule: compute_v1.Firewall) -> Remnant:
-    """Its name is its key, or begins with it; that is no tag. One for whose name there is no such key is named by
-    its target, which a copy would have too."""
+    """Convert a firewall rule to a remnant.
+
+    Its key is its name or the beginning of it, rather than a tag. A rule whose name has no such key is named by its
+    target, which a copy would have too.
+    """
     target = next(iter(rule.target_tags), "")
     named = rule.name == target or rule.name.startswith(f"{target[:LONGEST].rstrip('-')}-")
     return Remnant(
@@ -215,8 +218,11 @@ def problems(calls: Calls, order: Order) -> list[Problem]:
 
 
 def _of_network(there: Sequence[Any], name: str, region: str) -> Iterator[Problem]:
-    """A network of the mode custom does not choose a subnet by itself, and one of the mode auto does; one of the old
-    sort has none (compute/docs/reference/rest/v1/instances, networkInterfaces[].subnetwork)."""
+    """Yield the problems of a network for machines in a region.
+
+    A network of the mode custom does not choose a subnet by itself, and one of the mode auto does; a legacy network has
+    none (compute/docs/reference/rest/v1/instances, networkInterfaces[].subnetwork).
+    """
     it = next((one for one in there if one.name == name), None)
     if it is None:
         names = ", ".join(sorted(one.name for one in there)) or "none"

@@ -116,8 +116,7 @@ class Account(ABC):
     @property
     @abstractmethod
     def git_uid(self) -> str:
-        """The account that talks to repositories and is never given to a lease; empty if that is the lease's
-        account."""
+        """The uid that accesses repositories, which no lease ever gets; empty if that is the lease's account."""
 
     @abstractmethod
     def run(self, script: str, *arguments: str) -> str:
@@ -299,8 +298,10 @@ def transport_of(host: LeaseView) -> Transport:
 
 
 def in_stages(memo: Json, sentence: str, *stages: Callable[[], bool]) -> Wait | None:
-    """Run the stages in order, each until it reports that it is done. Return Wait if the call's time runs out first,
-    and None when all are done. The next call resumes at the unfinished stage."""
+    """Run the stages in order, each until it reports that it is done. Return None when all are done.
+
+    Return Wait if the call's time runs out first. The next call resumes at the unfinished stage.
+    """
     first = int(memo.get("stage", 0))
     for number, stage in enumerate(stages[first:], first):
         try:

@@ -16,8 +16,10 @@ Work = Callable[[Spec, Json, LeaseView], Answer]
 
 
 class Layered(Kind, Builds, Activates, Cleans, Checks):
-    """A resource used by one lease at a time. `plans` has the steps of every phase; `describe` returns possible
-    drafts."""
+    """A resource used by one lease at a time.
+
+    `plans` has the steps of every phase; `describe` returns possible drafts.
+    """
 
     plans: ClassVar[Mapping[str, Plan]]
     openers: ClassVar[Mapping[str, Opener]]
@@ -48,8 +50,10 @@ class Layered(Kind, Builds, Activates, Cleans, Checks):
         return self.plans["check"]
 
     def destroy(self) -> Plan:
-        """End everything that runs on the resource, and remove it. If the underlying lease is gone, so is the
-        resource."""
+        """End everything that runs on the resource, and remove it.
+
+        If the underlying lease is gone, so is the resource.
+        """
         return self.plans["destroy"]
 
     def interfaces(self) -> Mapping[str, Opener]:
@@ -70,8 +74,7 @@ class Below:
         return self._act(work, self._gone)
 
     def ending(self, work: Work) -> Act:
-        """Return an act that does nothing if the underlying lease is gone, because the resource is then gone with
-        it."""
+        """Return an act that does nothing if the underlying lease is gone, as the resource is then gone with it."""
         return self._act(work, Ready())
 
     def _act(self, work: Work, gone: Answer) -> Act:

@@ -18,8 +18,11 @@ def used_kib(command: Command, folder: str, seconds: float = 30.0) -> int:
 
 
 class Allowance:
-    """Check called before every part of a write; raises QuotaExceeded. The folder is measured again every few seconds,
-    and whenever the data written since then could have used up the remaining space."""
+    """A check that is called before every part of a write, and raises QuotaExceeded.
+
+    The folder is measured again every few seconds, and whenever the data written since then could have used up the
+    remaining space.
+    """
 
     def __init__(self, command: Command, folder: str, limit_mib: int) -> None:
         self._command, self._folder = command, folder

@@ -1,5 +1,7 @@
-"""A transport confined to a folder of another transport's account, used by resources on a leased host to provide
-interfaces."""
+"""A transport confined to a folder of another transport's account.
+
+Resources on a leased host use it to provide interfaces.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from interfaces.transport import Launch, Process, Transport
 
 
 class Within(Transport):
-    """Processes and paths start in `folder` (absolute on the host). `env` is added to the environment of processes;
-    without it the folder is also their HOME."""
+    """Processes and paths start in `folder` (absolute on the host).
+
+    `env` is added to the environment of processes; without it the folder is also their HOME.
+    """
 
     def __init__(self, outer: Transport, folder: str, *, env: Mapping[str, str] | None = None) -> None:
         self.outer = outer

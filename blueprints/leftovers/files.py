@@ -1,5 +1,4 @@
-"""Rows of files: in world-writable directories, in the home, in a repository, and in places from which work is started
-later."""
+"""Rows of files: in world-writable directories, the home, a repository, and places from which work is started."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Parties that plant rows and look for them: leases that run commands, leases that only have files, and outside
-observers."""
+"""Parties that plant rows and look for them: leases with commands, leases with files only, and outside observers."""
 
 from __future__ import annotations
 
@@ -45,8 +44,10 @@ class Party:
         return cls(name=name, run=run, jobs=command.jobs)
 
     def asked(self, program: bytes) -> Answer:
-        """Run a program and return its parsed answer. Raises what `Command.run` raises, and Unanswered if the program
-        did not finish."""
+        """Run a program and return its parsed answer.
+
+        Raises what `Command.run` raises, and Unanswered if the program did not finish.
+        """
         said = self.run(program)
         if (answer := understood(said)) is None:
             raise Unanswered(f"{self.name} did not carry a program out: {said[-200:]!r}")

@@ -93,8 +93,10 @@ class Said:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The parsed output of a program: the result of every row, and the uid, home and working directory of the process
-    that ran it."""
+    """The parsed output of a program.
+
+    It has the result of every row, and the uid, home and working directory of the process that ran it.
+    """
 
     rows: Mapping[str, Said]
     uid: int
@@ -107,8 +109,10 @@ class Answer:
 def program(
     scripts: Iterable[tuple[str, tuple[str, ...], str, str]], known: Mapping[str, str], *, token: str, scans: int = 0
 ) -> bytes:
-    """Build a program from the (name, tools, script, note) of every row; `known` may contain `was`, `above`, `uid` and
-    `copy`."""
+    """Build a program from the (name, tools, script, note) of every row.
+
+    `known` may contain `was`, `above`, `uid` and `copy`.
+    """
     names = {"was": "", "above": "", "uid": "", "copy": "", **known, "run": token}
     given = "".join(f"{name}={shlex.quote(value)}\n" for name, value in names.items())
     rows = "".join(

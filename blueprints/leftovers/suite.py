@@ -29,8 +29,10 @@ _NO_EFFECT = "It had no effect: while its lease lived nothing of it was to be se
 
 @dataclass(frozen=True, kw_only=True)
 class Planted:
-    """The rows that were planted, and their location. `notes` has the output of the planting scripts; `refused` has a
-    reason for each row that was not planted."""
+    """The rows that were planted, and their location.
+
+    `notes` has the output of the planting scripts; `refused` has a reason for each row that was not planted.
+    """
 
     uid: int = 0
     boot: str = ""
@@ -65,8 +67,10 @@ class Suite:
     def look(
         self, planted: Planted, after: Party | Pages, *, beside: Party | None = None, outside: Outside | None = None
     ) -> Report:
-        """Look for every row as the next lease, as the lease beside it, and from outside. Each party removes what it
-        finds as far as it can."""
+        """Look for every row as the next lease, as the lease beside it, and from outside.
+
+        Each party removes what it finds as far as it can.
+        """
         findings = {row.name: _unplanted(row, planted) for row in self.rows if row.name in planted.refused}
         rows = [row for row in self.rows if row.name not in planted.refused]
         parties = (after, *(outside.parties(planted.uid) if outside else ()))
@@ -167,8 +171,10 @@ class _Planting:
                 self._refused[row.name] = str(error)
 
     def _verify(self) -> None:
-        """Reject rows that their own lease cannot see: if even that lease does not find them, their later absence
-        proves nothing."""
+        """Reject rows that their own lease cannot see.
+
+        If even that lease does not find them, their later absence proves nothing.
+        """
         rows = [row for row in self._rows() if row.seen_at_once]
         for party, some in (
             (self._lease, [row for row in rows if not row.accomplice]),

@@ -71,8 +71,11 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All findings, in the order of the table. `token` is the prefix of the name of everything that was planted;
-    `unanswered` explains why a lease that should have looked did not."""
+    """All findings, in the order of the table.
+
+    `token` is the prefix of the name of everything that was planted; `unanswered` explains why a lease that should have
+    looked did not.
+    """
 
     token: str
     findings: tuple[Finding, ...]

@@ -108,8 +108,10 @@ def _with_keys() -> set[int]:
 
 
 def _forsaken(uid: int) -> bool:
-    """Return whether the folder of the host that held this uid was removed by someone else. The next lease with the uid
-    first ends whatever is left."""
+    """Return whether the folder of the host that held this uid was removed by someone else.
+
+    The next lease with the uid first ends whatever is left.
+    """
     home = holder(uid)
     return home is not None and not home.parent.exists()
 

@@ -73,8 +73,11 @@ def aside_of(home: Path) -> Path:
 
 
 def put_aside(home: Path) -> None:
-    """Move a home to a path that only root can reach. A process still working in it keeps its open files and nothing
-    else. The surrounding folder also records that something is left elsewhere."""
+    """Move a home to a path that only root can reach.
+
+    A process still working in it keeps its open files and nothing else. The surrounding folder also records that
+    something is left elsewhere.
+    """
     place = aside_of(home)
     place.parent.mkdir(mode=0o700, exist_ok=True)
     place.mkdir(mode=0o700, exist_ok=True)
@@ -83,8 +86,10 @@ def put_aside(home: Path) -> None:
 
 
 def aside(folder: Path) -> list[Path]:
-    """Return the original paths of the homes set aside in a host's folder, starting with the one whose removal was
-    tried longest ago."""
+    """Return the original paths of the homes moved aside in a host's folder.
+
+    The home whose removal was tried longest ago comes first.
+    """
     place = folder / ASIDE
     found = list(place.iterdir()) if place.is_dir() else []
     return [folder / each.name for each in sorted(found, key=lambda each: each.lstat().st_ctime)]

@@ -1,6 +1,6 @@
-"""Control groups (cgroup v2), one for each lease: all processes in a group can be ended at once. If the tree offers the
-controllers, the group also limits the lease to its share of processors and memory. Root only.
+"""Control groups (cgroup v2), one for each lease: all processes in a group can be ended at once.
 
+If the tree offers the controllers, the group also limits the lease to its share of processors and memory. Root only.
 One folder in the machine's tree contains all leases of this program; each lease has a group below it.
 """
 
@@ -32,8 +32,10 @@ class Group:
 
 
 def make(place: str, name: str, amounts: Amounts, processes: int) -> Group | None:
-    """Make the group for a lease and set its limits. Return None if the machine has no such tree or access is
-    denied."""
+    """Make the group for a lease and set its limits.
+
+    Return None if the machine has no such tree or access is denied.
+    """
     if not (above := _place(place)):
         return None
     folder = above / name
@@ -84,8 +86,10 @@ def remove(place: str, name: str) -> bool:
 
 
 def _place(place: str) -> Path | None:
-    """Return the folder of all leases: the named one, or the one in the hybrid v2 tree if `/sys/fs/cgroup` is a v1
-    tree."""
+    """Return the folder of all leases.
+
+    This is the named one, or the one in the hybrid v2 tree if `/sys/fs/cgroup` is a v1 tree.
+    """
     if not place:
         return None
     named = Path(place)
@@ -94,8 +98,10 @@ def _place(place: str) -> Path | None:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder of all leases and a group in it. Retry, because another lease that removes the last group also
-    removes the folder, possibly between the two calls."""
+    """Make the folder of all leases and a group in it.
+
+    Retry, because another lease that removes the last group also removes the folder, possibly between the two calls.
+    """
     (folder.parent.parent / "cgroup.controllers").read_text()
     for last in (False, False, True):
         try:
@@ -134,8 +140,11 @@ def _populated(folder: Path) -> bool:
 
 
 def _kill(folder: Path) -> None:
-    """Kill the whole group if the kernel supports it (5.14 and later). Then freeze it, so that it cannot fork, and kill
-    each process: the kernel signals the first thread of a process, which has no effect if that thread has exited."""
+    """Kill the whole group if the kernel supports it (5.14 and later).
+
+    Then freeze it, so that it cannot fork, and kill each process: the kernel signals the first thread of a process,
+    which has no effect if that thread has exited.
+    """
     for file in ("cgroup.kill", "cgroup.freeze"):
         with contextlib.suppress(FileNotFoundError):
             _write(folder / file, "1")

@@ -98,8 +98,10 @@ def _end_processes(spec: Spec) -> bool:
 
 @told
 def remove_files(spec: Spec, memo: Json) -> Answer:
-    """Remove the home and, as root, the uid's files in world-writable directories. A home that was set aside keeps its
-    uid."""
+    """Remove the home and, as root, the uid's files in world-writable directories.
+
+    A home that was set aside keeps its uid.
+    """
     if answer := elsewhere(spec.resource):
         return answer
     home = folders.home_of(lease_of(spec))
@@ -139,8 +141,10 @@ def transport_of(lease: LeaseView) -> Transport:
 
 
 def control_of(lease: LeaseView) -> Control | None:
-    """Return this program's own account if it runs as root and the lease has a uid, else None. Raises Unreachable on
-    another machine."""
+    """Return this program's own account if it runs as root and the lease has a uid, else None.
+
+    Raises Unreachable on another machine.
+    """
     if said := sentence(lease.resource):
         raise Unreachable(said)
     if not machine.as_root() or "home" not in lease.facts:
@@ -177,8 +181,10 @@ def swept(here: HostShell, home: Path) -> bool:
 
 
 def tidy(folder: Path) -> None:
-    """Spend some seconds retrying the removal of homes that were set aside, and release the uids of those that are
-    gone."""
+    """Spend some seconds retrying the removal of homes that were moved aside.
+
+    Releases the uids of those that are gone.
+    """
     here = HostShell(_here(), _TIDYING)
     for home in folders.aside(folder):
         place = folders.aside_of(home)
@@ -205,8 +211,10 @@ def _account(lease: LeaseView) -> tuple[int, int]:
 
 
 def _bounded(endpoint: LocalEndpoint, lease: LeaseView) -> tuple[LocalEndpoint, str]:
-    """Return the endpoint with its limits, and the name of the mechanism that enforces them. Without root nothing does,
-    because other programs use the same account."""
+    """Return the endpoint with its limits, and the name of the mechanism that enforces them.
+
+    Without root nothing does, because other programs use the same account.
+    """
     if not machine.as_root():
         return endpoint, "none"
     config, group = lease.resource.blueprint.config, _group(lease)
@@ -216,8 +224,10 @@ def _bounded(endpoint: LocalEndpoint, lease: LeaseView) -> tuple[LocalEndpoint, 
 
 
 def _has_lost_its_group(endpoint: LocalEndpoint) -> bool:
-    """Return whether the lease's control group is missing, as after a restart of the machine, which a lease
-    outlives."""
+    """Return whether the lease's control group is missing, as after a restart of the machine.
+
+    A lease outlives a restart.
+    """
     return bool(endpoint.cgroup) and Path(endpoint.home).exists() and not Path(endpoint.cgroup).exists()
 
 

@@ -120,8 +120,7 @@ class Credential(models.Model):
 
 
 class RememberedError(models.Model):
-    """An offer, a zone, what a location counts alike, or a whole blueprint that failed, and until when it is not tried
-    again."""
+    """A remembered error of an offer, a zone, a quota or a blueprint, and until when it is in force."""
 
     class Scope(models.TextChoices):
         OFFER = "offer"

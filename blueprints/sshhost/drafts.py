@@ -13,8 +13,10 @@ SLOTS = 8
 
 
 def registered(config: Config, registration: Registration) -> Draft:
-    """Return the draft for a registration. Raises InvalidRequest if it has more slots than the leases of this config
-    may share."""
+    """Return the draft for a registration.
+
+    Raises InvalidRequest if it has more slots than the leases of this config may share.
+    """
     place = registration.model_dump(mode="json", include={"address", "port", "user", "host_keys"})
     given = registration.model_dump(mode="json", include={"cpu_millicores", "ram_mib", "disk_mib"}, exclude_none=True)
     return Draft(

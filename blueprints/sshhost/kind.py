@@ -67,8 +67,10 @@ class SshHost(WithAccounts, Registers, Scans, Updates):
     """An idle host that dies is noticed within half a minute."""
 
     def register(self, config: config.Config, registration: config.Registration) -> Draft:
-        """Return the draft for a registered host; amounts that the registration omits are measured later on the
-        host."""
+        """Return the draft for a registered host.
+
+        Amounts that the registration omits are measured later on the host.
+        """
         return drafts.registered(config, registration)
 
     def scan(self, blueprint: BlueprintView, address: str, port: int) -> Sequence[str]:

@@ -1,8 +1,7 @@
-"""The conformance suite, which tests every line of the contract for any kind:
+"""The conformance suite, which tests every line of the contract for any kind.
 
     class TestMine(KindConformance):
         kind = Mine()
-
         def config(self): ...
         def outside(self): ...
 

@@ -107,7 +107,7 @@ class Hooks:
         return resource
 
     def registration(self) -> Json:
-        """Registers: return a valid registration."""
+        """Return a valid registration. Required for Registers."""
         raise NotImplementedError
 
     def plant(self) -> None:
@@ -115,7 +115,7 @@ class Hooks:
         raise NotImplementedError
 
     def kill(self, resource: ResourceView) -> None:
-        """Checks: make the resource unhealthy from outside, without using the kind."""
+        """Make the resource unhealthy from outside, without using the kind. Required for Checks."""
         raise NotImplementedError
 
     def power_of(self, resource: ResourceView) -> str:
@@ -158,11 +158,11 @@ class Hooks:
         raise NotImplementedError
 
     def litter(self, lease: LeaseView) -> None:
-        """Cleans: leave something on the resource, as the lease's user would."""
+        """Leave something on the resource, as the lease's user would. Required for Cleans."""
         raise NotImplementedError
 
     def left_by(self, lease: LeaseView) -> Sequence[str]:
-        """Cleans: return what the lease has left and is still there."""
+        """Return everything that the lease has left and that still exists. Required for Cleans."""
         raise NotImplementedError
 
     def use(self, interface: Interface) -> None:
@@ -180,7 +180,10 @@ class Hooks:
                 raise NotImplementedError(f"use() knows no interface {interface.name!r}")
 
     def use_control(self, control: Control) -> None:
-        """Controls: run something over a control connection. Override it if nothing can be run there."""
+        """Run something over a control connection. Required for Controls.
+
+        Override it if nothing can be run there.
+        """
         shell = HostShell(control.transport, 30)
         assert int(shell.run("id -u")) != control.uid
         assert shell.as_root("id -u").split() == ["0"]

@@ -45,10 +45,12 @@ class Outcome:
 
     @property
     def facts(self) -> Json:
+        """The facts of the resource or lease so far."""
         return self.position.facts
 
     @property
     def secrets(self) -> Json:
+        """The secrets of the resource or lease so far."""
         return self.position.secrets
 
 

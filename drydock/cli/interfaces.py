@@ -149,9 +149,10 @@ def copy_files(
     target: Annotated[str, typer.Argument(metavar="DST", help="PATH, or LEASE:PATH.")], *,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Copy a file or a whole folder into a lease, or out of one: `drydock cp site 12:` or `drydock cp 12:out .`
+    """Copy a file or folder into a lease, or out of one.
 
-    As with cp, a folder that is there already as DST receives SRC under its own name.
+    For example `drydock cp site 12:` or `drydock cp 12:out .` As with cp, an existing folder DST receives SRC under its
+    own name.
     """
     there, here = _place(source), _place(target)
     if bool(there) == bool(here):

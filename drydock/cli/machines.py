@@ -92,8 +92,10 @@ def _act(machine: int, act: str, *, resource: bool, wait: bool, as_json: bool, *
 
 
 def _until_done(look: Callable[[], MachineInfo], act: str, alive: Callable[[], bool]) -> MachineInfo:
-    """Wait until the operation is done, and return the machine. Raises DrydockError if the operation failed,
-    TimedOut."""
+    """Wait until the operation is done, and return the machine.
+
+    Raises DrydockError if the operation failed, TimedOut.
+    """
     until, told = clock.monotonic() + LONGEST, ""
     while True:
         info = look()

@@ -1,5 +1,4 @@
-"""`drydock ssh` and `port-forward`: run the system's `ssh` with a temporary configuration and agent for each
-command."""
+"""`drydock ssh` and `port-forward`: run the system's `ssh` with a temporary configuration and agent."""
 
 from __future__ import annotations
 

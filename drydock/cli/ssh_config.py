@@ -142,10 +142,10 @@ def _label() -> str:
 
 
 def _agent(folder: Path, label: str, lease: int) -> Path:
-    """Return the path of the socket of a lease's agent, with a hash instead of the server's name if the path is too
-    long.
+    """Return the path of the socket of a lease's agent.
 
-    Raises InvalidRequest if even that path is too long.
+    It has a hash instead of the server's name if the path is too long. Raises InvalidRequest if even that path is too
+    long.
     """
     short = hashlib.sha256(label.encode()).hexdigest()[:8]
     for name in (label, short):
@@ -246,8 +246,10 @@ def _edit(file: Path, block: bytes) -> None:
 
 
 def _replace(file: Path, content: bytes) -> None:
-    """Replace a file atomically. Its mode, its owner and a symbolic link to it are kept; a new file is readable only by
-    this user."""
+    """Replace a file atomically.
+
+    Its mode, its owner and a symbolic link to it are kept; a new file is readable only by this user.
+    """
     target = Path(os.path.realpath(file))
     descriptor, beside = tempfile.mkstemp(prefix=".drydock-", dir=target.parent)
     try:

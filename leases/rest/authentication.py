@@ -54,8 +54,10 @@ def _problem(token: Any) -> str:
 
 
 def caller(token: Token) -> Caller:
-    """Return the caller that a token speaks for: an operator only if the user is one and the token's scope allows
-    it."""
+    """Return the caller that a token speaks for.
+
+    The caller is an operator only if the user is one and the token's scope allows it.
+    """
     user = token.user
     operator = (user.is_staff or user.is_superuser) and token.allows(Scope.OPERATE)
     return Caller(id=user.pk, name=user.get_username(), operator=operator, maker=token.maker)

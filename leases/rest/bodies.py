@@ -130,8 +130,10 @@ class AskAuthorization(Body):
 
 
 class NewToken(Body):
-    """A token to create. Its scope (`read`, `lease`, or `operate` for operators) cannot exceed that of the token used
-    to create it."""
+    """A token to create.
+
+    Its scope (`read`, `lease`, or `operate` for operators) cannot exceed that of the token used to create it.
+    """
 
     name: Name
     scope: Literal["read", "lease", "operate"] = "lease"

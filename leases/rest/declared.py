@@ -1,5 +1,7 @@
-"""Views generated from declared operations. Each calls the operation with values from the path, the query and the
-body."""
+"""Views generated from declared operations.
+
+Each calls the operation with values from the path, the query and the body.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,10 @@ _PART = {
 
 
 def views(by_hand: Mapping[str, type[Endpoint]]) -> dict[str, type[Endpoint]]:
-    """Return the view for each address: those written by hand, plus the declared operations that they do not
-    implement."""
+    """Return the view for each address.
+
+    These are the views written by hand, and the declared operations that they do not implement.
+    """
     found: dict[str, dict[str, Any]] = {}
     for declared in OPERATIONS.values():
         for path, act, summary, body in _addresses(declared):

@@ -121,8 +121,10 @@ HOSTS: Mapping[str, Callable[[Asked, Mapping[str, Any]], str]] = {
 
 
 def respond(found: Any, declared: Operation) -> HttpResponse | StreamingHttpResponse:
-    """Build the response: return a response unchanged, serialize other values as JSON, or send 204 if nothing is
-    declared."""
+    """Build the response.
+
+    Returns a response unchanged, serializes other values as JSON, or sends 204 if nothing is declared.
+    """
     if isinstance(found, HttpResponse | StreamingHttpResponse):
         return found
     return HttpResponse(status=204) if declared.gives is None else json_response(found, status=declared.status)
@@ -137,8 +139,10 @@ def json_response(found: Any, *, status: int = 200, headers: dict[str, str] | No
 
 
 class Endpoint(APIView):
-    """The base class of API views. It accepts only tokens, reports errors as problem documents, and does no content
-    negotiation."""
+    """The base class of API views.
+
+    It accepts only tokens, reports errors as problem documents, and does no content negotiation.
+    """
 
     authentication_classes = [TokenAuthentication]
     permission_classes = []

@@ -42,8 +42,10 @@ _OF_MEMBER = {"get": "get", "patch": "update", "put": "set", "delete": "delete"}
 
 
 def operation_id(method: str, path: str) -> str:
-    """Return the name of an operation. `path` is written as in the schema (`{id}`) or as in Django's URLs
-    (`<id:id>`)."""
+    """Return the name of an operation.
+
+    `path` is written as in the schema (`{id}`) or as in Django's URLs (`<id:id>`).
+    """
     pieces = ["*" if _VARIABLE.fullmatch(piece) else piece for piece in path.split("/v1/", 1)[-1].split("/")]
     method = method.lower()
     if special := _SPECIAL.get(f"{method} {'/'.join(pieces)}"):

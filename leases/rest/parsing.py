@@ -42,8 +42,10 @@ def check_length(environ: dict[str, Any], limit: int, *, chunks: bool = False) -
 
 
 class StrictJSON(BaseParser):
-    """A parser of strict RFC 8259 JSON: UTF-8, no NaN, no duplicate names, no NUL, and at most `DEEPEST` levels of
-    nesting."""
+    """A parser of strict RFC 8259 JSON.
+
+    It accepts only UTF-8, no NaN, no duplicate names, no NUL, and at most `DEEPEST` levels of nesting.
+    """
 
     media_type = "application/json"
 
@@ -92,8 +94,10 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_value(value: Any, field: str = "", depth: int = 0) -> None:
-    """Check that the database can store a value: no NULs, lone surrogates or excessive nesting. Raises InvalidRequest
-    with the field."""
+    """Check that the database can store a value: no NULs, lone surrogates or excessive nesting.
+
+    Raises InvalidRequest with the field.
+    """
     if depth > DEEPEST:
         raise InvalidRequest(f"It must not be nested more than {DEEPEST} levels deep.", field=field.split(".")[0])
     if isinstance(value, str):
@@ -118,8 +122,10 @@ def check_text(text: str, field: str = "") -> None:
 
 
 def body(model: type[Model], given: Any, *, keyed: bool = False) -> Model:
-    """Validate a body with its model. `keyed` means that the request has an idempotency key. Raises InvalidRequest with
-    the field."""
+    """Validate a body with its model.
+
+    `keyed` means that the request has an idempotency key. Raises InvalidRequest with the field.
+    """
     if not isinstance(given, dict):
         raise InvalidRequest("The body must be a JSON object.")
     if issubclass(model, LeaseRequest):
@@ -131,10 +137,10 @@ def body(model: type[Model], given: Any, *, keyed: bool = False) -> Model:
 
 
 def query(model: type[Model], line: str) -> Model:
-    """Validate a query string with its model; a parameter may be repeated if its field is a list. Raises InvalidRequest
-    with the field.
+    """Validate a query string with its model. Raises InvalidRequest with the field.
 
-    Bytes of a path that are not UTF-8 become lone surrogates, as with `os.fsdecode`; elsewhere they are refused.
+    A parameter may be repeated if its field is a list. Bytes of a path that are not UTF-8 become lone surrogates, as
+    with `os.fsdecode`; elsewhere they are refused.
     """
     found: dict[str, Any] = {}
     for name, values in _pairs(line).items():
@@ -159,8 +165,10 @@ def _pairs(line: str) -> dict[str, list[str]]:
 
 
 def key(header: str) -> str | None:
-    """Return the idempotency key in a header, or None if the header is empty. Raises InvalidRequest if the key is too
-    long or not printable."""
+    """Return the idempotency key in a header, or None if the header is empty.
+
+    Raises InvalidRequest if the key is too long or not printable.
+    """
     if len(header) > 255 or not header.isprintable():
         raise InvalidRequest("A key must be 1 to 255 printable characters.", field="Idempotency-Key")
     return header or None

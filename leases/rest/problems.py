@@ -114,8 +114,10 @@ def status_of(error: errors.DrydockError) -> int:
 
 
 def answer(error: Exception, context: Any = None) -> HttpResponse:
-    """Convert an exception to a problem response. Unexpected exceptions are logged, and none of their details are
-    sent."""
+    """Convert an exception to a problem response.
+
+    Unexpected exceptions are logged, and none of their details are sent.
+    """
     if isinstance(error, errors.DrydockError):
         said = problem(
             status_of(error), error.code, error.message, field=error.field, hint=error.hint, is_a=_general(error),

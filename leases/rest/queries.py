@@ -21,8 +21,10 @@ LONGEST_PATH = 4096
 
 
 def _path(value: Any) -> str:
-    """Validate a path. Pydantic's own string validation refuses the lone surrogates that stand for bytes that are not
-    UTF-8."""
+    """Validate a path.
+
+    Pydantic's own string validation refuses the lone surrogates that stand for bytes that are not UTF-8.
+    """
     if not isinstance(value, str) or len(value) > LONGEST_PATH:
         raise ValueError(f"a path must be a string of at most {LONGEST_PATH} characters")
     return value

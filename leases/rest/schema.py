@@ -70,8 +70,10 @@ class Schema(AutoSchema):
         return made
 
     def _component(self, of: Any, mode: JsonSchemaMode) -> dict[str, Any]:
-        """Register a model or value and everything it refers to, and return a reference to it; return other types
-        inline."""
+        """Register a model or value and everything it refers to, and return a reference to it.
+
+        Other types are returned inline.
+        """
         found, named = json_schema(of, mode)
         for name, schema in named.items():
             self._register(name, schema)
@@ -141,8 +143,10 @@ class Schema(AutoSchema):
 
 
 def _binary(media_type: str) -> dict[str, Any]:
-    """Describe binary content under its media type and as plain bytes, the only binary type that client generators
-    know."""
+    """Describe binary content under its media type and as plain bytes.
+
+    Client generators know no other binary type.
+    """
     schema = {"type": "string", "format": "binary"}
     return {one: {"schema": dict(schema)} for one in dict.fromkeys((media_type, BYTES))}
 

@@ -85,15 +85,19 @@ def _room(holder: Caller) -> None:
 
 
 def _end(span: dt.timedelta, by: Token | None) -> Any:
-    """Return the expiry as a database expression, since this machine's clock may differ; never later than that of
-    `by`."""
+    """Return the expiry as a database expression, since this machine's clock may differ.
+
+    It is never later than that of `by`.
+    """
     end = Now() + span
     return end if by is None else Least(end, Value(by.expires_at))
 
 
 def _hold(token_id: int) -> None:
-    """Lock a token, so that it cannot be revoked while another is created with it. Raises NotAllowed if it is
-    revoked."""
+    """Lock a token, so that it cannot be revoked while another is created with it.
+
+    Raises NotAllowed if it is revoked.
+    """
     if not Token.objects.select_for_update(no_key=True).filter(pk=token_id, revoked_at=None).exists():
         raise NotAllowed("This token was revoked.")
 
@@ -106,8 +110,10 @@ def _check_name(name: str) -> None:
 
 
 def _span(ttl: str | float | dt.timedelta | None, by: Token | None) -> dt.timedelta:
-    """Return the lifetime of a new token: `ttl` or the default, and never longer than what is left of `by`. Raises
-    InvalidRequest if `ttl` is too long."""
+    """Return the lifetime of a new token: `ttl` or the default.
+
+    It never exceeds the remaining lifetime of `by`. Raises InvalidRequest if `ttl` is too long.
+    """
     span = LIFE if ttl is None else duration(ttl, field="ttl")
     longest = dt.timedelta(days=settings.DRYDOCK.token_days_limit)
     if ttl is not None and span > longest:

@@ -35,8 +35,11 @@ class NewToken:
 
 @dataclass(frozen=True, kw_only=True)
 class Transferred:
-    """The result of copying a tree. `skipped` lists at most 1,000 entries that were left out: pipes, sockets, devices,
-    and links that lead out of the tree."""
+    """The result of copying a tree.
+
+    `skipped` lists at most 1,000 entries that were left out: pipes, sockets, devices, and links that lead out of the
+    tree.
+    """
 
     files: int
     bytes: int

@@ -47,7 +47,7 @@ def stop_start(environment: Environment) -> str:
 
 
 def _off(environment: Environment) -> None:
-    """Stopped; asked for again, which is success."""
+    """Stop the machine, then request the stop again, which must succeed."""
     client, machine = environment.client, environment.machine.instance
     assert isinstance(client, StopsStarts)
     environment.ask(client.stop, machine)
@@ -56,7 +56,7 @@ def _off(environment: Environment) -> None:
 
 
 def _on(environment: Environment) -> None:
-    """Running; asked for again, which is success."""
+    """Start the machine, then request the start again, which must succeed."""
     client, machine = environment.client, environment.machine.instance
     assert isinstance(client, StopsStarts)
     environment.ask(client.start, machine)
@@ -85,7 +85,7 @@ def resize_volume(environment: Environment) -> str:
 
 
 def _resized_while_off(environment: Environment, wanted: int) -> None:
-    """Some disks grow only so."""
+    """Grow the disk of the stopped machine, because some disks grow only then."""
     assert isinstance(environment.client, ResizesVolume)
     before = boot_id(environment)
     try:

@@ -117,7 +117,10 @@ def _meet(one: InstanceType, first: InstanceType) -> bool:
 
 
 def _series(one: InstanceType) -> tuple[str, str]:
-    """What disks and drivers are the same for: the family, and of `t3.micro` and `e2-small` what precedes the size."""
+    """Return the part of a type's name for which disks and drivers are the same.
+
+    That is the family or, for `t3.micro` and `e2-small`, the part before the size.
+    """
     return one.family, one.name.replace(".", "-").rpartition("-")[0]
 
 

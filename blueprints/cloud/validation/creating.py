@@ -52,7 +52,7 @@ def _nothing_stands(environment: Environment, order: Order) -> None:
 
 
 def _listed(environment: Environment, order: Order) -> list[str]:
-    """The machines under a name that are listed and have not ended."""
+    """Return the listed machines under a name that have not ended."""
     found = environment.ask(environment.client.instances, order.location, dict(environment.run_tags.of_run))
     return [one.id for one in found if one.key == order.key and one.state not in _ENDED]
 

@@ -120,7 +120,7 @@ class Journal:
 
 
 def _settle(folder: Path) -> None:
-    """The name of a new file is on the disk too."""
+    """Write the name of a new file to disk as well."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -70,7 +70,7 @@ def _narrower(environment: Environment, everything: Sequence[InstanceType]) -> N
 
 
 def _kept(one: InstanceType) -> dict[str, Any]:
-    """What is the same from one call to the next."""
+    """Return the fields that are the same in every call."""
     return asdict(replace(one, prices=(), available=True, boot_seconds=None, zones=tuple(sorted(one.zones))))
 
 

@@ -69,7 +69,7 @@ def boot(environment: Environment) -> str:
 
 
 def _now(environment: Environment, found: Instance) -> None:
-    """What the main machine is by now: another address, mostly."""
+    """Store the main machine as it was read last. Its address may have changed."""
     environment.main = replace(environment.machine, instance=found)
 
 
@@ -106,7 +106,7 @@ def guest(environment: Environment) -> str:
 
 
 def _booted(environment: Environment) -> dict[str, str] | None:
-    """What it says of itself, once cloud-init and systemd are done. Raises Unmet where they fail."""
+    """Return what the guest reports, once cloud-init and systemd have finished. Raises Unmet if they fail."""
     lines = (line.partition("=") for line in environment.run(_LOOK).splitlines())
     said = {name: value for name, _, value in lines}
     state = said.get("cloud_init", "")

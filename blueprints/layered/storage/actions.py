@@ -94,8 +94,10 @@ check = BELOW.needed(_check)
 
 
 def _missing(spec: Spec, there: Account) -> Failed | None:
-    """Return a failure if the folder or its file system is gone. Mount the file system again if a reboot unmounted
-    it."""
+    """Return a failure if the folder or its file system is gone.
+
+    Mount the file system again if a reboot unmounted it.
+    """
     folder = spec.resource.facts.get("folder", "")
     if not folder or there.run(_THERE, folder).split() != ["1"]:
         return Failed(scope=Scope.OFFER, code="gone", message="The folder is gone.")
@@ -105,8 +107,10 @@ def _missing(spec: Spec, there: Account) -> Failed | None:
 
 
 def _unmounted(spec: Spec, there: Account, folder: str) -> str:
-    """Return why the file system that enforces the size is not mounted on the folder; empty if it is, or if there is
-    none."""
+    """Return why the file system that enforces the size is not mounted on the folder.
+
+    Return an empty string if it is mounted, or if there is none.
+    """
     if spec.resource.facts["limit"] != "loop":
         return ""
     return loop.again(there, folder) if there.controlled else "no way to the host as root"

@@ -38,6 +38,9 @@ class Storage(Layered):
     }
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Return whether the storage is cleaned from outside and the account could not leave anything beyond its own
-        reach."""
+        """Return whether another owner may use the storage after this lease.
+
+        That requires that it is cleaned from outside, and that the account could not leave anything beyond its own
+        reach.
+        """
         return hosts.reusable(lease.resource)

@@ -109,8 +109,10 @@ def make(there: Account, folder: str, disk_mib: int) -> str:
 
 
 def again(there: Account, folder: str) -> str:
-    """Mount the existing file system on the folder again, for example after a reboot of the host. Return why that
-    failed, or an empty string."""
+    """Mount the existing file system on the folder again, for example after a reboot of the host.
+
+    Return why that failed, or an empty string.
+    """
     return _reason(there.run(_AGAIN, folder, f"{folder}.img").strip())
 
 

@@ -79,7 +79,7 @@ start = BELOW.needed(_start)
 
 
 def _serve(storage: LeaseView, site: Site) -> None:
-    """Raises PortTaken."""
+    """Configure and start the web server. Raises PortTaken."""
     files, httpd = server.files_of(storage), server.httpd_of(storage, site)
     if _kept(storage) != site:
         httpd.stop()

@@ -48,8 +48,10 @@ class Config(Fields):
         )  # fmt: skip
 
     def ports(self, start: int) -> list[str]:
-        """Return all ports, in rotation from a position derived from `start`, so that sites rarely request the same
-        port first."""
+        """Return all ports, rotated to a position derived from `start`.
+
+        Sites then rarely request the same port first.
+        """
         count = self.last_port - self.first_port + 1
         return [str(self.first_port + (start + n) % count) for n in range(count)]
 

@@ -1,5 +1,7 @@
-"""The kind `webroot`: a separate nginx with one site, in a storage that it leases for life. A lease uploads pages and
-settings and runs no program; it is nevertheless ended from outside the server's account."""
+"""The kind `webroot`: a separate nginx with one site, in a storage that it leases for life.
+
+A lease uploads pages and settings and runs no program; it is nevertheless ended from outside the server's account.
+"""
 
 from __future__ import annotations
 

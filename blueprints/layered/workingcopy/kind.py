@@ -21,8 +21,10 @@ _PROCESSES = Step(name="processes", act=actions.end_processes)
 
 
 class WorkingCopy(Layered):
-    """Leases of the same repository follow one another on it. Each gets a new copy of a mirror that no lease
-    reaches."""
+    """A repository on a host, leased by one lease after another.
+
+    Each lease gets a new copy of a mirror that no lease can access.
+    """
 
     name: ClassVar[str] = "working_copy"
     resource_type: ClassVar[str] = "working_copy"
@@ -50,13 +52,19 @@ class WorkingCopy(Layered):
     }
 
     def reusable_after(self, lease: LeaseView) -> bool:
-        """Return whether the copy is cleaned from outside and the account could not leave anything beyond its own
-        reach."""
+        """Return whether another owner may use the copy after this lease.
+
+        That requires that it is cleaned from outside, and that the account could not leave anything beyond its own
+        reach.
+        """
         return hosts.reusable(lease.resource)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Check that the blueprint's own repository is allowed, that ssh has known hosts to trust, and that secrets are
-        sent only to named servers."""
+        """Check the blueprint's repository, known hosts and credential.
+
+        Its own repository must be allowed, ssh must have known hosts to trust, and secrets must be sent only to named
+        servers.
+        """
         config: schema.Config = blueprint.config
         problems = [
             Problem(message=f"No pattern of addresses: {each!r}. {_A_PATTERN}", field="repositories")

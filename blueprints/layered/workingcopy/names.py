@@ -55,8 +55,10 @@ def _leads_elsewhere(path: str) -> bool:
 
 
 def prompts_of(repository: str, username: str) -> tuple[str, ...]:
-    """Return git's prompts, as words, when the repository's own server requires a name and a password; empty if its
-    protocol never prompts."""
+    """Return git's prompts when the repository's own server requires a name and a password.
+
+    Return an empty string if its protocol never prompts.
+    """
     found = _REMOTE.fullmatch(repository)
     if found is None or not found["protocol"].startswith("http"):
         return ()
@@ -77,8 +79,10 @@ def checked_repository(repository: str) -> str:
 
 
 def checked_ref(ref: str) -> str:
-    """Return the name of a branch or tag, or a commit, unchanged. Raises ValueError for a ref that git could read as an
-    option or a revision expression."""
+    """Return the name of a branch or tag, or a commit, unchanged.
+
+    Raises ValueError for a ref that git could read as an option or a revision expression.
+    """
     if not ref or ref.startswith(("-", "/")) or ref in ("@", "HEAD") or len(ref) > 250 or _NOT_IN_REF.search(ref):
         raise ValueError("a ref is the name of a branch or tag, or a commit's full number")
     return ref
@@ -93,8 +97,10 @@ def allowed(repository: str, protocols: Iterable[str], patterns: Iterable[str]) 
 
 
 def is_pattern(pattern: str) -> bool:
-    """Return whether the pattern has the form of an address, with optional `*` in the account, the host, the port and
-    the path."""
+    """Return whether the pattern has the form of an address.
+
+    Account, host, port and path may contain `*`.
+    """
     return any(each.fullmatch(pattern) for each in _PATTERNS)
 
 

@@ -1,10 +1,10 @@
-"""Scripts that run on the host as jobs. Their git reads no configuration except Drydock's, runs no hooks, and never
-prompts a person.
+"""Scripts that run on the host as jobs.
 
-Two accounts take part besides root, and neither receives the other's data. git's own account, which is never given to a
-lease, talks to the repository and keeps a mirror of it; only this account has the credential. The lease's account gets
-a checked-out copy of that mirror, and Drydock runs nothing as that account. If the host cannot be reached from outside,
-one account does everything, without a credential.
+Their git reads no configuration except Drydock's, runs no hooks, and never prompts a person. Two accounts take part
+besides root, and neither receives the other's data. git's own account, which is never given to a lease, talks to the
+repository and keeps a mirror of it; only this account has the credential. The lease's account gets a checked-out copy
+of that mirror, and Drydock runs nothing as that account. If the host cannot be reached from outside, one account does
+everything, without a credential.
 """
 
 from __future__ import annotations

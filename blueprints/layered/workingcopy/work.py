@@ -117,8 +117,10 @@ def _progress(said: str, memo: Json) -> Wait:
 
 
 def _words(said: str) -> str:
-    """Shorten git's output to the line with the error and the line before it, in which ssh or the server explains the
-    cause."""
+    """Shorten git's output to the line with the error and the line before it.
+
+    In that line ssh or the server explains the cause.
+    """
     lines = [line.strip() for line in re.split(r"[\r\n]+", said) if line.strip() and "%" not in line]
     chosen = [line for n, line in enumerate(lines) if any(map(_SAID.match, lines[n : n + 2]))] or lines[-1:]
     return " ".join(chosen)[-_LONGEST:] or "git said nothing."

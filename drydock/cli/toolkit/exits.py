@@ -40,8 +40,7 @@ def code_of(error: BaseException) -> int:
 
 
 def is_a(error: BaseException, *kinds: type[errors.DrydockError]) -> bool:
-    """Return whether an error is of one of these kinds, whether raised locally or reported by a server by its code
-    alone."""
+    """Return whether an error is of one of these kinds, raised locally or reported by a server by its code."""
     return isinstance(error, kinds) or getattr(error, "code", None) in {kind.code for kind in kinds}
 
 

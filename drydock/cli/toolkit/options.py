@@ -303,8 +303,10 @@ def _line(path: Path) -> str:
 
 
 def document(path: str) -> dict[str, Any]:
-    """Read a JSON object from a file, or from standard input for `-`. Return {} for an empty path. Raises
-    InvalidRequest."""
+    """Read a JSON object from a file, or from standard input for `-`.
+
+    Return {} for an empty path. Raises InvalidRequest.
+    """
     if not path:
         return {}
     try:

@@ -1,7 +1,8 @@
 """Output: rich on a terminal, plain text in a pipe, JSON on request.
 
 Everything that the program prints passes through here. Names, commands and messages often come from a tenant, so their
-control characters are escaped: no name of a lease or file can steer an operator's terminal."""
+control characters are escaped: no name of a lease or file can steer an operator's terminal.
+"""
 
 from __future__ import annotations
 

@@ -70,14 +70,15 @@ def connect(owner: str | None = None) -> Client:
 
     Raises NotAllowed, NotMigrated, EngineError, OperationalError, ServerUnreachable.
     """
-
     address = server_address()
     return connect_to(address, owner) if address else connect_here(owner)
 
 
 def connect_here(owner: str | None = None) -> LocalClient:
-    """Return a client for this machine's engine. Raises InvalidRequest if a server was named, and what `connect`
-    raises."""
+    """Return a client for this machine's engine.
+
+    Raises InvalidRequest if a server was named, and what `connect` raises.
+    """
     set_up()
     ready_database()
     from leases.local import LocalClient

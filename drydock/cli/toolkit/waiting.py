@@ -191,8 +191,10 @@ def sentence(info: LeaseInfo) -> str:
 
 
 def _step(now: Progress) -> list[str]:
-    """Return the parts that describe the current step: percent, attempt, the person that it waits for, and the last
-    failure."""
+    """Return the parts that describe the current step.
+
+    They are percent, attempt, the person that it waits for, and the last failure.
+    """
     percent = "" if now.percent is None else f" {now.percent} %"
     pieces = [f"{now.phase}: {now.step}{percent}"] if now.step else []
     if now.attempt > 1:
