@@ -16,7 +16,7 @@ class Blueprints(Operations):
     def blueprints(self, *, type: str = "") -> list[BlueprintInfo]:
         """List blueprints in the order in which they are tried. Only operators see configs and errors."""
 
-    @operation("GET", "blueprints/{name}", "Look at a blueprint")
+    @operation("GET", "blueprints/{name}", "Get a blueprint")
     def blueprint(self, name: str) -> BlueprintInfo:
         """Return a blueprint with the number of its resources and its remembered errors."""
 
@@ -36,11 +36,11 @@ class Blueprints(Operations):
         """Change the given fields of a blueprint and return it. A new kind or config increases its generation."""
 
     @operation(
-        "POST", "blueprints/{name}/{act}", "Switch a blueprint", scope="operate",
+        "POST", "blueprints/{name}/{act}", "Enable, disable, drain, undrain or check a blueprint", scope="operate",
         acts={
-            "check": ("Look whether it could work", ""), "enable": ("Let it serve", ""),
-            "disable": ("Let it serve nobody", ""),
-            "drain": ("Build nothing new, and remove idle resources", ""), "undrain": ("Let it serve again", ""),
+            "check": ("Check a blueprint", ""), "enable": ("Enable a blueprint", ""),
+            "disable": ("Disable a blueprint", ""),
+            "drain": ("Drain a blueprint", ""), "undrain": ("Undrain a blueprint", ""),
         },
     )  # fmt: skip
     def switch_blueprint(self, name: str, act: str) -> BlueprintInfo:
@@ -48,12 +48,12 @@ class Blueprints(Operations):
 
     @operation("DELETE", "blueprints/{name}", "Remove a blueprint", scope="operate")
     def remove_blueprint(self, name: str) -> None:
-        """Remove a blueprint. 409, naming what still needs it, while there are resources or leases that do."""
+        """Remove a blueprint. 409 while resources or leases need it; the message names them."""
 
     @operation("GET", "kinds", "List kinds", query="OfType")
     def kinds(self, *, type: str = "") -> list[KindInfo]:
         """List the kinds with the JSON Schemas of their fields."""
 
-    @operation("GET", "kinds/{name}", "Look at a kind")
+    @operation("GET", "kinds/{name}", "Get a kind")
     def kind(self, name: str) -> KindInfo:
         """Return the JSON Schemas of a kind's config, requirements, attributes and registration."""

@@ -12,7 +12,7 @@ from drydock_client.values import BudgetInfo, UsageInfo, UsageReport
 class Costs(Operations):
     """Usage and budgets. Owners see their own, operators see all."""
 
-    @operation("GET", "usage", "Sum up what was spent", query="UsageReport", spread="wanted")
+    @operation("GET", "usage", "Get costs", query="UsageReport", spread="wanted")
     def usage(self, wanted: Mapping[str, Any], *, by: str = "owner") -> UsageReport:
         """Return the costs of a period, summed by one dimension.
 
@@ -20,13 +20,13 @@ class Costs(Operations):
         of `leases.validation.usage_query.UsageFilter`.
         """
 
-    @operation("GET", "usage/records", "List usage", query="UsageRecords", spread="wanted", cursor="after")
+    @operation("GET", "usage/records", "List usage records", query="UsageRecords", spread="wanted", cursor="after")
     def usage_records(self, wanted: Mapping[str, Any], *, after: int = 0, limit: int = 200) -> list[UsageInfo]:
         """List the records behind the report in order of id, starting after `after`. `limit` can be at most 1000."""
 
     @operation("GET", "budgets", "List budgets")
     def budgets(self) -> list[BudgetInfo]:
-        """List budgets with what they have used. Operators see all, other users those that limit them."""
+        """List budgets with the amounts in use. Operators see all, other users the budgets that limit them."""
 
     @operation("PUT", "budgets", "Set a budget", scope="operate", body="Budget")
     def set_budget(self, *, max_hourly: float, user: str = "", group: str = "", blueprint: str = "") -> BudgetInfo:

@@ -10,19 +10,19 @@ from drydock_client.values import CredentialInfo
 
 
 class Credentials(Operations):
-    """Secrets that blueprints refer to by name. They can be stored and replaced, but never read."""
+    """Secrets that blueprints refer to by name. They can be stored and replaced, but never read back."""
 
     @operation("GET", "credentials", "List credentials", scope="operate", query="Reading")
     def credentials(self, *, capabilities: bool = False) -> list[CredentialInfo]:
         """List credentials without their secrets, with the state of their polls."""
 
-    @operation("GET", "credentials/{name}", "Look at a credential", scope="operate")
+    @operation("GET", "credentials/{name}", "Get a credential", scope="operate")
     def credential(self, name: str) -> CredentialInfo:
         """Return a credential without its secrets, with the capabilities of its clouds."""
 
-    @operation("POST", "credentials/{name}/read", "Have an account read", scope="operate", status=202, body="Empty")
+    @operation("POST", "credentials/{name}/read", "Poll an account", scope="operate", status=202, body="Empty")
     def read_credential(self, name: str) -> CredentialInfo:
-        """Make all polls of a credential due, so that a worker runs them now. 409 if it has no polls."""
+        """Make all polls of a credential due, so that a worker runs them now. 409 if there is nothing to poll."""
 
     @operation(
         "POST", "credentials", "Store a credential", scope="operate", status=201, body="NewCredential",

@@ -34,7 +34,7 @@ class Problem:
 
 
 class DrydockError(Exception):
-    """Something went wrong in Drydock."""
+    """An operation of Drydock failed."""
 
     code = "error"
 
@@ -51,7 +51,7 @@ class DrydockError(Exception):
 
 
 class InvalidRequest(DrydockError):
-    """The request cannot be understood; nothing was changed."""
+    """The request is invalid. Nothing was changed."""
 
     code = "invalid"
 
@@ -69,25 +69,25 @@ class InvalidRequest(DrydockError):
 
 
 class NotFound(DrydockError):
-    """No such thing, or it is not yours."""
+    """The object does not exist or is not yours."""
 
     code = "not_found"
 
 
 class Conflict(DrydockError):
-    """The thing is not in a state that allows this."""
+    """The state of the object does not allow this."""
 
     code = "conflict"
 
 
 class NotAllowed(DrydockError):
-    """You may not do this."""
+    """You do not have permission to do this."""
 
     code = "not_allowed"
 
 
 class NotSupported(DrydockError):
-    """The kind of thing at hand cannot do this."""
+    """The kind does not support this."""
 
     code = "not_supported"
 
@@ -98,19 +98,22 @@ class NotSupported(DrydockError):
 
 
 class Busy(DrydockError):
-    """It is busy with something else now; nothing was changed. Try again in a moment."""
+    """The object is busy. Nothing was changed; try again in a moment."""
 
     code = "busy"
 
 
 class TimedOut(DrydockError):
-    """The time that was given ran out."""
+    """The operation timed out."""
 
     code = "timed_out"
 
 
 class LeaseFailed(DrydockError):
-    """The lease cannot be had, or is over: `state`, `reason`, and what every candidate said."""
+    """The lease cannot be granted or has ended.
+
+    `state`, `reason` and the verdict on every candidate say why.
+    """
 
     code = "lease_failed"
 
@@ -122,6 +125,6 @@ class LeaseFailed(DrydockError):
 
 
 class NoWorker(DrydockError):
-    """No worker is running, so nobody builds or cleans anything."""
+    """No worker is running, so nothing is built or cleaned."""
 
     code = "no_worker"

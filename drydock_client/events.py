@@ -1,4 +1,4 @@
-"""Events, and following them in order although their ids are assigned before their transactions commit."""
+"""Events, and a way to follow them in order although their ids are assigned before their transactions commit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Events(Operations):
     ) -> list[EventInfo]:  # fmt: skip
         """List events in order of id, starting after `after`; with `newest`, the last `limit` events."""
 
-    @operation("GET", "leases/{id}/events", "What happened to a lease", query="LeaseEvents")
+    @operation("GET", "leases/{id}/events", "List the events of a lease", query="LeaseEvents")
     def lease_events(
         self, id: int, *, kind: str = "", after: int = 0, limit: int = 200, newest: bool = False
     ) -> list[EventInfo]:

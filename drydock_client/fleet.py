@@ -9,7 +9,7 @@ from drydock_client.values import BackendInfo, OrphanInfo
 class Fleet(Operations):
     """The fleet and its orphans, for operators only."""
 
-    @operation("GET", "fleet", "Look at the fleet", scope="operate", query="Reading")
+    @operation("GET", "fleet", "Get the fleet", scope="operate", query="Reading")
     def fleet(self, *, capabilities: bool = False) -> list[BackendInfo]:
         """List backends in the order in which they are tried, with their offers, machines, problems and costs."""
 
@@ -18,13 +18,13 @@ class Fleet(Operations):
         """List provider objects without a row, suspects, and rows without an object, each with the planned action."""
 
     @operation(
-        "POST", "orphans/{id}/{act}", "Settle an orphan", scope="operate", status=202,
+        "POST", "orphans/{id}/{act}", "Destroy or adopt an orphan", scope="operate", status=202,
         acts={
-            "destroy": ("Have an orphan destroyed", "DryRun"), "adopt": ("Give a machine a row again", "DryRun"),
+            "destroy": ("Destroy an orphan", "DryRun"), "adopt": ("Adopt an orphan", "DryRun"),
         },
     )  # fmt: skip
     def settle_orphan(self, id: int, act: str, *, dry_run: bool = False) -> OrphanInfo:
-        """Have an orphan destroyed or adopted by the first search that sees it after its `not_before`.
+        """Request that an orphan be destroyed or adopted by the first search that sees it after its `not_before`.
 
         With `dry_run`, only return what would be done. 409 if the object is not provably ours.
         """

@@ -1,4 +1,4 @@
-"""The installation: what needs attention, is due, or waits for a person, and whether anything works on it."""
+"""Operations on the whole installation: attention, workers, reclaiming, the sweep, errors and held steps."""
 
 from __future__ import annotations
 
@@ -8,43 +8,47 @@ from drydock_client.values import Attention, Workers
 
 
 class Installation(Operations):
-    """Operations on the whole installation. Operators may change it; other users may only look."""
+    """Operations on the whole installation. Only operators may change it; other users may read."""
 
-    @operation("GET", "attention", "What needs attention")
+    @operation("GET", "attention", "List what needs attention")
     def attention(self) -> list[Attention]:
-        """List the items that need attention, the most urgent first, with what to do about each."""
+        """List the items that need attention, the most urgent first, with a remedy for each."""
 
-    @operation("GET", "workers", "Whether anybody works")
+    @operation("GET", "workers", "Get whether a worker is alive")
     def workers(self) -> Workers:
         """Return whether any worker was seen recently. Operators also get the workers' names."""
 
-    @operation(
-        "POST", "reclaim", "Give up idle resources", scope="operate", body="Chosen", inside="Reclaimed.reclaimed"
-    )
+    @operation("POST", "reclaim", "Remove idle resources", scope="operate", body="Chosen", inside="Reclaimed.reclaimed")
     def reclaim(self, *, type: str = "", blueprint: str = "") -> list[int]:
-        """Remove idle resources, beginning with those that hold leases on others. Return the ids of what is removed."""
+        """Remove idle resources, beginning with those that hold leases on others.
 
-    @operation("POST", "sweep", "Look at everything that may be due", scope="operate", inside="Counted.count")
+        Return the ids of the removed resources.
+        """
+
+    @operation("POST", "sweep", "Run the periodic checks", scope="operate", inside="Counted.count")
     def sweep(self) -> int:
-        """Run every periodic check once, now, and return the number of items that were due. Workers carry them out."""
+        """Run every periodic check once, now, and return the number of items that were due. Workers process them."""
 
     @operation(
-        "POST", "errors/clear", "Forget remembered failures", scope="operate", body="OfBlueprint",
+        "POST", "errors/clear", "Forget remembered errors", scope="operate", body="OfBlueprint",
         inside="Counted.count",
     )  # fmt: skip
     def clear_errors(self, *, blueprint: str = "") -> int:
-        """Forget remembered errors, so that the offers they rule out are tried again at once. Return their number."""
+        """Forget remembered errors, so that the offers that they exclude are tried again at once.
 
-    @operation("POST", "leases/{id}/resolve", "Confirm that a person has done it", scope="operate", body="Message")
+        Return their number.
+        """
+
+    @operation("POST", "leases/{id}/resolve", "Resolve a held step of a lease", scope="operate", body="Message")
     def resolve_lease(self, id: int, *, message: str = "") -> None:
-        """Record that the task for which a step of a lease is held has been done. The step continues."""
+        """Record that a person has done what a held step of a lease waits for. The step continues."""
 
-    @operation("POST", "resources/{id}/resolve", "Confirm that a person has done it", scope="operate", body="Message")
+    @operation("POST", "resources/{id}/resolve", "Resolve a held step of a resource", scope="operate", body="Message")
     def resolve_resource(self, id: int, *, message: str = "") -> None:
-        """Record that the task for which a step of a resource is held has been done. The step continues."""
+        """Record that a person has done what a held step of a resource waits for. The step continues."""
 
     def resolve(self, *, lease: int | None = None, resource: int | None = None, message: str = "") -> None:
-        """Record that the task for which a step of a lease or a resource is held has been done."""
+        """Record that a person has done what a held step of a lease or a resource waits for."""
         if lease is not None and resource is None:
             self.resolve_lease(lease, message=message)
         elif resource is not None and lease is None:

@@ -13,7 +13,7 @@ class Instances(Operations):
     """Cloud machines as instances, for every user."""
 
     @operation(
-        "POST", "instances", "Ask for an instance", scope="lease", status=201, body="InstanceRequest",
+        "POST", "instances", "Request an instance", scope="lease", status=201, body="InstanceRequest",
         query="NewInstance", spread="wanted", key="idempotency_key", location="instances/{0.id}", waits="instance",
         owned=True,
     )  # fmt: skip
@@ -30,25 +30,26 @@ class Instances(Operations):
         self, *, states: Collection[str] = (), location: str = "", instance_type: str = "", tag: str = "",
         name: str = "", all: bool = False, limit: int = 200,
     ) -> list[InstanceInfo]:  # fmt: skip
-        """List instances, newest first. Those that are over are listed only with `all`, or by their state."""
+        """List instances, newest first. Ended instances are listed only with `all`, or by their state."""
 
-    @operation("GET", "instances/{id}", "Look at an instance, or wait for it", query="Wait", waits="instance")
+    @operation("GET", "instances/{id}", "Get an instance, or wait for it", query="Wait", waits="instance")
     def instance(self, id: int) -> InstanceInfo:
         """Return one instance."""
 
-    @operation("DELETE", "instances/{id}", "End an instance", scope="lease")
+    @operation("DELETE", "instances/{id}", "Terminate an instance", scope="lease")
     def end_instance(self, id: int) -> InstanceInfo:
         """Terminate an instance. Idempotent."""
 
     @operation(
-        "POST", "instances/{id}/{act}", "Change an instance", scope="lease",
+        "POST", "instances/{id}/{act}", "Stop, start or reboot an instance", scope="lease",
         acts={
-            "stop": ("Switch an instance off", ""), "start": ("Switch an instance on", ""),
+            "stop": ("Stop an instance", ""), "start": ("Start an instance", ""),
             "reboot": ("Reboot an instance", ""),
         },
     )  # fmt: skip
     def change_instance(self, id: int, act: str) -> InstanceInfo:
         """Request a stop, start or reboot.
 
-        The instance's state shows the progress. 409, naming the capability, if its cloud does not support the action.
+        The instance's state shows the progress. 409 if its cloud does not support the action; the message names the
+        capability.
         """

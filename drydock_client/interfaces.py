@@ -16,16 +16,16 @@ Words = Sequence[str] | str
 class Interfaces(Operations):
     """Access, commands, files and the web server of leases."""
 
-    @operation("GET", "leases/{id}/access", "How a lease is reached by SSH")
+    @operation("GET", "leases/{id}/access", "Get the SSH access of a lease")
     def access(self, id: int) -> AccessInfo:
-        """Return the current host, port, user, host keys with fingerprints, and end of the lease; no secrets."""
+        """Return how to reach a lease now: host, port, user, host keys with fingerprints, and its end; no secrets."""
 
     @abstractmethod
     def run(
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", stdin: bytes = b"",
         timeout: float | None = None, on_output: Callable[[str, bytes], None] | None = None,
     ) -> Ended:  # fmt: skip
-        """Run a command to its end; `on_output(stream, content)` receives the output as it comes."""
+        """Run a command to completion. `on_output(stream, content)` receives the output as it arrives."""
 
     @abstractmethod
     def read_file(self, id: int, path: str) -> bytes:
@@ -53,7 +53,7 @@ class Interfaces(Operations):
     def remove_path(
         self, id: int, path: str, *, recursive: bool = False, on_job: Callable[[JobInfo], None] | None = None
     ) -> None:
-        """Remove a file or a folder, and wait until it is gone. A missing one is not an error.
+        """Remove a file or a folder, and wait until it is gone. A missing path is not an error.
 
         If a job on the host removes a large folder, `on_job` is called repeatedly with that job.
         """
@@ -68,20 +68,27 @@ class Interfaces(Operations):
     def publish_tree(self, id: int, local: Path, path: str = "") -> tuple[int, int]:
         """Publish a local folder. Return (files, bytes)."""
 
-    @operation("DELETE", "leases/{id}/page", "Take a page or folder away", scope="lease", query="File", host="lease")
+    @operation("DELETE", "leases/{id}/page", "Unpublish a page or folder", scope="lease", query="File", host="lease")
     def unpublish(self, id: int, path: str) -> None:
-        """Remove a page or folder. A missing one is not an error."""
+        """Remove a page or folder. A missing page is not an error."""
 
-    @operation("GET", "leases/{id}/page", "The address of a page", query="Place", inside="Address.uri", host="lease")
+    @operation(
+        "GET", "leases/{id}/page", "Get the address of a page", query="Place", inside="Address.uri", host="lease"
+    )
     def uri(self, id: int, path: str = "") -> str:
         """Return the address of a page."""
 
-    @operation("GET", "leases/{id}/server", "How the web server stands", host="lease")
+    @operation("GET", "leases/{id}/server", "Get the status of the web server", host="lease")
     def server_status(self, id: int) -> ServerInfo:
-        """Return whether the web server is stopped, running or failed, and its last output."""
+        """Return whether the web server is stopped, running or failed, and its last error."""
 
     @operation(
-        "POST", "leases/{id}/server", "Start, stop, reload or test it", scope="lease", body="ServerAct", host="lease"
+        "POST",
+        "leases/{id}/server",
+        "Start, stop, restart, reload or test the web server",
+        scope="lease",
+        body="ServerAct",
+        host="lease",
     )
     def change_server(self, id: int, act: str) -> ServerInfo:
         """Start, stop, restart, reload or test the web server, and return its status."""
@@ -90,6 +97,6 @@ class Interfaces(Operations):
         """Start, stop, restart, reload or test the web server, or do nothing (`status`), and return its status."""
         return self.server_status(id) if act == "status" else self.change_server(id, act)
 
-    @operation("GET", "leases/{id}/server/log", "Read its log", query="Log", host="lease")
+    @operation("GET", "leases/{id}/server/log", "Read a log of the web server", query="Log", host="lease")
     def server_log(self, id: int, kind: str = "access", *, offset: int = 0, limit: int = 1 << 20) -> LogPart:
         """Return a part of the `access` or `error` log, at most `limit` bytes from `offset`."""

@@ -29,28 +29,28 @@ class Jobs(Operations):
     ) -> JobInfo:  # fmt: skip
         """Start a command that runs until it exits, is cancelled, or its lease ends.
 
-        `apart` keeps its standard error separately. With `ends_lease`, the lease is released when it ends.
+        `apart` keeps its standard error separately. With `ends_lease`, the lease is released when the job ends.
         """
 
-    @operation("GET", "jobs/{id}", "Look at a job", host="job")
+    @operation("GET", "jobs/{id}", "Get a job", host="job")
     def job(self, id: int) -> JobInfo:
         """Return a job with its current state, read from its host."""
 
     @operation("GET", "jobs", "List jobs", query="OfLease")
     def jobs(self, *, lease: int | None = None) -> list[JobInfo]:
-        """List jobs, newest first, in the state in which each was last seen."""
+        """List jobs, newest first, in their last known state."""
 
     @operation("GET", "leases/{id}/jobs", "List the jobs of a lease")
     def lease_jobs(self, id: int) -> list[JobInfo]:
-        """List the jobs of a lease, newest first, in the state in which each was last seen."""
+        """List the jobs of a lease, newest first, in their last known state."""
 
     @operation("GET", "jobs/{id}/output", "Read a job's output", query="Output", host="job")
     def job_output(self, id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobPart:
         """Return a part of a job's output, at most `limit` bytes from `offset`.
 
-        Both streams are combined unless the job keeps them apart.
+        Both streams are combined unless the job keeps them separately.
         """
 
-    @operation("POST", "jobs/{id}/cancel", "End a job", scope="lease", host="job")
+    @operation("POST", "jobs/{id}/cancel", "Cancel a job", scope="lease", host="job")
     def cancel_job(self, id: int) -> JobInfo:
-        """Terminate a job's processes. If the host cannot be reached now, a worker does it later."""
+        """Terminate a job's processes. If the host cannot be reached now, a worker retries."""

@@ -28,7 +28,9 @@ def token(server: str) -> str:
         return given
     found = _read().get(checked(server))
     if not found:
-        raise NotAllowed(f"There is no token for {server}.", hint=f"drydock --server {server} login, or DRYDOCK_TOKEN.")
+        raise NotAllowed(
+            f"No token is stored for {server}.", hint=f"Run drydock --server {server} login, or set DRYDOCK_TOKEN."
+        )
     return found
 
 
@@ -58,7 +60,7 @@ def _read() -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        raise NotAllowed(f"{file} cannot be read as JSON.", hint="Remove it, and log in again.") from None
+        raise NotAllowed(f"{file} cannot be read as JSON.", hint="Remove the file, and log in again.") from None
     return {str(server): str(kept) for server, kept in found.items()} if isinstance(found, dict) else {}
 
 

@@ -18,14 +18,14 @@ class Leases(Operations):
     """Operations on leases."""
 
     @operation(
-        "POST", "leases", "Ask for a lease", scope="lease", status=201, body="LeaseRequest", query="For",
+        "POST", "leases", "Request a lease", scope="lease", status=201, body="LeaseRequest", query="For",
         spread="request", key="idempotency_key", location="leases/{0.id}", tagged=True, owned=True,
     )  # fmt: skip
     def request(self, request: Request) -> LeaseInfo:
-        """Request a lease. It is granted at once if a resource has room; else it waits."""
+        """Request a lease. It is granted at once if a resource has room; otherwise it waits."""
 
     @operation(
-        "POST", "groups", "Ask for a group of leases", scope="lease", status=201, body="Group", query="For",
+        "POST", "groups", "Request a group of leases", scope="lease", status=201, body="Group", query="For",
         names={"requests": "leases"}, key="key", owned=True,
     )  # fmt: skip
     def request_group(
@@ -34,25 +34,25 @@ class Leases(Operations):
         """Request several leases, granted all together or not at all. They are returned in the same order."""
 
     @operation(
-        "POST", "explain", "What would come of a request", body="LeaseRequest", query="For", spread="request",
+        "POST", "explain", "Explain a request", body="LeaseRequest", query="For", spread="request",
         owned=True,
     )  # fmt: skip
     def explain(self, request: Request) -> Explanation:
-        """Return what would happen to a request if it were made now, with every candidate's verdict. Writes nothing."""
+        """Return what would happen to a request now, with the verdict on every candidate. Writes nothing."""
 
-    @operation("GET", "leases/{id}", "Look at a lease, or wait for it", query="Wait", waits="lease", tagged=True)
+    @operation("GET", "leases/{id}", "Get a lease, or wait for it", query="Wait", waits="lease", tagged=True)
     def lease(self, id: int) -> LeaseInfo:
-        """Return a lease with its place in the queue, its current step, and every candidate's verdict."""
+        """Return a lease with its place in the queue, its current step, and the verdict on every candidate."""
 
-    @operation("GET", "groups/{id}", "The leases of a group")
+    @operation("GET", "groups/{id}", "List the leases of a group")
     def group(self, id: int) -> list[LeaseInfo]:
-        """List the leases of a group in the order in which they were requested, including those that are over."""
+        """List the leases of a group in the order in which they were requested, including those that have ended."""
 
     @abstractmethod
     def named(self, name: str) -> int:
         """Return the id of the lease with a given name. Raises NotFound, Conflict.
 
-        Prefers the caller's own lease that is not over, then the newest of the caller's that is. Operators also find
+        Prefers the caller's own live lease, then the newest of the caller's leases that have ended. Operators also find
         another owner's lease; Conflict if several owners have one with that name.
         """
 
@@ -65,36 +65,36 @@ class Leases(Operations):
         resource: int | None = None, group: int | None = None, held: bool = False, limit: int = 200,
         search: str = "",
     ) -> list[LeaseInfo]:  # fmt: skip
-        """List leases, newest first. Without `states`, only those that are not over; with empty `states`, all.
+        """List leases, newest first. Without `states`, only those that have not ended; with empty `states`, all.
 
         `search` matches the beginning of a name, or words of a note.
         """
 
     @abstractmethod
     def wait(self, id: int, *, until: str = "active", timeout: float | None = None) -> LeaseInfo:
-        """Wait until a lease is in the state `until`, or is over (`ended`). Raises LeaseFailed, TimedOut."""
+        """Wait until a lease is in the state `until`, or has ended (`ended`). Raises LeaseFailed, TimedOut."""
 
     @abstractmethod
     def wait_until_ended(self, id: int, *, timeout: float | None = None) -> LeaseEnd:
-        """Wait until a lease is over. Return how it ended, with its workload's exit code and its cost."""
+        """Wait until a lease has ended. Return how it ended, with its workload's exit code and its cost."""
 
     @abstractmethod
     async def await_until_ended(self, id: int, *, timeout: float | None = None) -> LeaseEnd:
-        """Wait until a lease is over, in async code. See `wait_until_ended`."""
+        """Wait until a lease has ended, in async code. See `wait_until_ended`."""
 
     @operation("POST", "leases/{id}/release", "Release a lease", scope="lease", body="Message")
     def release(self, id: int, *, message: str = "") -> LeaseInfo:
         """Release a lease, or cancel a pending one. Idempotent."""
 
-    @operation("POST", "leases/{id}/extend", "Let a lease last longer", scope="lease", body="Extension")
+    @operation("POST", "leases/{id}/extend", "Extend a lease", scope="lease", body="Extension")
     def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> LeaseInfo:
         """Extend a lease to `until`, or to `ttl` from now. Never shortens it."""
 
-    @operation("POST", "leases/{id}/heartbeat", "Say that the owner lives", scope="lease")
+    @operation("POST", "leases/{id}/heartbeat", "Send a heartbeat", scope="lease")
     def heartbeat(self, id: int) -> None:
         """Send a heartbeat for a lease that has a heartbeat limit."""
 
-    @operation("POST", "leases/{id}/hold", "Keep its resource for debugging", scope="lease", body="Hold")
+    @operation("POST", "leases/{id}/hold", "Hold a lease's resource for debugging", scope="lease", body="Hold")
     def hold(self, id: int, *, ttl: str | None = None, reason: str = "") -> LeaseInfo:
         """Keep the resource as it is after the lease ends, for up to seven days; for operators without limit."""
 
@@ -102,15 +102,15 @@ class Leases(Operations):
     def unhold(self, id: int) -> LeaseInfo:
         """End a hold. If the lease has ended in the meantime, its resource is cleaned now."""
 
-    @operation("POST", "leases/{id}/retry", "Try again now", scope="lease")
+    @operation("POST", "leases/{id}/retry", "Retry now", scope="lease")
     def retry(self, id: int) -> LeaseInfo:
         """Look for room again, or retry the step that is waiting, without delay."""
 
-    @operation("PUT", "leases/{id}/note", "Write a note about a lease", scope="lease")
+    @operation("PUT", "leases/{id}/note", "Set the note of a lease", scope="lease")
     def set_note(self, id: int, *, note: str) -> LeaseInfo:
         """Replace a lease's note. An empty note removes it."""
 
-    @operation("POST", "leases/{id}/transfer", "Give a lease to another user", scope="lease")
+    @operation("POST", "leases/{id}/transfer", "Transfer a lease to another user", scope="lease")
     def transfer(self, id: int, *, to: str, message: str = "") -> None:
         """Transfer a lease with its files to another user. Its processes are ended and its keys replaced.
 
@@ -119,8 +119,8 @@ class Leases(Operations):
         """
 
     @operation(
-        "POST", "leases/{id}/private_key", "Show the generated private key", scope="lease",
+        "POST", "leases/{id}/private_key", "Get the generated private key", scope="lease",
         inside="PrivateKey.private_key",
     )  # fmt: skip
     def private_key(self, id: int) -> str:
-        """Return the generated private key, only to the lease's owner, not to operators. Every call is recorded."""
+        """Return the generated private key to the lease's owner only, not to operators. Every call is recorded."""

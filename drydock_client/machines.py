@@ -13,20 +13,20 @@ ACTS = ("stop", "start", "reboot", "resize", "change-type", "tags")
 def _acts(whose: str) -> dict[str, tuple[str, str]]:
     """Return the summary of each action, and the model of its body."""
     return {
-        "stop": (f"Switch {whose} off", "Empty"), "start": (f"Switch {whose} on", "Empty"),
-        "reboot": (f"Reboot {whose}", "Empty"), "resize": (f"Let the disk of {whose} grow", "Disk"),
-        "change-type": (f"Make {whose} another instance type", "Type"), "tags": (f"Set tags on {whose}", "Tags"),
+        "stop": (f"Stop {whose}", "Empty"), "start": (f"Start {whose}", "Empty"),
+        "reboot": (f"Reboot {whose}", "Empty"), "resize": (f"Enlarge the disk of {whose}", "Disk"),
+        "change-type": (f"Change the instance type of {whose}", "Type"), "tags": (f"Set tags on {whose}", "Tags"),
     }  # fmt: skip
 
 
 class Machines(Operations):
     """Machines of exclusive leases and, for operators only, of resources."""
 
-    @operation("GET", "leases/{id}/machine", "Look at the machine of a lease")
+    @operation("GET", "leases/{id}/machine", "Get the machine of a lease")
     def lease_machine(self, id: int) -> MachineInfo:
         """Return the power, type, tags, capabilities and current action of a lease's machine."""
 
-    @operation("GET", "resources/{id}/machine", "Look at a resource as a machine", scope="operate")
+    @operation("GET", "resources/{id}/machine", "Get a resource as a machine", scope="operate")
     def resource_machine(self, id: int) -> MachineInfo:
         """Return the power, type, tags, capabilities and current action of a resource that is a machine."""
 
@@ -45,14 +45,14 @@ class Machines(Operations):
         The machine's `progress` describes the work under way, and `outcome` later says how it ended.
         """
 
-    @operation("POST", "leases/{id}/console", "Read the console of its machine", scope="lease", host="lease")
+    @operation("POST", "leases/{id}/console", "Read the console of a lease's machine", scope="lease", host="lease")
     def lease_console(self, id: int) -> ConsoleInfo:
         """Return the newest 64 KiB of the console, with secrets removed. Records an event.
 
         Allowed for operators, and for the owner of a lease that holds the whole machine.
         """
 
-    @operation("POST", "resources/{id}/console", "Read its console", scope="operate", host="resource")
+    @operation("POST", "resources/{id}/console", "Read the console of a machine", scope="operate", host="resource")
     def resource_console(self, id: int) -> ConsoleInfo:
         """Return the newest 64 KiB of the console, with secrets removed. Records an event."""
 

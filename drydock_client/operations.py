@@ -1,7 +1,7 @@
 """The registry of operations. Each is declared once, as a client method with its URL path.
 
     class Leases(Operations):
-        @operation("POST", "leases/{id}/extend", "Let a lease last longer", scope="lease", body="Extension")
+        @operation("POST", "leases/{id}/extend", "Extend a lease", scope="lease", body="Extension")
         def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> LeaseInfo:
             "Extend a lease to `until`, or to `ttl` from now. Never shortens it."
 
@@ -74,7 +74,7 @@ class Operation:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """The names of the variables in its path."""
+        """The names of the variables in the path."""
         return tuple(name for _, name, _, _ in string.Formatter().parse(self.path) if name)
 
     @property
@@ -84,7 +84,7 @@ class Operation:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of a result that is sent as bytes, by field: everything in it but `content`. Else empty."""
+        """The headers of a result that is sent as bytes, by field: all fields except `content`. Otherwise empty."""
         names = list(getattr(self.result, "__dataclass_fields__", ()))
         if "content" not in names:
             return {}
@@ -104,7 +104,7 @@ class Operations(ABC):
 
 
 def operation(method: Method, path: str, summary: str, **about: Any) -> Callable[[Function], Function]:
-    """Declare an operation; `about` has further fields of `Operation`."""
+    """Declare an operation. `about` sets additional fields of `Operation`."""
 
     def declare(function: Function) -> Function:
         signature = inspect.signature(function)

@@ -15,7 +15,14 @@ class Permissions(Operations):
     def authorizations(self, *, blueprint: str = "", state: str = "") -> list[AuthorizationInfo]:
         """List authorizations. Operators see all, other users their own and their groups'."""
 
-    @operation("POST", "authorizations", "Ask to use a blueprint", scope="lease", status=201, body="AskAuthorization")
+    @operation(
+        "POST",
+        "authorizations",
+        "Request permission to use a blueprint",
+        scope="lease",
+        status=201,
+        body="AskAuthorization",
+    )
     def ask_authorization(self, blueprint: str, *, message: str = "") -> AuthorizationInfo:
         """Request permission to use a blueprint. Idempotent."""
 
@@ -23,18 +30,18 @@ class Permissions(Operations):
     def decide_authorization(
         self, blueprint: str, *, allow: bool, user: str = "", group: str = "", message: str = ""
     ) -> AuthorizationInfo:
-        """Allow or decline a user or group, whether or not they have asked."""
+        """Allow or decline a user or group, whether or not they have requested it."""
 
-    @operation("GET", "authorizations/{id}", "Look at an authorization")
+    @operation("GET", "authorizations/{id}", "Get an authorization")
     def authorization(self, id: int) -> AuthorizationInfo:
         """Return an authorization, which is requested, approved or declined."""
 
     @operation(
         "POST", "authorizations/{id}/{act}", "Approve or decline an authorization", scope="operate",
-        acts={"approve": ("Approve it", "Message"), "decline": ("Decline it", "Message")},
+        acts={"approve": ("Approve an authorization", "Message"), "decline": ("Decline an authorization", "Message")},
     )  # fmt: skip
     def change_authorization(self, id: int, act: str, *, message: str = "") -> AuthorizationInfo:
-        """Allow the user or group to use the blueprint, or decline it, also if that was allowed before.
+        """Allow the user or group to use the blueprint, or decline that, even if it was allowed before.
 
         Leases that wait for the authorization are considered again. Current leases are not affected.
         """
@@ -45,15 +52,15 @@ class Permissions(Operations):
 
     @operation("GET", "quotas", "List quotas")
     def quotas(self) -> list[QuotaInfo]:
-        """List quotas. Operators see all, other users those that limit them."""
+        """List quotas. Operators see all, other users the quotas that limit them."""
 
-    @operation("PUT", "quotas", "Set limits", scope="operate", body="Quota", spread="limits")
+    @operation("PUT", "quotas", "Set a quota", scope="operate", body="Quota", spread="limits")
     def set_quota(self, *, user: str = "", group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
-        """Set the given limits of a user's or group's quota and leave the others. None removes a limit.
+        """Set the given limits in the quota of a user or group, and keep the others. None removes a limit.
 
         Leases that waited because of a limit are tried again.
         """
 
-    @operation("DELETE", "quotas", "Lift all limits", scope="operate", query="Holder")
+    @operation("DELETE", "quotas", "Remove a quota", scope="operate", query="Holder")
     def remove_quota(self, *, user: str = "", group: str = "") -> None:
         """Remove the quota of a user or a group."""

@@ -32,7 +32,7 @@ class Attendance(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def look(self) -> bool:
-        """Return whether a worker is alive, starting one if that is this program's job. Cheap to call repeatedly."""
+        """Return whether a worker is alive, starting one if that is this program's task. Cheap to call repeatedly."""
 
     @property
     def private(self) -> bool:
@@ -50,7 +50,7 @@ class Client(
 
     @abstractmethod
     def attended(self) -> Attendance:
-        """Return a context manager that keeps workers alive, if that is this program's job."""
+        """Return a context manager that keeps workers alive, if that is this program's task."""
 
     @abstractmethod
     def close(self) -> None:

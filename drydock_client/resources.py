@@ -10,31 +10,31 @@ from drydock_client.values import HostKey, ResourceInfo
 
 
 class Resources(Operations):
-    """Resources. Operators may change them; other users may only look."""
+    """Resources. Only operators may change them; other users may read them."""
 
     @operation("GET", "resources", "List resources", query="ResourceFilter", cursor="after")
     def resources(
         self, *, type: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False
     ) -> list[ResourceInfo]:
-        """List resources in order of id. Those that are gone are included only with `gone`.
+        """List resources in order of id. Resources that no longer exist are included only with `gone`.
 
         Owners see only resources on which they have a lease.
         """
 
-    @operation("GET", "resources/{id}", "Look at a resource")
+    @operation("GET", "resources/{id}", "Get a resource")
     def resource(self, id: int) -> ResourceInfo:
         """Return a resource with its capacity, parts, health and leases."""
 
     @operation(
         "POST", "resources/{id}/{act}", "Change a resource", scope="operate",
         acts={
-            "drain": ("Give it to nobody any more", "Reason"), "undrain": ("Let it serve again", "Empty"),
-            "quarantine": ("Take it out of service as it is", "NeededMessage"),
-            "unquarantine": ("Put it back into service", "Empty"),
-            "retire": ("Give it up, where nobody holds it", "Empty"),
-            "power": ("Switch it on or off, or cycle it", "Power"),
-            "check": ("Look now whether it is well", "Empty"),
-            "force_destroy": ("Vouch that it is gone", "NeededReason"),
+            "drain": ("Drain a resource", "Reason"), "undrain": ("Undrain a resource", "Empty"),
+            "quarantine": ("Quarantine a resource", "NeededMessage"),
+            "unquarantine": ("End the quarantine of a resource", "Empty"),
+            "retire": ("Retire a resource that is not leased", "Empty"),
+            "power": ("Switch a resource on or off, or cycle its power", "Power"),
+            "check": ("Check the health of a resource", "Empty"),
+            "force_destroy": ("Close a resource that no longer exists", "NeededReason"),
         },
     )  # fmt: skip
     def change_resource(self, id: int, act: str, **given: Any) -> ResourceInfo:
@@ -48,7 +48,7 @@ class Resources(Operations):
         """Register a resource. Its fields are described in `registration` of the blueprint's kind."""
 
     @operation(
-        "POST", "blueprints/{blueprint}/host-keys", "Look at the keys that a host shows", scope="operate",
+        "POST", "blueprints/{blueprint}/host-keys", "Get the host keys that a host presents", scope="operate",
         body="HostAddress", host="address",
     )  # fmt: skip
     def host_keys(self, blueprint: str, address: str, *, port: int = 22) -> list[HostKey]:

@@ -23,7 +23,7 @@ MOST_SKIPPED = 1000
 
 
 class TooMuch(DrydockError):
-    """The tree has more bytes, or more entries, than are accepted."""
+    """The tree has more bytes or entries than are accepted."""
 
     code = "too_large"
 
@@ -42,8 +42,8 @@ class Unpacked:
 def pack(local: Path, name: str = "", on_file: Callable[[str], None] | None = None) -> Iterator[bytes]:
     """Yield a file or tree as an archive whose top entry is called `name`.
 
-    Links are packed as links, pipes and devices by name only. Raises OSError, TooMuch, and Conflict if a file shrinks
-    while it is read.
+    Links are packed as links, pipes and devices by name only. Raises OSError, TooMuch, and Conflict if a file is
+    truncated while it is read.
     """
     top, number = name or local.name or "tree", 1
     if not local.is_dir():
@@ -64,7 +64,7 @@ def _bound(number: int, deep: int) -> None:
     if number > MOST_ENTRIES:
         raise TooMuch(f"The tree has more than {MOST_ENTRIES} files and folders.")
     if deep > MOST_DEEP:
-        raise TooMuch(f"The tree has more than {MOST_DEEP} folders in one another.")
+        raise TooMuch(f"The tree has more than {MOST_DEEP} levels of folders.")
 
 
 def _packed(path: Path, name: str, on_file: Callable[[str], None] | None, *, follow: bool = False) -> Iterator[bytes]:
@@ -80,7 +80,7 @@ def _packed(path: Path, name: str, on_file: Callable[[str], None] | None, *, fol
             left = found.st_size
             while left:
                 if not (part := opened.read(min(tar.PART, left))):
-                    raise Conflict(f"{path} became shorter while it was read.")
+                    raise Conflict(f"{path} was truncated while it was read.")
                 left -= len(part)
                 yield part
         yield tar.padding(found.st_size)
@@ -126,7 +126,7 @@ def unpack(
 def _pieces(path: str) -> list[str]:
     pieces = [piece for piece in path.split("/") if piece not in ("", ".")]
     if not pieces or ".." in pieces or path.startswith("/") or "\0" in path:
-        raise InvalidRequest(f"{path[:200]!r} is not an accepted path in an archive.")
+        raise InvalidRequest(f"{path[:200]!r} is not a valid path in an archive.")
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise InvalidRequest(f"A path of the archive has more than {LONGEST_PATH} bytes: {path[:80]!r}...")
     for piece in pieces:

@@ -15,7 +15,7 @@ class Users(Operations):
     def users(self) -> list[UserInfo]:
         """List users by name."""
 
-    @operation("GET", "users/{user}", "Look at a user", scope="operate")
+    @operation("GET", "users/{user}", "Get a user", scope="operate")
     def user(self, user: str) -> UserInfo:
         """Return a user, including their groups and whether they may sign in."""
 
@@ -36,7 +36,7 @@ class Users(Operations):
         acts={"enable": ("Enable a user", "Empty"), "disable": ("Disable a user", "Empty")},
     )  # fmt: skip
     def switch_user(self, user: str, act: str) -> UserInfo:
-        """Accept or refuse a user's password and tokens. Their leases continue until they end."""
+        """Enable or disable a user's password and tokens. Leases of a disabled user continue until they end."""
 
     @operation("POST", "users/{user}/groups", "Change a user's groups", scope="operate", body="GroupChange")
     def change_user_groups(self, user: str, *, add: Collection[str] = (), remove: Collection[str] = ()) -> UserInfo:

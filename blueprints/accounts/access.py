@@ -72,7 +72,7 @@ def control(resource: ResourceView) -> SshEndpoint:
     facts, config = resource.facts, resource.blueprint.config
     missing = ", ".join(name for name in _PLACE if not facts.get(name))
     if missing and resource.origin == "registered":
-        raise NeedsOperator(f"The host was registered without {missing}.", hint="Register it again.")
+        raise NeedsOperator(f"The host was registered without {missing}.", hint="Register the host again.")
     if missing:
         raise Unreachable(f"The host has no {missing}.")
     return SshEndpoint(
@@ -182,10 +182,12 @@ def key_of(blueprint: BlueprintView, credential: str) -> str:
     secrets = blueprint.credentials.get(credential)
     if secrets is None:
         raise NeedsOperator(
-            f"Credential {credential!r} does not exist.", hint="Add it, or name another in the blueprint."
+            f"Credential {credential!r} does not exist.", hint="Add the credential, or name another in the blueprint."
         )
     if not secrets.get("private_key"):
-        raise NeedsOperator(f"The credential {credential!r} has no private_key.", hint="Enter the OpenSSH key text.")
+        raise NeedsOperator(
+            f"The credential {credential!r} has no private_key.", hint="Store the OpenSSH key as private_key."
+        )
     return secrets["private_key"]
 
 

@@ -34,7 +34,9 @@ def prepare(spec: Spec, memo: Json) -> Answer:
     wanted = "sudo" if spec.config.lease_sudo else ""
     missing = shell(spec).as_root(scripts.TOOLS, spec.config.homes, wanted).split()
     if missing:
-        raise NeedsOperator(f"The host lacks: {', '.join(missing)}.", hint="Install it (Debian: passwd, sudo).")
+        raise NeedsOperator(
+            f"The host lacks: {', '.join(missing)}.", hint="Install the missing tools (Debian: passwd, sudo)."
+        )
     return Ready()
 
 
@@ -95,7 +97,7 @@ def hand_back(spec: Spec, memo: Json) -> Answer:
     else:
         left = shell(spec).run(scripts.ACCOUNTS, prefix(spec.resource)).split()
     if left:
-        return Failed(scope=Scope.STEP, code="still_there", message=f"Still on the host: {', '.join(left)}.")
+        return Failed(scope=Scope.STEP, code="still_there", message=f"Accounts left on the host: {', '.join(left)}.")
     return Ready(log="handed back")
 
 

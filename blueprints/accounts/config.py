@@ -30,23 +30,25 @@ class Accounts(Fields):
         description="shared: the control account is Drydock's alone, so at a lease's end everything that it runs is "
         "ended. Without it only what bears the lease's mark or works in its folder.",
     )
-    homes: str = Field(default="/home", pattern=r"^/[A-Za-z0-9._/-]+$", description="Where homes are made.")
-    bastion: Bastion | None = Field(default=None, description="The host to pass through.")
+    homes: str = Field(default="/home", pattern=r"^/[A-Za-z0-9._/-]+$", description="Folder for homes.")
+    bastion: Bastion | None = Field(default=None, description="Jump host for connections.")
     bastion_credential: str = Field(
         default="", description='Name of the bastion\'s credential with {"private_key": OpenSSH text}.'
     )
-    connect_timeout: float = Field(default=10, gt=0, le=60, description="Seconds for a connection to stand.")
-    min_free_mib: NonNegativeInt = Field(default=256, description="With less free disk a host is unhealthy.")
+    connect_timeout: float = Field(default=10, gt=0, le=60, description="Timeout for connecting, in seconds.")
+    min_free_mib: NonNegativeInt = Field(
+        default=256, description="Free disk space below which a host counts as unhealthy."
+    )
     health_command: str = Field(
-        default="", description="A line for the host's shell, run by the control account; it fails: unhealthy."
+        default="", description="Health check: a line for the host's shell, run by the control account."
     )
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
         if self.lease_sudo and self.accounts == "shared":
-            raise ValueError("lease_sudo is for accounts per lease")
+            raise ValueError("lease_sudo requires accounts: per_lease")
         if self.end_account and self.accounts != "shared":
-            raise ValueError("end_account is for the shared account")
+            raise ValueError("end_account requires accounts: shared")
         if ".." in self.homes.split("/"):
             raise ValueError("homes must not contain '..'")
         if self.bastion and not (self.bastion_credential or self.control_credential):

@@ -27,15 +27,15 @@ def _lines(given: Any) -> Any:
 
 
 HostKeys = Annotated[tuple[str, ...], BeforeValidator(_lines), AfterValidator(_known)]
-PINNED = "The host's public key lines, as in its /etc/ssh/ssh_host_*_key.pub: no other is ever accepted."
+PINNED = "The host's public key lines, as in its /etc/ssh/ssh_host_*_key.pub. No other key is accepted."
 
 
 class ControlAccount(Fields):
     """The account on a host that Drydock itself uses."""
 
-    address: str = Field(description="Name or address.")
+    address: str = Field(description="Host name or address.")
     port: int = Field(default=22, ge=1, le=65535)
-    user: str = Field(default="root", description="The control account: root, or one with sudo without a password.")
+    user: str = Field(default="root", description="The control account: root, or an account with passwordless sudo.")
     host_keys: HostKeys = Field(min_length=1, description=PINNED)
 
     @model_validator(mode="after")

@@ -49,7 +49,7 @@ def make_account(spec: Spec, memo: Json) -> Answer:
     return Ready(facts={"uid": uid, "gid": gid, "home": home, "user": user}, log=f"account {user}")
 
 
-@until_done("What could let its former owner in is being removed.")
+@until_done("Ways in for the former owner are being removed.")
 def end_other_ways(spec: Spec) -> bool:
     """Remove the files of the account that could let its former owner in: in ~/.ssh, shared places and other homes."""
     lease, there = lease_of(spec), shell(spec)
@@ -93,7 +93,7 @@ def try_access(spec: Spec, memo: Json) -> Answer:
         return Failed(
             scope=Scope.OPERATOR,
             code="key_not_accepted",
-            message=f"{error.message} Its SSH server may not read ~/.ssh/authorized_keys, or allow no such accounts.",
+            message=f"{error.message} Its SSH server may ignore ~/.ssh/authorized_keys, or refuse such accounts.",
         )
     return Ready()
 

@@ -1,6 +1,7 @@
-"""Programs for /bin/sh made of rows: one carries out the same script of many rows, each bounded and by itself.
+"""Programs for /bin/sh made of rows. A program runs the same script of many rows, each limited and separately.
 
-A program is read from standard input, so the words by which processes are found stand in no argument but theirs.
+A program is read from standard input, so that the words by which processes are found appear only in their own
+arguments.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ _SCANS = 3
 _ARMING = 1.3
 """Seconds until armed rows take effect."""
 _THERE, _GONE = 0, 1
-_NO_NEIGHBOUR = "It needs a second lease on the same host at the same time, with an account of its own."
-_NOT_ITS_OWN = "The account is not the lease's alone: it would hit what others do with it."
-_NO_EFFECT = "It had no effect: while its lease lived nothing of it was to be seen."
+_NO_NEIGHBOUR = "The row needs a second lease on the same host at the same time, with an account of its own."
+_NOT_ITS_OWN = "The account is shared, so the row would affect other users of it."
+_NO_EFFECT = "The row had no effect: nothing of it was seen while its lease was active."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ class _Planting:
             return
         for name, said in party.asked(self._suite.program(rows, script, self._notes, known)).rows.items():
             if said.code:
-                self._refused[name] = said.text or f"Its script ended with {said.code}."
+                self._refused[name] = said.text or f"The script ended with {said.code}."
             elif script != "after":
                 self._notes[name] = said.text
 
@@ -204,17 +204,20 @@ def _judged(row: Row, planted: Planted, seen: Sequence[tuple[str, Answer | str]]
     if there and row.shared and not planted.own_account:
         verdict, message = Verdict.SHARED, row.shared
     elif there and rests:
-        verdict, message = Verdict.OK, f"It leads to uid {planted.uid} still, which the next lease was not given."
+        verdict, message = (
+            Verdict.OK,
+            f"The row still leads to uid {planted.uid}, which was not given to the next lease.",
+        )
     elif there:
         verdict, message = Verdict.SURVIVED, f"Seen by {', '.join(there)}."
     elif gone:
         verdict, message = Verdict.OK, f"Not seen by {', '.join(gone)}."
     else:
-        verdict, message = Verdict.NOT_POSSIBLE, f"Nobody could look for it: {_reasons(row, seen)}"
+        verdict, message = Verdict.NOT_POSSIBLE, f"It could not be checked: {_reasons(row, seen)}"
     return Finding(row=row.name, verdict=verdict, message=message, proves=row.proves)
 
 
 def _reasons(row: Row, seen: Sequence[tuple[str, Answer | str]]) -> str:
     said = [one if isinstance(one, str) else one.rows[row.name].text for _, one in seen
             if isinstance(one, str) or row.name in one.rows]  # fmt: skip
-    return "; ".join(said) or "no lease is left that could."
+    return "; ".join(said) or "there is no lease left to check with."

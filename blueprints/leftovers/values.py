@@ -10,12 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One way to survive the end of a lease.
+    """A way in which something could outlive its lease.
 
     The scripts are for /bin/sh. They know `$t` (a word that no other run and no other row has), `$note` (the last line
     that `plant` printed), `$was` (the planting lease's home), `$uid` (its uid), `$copy` (where its commands begin) and
-    the functions in `blueprints.leftovers.programs`. `plant` ends with 3 where the row is not possible on the host,
-    and says why. `look` ends with 0 when it is there, 1 when it is gone, and 3 when it cannot tell.
+    the functions in `blueprints.leftovers.programs`.
     """
 
     name: str

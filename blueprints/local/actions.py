@@ -34,7 +34,7 @@ def make(spec: Spec, memo: Json) -> Answer:
     folders.make(folder.parent, 0o711 if machine.as_root() else 0o700)
     folders.make(folder, 0o711 if machine.as_root() else 0o700)
     folders.mark(folder, spec.tags)
-    return Ready(facts={"folder": str(folder)}, log=f"made {folder}")
+    return Ready(facts={"folder": str(folder)}, log=f"created {folder}")
 
 
 @told
@@ -44,12 +44,14 @@ def check_health(spec: Spec, memo: Json) -> Answer:
         return answer
     folder = folders.folder_of(spec.resource)
     if not folders.marked(folder):
-        return Failed(scope=Scope.STEP, code="gone", message=f"{folder} is gone.")
+        return Failed(scope=Scope.STEP, code="gone", message=f"{folder} does not exist any more.")
     folders.close(folder)
     tidy(folder)
     found = shell(spec).look(str(folder))
     if found.get("disk_free_mib", 0) < spec.config.min_free_mib:
-        return Failed(scope=Scope.STEP, code="disk_full", message=f"{found.get('disk_free_mib')} MiB are free.")
+        return Failed(
+            scope=Scope.STEP, code="disk_full", message=f"Only {found.get('disk_free_mib')} MiB of disk space are free."
+        )
     left = [str(home) for home in folders.aside(folder)]
     return Ready(facts=found | ({"aside": left} if left or spec.resource.facts.get("aside") else {}))
 
@@ -93,10 +95,13 @@ def _remove(spec: Spec) -> bool:
 
 
 def objection(config: Config) -> str:
-    """Return why the machine cannot be used with this config; empty if it can."""
+    """Return why the machine cannot be used with this config, or an empty string if it can."""
     root = machine.as_root()
     if root and not machine.uids_exist(config.window[0], config.window[-1]):
-        return f"This machine does not know the uids {config.window[0]} to {config.window[-1]}; see first_uid and uids."
+        return (
+            f"The uids {config.window[0]} to {config.window[-1]} are not available on this machine; see "
+            "first_uid and uids."
+        )
     return folders.objection(folders.root_of(config), root=root)
 
 
@@ -106,7 +111,7 @@ def leave_folder(spec: Spec, memo: Json) -> Answer:
     return elsewhere(spec.resource) or _leave_folder(spec, memo)
 
 
-@until_done("The folder that the config named before is being removed.")
+@until_done("The folder of the previous config is being removed.")
 def _leave_folder(spec: Spec) -> bool:
     before, here = Path(spec.resource.facts["folder"]), shell(spec)
     if before == folders.folder_of(spec.resource) or not folders.marked(before):
@@ -117,7 +122,7 @@ def _leave_folder(spec: Spec) -> bool:
 
 
 def apply(spec: Spec, memo: Json) -> Answer:
-    """Apply the config's traits, limits and place."""
+    """Apply the config's traits, limits and location."""
     if said := objection(spec.config):
         return Failed(scope=Scope.OPERATOR, code="unsafe", message=said)
     now = draft(spec.config)
@@ -125,7 +130,7 @@ def apply(spec: Spec, memo: Json) -> Answer:
 
 
 def draft(config: Config) -> Draft:
-    """Return the machine as a whole."""
+    """Return a draft of the whole machine."""
     place = {"region": config.region} if config.region else {}
     return Draft(
         name=str(machine.attributes()["hostname"]),
@@ -136,7 +141,7 @@ def draft(config: Config) -> Draft:
 
 
 def capacity(config: Config) -> Amounts:
-    """Return the capacity set by the config, or measured on the machine if the config leaves it out."""
+    """Return the capacity set by the config, or measured on the machine if the config omits it."""
     given = (config.cpu_millicores, config.ram_mib, config.disk_mib)
     measured = (1000 * machine.vcpus(), machine.ram_mib(), machine.disk_mib(folders.root_of(config)))
     cpu, ram, disk = (there if said is None else said for said, there in zip(given, measured, strict=True))

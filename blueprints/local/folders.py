@@ -96,7 +96,7 @@ def aside(folder: Path) -> list[Path]:
 
 
 def objection(folder: Path, *, root: bool) -> str:
-    """Return why a lease's home must not be made below the folder; empty if it may be.
+    """Return why a lease's home must not be created below the folder, or an empty string if it may be.
 
     As root, a user who can replace a folder on the path could redirect root's work, and a lease's account must be able
     to enter every folder on the path.
@@ -116,9 +116,9 @@ def _objection_to(step: Path, root: bool) -> str:
     if root and found.st_uid != 0:
         return f"{step} belongs to uid {found.st_uid}, not to root."
     if root and found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
-        return f"{step} can be changed by others than root."
+        return f"Users other than root can change {step}."
     if root and not found.st_mode & stat.S_IXOTH:
-        return f"{step} is closed to the accounts of leases (mode {stat.S_IMODE(found.st_mode):o})."
+        return f"{step} cannot be entered by the accounts of leases (mode {stat.S_IMODE(found.st_mode):o})."
     return ""
 
 

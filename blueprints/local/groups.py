@@ -56,7 +56,7 @@ def make(place: str, name: str, amounts: Amounts, processes: int) -> Group | Non
 
 
 def end(place: str, name: str) -> bool:
-    """End all processes in the group, even under another uid; return True if none is left."""
+    """End all processes in the group, even under another uid. Return True if none is left."""
     above = _place(place)
     if not above or not (folder := above / name).is_dir():
         return True
@@ -73,7 +73,7 @@ def end(place: str, name: str) -> bool:
 
 
 def remove(place: str, name: str) -> bool:
-    """Remove the group; return False if it still has processes."""
+    """Remove the group. Return False if it still has processes."""
     if not (above := _place(place)):
         return True
     try:

@@ -30,7 +30,7 @@ class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
     """The machine can be offered only once."""
 
     def drafts(self, config: config.Config, asked: Asked | None) -> Sequence[Draft]:
-        """Offer the whole machine, if the lease fits on it."""
+        """Offer the whole machine if the lease fits on it."""
         draft = actions.draft(config)
         return [draft] if asked is None or _fits(draft, asked) else []
 
@@ -43,7 +43,7 @@ class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
         )
 
     def update(self) -> Plan:
-        """Apply the current config; if it names another folder, make that one and remove the old one."""
+        """Apply the current config. If it names another folder, create that folder and remove the old one."""
         return (
             Step(name="leave", act=actions.leave_folder, deadline=3600),
             Step(name="folder", act=actions.make),
@@ -91,7 +91,10 @@ class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
         found = actions.objection(blueprint.config)
         problems = [Problem(message=found, field="folder")] if found else []
         if not machine.as_root():
-            text = "Without root all leases share one account: one may read and end what is another's."
+            text = (
+                "Without root all leases share one account, so leases can read each other's files and end each "
+                "other's processes."
+            )
             problems.append(Problem(message=text, fatal=False))
         return problems
 

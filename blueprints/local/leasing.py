@@ -21,7 +21,7 @@ from interfaces.transports import transport_to
 
 _TIDYING = 10.0
 _CANDIDATES = 256
-_CLEARING = "What an earlier lease left under its uid is being looked for."
+_CLEARING = "Leftovers of an earlier lease under the same uid are being searched for."
 
 
 @told
@@ -39,26 +39,26 @@ def give_account(spec: Spec, memo: Json) -> Answer:
         uid = int(spec.locks["uid"])
         if not claims.take(uid, home):
             return Failed(
-                scope=Scope.STEP, code="uid_taken", message=f"Uid {uid} was taken by another program's lease."
+                scope=Scope.STEP, code="uid_taken", message=f"Uid {uid} was taken by a lease of another program."
             )
     return Ready(facts={"uid": uid, "gid": uid, "isolation": "uid"})
 
 
 @in_pieces(_CLEARING)
 def make_home(spec: Spec, memo: Json) -> Answer:
-    """Make the lease's own home, after checking that the uid's previous owner left nothing reachable."""
+    """Create the lease's own home, after checking that the uid's previous owner left nothing reachable."""
     if answer := elsewhere(spec.resource):
         return answer
     lease = lease_of(spec)
     folder, home, uid, gid = folders.folder_of(lease.resource), folders.home_of(lease), *_account(lease)
     if not folders.marked(folder):
-        return Failed(scope=Scope.STEP, code="gone", message=f"{folder} is gone.")
+        return Failed(scope=Scope.STEP, code="gone", message=f"{folder} does not exist any more.")
     folders.close(folder)
     here = shell(spec)
     if machine.as_root() and not (ended(here, home, spec.config.cgroup) and swept(here, home)):
         if here.tired:
             return Wait(after=1.0, memo=memo, sentence=_CLEARING)
-        return Failed(scope=Scope.STEP, code="uid_in_use", message=f"Something of uid {uid} cannot be removed.")
+        return Failed(scope=Scope.STEP, code="uid_in_use", message=f"Some files of uid {uid} cannot be removed.")
     home.mkdir(mode=0o700, exist_ok=True)
     os.chown(home, uid, gid, follow_symlinks=False)
     home.chmod(0o700)
@@ -120,14 +120,14 @@ def take_account_back(spec: Spec, memo: Json) -> Answer:
         return answer
     home = folders.home_of(lease_of(spec))
     if not ended(shell(spec), home, spec.config.cgroup) or home.exists():
-        return Failed(scope=Scope.STEP, code="still_there", message=f"Something in {home} came back.")
+        return Failed(scope=Scope.STEP, code="still_there", message=f"Files in {home} were created again.")
     if machine.as_root():
         if not groups.remove(spec.config.cgroup, home.name):
             return Failed(scope=Scope.STEP, code="still_there", message=f"The control group of {home} is not empty.")
         if folders.aside_of(home).exists():
-            return Ready(log=f"the uid of {home} is not given back before all is removed")
+            return Ready(log=f"the uid of {home} is kept until everything is removed")
         claims.give_back(home)
-    return Ready(log=f"{home} is gone")
+    return Ready(log=f"{home} was removed")
 
 
 def transport_of(lease: LeaseView) -> Transport:
@@ -201,7 +201,7 @@ def tidy(folder: Path) -> None:
 def _ask_for_uid(spec: Spec) -> Answer:
     candidates = claims.free(spec.config.window, _CANDIDATES)
     if not candidates:
-        return Failed(scope=Scope.STEP, code="no_uid", message="No uid of the blueprint's window is free.")
+        return Failed(scope=Scope.STEP, code="no_uid", message="No uid in the blueprint's range is free.")
     scope = f"uid of {machine.identity()}"
     return Need(locks=(NeededLock(name="uid", scope=scope, candidates=tuple(map(str, candidates))),))
 

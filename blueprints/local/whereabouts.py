@@ -8,11 +8,11 @@ from blueprints.specs import ResourceView
 
 
 def sentence(resource: ResourceView) -> str:
-    """Return an explanation if this process runs on another machine; empty if it does not."""
+    """Return an explanation if this process runs on another machine, or an empty string if it does not."""
     there, here = resource.facts.get("machine"), machine.identity()
     if there in (None, here):
         return ""
-    return f"The host is {there}; this worker runs on {here}. Let workers of local hosts run on one machine only."
+    return f"The host is {there}, but this worker runs on {here}. Run the workers of local hosts on one machine only."
 
 
 def elsewhere(resource: ResourceView) -> Failed | None:

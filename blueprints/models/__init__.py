@@ -1,4 +1,4 @@
-"""Stored blueprints, credentials, the catalogue, and what is remembered of offers that failed."""
+"""Stored blueprints, credentials, the catalogue, and remembered errors."""
 
 from blueprints.models.blueprint import Blueprint, Credential, Present, RememberedError
 from blueprints.models.catalogue import Allowance, Listing, Reading

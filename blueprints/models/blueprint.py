@@ -1,4 +1,4 @@
-"""Stored blueprints, credentials, and what is remembered of offers that failed."""
+"""Stored blueprints, credentials, and remembered errors."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _NAME = RegexValidator(
 
 
 class Present(models.Manager["Blueprint"]):
-    """The blueprints that were not removed; related rows still find the others."""
+    """The blueprints that were not removed. Related rows still find removed blueprints."""
 
     def get_queryset(self) -> models.QuerySet[Blueprint]:
-        """Without the removed ones."""
+        """Return the blueprints that were not removed."""
         return super().get_queryset().filter(removed_at=None)
 
 
 class Blueprint(models.Model):
     """Instructions to build, use, watch, update, clean and destroy one type of resource in one place.
 
-    One that had resources stays as a row after its removal, for their history; its name is free again.
+    A blueprint that had resources stays as a row after its removal, for their history; its name can be used again.
     """
 
     class Audience(models.TextChoices):
@@ -108,7 +108,7 @@ class Blueprint(models.Model):
 
 
 class Credential(models.Model):
-    """Secrets that blueprints name in their config; encrypted, never shown again."""
+    """Secrets that blueprints name in their config. They are encrypted and never shown again."""
 
     name = models.CharField(max_length=63, unique=True, validators=[_NAME])
     secrets = EncryptedJSONField(default=dict, help_text='A JSON object, for example {"private_key": "..."}.')

@@ -1,4 +1,4 @@
-"""The catalogue: every offer that was last seen, and the readings that keep it and the status of resources fresh."""
+"""The catalogue: every offer that was seen, and the polls that update it and the status of resources."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blueprints.models.blueprint import Credential
 
 
 class Listing(models.Model):
-    """One offer of one account, as last read: `blueprints.offers.Offer` as a row."""
+    """An offer of an account at the last poll: `blueprints.offers.Offer` as a row."""
 
     credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="listings")
     kind = models.CharField(max_length=63)
@@ -61,7 +61,7 @@ class Listing(models.Model):
 
 
 class Allowance(models.Model):
-    """What an account may have of something at once, and has, as last read: `blueprints.offers.Allowance` as a row."""
+    """A provider quota at the last poll, and its usage: `blueprints.offers.Allowance` as a row."""
 
     credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="allowances")
     kind = models.CharField(max_length=63)
@@ -88,7 +88,7 @@ class Allowance(models.Model):
 
 
 class Reading(models.Model):
-    """What is read of one place of one account: one at a time over all workers, under a token like a step's."""
+    """A poll of one place of one account. Only one worker at a time runs it, under a token like that of a step."""
 
     class What(models.TextChoices):
         PLACES = "places", "locations"

@@ -13,7 +13,9 @@ class Config(Accounts):
     """Config of a blueprint of kind ssh_host."""
 
     credential: str = Field(min_length=1, description='Name of the credential with {"private_key": OpenSSH text}.')
-    bastion_credential: str = Field(default="", description="Empty: the same credential as for the hosts.")
+    bastion_credential: str = Field(
+        default="", description="Name of the bastion's credential. Empty: that of the hosts."
+    )
 
     @property
     def control_credential(self) -> str:
@@ -24,11 +26,16 @@ class Config(Accounts):
 class Registration(ControlAccount):
     """A host as an operator registers it."""
 
-    name: str = Field(default="", description="The address when empty.")
-    slots: int | None = Field(default=None, ge=1, description="Leases at the same time. Empty: 8, or 1 where leases "
-                              "must be alone.")  # fmt: skip
-    cpu_millicores: NonNegativeInt | None = Field(default=None, description="Empty: what the host has.")
-    ram_mib: NonNegativeInt | None = Field(default=None, description="Empty: what the host has.")
-    disk_mib: NonNegativeInt | None = Field(default=None, description="Empty: what its disk for homes holds.")
-    attributes: HostAttributes = Field(default=HostAttributes(), description="What it is, as far as not found there.")
+    name: str = Field(default="", description="Name of the host. Empty: the address.")
+    slots: int | None = Field(default=None, ge=1, description="Leases at the same time. Empty: 8, or 1 if they must be alone.")  # fmt: skip
+    cpu_millicores: NonNegativeInt | None = Field(
+        default=None, description="Number of vCPUs. Empty: those of the host."
+    )
+    ram_mib: NonNegativeInt | None = Field(default=None, description="Memory. Empty: that of the host.")
+    disk_mib: NonNegativeInt | None = Field(
+        default=None, description="Disk space. Empty: that of the disk with the homes."
+    )
+    attributes: HostAttributes = Field(
+        default=HostAttributes(), description="Additional attributes that cannot be found on the host."
+    )
     traits: tuple[str, ...] = ()

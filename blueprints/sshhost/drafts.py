@@ -40,14 +40,14 @@ def known(resource: ResourceView) -> Json:
 def contradictions(attributes: Json, found: Json) -> list[str]:
     """Return the differences between the host and its registration."""
     return [
-        f"{name} is {found[name]}, registered as {attributes[name]}"
+        f"{name} is {found[name]}, but was registered as {attributes[name]}"
         for name in ("arch", "os", "os_release", "hostname")
         if attributes.get(name) and name in found and attributes[name] != found[name]
     ]
 
 
 def capacity(drafted: Amounts, given: list[str], found: Json) -> Amounts:
-    """Return the registered amounts, with those that were left out taken from the host."""
+    """Return the registered amounts; amounts that were omitted are taken from the host."""
     measured = {
         "cpu_millicores": 1000 * found.get("vcpus", 0),
         "ram_mib": found.get("ram_mib", 0),
@@ -59,8 +59,8 @@ def capacity(drafted: Amounts, given: list[str], found: Json) -> Amounts:
 
 def _slots(config: Config, registration: Registration) -> int:
     if config.one_at_a_time and (registration.slots or 1) > 1:
-        why = "use its one account" if config.accounts == "shared" else "can become root on it"
+        why = "use its only account" if config.accounts == "shared" else "can become root"
         raise InvalidRequest(
-            f"Leases on this host {why}, so there can be one at a time.", field="slots", hint="Leave it out."
+            f"Leases on this host {why}, so it can have only one at a time.", field="slots", hint="Omit slots."
         )
     return registration.slots or (1 if config.one_at_a_time else SLOTS)

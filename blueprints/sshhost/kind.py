@@ -42,7 +42,7 @@ def reach(spec: Spec, memo: Json) -> Answer:
     found = observe(spec)
     wrong = drafts.contradictions(spec.resource.attributes, found)
     if wrong:
-        raise NeedsOperator(f"It is another host than was registered: {'; '.join(wrong)}.")
+        raise NeedsOperator(f"The host differs from its registration: {'; '.join(wrong)}.")
     given = spec.resource.facts.get("given", [])
     return Ready(
         facts=found,

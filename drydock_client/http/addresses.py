@@ -1,4 +1,4 @@
-"""Addresses of servers, and whether a token may be sent to one."""
+"""Addresses of servers, and the check whether a token may be sent to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`drydock_client.protocol.Client` over HTTP."""
+"""The client of the REST API: `drydock_client.protocol.Client` over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FOLLOW_EVERY = 0.5
 
 
 class Onlooker:
-    """Reports whether the server's workers are alive. Starting workers is up to the server's operator."""
+    """Reports whether the server's workers are alive. The server's operator is responsible for starting them."""
 
     private = False
 
@@ -64,7 +64,7 @@ class HttpClient(Waits, HttpJobs, HttpInterfaces, Client):
         if not own and len(found) > 1:
             raise Conflict(
                 f"Several owners have a lease named {name!r}.", field="lease",
-                hint=f"Give its number: drydock leases --name {name}",
+                hint=f"Give the number of the lease: drydock leases --name {name}",
             )  # fmt: skip
         live = sorted(own or found, key=lambda one: (one.state == "released", -one.id))
         for one in live or [one for one in self.leases(states=(), name=name, limit=10) if one.owner == self.name]:
@@ -103,7 +103,7 @@ class HttpClient(Waits, HttpJobs, HttpInterfaces, Client):
         return from_json(TokenInfo, made["about"]), str(made["token"])
 
     def tokens(self, *, user: str | None = None) -> list[TokenInfo]:
-        """List tokens, newest first. Operators see everybody's, or only those of `user`."""
+        """List tokens, newest first. Operators see the tokens of all users, or only those of `user`."""
         return [from_json(TokenInfo, one) for one in pages(self.http, "tokens", {"user": user}, ALL)]
 
     def revoke_token(self, id: int) -> TokenInfo:

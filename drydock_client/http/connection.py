@@ -58,7 +58,7 @@ class Connection:
         self, method: str, path: str, *, query: Mapping[str, Any] | None = None, body: Body = b"",
         headers: Mapping[str, str] | None = None, read: float = READ, again: bool | None = None,
     ) -> urllib3.BaseHTTPResponse:  # fmt: skip
-        """Send a request and return the answer, its content still unread.
+        """Send a request and return the answer with its content unread.
 
         Raises ServerUnreachable, or the error that the server reports.
         """
@@ -85,7 +85,7 @@ class Connection:
         if 300 <= answer.status < 400:
             leads = answer.headers.get("Location", "elsewhere")
             raise BadAnswer(
-                f"{self.url} redirects to {leads}.", hint="Use that address; a token is not sent with a redirect."
+                f"{self.url} redirects to {leads}.", hint="Use that address. A token is not sent along with a redirect."
             )
         raise failure(answer.status, content, self.url)
 
@@ -97,7 +97,7 @@ class Connection:
         try:
             return json.loads(content)
         except ValueError:
-            raise BadAnswer(f"{self.url} does not answer like a Drydock server.", hint="Is this its address?") from None
+            raise BadAnswer(f"{self.url} does not answer like a Drydock server.", hint="Check the address.") from None
 
     def content(self, answer: urllib3.BaseHTTPResponse, limit: int) -> bytes:
         """Return the content of an answer.
@@ -141,7 +141,9 @@ def unreachable(url: str, error: HTTPError) -> ServerUnreachable:
             hint=f"If its certificate authority is private: drydock --ca FILE, or {addresses.CA}.",
         )
     said = str(reason).rsplit(": ", 1)[-1] or type(reason).__name__
-    return ServerUnreachable(f"{url} does not answer: {said}.", hint="Is it running, and is this its address?")
+    return ServerUnreachable(
+        f"{url} does not answer: {said}.", hint="Check that the server is running, and check the address."
+    )
 
 
 def _query(given: Mapping[str, Any] | None) -> str:

@@ -38,7 +38,7 @@ def failure(status: int, content: bytes, url: str) -> errors.DrydockError:
     said = _said(content)
     if not said:
         known: type[errors.DrydockError] = _BY_STATUS.get(status, errors.DrydockError)
-        return known(f"{url} answered {status}, but not like a Drydock server.", hint="Is this its address?")
+        return known(f"{url} answered {status}, but not like a Drydock server.", hint="Check the address.")
     found: errors.DrydockError = _made(status, said)
     found.code = str(said["code"])
     return found

@@ -74,7 +74,7 @@ class HttpInterfaces(HttpOperations, Interfaces):
             raise DrydockError(
                 f"Job {job.id}, which removes the folder, is {job.state}"
                 + (f" with exit code {job.exit_code}." if job.exit_code is not None else f". {job.message}"),
-                hint=f"What it could not remove: drydock job output {job.id}",
+                hint=f"`drydock job output {job.id}` shows what could not be removed.",
             )
 
     def _put(self, id: int, address: str, path: str, content: bytes) -> Any:

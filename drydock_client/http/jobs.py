@@ -1,4 +1,4 @@
-"""Commands on a lease, over HTTP: jobs, and waiting for the end of one."""
+"""Commands on a lease over HTTP: jobs, and waiting for a job to end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HttpJobs(HttpOperations, Interfaces, Jobs):
         if len(stdin) > LONGEST_STDIN:
             raise InvalidRequest(
                 f"Over HTTP a command can get at most {LONGEST_STDIN} bytes of standard input.", field="stdin",
-                hint="Copy it there with `drydock cp`, and let the command read the file.",
+                hint="Copy the input with `drydock cp`, and let the command read the file.",
             )  # fmt: skip
         return super().start_job(id, words, env=env or {}, cwd=cwd, ends_lease=ends_lease, stdin=stdin, apart=apart)
 
@@ -33,7 +33,10 @@ class HttpJobs(HttpOperations, Interfaces, Jobs):
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", stdin: bytes = b"",
         timeout: float | None = None, on_output: Callable[[str, bytes], None] | None = None,
     ) -> Ended:  # fmt: skip
-        """Run a command as a job, reading its output as it comes. Cancels the job if an exception ends this call."""
+        """Run a command as a job, reading its output as it arrives.
+
+        Cancels the job if an exception ends this call.
+        """
         began = time.monotonic()
         kept: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
         job = self.start_job(id, words, env=env, cwd=cwd, stdin=stdin, apart=True)

@@ -28,7 +28,10 @@ QuotaLimit = int | float | str | dt.timedelta | None
 
 @dataclass(frozen=True, kw_only=True)
 class QuotaInfo:
-    """How much a user or group may hold at the same time, and how long each lease may last. None means no limit."""
+    """Limits on what a user or group may hold at the same time, and on the duration of each lease.
+
+    None means no limit.
+    """
 
     user: str
     group: str
@@ -47,8 +50,8 @@ class QuotaInfo:
 class UserInfo:
     """A user of the installation.
 
-    `operator`: may see and change everything. `administrator`: may also manage users. `password`: has a password to
-    sign in with.
+    `operator` means that the user may see and change everything, `administrator` that the user may also manage users,
+    and `password` that the user has a password to sign in with.
     """
 
     name: str
@@ -89,8 +92,8 @@ class TokenInfo:
 class CredentialInfo:
     """A credential. `fields` names its secrets; their values are never shown.
 
-    `used_by`: the blueprints whose config names it. `readers`: the kinds that poll offers and status with it.
-    `readings`: the state of those polls.
+    `used_by` lists the blueprints whose config names it, `readers` the kinds that poll offers and status with it, and
+    `readings` the state of those polls.
     """
 
     id: int

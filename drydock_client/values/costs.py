@@ -88,7 +88,7 @@ class UsageReport:
 
 @dataclass(frozen=True, kw_only=True)
 class BudgetInfo:
-    """The hourly budget of a user, of the members of a group together, or of everything that a blueprint built."""
+    """The hourly budget of a user, of all members of a group together, or of everything that a blueprint built."""
 
     user: str
     group: str

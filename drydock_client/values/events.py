@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class EventInfo:
-    """Something that happened. `duration` is how long the previous state lasted."""
+    """An event. `duration` is how long the previous state lasted."""
 
     id: int
     at: dt.datetime

@@ -51,7 +51,7 @@ class OrphanInfo:
 class BackendInfo:
     """One blueprint as a backend of the fleet: where and what it can serve, its machines, and their cost.
 
-    Regions, technologies and sizes are those of its offers, as last read; for kinds without offers, those of its
+    Regions, technologies and sizes are those of its offers at the last poll or, for kinds without offers, those of its
     machines.
     """
 
@@ -98,9 +98,9 @@ class BackendInfo:
 class InstanceInfo:
     """A lease on a whole cloud machine.
 
-    `state`: pending, running, stopping, stopped, terminating (the machine is still there), released (the lease is over,
-    and the machine is kept for the next one), terminated (the machine is gone), reassigned (another lease has taken the
-    machine) or failed.
+    `state` is pending, running, stopping, stopped, terminating (the machine still exists), released (the lease has
+    ended, and the machine is kept for the next one), terminated (the machine no longer exists), reassigned (another
+    lease has taken the machine) or failed.
     """
 
     id: int

@@ -130,13 +130,13 @@ class LeaseInfo:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether the lease has ended and will not change any more."""
         return self.state in ("destroyed", "broken")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """What would happen to a request now: `outcome` is `granted`, `build`, `reclaim`, `wait` or `refuse`."""
+    """What would happen to a request now. `outcome` is `granted`, `build`, `reclaim`, `wait` or `refuse`."""
 
     outcome: str
     message: str

@@ -76,7 +76,7 @@ class Bastion:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessInfo:
-    """How to reach a lease by SSH now. Has no secrets."""
+    """How to reach a lease by SSH now. Contains no secrets."""
 
     lease: int
     host: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class OfferInfo:
-    """An instance type in one zone and market of an account, as last read. Prices are in US dollars per hour."""
+    """An instance type in one zone and market of an account at the last poll. Prices are in US dollars per hour."""
 
     id: int
     kind: str
@@ -43,7 +43,7 @@ class OfferInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PriceInfo:
-    """Hourly price of an instance type in one market and zone (empty: in all zones); None if unknown."""
+    """The hourly price of an instance type in one market and zone (empty: in all zones), or None if unknown."""
 
     zone: str
     market: str
@@ -98,7 +98,10 @@ class LocationInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadingInfo:
-    """A poll of one location of an account. `what`: `places`, `inventory` or `status`. `age`: since it succeeded."""
+    """A poll of one location of an account.
+
+    `what` is `places`, `inventory` or `status`; `age` is the time since the last success.
+    """
 
     kind: str
     what: str
@@ -115,8 +118,8 @@ class ReadingInfo:
 class ReaderInfo:
     """A kind that polls with a credential.
 
-    `capabilities`: those of its cloud; None if they were not requested or the kind is not a cloud. `problem`: why they
-    cannot be determined.
+    `capabilities` are those of its cloud, or None if they were not requested or the kind is not a cloud. `problem` says
+    why they cannot be determined.
     """
 
     kind: str

@@ -20,7 +20,7 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class FailureInfo:
-    """A failed action on a machine, kept until one succeeds."""
+    """A failed action on a machine, kept until an action succeeds."""
 
     act: str
     """destroy, stop, start, power-cycle, reboot, resize, change-type or tag."""

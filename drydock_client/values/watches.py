@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadInfo:
-    """The workload of a lease. `state`: `waiting` to start, `running`, or `over`.
+    """The workload of a lease. `state` is `waiting` to start, `running`, or `over`.
 
-    `outcome`, once it is over: `exited` (`exit_code`), `signal`, `no_image` (it could not be pulled), `no_podman`,
-    `lost`, `cancelled`, `cut` (the lease ended first) or `never` (it had not started by then).
+    `outcome` is set once the workload has ended: `exited` (`exit_code`), `signal`, `no_image` (it could not be pulled),
+    `no_podman`, `lost`, `cancelled`, `cut` (the lease ended first) or `never` (it had not started by then).
     """
 
     state: str

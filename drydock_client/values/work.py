@@ -40,7 +40,10 @@ class JobInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class JobPart:
-    """A part of a job's output; continue at `next_offset`. `over`: the job has ended and this is the rest."""
+    """A part of a job's output; the next part begins at `next_offset`.
+
+    `over` means that the job has ended and this part is the last.
+    """
 
     content: bytes
     next_offset: int
