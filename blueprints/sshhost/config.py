@@ -27,7 +27,9 @@ class Registration(ControlAccount):
     """A host as an operator registers it."""
 
     name: str = Field(default="", description="Name of the host. Empty: the address.")
-    slots: int | None = Field(default=None, ge=1, description="Leases at the same time. Empty: 8, or 1 if they must be alone.")  # fmt: skip
+    slots: int | None = Field(
+        default=None, ge=1, description="Leases at the same time. Empty: 8, or 1 if they must be alone."
+    )
     cpu_millicores: NonNegativeInt | None = Field(
         default=None, description="Number of vCPUs. Empty: those of the host."
     )
