@@ -22,9 +22,9 @@ from drydock.core import clock
 from drydock.core.errors import TimedOut
 from drydock.core.units import duration, in_words
 from drydock_client.errors import LeaseFailed
+from drydock_client.leases import end_of
 from drydock_client.protocol import Attendance
 from drydock_client.values import Explanation, LeaseEnd, LeaseInfo, Verdict
-from drydock_client.waiting import end_of
 from interfaces.contract import Interface
 from leases.engine.core.database import InsideTransaction, patient, refuse_inside_transaction
 from leases.local import LocalClient

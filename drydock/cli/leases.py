@@ -219,7 +219,7 @@ def wait(
 
     With --for ended, the exit code is that of the first workload that failed, or 6 if a lease is broken.
     """
-    from drydock_client.waiting import ENDED, checked, end_of
+    from drydock_client.leases import ENDED, checked, end_of
 
     client, limit = o.client(), seconds(timeout)
     checked(until)

@@ -14,7 +14,6 @@ from drydock_client.http.jobs import HttpJobs
 from drydock_client.http.operations import ALL, pages
 from drydock_client.protocol import Attendance, Client
 from drydock_client.values import EventInfo, TokenInfo, from_json
-from drydock_client.waiting import Waits
 
 _LOOK_EVERY = 2.0
 _FOLLOW_EVERY = 0.5
@@ -43,7 +42,7 @@ class Onlooker:
         return self._alive
 
 
-class HttpClient(Waits, HttpJobs, HttpInterfaces, Client):
+class HttpClient(HttpJobs, HttpInterfaces, Client):
     """A client of the server at `url`, acting as the token's user; operators may act for another `owner`.
 
     `ca` is a file of certificates to trust instead of the system's (default: DRYDOCK_CA). The constructor asks the

@@ -12,7 +12,6 @@ from django.db import connections
 from drydock_client import values
 from drydock_client.operations import Operation
 from drydock_client.protocol import Attendance, Client
-from drydock_client.waiting import Waits
 from leases.engine.core.database import patient, refuse_inside_transaction
 from leases.local.functions import carry_out
 from leases.local.interfaces import LocalInterfaces
@@ -33,7 +32,7 @@ class Onlooker(contextlib.AbstractContextManager["Onlooker"]):
         return patient(installation.worker_alive)
 
 
-class LocalClient(Waits, LocalInterfaces, Client):
+class LocalClient(LocalInterfaces, Client):
     """Implements every operation of `drydock_client.protocol.Client` with `leases.operations`.
 
     `attend` returns the object that keeps workers alive while a program waits.
@@ -63,7 +62,7 @@ class LocalClient(Waits, LocalInterfaces, Client):
 
     def wait(self, id: int, *, until: str = "active", timeout: float | None = None) -> values.LeaseInfo:
         refuse_inside_transaction("wait")
-        return Waits.wait(self, id, until=until, timeout=timeout)
+        return super().wait(id, until=until, timeout=timeout)
 
     def _in_thread(self, call: Callable[[], Any]) -> Awaitable[Any]:
         return sync_to_async(call)()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from drydock_client import tar, trees
+from drydock_client import trees
+from drydock_client.trees import tar
 
 
 def archive(*entries: tar.Entry) -> io.BytesIO:

@@ -12,7 +12,7 @@ from drydock.core import clock
 from drydock.core.errors import TimedOut
 from drydock.core.units import in_words
 from drydock_client.errors import LeaseFailed, NoWorker
-from drydock_client.waiting import reached
+from drydock_client.leases import reached
 
 if TYPE_CHECKING:
     from drydock_client.protocol import Attendance, Client

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from drydock_client import tar
 from drydock_client.errors import Conflict, DrydockError, InvalidRequest
+from drydock_client.trees import tar
 
 MOST_ENTRIES = 200_000
 MOST_DEEP = 64
