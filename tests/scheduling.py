@@ -29,21 +29,23 @@ GROUPS = {
 }
 
 SECONDS = {
-    ACCOUNTS: 700,
-    "tests/blueprints/test_layered_over_ssh.py": 150,
-    "tests/blueprints/test_storage.py": 250,
+    ACCOUNTS: 450,
+    "tests/blueprints/test_layered_over_ssh.py": 60,
+    "tests/blueprints/test_storage.py": 80,
     "tests/blueprints/test_webroot.py": 60,
-    "tests/blueprints/test_working_copy.py": 100,
-    "tests/clouds/test_conformance.py": 100,
-    "tests/leases/test_cloud_hosts.py": 120,
-    "tests/leases/test_cloud_machines.py": 150,
-    "tests/leases/test_clouds.py": 100,
-    "tests/leases/test_death.py": 166,
-    "tests/leases/test_interruption.py": 90,
-    "tests/leases/test_mistakes.py": 60,
-    "tests/leases/test_spoiled.py": 120,
-    "tests/rest/test_instances.py": 60,
-    "tests/rest/test_schemathesis.py": 100,
+    "tests/blueprints/test_working_copy.py": 90,
+    "tests/clouds/test_conformance.py": 90,
+    "tests/interfaces/test_command.py": 50,
+    "tests/interfaces/test_jobs.py": 60,
+    "tests/leases/test_cloud_hosts.py": 60,
+    "tests/leases/test_cloud_machines.py": 40,
+    "tests/leases/test_clouds.py": 90,
+    "tests/leases/test_interruption.py": 40,
+    "tests/leases/test_messages.py": 45,
+    "tests/leases/test_mistakes.py": 40,
+    "tests/leases/test_spoiled.py": 50,
+    "tests/rest/test_instances.py": 40,
+    "tests/rest/test_schemathesis.py": 80,
 }
 """About how long groups and files take, where it is long: the longest are begun first, the others in any order."""
 
