@@ -244,14 +244,14 @@ def _required_server() -> str:
 @guarded
 def login(*, as_json: o.AsJson = False) -> None:
     """Store a token for a server; it is prompted for, or read from standard input."""
-    from drydock_client import keeping
+    from drydock_client import token_store
     from drydock_client.http import HttpClient
 
     address = _required_server()
     asked = sys.stdin.isatty()
     secret = typer.prompt("Token", hide_input=True, err=True) if asked else sys.stdin.readline()
     client = HttpClient(address, secret.strip())
-    file = keeping.keep(address, secret.strip())
+    file = token_store.keep(address, secret.strip())
     if as_json:
         return output.emit({"server": address, "name": client.name, "operator": client.operator, "file": str(file)})
     output.say(f"You are logged in to {address} as {client.name}. The token is stored in {file}.")
@@ -264,10 +264,10 @@ def logout(*, as_json: o.AsJson = False) -> None:
 
     It stays valid until it expires; `drydock tokens revoke` revokes it there.
     """
-    from drydock_client import keeping
+    from drydock_client import token_store
 
     address = _required_server()
-    gone = keeping.forget(address)
+    gone = token_store.forget(address)
     if as_json:
         return output.emit({"server": address, "forgotten": gone})
     output.say(f"The token for {address} was deleted." if gone else f"No token for {address} was stored.")

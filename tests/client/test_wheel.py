@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ALONE = """
 import sys
 sys.path[:0] = sys.argv[1:]
-import drydock_client.http, drydock_client.keeping, drydock_client.trees
+import drydock_client.http, drydock_client.token_store, drydock_client.trees
 from drydock_client.http import HttpClient
 foreign = {"django", "pydantic", "rest_framework", "typer", "celery", "drydock", "leases", "blueprints", "interfaces"}
 print(sorted(foreign & {name.split(".")[0] for name in sys.modules}), drydock_client.__file__)

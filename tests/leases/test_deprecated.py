@@ -12,6 +12,7 @@ MOVED = [
     ("leases.client", "LeaseFailed", "drydock_client.errors"),
     ("leases.client", "LeaseInfo", "drydock_client.values"),
     ("leases.requests", "LeaseRequest", "leases.validation.requests"),
+    ("drydock_client.keeping", "token", "drydock_client.token_store"),
 ]
 
 

@@ -39,10 +39,10 @@ def choose(address: str, ca: str, insecure: bool) -> None:
 
 def client(address: str, owner: str | None = None) -> HttpClient:
     """Return a client for a server, with the token stored for it. Raises NotAllowed, ServerUnreachable."""
-    from drydock_client import keeping
+    from drydock_client import token_store
     from drydock_client.http import HttpClient
 
-    return HttpClient(address, keeping.token(address), owner=owner)
+    return HttpClient(address, token_store.token(address), owner=owner)
 
 
 def connect_to(address: str, owner: str | None = None) -> Client:
