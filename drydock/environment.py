@@ -149,7 +149,7 @@ class Environment(BaseSettings):
     requests_per_minute: int = setting(1200, "Requests per minute that one user may send to each web process, with all tokens together. Further requests return 429.", ge=1)
     longest_wait_seconds: float = setting(30.0, "Longest time that a request waits for a lease (`?wait=`). Clients repeat the request.", ge=0, le=600)
     body_seconds: float = setting(30.0, "Longest time for receiving the body of a request, other than a file or tree.", gt=0, le=3600)
-    host_seconds: float = setting(10.0, "Longest time that a request waits for a leased host, for example for the state of a job or a folder. Then the request fails with 504 and the name of the host. Such requests can use at most half of the threads, and those of one user three eighths. Workers use the same limit for jobs and watched leases.", gt=0, le=300)
+    host_seconds: float = setting(10.0, "Longest time that a request waits for a leased host, for example for the state of a job or a folder. Then the request fails with 504 and the name of the host. Such requests can use at most half of the threads, and those of one user three eighths. Workers use the same limit for jobs and measured leases.", gt=0, le=300)
     transfer_seconds: float = setting(600.0, "Longest time for copying one file or tree through the web process.", gt=0, le=86_400)
     token_days_limit: int = setting(366, "Longest life of a token, in days.", ge=1)
     tokens_limit: int = setting(100, "Maximum number of valid tokens of one user.", ge=1)

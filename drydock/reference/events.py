@@ -139,7 +139,7 @@ def transitions() -> dict[str, str]:
 def reasons() -> dict[str, str]:
     """Return the kinds of events that explain why a lease is still in its state."""
     waits = (reason for reason in Reason if reason.startswith("waiting_") or reason in _WAITS)
-    return {f"lease.{reason}": "The reason why it is still in its state changed to this one." for reason in waits}
+    return {f"lease.{reason}": f"The reason of a lease changed to `{reason}`." for reason in waits}
 
 
 _WAITS = (
