@@ -22,7 +22,7 @@ _LOOK = 0.25
 
 
 class DeadlineWatch:
-    """Connections with deadlines. A thread shuts down the connections whose deadline has passed."""
+    """Connections with deadlines. A thread shuts down connections whose deadline has passed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -24,7 +24,7 @@ QUEUES = ("claims", "steps", "periodic")
 
 
 class DrydockCelery(Celery):
-    """Starts the private broker if need be. Producers try to connect once, briefly; workers keep trying."""
+    """The Celery app. Starts the private broker if necessary. Producers try to connect once; workers keep trying."""
 
     def connection_for_write(self, url: str | None = None, **options: Any) -> Connection:
         """Return a producer's connection, which tries once and has a time limit on connecting and on each answer."""

@@ -60,19 +60,19 @@ def state_folder() -> Answer:
     """Check that only its owner can write to the state folder, and that nobody else can read the keys."""
     state = settings.DRYDOCK.state
     if not state.exists():
-        return ok(f"{state} will be created at the first use.")
+        return ok(f"{state} will be created at first use.")
     open_ones = [path for path in (state, *(state / "keys").glob("*")) if _too_open(path)]
     if open_ones:
-        return fail(f"Others can read or write {open_ones[0]}.", f"chmod go-rw {open_ones[0]}")
+        return fail(f"Other users can read or write {open_ones[0]}.", f"chmod go-rw {open_ones[0]}")
     if state.stat().st_uid != os.geteuid():
         return fail(f"{state} belongs to another user.", "Run as that user, or set DRYDOCK_STATE.")
-    return ok(f"{state} is yours alone.")
+    return ok(f"Only you can access {state}.")
 
 
 def keys() -> Answer:
     """Check that the keys are set, and that a secret can be encrypted and decrypted."""
     if not settings.SECRET_KEY or not settings.DRYDOCK_OWNERSHIP_KEY:
-        return fail("A key is empty.", "python -m drydock.keys prints fresh ones for the environment.")
+        return fail("A key is empty.", "python -m drydock.keys prints new keys for the environment.")
     crypto.decrypt(crypto.encrypt("doctor"))
     return ok(f"Secret key, ownership key and {len(settings.DRYDOCK_ENCRYPTION_KEYS)} encryption key(s) are in use.")
 
@@ -93,8 +93,10 @@ def clock_skew() -> Answer:
         theirs = cursor.fetchone()[0]
     skew = abs((theirs - before).total_seconds())
     if skew > LARGEST_SKEW:
-        return warn(f"This machine's clock and the database's differ by {skew:.1f} s.", "Keep both in time with NTP.")
-    return ok(f"Clocks agree within {LARGEST_SKEW:g} s.")
+        return warn(
+            f"This machine's clock and the database's differ by {skew:.1f} s.", "Synchronize both clocks with NTP."
+        )
+    return ok(f"The clocks agree within {LARGEST_SKEW:g} s.")
 
 
 def migrations() -> Answer:
@@ -149,7 +151,7 @@ def workers() -> Answer:
     since = clock.now() - dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
     if alive := worker._default_manager.filter(seen_at__gt=since).count():
         return ok(f"{alive} worker(s) seen in the last {settings.DRYDOCK.lost_worker_seconds:g} s.")
-    return ok("No worker runs, and nothing waits for one; commands that wait start one for themselves.")
+    return ok("No worker is running, and none is needed now. Commands that wait start a worker of their own.")
 
 
 def installation() -> Answer:
@@ -160,7 +162,7 @@ def installation() -> Answer:
     if here.problem:
         return fail(
             f"Suspended: {here.problem}",
-            "drydock installation lists what is not done; drydock confirm-installation goes on.",
+            "drydock installation lists the deferred actions; drydock confirm-installation resumes work.",
         )
     return ok(f"Epoch {here.epoch} of installation {here.short}; database and ownership key are the confirmed ones.")
 
@@ -174,7 +176,9 @@ def disk() -> Answer:
         return (fail if trouble.what == "disk_full" else warn)(trouble.message + since, trouble.mend)
     left = condition.disk_left()
     return ok(
-        "There is no state folder." if left is None else f"{left // 1024} GiB are left in {settings.DRYDOCK.state}."
+        "The state folder does not exist."
+        if left is None
+        else f"{left // 1024} GiB are left in {settings.DRYDOCK.state}."
     )
 
 
@@ -197,7 +201,7 @@ def reachability() -> Answer:
         return fail(f"Blueprints that cannot work: {said}", f"drydock blueprints check {next(iter(failing))}")
     if silent := installation.failing_resources():
         return warn(f"Resources that did not answer: {', '.join(silent)}", "drydock attention")
-    return ok("What enabled blueprints and their resources stand on answers.")
+    return ok("Enabled blueprints and their resources answer.")
 
 
 CHECKS: tuple[Callable[[], Answer], ...] = (
@@ -218,9 +222,9 @@ CHECKS: tuple[Callable[[], Answer], ...] = (
 """In the order in which they run. The installation itself is first, because its problems make other checks fail."""
 MEND = {
     "keys": "Set DRYDOCK_ENCRYPTION_KEYS to Fernet keys; python -m drydock.keys prints one.",
-    "database": "Check DATABASE_URL and that the server runs; with private engines look into the logs named above.",
-    "secrets": "Apply the migrations; add the key it was written with to the end of DRYDOCK_ENCRYPTION_KEYS.",
-    "broker": "Check BROKER_URL and that the server runs. Leases are served by the sweep meanwhile.",
+    "database": "Check DATABASE_URL and that the server is running; with private engines check the logs named above.",
+    "secrets": "Apply the migrations; add missing keys to the end of DRYDOCK_ENCRYPTION_KEYS.",
+    "broker": "Check BROKER_URL and that the broker is running. Meanwhile the sweep serves leases.",
 }
 
 

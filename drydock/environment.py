@@ -101,7 +101,7 @@ Folder = Annotated[Path, BeforeValidator(_absolute)]
 
 
 def setting(default: Any, description: str, **constraints: Any) -> Any:
-    """Declare a setting: its default, one sentence on what it does, and pydantic's constraints."""
+    """Declare a setting: its default, its description, and pydantic's constraints."""
     if callable(default):
         return Field(default_factory=default, description=description, **constraints)
     return Field(default, description=description, **constraints)
@@ -254,7 +254,7 @@ def load() -> Environment:
             mistakes.append(f"{names.get(name) or variable(name)}: {found['msg']}.")
     mistakes += list(_mistakes(environment) if environment else _url_mistakes(os.environ.get))
     if mistakes:
-        raise InvalidSettings("Settings to mend:\n  " + "\n  ".join(mistakes))
+        raise InvalidSettings("Invalid settings:\n  " + "\n  ".join(mistakes))
     return cast(Environment, environment)
 
 

@@ -1,4 +1,4 @@
-"""The three keys and the token for `/metrics`, taken from the environment or generated once into the state folder.
+"""The three keys and the token for `/metrics`, read from the environment or generated once into the state folder.
 
 None of them is ever in the database. `python -m drydock.keys` prints new ones, as lines for the environment.
 """

@@ -80,7 +80,7 @@ CHECKS = (HealthCheck(name="database", see=database), HealthCheck(name="migratio
 
 
 class HealthMonitor:
-    """Runs each check in its own thread, so that one that hangs costs no more than its deadline and one thread."""
+    """Runs each check in its own thread, so that a hanging check delays the answer only until its deadline."""
 
     def __init__(self, looks: tuple[HealthCheck, ...] = CHECKS) -> None:
         self.looks = looks
@@ -171,7 +171,7 @@ class FigureCollector:
             if is_lost(error):
                 report(error)
             else:
-                log.warning("No figures: %s", error)
+                log.warning("The metrics could not be read: %s", error)
             measured = []
         yield InfoMetricFamily(PREFIX + BUILD, OWN_METRICS[BUILD], value={"version": version(DISTRIBUTION)})
         yield GaugeMetricFamily(PREFIX + UP, OWN_METRICS[UP], value=int(bool(measured)))

@@ -20,9 +20,9 @@ _PAGE = f"""<!DOCTYPE html>
 <title>Not available | Drydock</title>
 </head>
 <body>
-<h1>The database does not answer</h1>
-<p>Nothing is lost. This page tries again every {RETRY_AFTER} seconds and goes on by itself.</p>
-<p>For operators: <code>drydock doctor</code> says what is wrong.</p>
+<h1>The database is not reachable</h1>
+<p>Nothing is lost. This page reloads every {RETRY_AFTER} seconds.</p>
+<p>For operators: <code>drydock doctor</code> shows the problem.</p>
 </body>
 </html>
 """

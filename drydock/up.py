@@ -127,7 +127,10 @@ class Foreground:
         if program.name not in self.due:
             pause = self._pause(program, now)
             if pause is None:
-                self.say("drydock", f"{program.name} keeps ending; giving up. Its last lines above say why.")
+                self.say(
+                    "drydock",
+                    f"{program.name} keeps exiting, so everything is stopped. Its last lines above show the reason.",
+                )
                 return False
             self.due[program.name] = now + pause
             later = f" in {pause:g} s" if pause else ""
@@ -281,7 +284,7 @@ def sign_in() -> str:
     able = [row.get_username() for row in administrators if row.has_usable_password()]
     if able:
         name = ADMIN if ADMIN in able else able[0]
-        return f"sign in as {name}   (password forgotten: `drydock users password {name}` gives a new one)"
+        return f"sign in as {name}   (to set a new password: `drydock users password {name}`)"
     taken = users.filter(**{model.USERNAME_FIELD: ADMIN}).exclude(pk__in=administrators).exists()
     name, password = os_user() if taken else ADMIN, secrets.token_urlsafe(12)
     make_operator(name)

@@ -17,7 +17,7 @@ UNREACHABLE = "unreachable"
 
 
 def reached(act: Act) -> Act:
-    """Return the action, failing while the instance is cut off."""
+    """Wrap an action so that it fails while the instance is cut off."""
 
     @functools.wraps(act)
     def answered(spec: Spec, memo: Json) -> Answer:
@@ -29,13 +29,13 @@ def reached(act: Act) -> Act:
 
 
 def reserve(spec: Spec, memo: Json) -> Answer:
-    """Reserve a place."""
+    """Reserve a place for the instance."""
     _provider(spec).reserve(spec.resource.key, tags=spec.tags)
     return Ready()
 
 
 def create(spec: Spec, memo: Json) -> Answer:
-    """Make the instance under its key."""
+    """Create the instance under its key."""
     view = spec.resource
     made = _provider(spec).create(
         view.key, token=spec.key, tags=spec.tags, offer=view.offer, generation=view.blueprint.generation
@@ -44,13 +44,13 @@ def create(spec: Spec, memo: Json) -> Answer:
 
 
 def find_created(spec: Spec, memo: Json) -> Answer:
-    """Find whether the instance exists."""
+    """Look for an instance whose create was not answered."""
     found = _provider(spec).look(spec.resource.key)
     return Ready(facts=_facts(found)) if found and found.created else Absent()
 
 
 def flash(spec: Spec, memo: Json) -> Answer:
-    """Do something that must not be interrupted."""
+    """Carry out a step that must not be interrupted."""
     polls = spec.config.flash_polls
     if not polls:
         return Ready()
@@ -68,7 +68,7 @@ def boot(spec: Spec, memo: Json) -> Answer:
 
 
 def verify(spec: Spec, memo: Json) -> Answer:
-    """Check once more before the resource is given away."""
+    """Check the instance before the resource is leased."""
     found = _provider(spec).look(spec.resource.key)
     if found is None or found.state != "running":
         return _lost(found)
@@ -86,18 +86,18 @@ def check_health(spec: Spec, memo: Json) -> Answer:
 
 
 def switch_off(spec: Spec, memo: Json) -> Answer:
-    """Switch off: the first half of a cycle, or the whole of off."""
+    """Switch the instance off, for `off` and for the first half of `cycle`."""
     return _switched(spec, "off") if spec.wanted["power"] in ("off", "cycle") else Ready()
 
 
 def switch_on(spec: Spec, memo: Json) -> Answer:
-    """Switch on: the second half of a cycle, or the whole of on."""
+    """Switch the instance on, for `on` and for the second half of `cycle`."""
     return _switched(spec, "on") if spec.wanted["power"] in ("on", "cycle") else Ready()
 
 
 @reached
 def restart(spec: Spec, memo: Json) -> Answer:
-    """Restart as the blueprint now says."""
+    """Restart the instance with the blueprint's current config."""
     found = _provider(spec).update(spec.resource.key, spec.resource.blueprint.generation)
     return replace(_applied(spec), facts=_facts(found)) if found else _lost(found)
 
@@ -115,13 +115,13 @@ def _applied(spec: Spec) -> Ready:
 
 
 def delete(spec: Spec, memo: Json) -> Answer:
-    """Start the deletion."""
+    """Start the deletion of the instance."""
     _provider(spec).delete(spec.resource.key, polls=spec.config.destroy_polls)
     return Ready()
 
 
 def confirm(spec: Spec, memo: Json) -> Answer:
-    """Wait until it is gone."""
+    """Wait until the instance no longer exists."""
     if _provider(spec).gone(spec.resource.key, polls=spec.config.destroy_polls):
         return Ready(log=f"{spec.resource.key} is gone")
     return Wait(after=spec.config.poll_seconds, memo=memo, sentence="The provider is deleting it.")
@@ -129,14 +129,14 @@ def confirm(spec: Spec, memo: Json) -> Answer:
 
 @reached
 def make_account(spec: Spec, memo: Json) -> Answer:
-    """Make an account for the lease."""
+    """Create an account for the lease."""
     lease = _lease(spec)
     _provider(spec).leave(spec.resource.key, lease.key, "account")
     return _account(lease)
 
 
 def find_account(spec: Spec, memo: Json) -> Answer:
-    """Find whether the account exists."""
+    """Look for an account whose creation was not answered."""
     lease = _lease(spec)
     there = _provider(spec).has(spec.resource.key, lease.key, "account")
     return _account(lease) if there else Absent()
@@ -151,7 +151,7 @@ def open_access(spec: Spec, memo: Json) -> Answer:
 
 @reached
 def close_access(spec: Spec, memo: Json) -> Answer:
-    """Take the owner's access away."""
+    """Remove the owner's access."""
     _provider(spec).wipe(spec.resource.key, _lease(spec).key, "access")
     return Ready()
 
@@ -165,7 +165,7 @@ def remove_account(spec: Spec, memo: Json) -> Answer:
 
 @reached
 def wipe(spec: Spec, memo: Json) -> Answer:
-    """Remove everything of the lease."""
+    """Remove everything that the lease left."""
     _provider(spec).wipe(spec.resource.key, _lease(spec).key)
     return Ready()
 
@@ -176,7 +176,7 @@ def _provider(spec: Spec) -> Provider:
 
 def _lease(spec: Spec) -> LeaseView:
     if spec.lease is None:
-        raise ValueError(f"phase {spec.phase} was given no lease")
+        raise ValueError(f"phase {spec.phase} has no lease")
     return spec.lease
 
 
@@ -204,7 +204,7 @@ def _lost(found: Instance | None) -> Failed:
 
 
 def _state(found: Instance | None) -> str:
-    return f"The instance is {found.state}." if found else "The instance is not there."
+    return f"The instance is {found.state}." if found else "The instance does not exist."
 
 
 def _facts(found: Instance) -> Json:

@@ -1,4 +1,4 @@
-"""Capacity as a blueprint's config writes it."""
+"""Capacity in the form of a blueprint's config."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Capacity(Fields):
     cpu_millicores: NonNegativeInt = 0
     ram_mib: NonNegativeInt = 0
     disk_mib: NonNegativeInt = 0
-    extra: Mapping[str, NonNegativeInt] = Field(default={}, description="Further classes by name.")
+    extra: Mapping[str, NonNegativeInt] = Field(default={}, description="Additional classes by name.")
 
     def amounts(self) -> Amounts:
         """Return the capacity in the contract's form."""

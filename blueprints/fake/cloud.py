@@ -1,4 +1,4 @@
-"""The fake provider as a test sees it: existing instances, served calls, and events to trigger."""
+"""The fake provider from a test's point of view: instances, served calls, and events to trigger."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Cloud(Provider):
         return not self.instances() and not self.left()
 
     def kill(self, key: str) -> None:
-        """Let the instance die by itself: it stays listed, and its next check reports it dead."""
+        """Make the instance fail. It stays listed, and its next check reports it dead."""
         with self._store.transaction() as db:
             db.execute("UPDATE instances SET state = 'dead' WHERE key = ?", (key,))
 
@@ -104,7 +104,7 @@ class Cloud(Provider):
         zone: str = "",
         facts: Mapping[str, Any] | None = None,
     ) -> None:
-        """Put something where `discover` finds it; planting the same identity again replaces it."""
+        """Add an object for `discover` to find. An object with the same identity is replaced."""
         draft = {
             "identity": identity,
             "name": name or identity,
@@ -120,12 +120,12 @@ class Cloud(Provider):
             db.execute("INSERT OR REPLACE INTO planted VALUES (?, ?)", (identity, json.dumps(draft)))
 
     def uproot(self, identity: str) -> None:
-        """Remove a planted identity; the next `discover` misses it."""
+        """Remove a planted object, so that the next `discover` misses it."""
         with self._store.transaction() as db:
             db.execute("DELETE FROM planted WHERE identity = ?", (identity,))
 
     def sell(self, place: str, offer: str, **said: Any) -> None:
-        """Offer something in a place (`blueprints.offers.Offer`'s fields but location and type); again replaces it."""
+        """Add an offer in a place, or replace it. Takes the fields of `Offer` other than location and type."""
         with self._store.transaction() as db:
             text = json.dumps({"location": place, "type": offer, **said})
             db.execute("INSERT OR REPLACE INTO sold VALUES (?, ?, ?)", (place, offer, text))
@@ -161,7 +161,7 @@ class Cloud(Provider):
             return [tuple(row) for row in db.execute("SELECT fault, key FROM holds WHERE NOT resolved")]
 
     def resolve(self, key: str | None = None) -> None:
-        """Resolve the holds (of this key), as a person would."""
+        """Resolve all holds, or those of a key, as a person would."""
         with self._store.transaction() as db:
             db.execute("UPDATE holds SET resolved = 1 WHERE key = coalesce(?, key)", (key,))
 

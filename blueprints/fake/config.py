@@ -21,19 +21,19 @@ ABILITIES: Mapping[str, type] = {
 class Attributes(Fields):
     """Attributes of a fake resource."""
 
-    color: str | None = Field(default=None, description="Any word.")
+    color: str | None = Field(default=None, description="Any text.")
     size: int | None = Field(default=None, description="Any number.")
-    zone: str | None = Field(default=None, description="Where it is.")
-    labels: tuple[str, ...] | None = Field(default=None, description="Any words.")
+    zone: str | None = Field(default=None, description="Zone of the resource.")
+    labels: tuple[str, ...] | None = Field(default=None, description="Any texts.")
 
 
 class Requirements(Fields):
     """Requirements that a lease may have for a fake resource."""
 
-    color: str | None = Field(default=None, description="Exactly this color.")
-    size: int | None = Field(default=None, description="At least this size.")
-    zones: tuple[str, ...] | None = Field(default=None, description="In one of these zones.")
-    labels: tuple[str, ...] | None = Field(default=None, description="With all of these labels.")
+    color: str | None = Field(default=None, description="Required color.")
+    size: int | None = Field(default=None, description="Minimum size.")
+    zones: tuple[str, ...] | None = Field(default=None, description="Allowed zones.")
+    labels: tuple[str, ...] | None = Field(default=None, description="Required labels.")
 
 
 MATCHES = (
@@ -50,8 +50,8 @@ class Offer(Fields):
     offer: str
     zone: str = ""
     price: float | None = Field(default=None, ge=0)
-    capacity: Capacity | None = Field(default=None, description="In place of the blueprint's.")
-    attributes: Attributes = Field(default=Attributes(), description="Over the blueprint's.")
+    capacity: Capacity | None = Field(default=None, description="Replaces that of the blueprint.")
+    attributes: Attributes = Field(default=Attributes(), description="Override those of the blueprint.")
 
 
 class Parts(Fields):
@@ -63,23 +63,25 @@ class Parts(Fields):
 
 
 class Config(Fields):
-    """Config of a blueprint of kind fake. With nothing said, everything goes well at once."""
+    """Config of a blueprint of kind fake. By default, every step succeeds at once."""
 
     provider: str = Field(default="default", pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")
     capacity: Capacity = Capacity()
     attributes: Attributes = Attributes()
     traits: tuple[str, ...] = ()
     parts: tuple[Parts, ...] = ()
-    offers: tuple[Offer, ...] = Field(default=(), description="In the order in which they are tried.")
-    catalogue: Literal["fresh", "stale"] = Field(default="fresh", description="stale: what could be built is unknown.")
-    flash_polls: int = Field(default=0, ge=0, description="Waits in the step flash, which cannot be interrupted.")
-    boot_polls: int = Field(default=0, ge=0, description="Waits in the step boot, with a rising percent.")
-    destroy_polls: int = Field(default=0, ge=0, description="Waits until a deletion is done.")
+    offers: tuple[Offer, ...] = Field(default=(), description="Offers, in the order in which they are tried.")
+    catalogue: Literal["fresh", "stale"] = Field(default="fresh", description="stale: drafts raise CatalogueStale.")
+    flash_polls: int = Field(
+        default=0, ge=0, description="Number of polls in the step flash, which cannot be interrupted."
+    )
+    boot_polls: int = Field(default=0, ge=0, description="Number of polls in the step boot, with a rising percentage.")
+    destroy_polls: int = Field(default=0, ge=0, description="Number of polls until a deletion is done.")
     poll_seconds: float = Field(default=0.1, ge=0, description="Seconds between two polls.")
     lacks: tuple[Literal["powers", "reboots", "resizes", "retypes", "tags", "consoles"], ...] = Field(
-        default=(), description="What cannot be done to these machines."
+        default=(), description="Capabilities that these machines lack."
     )
-    secrets: bool = Field(default=False, description="Building makes a password, kept as a secret.")
+    secrets: bool = Field(default=False, description="A build generates a password, which is stored as a secret.")
     faults: tuple[Fault, ...] = ()
 
 
@@ -87,9 +89,9 @@ class Registration(Fields):
     """Registration of a fake resource by hand."""
 
     name: str = Field(min_length=1)
-    identity: str = Field(default="", description="Stable and unique in the blueprint; the name when empty.")
-    capacity: Capacity | None = Field(default=None, description="In place of the blueprint's.")
-    attributes: Attributes = Field(default=Attributes(), description="Over the blueprint's.")
+    identity: str = Field(default="", description="Identity, stable and unique in the blueprint. Empty: the name.")
+    capacity: Capacity | None = Field(default=None, description="Replaces that of the blueprint.")
+    attributes: Attributes = Field(default=Attributes(), description="Override those of the blueprint.")
 
 
 def merged(*layers: Attributes) -> dict[str, Any]:

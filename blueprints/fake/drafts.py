@@ -39,7 +39,7 @@ def registered(config: Config, registration: Registration) -> Draft:
 
 
 def discovered(text: str) -> Draft:
-    """Return the draft of something that was planted at the provider."""
+    """Return the draft of an object that was planted at the provider."""
     found = json.loads(text)
     return Draft(
         **found

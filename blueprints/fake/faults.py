@@ -53,9 +53,9 @@ class _Where(Fields):
 
 
 class _Fault(_Where):
-    skip: int = Field(default=0, ge=0, description="How many matching calls go well first.")
-    times: int | None = Field(default=1, ge=1, description="How often it strikes; null: for ever.")
-    each: bool = Field(default=False, description="Count for every resource by itself.")
+    skip: int = Field(default=0, ge=0, description="Number of matching calls that succeed first.")
+    times: int | None = Field(default=1, ge=1, description="Number of times that the fault strikes; null: no limit.")
+    each: bool = Field(default=False, description="Count separately for every resource.")
     name: str = Field(default="", description="Faults with the same name are counted together.")
 
     def identity(self, blueprint: str) -> str:
@@ -77,7 +77,7 @@ class Fail(_Fault):
 
     does: Literal["fail"] = "fail"
     scope: Scope = Scope.STEP
-    message: str = "The fault plan says so."
+    message: str = "The fault plan makes this step fail."
     code: str = "fault"
     key: str = ""
     blames_request: bool = False
@@ -119,8 +119,8 @@ class PartDies(_Fault):
 
     does: Literal["part_dies"] = "part_dies"
     at: str = "check.look"
-    times: int | None = Field(default=None, ge=1, description="How often it is so; null: for ever.")
-    part: str = Field(description="Its identity.")
+    times: int | None = Field(default=None, ge=1, description="Number of times that the fault strikes; null: no limit.")
+    part: str = Field(description="Identity of the part.")
 
 
 class HoldFault(_Fault):
@@ -141,10 +141,10 @@ class LeaseFields(Fields):
     amounts: Capacity = Capacity()
     exclusive: bool = False
     lifetime: Literal["life", "phase"] = "life"
-    same_resource_as: str = Field(default="", description="Another needed lease, which is asked for first.")
+    same_resource_as: str = Field(default="", description="Another needed lease, which is requested first.")
 
     def needed(self, parents: Mapping[str, LeaseView]) -> NeededLease | None:
-        """Return the contract's value; None while the lease whose resource it must share is missing."""
+        """Return the need, or None while the lease whose resource it must share is missing."""
         if self.same_resource_as and self.same_resource_as not in parents:
             return None
         on = (parents[self.same_resource_as].resource.id,) if self.same_resource_as else ()
@@ -186,8 +186,8 @@ class NeedMaintenance(_Where):
     holders: Literal["tell", "wait", "refuse"] = "wait"
 
     def maintenance(self) -> Maintenance:
-        """Return the contract's value."""
-        sentence = f"The fault plan wants its {self.relation} in maintenance."
+        """Return the maintenance in the contract's form."""
+        sentence = f"The fault plan requests maintenance of the {self.relation}."
         return Maintenance(relation=self.relation, action=self.action, holders=self.holders, sentence=sentence)
 
 
@@ -198,7 +198,7 @@ Fault: TypeAlias = Annotated[
 
 
 def faulty(call: str, act: Act) -> Act:
-    """Return the action as the fault plan of the spec's config lets it run; without faults, unchanged."""
+    """Wrap an action with the faults of the spec's config, or return it unchanged if there are none."""
 
     def struck(spec: Spec, memo: Json) -> Answer:
         wrapped = act
@@ -231,7 +231,7 @@ def _slow(fault: Slow, act: Act, spec: Spec, memo: Json) -> Answer:
     if done >= fault.polls:
         return act(spec, memo)
     percent = 100 * (done + 1) // (fault.polls + 1)
-    return Wait(after=fault.after, memo=memo | {mark: done + 1}, percent=percent, sentence="The fake is slow.")
+    return Wait(after=fault.after, memo=memo | {mark: done + 1}, percent=percent, sentence="The fake provider is slow.")
 
 
 def _fail(fault: Fail, act: Act, spec: Spec, memo: Json) -> Answer:

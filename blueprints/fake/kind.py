@@ -32,7 +32,7 @@ from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Ow
 
 
 class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
-    """A resource without any work per lease: the quickest there can be."""
+    """A resource without any steps per lease, for the fastest tests."""
 
     name: ClassVar[str] = "fake"
     resource_type: ClassVar[str] = "fake"
@@ -66,7 +66,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         ]
 
     def build(self) -> Plan:
-        """Reserve, create, flash (which cannot be interrupted), boot, verify."""
+        """Return the plan: reserve, create, flash (which cannot be interrupted), boot, verify."""
         return (
             step("build", "reserve", actions.reserve),
             step("build", "create", actions.create, actions.find_created),
@@ -76,18 +76,18 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         )
 
     def check(self) -> Plan:
-        """Look whether it runs."""
+        """Return the plan that checks whether the instance runs."""
         return (step("check", "look", actions.check_health),)
 
     def update(self) -> Plan:
-        """Flash, restart."""
+        """Return the plan that flashes and restarts the instance."""
         return (
             step("update", "flash", actions.flash, interruptible=False),
             step("update", "restart", actions.restart),
         )
 
     def destroy(self) -> Plan:
-        """Delete, and wait until it is gone."""
+        """Return the plan that deletes the instance and waits until it no longer exists."""
         return (step("destroy", "delete", actions.delete), step("destroy", "confirm", actions.confirm))
 
     def interfaces(self) -> Mapping[str, Opener]:
@@ -98,7 +98,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         """Check that every fault of the plan matches some call."""
         calls = self.calls()
         return [
-            Problem(message=f"No step is called {fault.at!r}.", field=f"faults.{n}.at", fatal=False)
+            Problem(message=f"Step {fault.at!r} does not exist.", field=f"faults.{n}.at", fatal=False)
             for n, fault in enumerate(blueprint.config.faults)
             if not any(fault.names(call) for call in calls)
         ]
@@ -109,7 +109,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         return frozenset(lease.type for plan in plans for lease in plan.leases)
 
     def plans(self) -> dict[str, Callable[[], Plan]]:
-        """Phase -> its plan."""
+        """Return the plan of each phase."""
         phases = (
             "build", "check", "power", "reboot", "resize", "tag", "update", "destroy", "activate", "deactivate",
             "clean",
@@ -130,21 +130,21 @@ class FakeActivated(Fake, Activates, Cleans, Controls):
     resource_type: ClassVar[str] = "fake_activated"
 
     def activate(self) -> Plan:
-        """Make the account, open access."""
+        """Return the plan that creates the account and opens access."""
         return (
             step("activate", "account", actions.make_account, actions.find_account),
             step("activate", "access", actions.open_access),
         )
 
     def deactivate(self) -> Plan:
-        """Close access, remove the account."""
+        """Return the plan that closes access and removes the account."""
         return (
             step("deactivate", "access", actions.close_access),
             step("deactivate", "account", actions.remove_account),
         )
 
     def clean(self) -> Plan:
-        """Remove whatever the lease left."""
+        """Return the plan that removes everything that the lease left."""
         return (step("clean", "wipe", actions.wipe),)
 
     def control(self, lease: LeaseView) -> Control | None:

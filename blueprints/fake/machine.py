@@ -31,15 +31,15 @@ class Machine(Powers, Reboots, Resizes, Tags, Consoles):
         return frozenset(ABILITIES[name] for name in config.lacks)
 
     def power(self) -> Plan:
-        """Off, then on, as far as wanted."""
+        """Return the plan that switches off, on, or off and on, as requested."""
         return (step("power", "off", actions.switch_off), step("power", "on", actions.switch_on))
 
     def reboot(self) -> Plan:
-        """Ask, and wait until it runs again."""
+        """Return the plan that reboots the instance and waits until it runs again."""
         return (step("reboot", "ask", reboot), step("reboot", "boot", boot))
 
     def resize(self) -> Plan:
-        """Let the disk grow."""
+        """Return the plan that grows the disk."""
         return (step("resize", "grow", grow),)
 
     def tag(self) -> Plan:
@@ -60,7 +60,7 @@ class Retypable(Machine, Retypes):
     """A machine that can also change its type."""
 
     def retype(self) -> Plan:
-        """Off, changed, on again."""
+        """Return the plan that stops the instance, changes its type and starts it again."""
         return (
             step("retype", "off", switch_off),
             step("retype", "change", change),
@@ -85,12 +85,12 @@ def grow(spec: Spec, memo: Json) -> Answer:
 
 
 def tag(spec: Spec, memo: Json) -> Answer:
-    """Others stay."""
+    """Set the tags; other tags stay."""
     return _kept(spec, "tag", {f"tag:{name}": value for name, value in spec.wanted["tags"].items()})
 
 
 def switch_off(spec: Spec, memo: Json) -> Answer:
-    """Before it is changed."""
+    """Stop the instance before its type is changed."""
     return _answer(_provider(spec).switch(spec.resource.key, "off"))
 
 
@@ -98,12 +98,14 @@ def change(spec: Spec, memo: Json) -> Answer:
     """Change the type of a machine that is off."""
     found = _provider(spec).look(spec.resource.key)
     if found is None or found.power != "off":
-        return Failed(scope=Scope.OFFER, code="not_off", message="It is not off, and cannot become another type.")
+        return Failed(
+            scope=Scope.OFFER, code="not_off", message="The instance is not off, so its type cannot be changed."
+        )
     return _kept(spec, "retype", {"type": spec.wanted["type"]})
 
 
 def switch_on(spec: Spec, memo: Json) -> Answer:
-    """Unless it was off before. A type that is sold out is given up for the one from before."""
+    """Start the instance unless it was off before. If the type is sold out, change back to the old type."""
     if spec.wanted["power"] == "off":
         return Ready()
     there, wanted = _provider(spec), spec.wanted["type"]
@@ -113,7 +115,7 @@ def switch_on(spec: Spec, memo: Json) -> Answer:
         return Wait(after=0.0, memo={"back": True}, percent=80, sentence=f"{wanted} is sold out.")
     there.set("retype", spec.resource.key, {"type": spec.wanted["from"]})
     there.switch(spec.resource.key, "on")
-    message = f"{wanted} is sold out. It is a {spec.wanted['from']} again, and runs."
+    message = f"{wanted} is sold out. The instance is a {spec.wanted['from']} again, and runs."
     return Failed(scope=Scope.OFFER, code="sold_out", message=message)
 
 
@@ -123,7 +125,7 @@ def _kept(spec: Spec, call: str, values: Mapping[str, str]) -> Answer:
 
 def _answer(found: Instance | None) -> Answer:
     if found is None:
-        return Failed(scope=Scope.OFFER, code="lost", message="The instance is not there.")
+        return Failed(scope=Scope.OFFER, code="lost", message="The instance does not exist.")
     return Ready()
 
 

@@ -20,17 +20,17 @@ from blueprints.specs import Asked, BlueprintView, Draft, Owned, ResourceView
 
 
 class Credential(Fields):
-    """What an account at the fake provider must hold."""
+    """The secrets of an account at the fake provider."""
 
-    provider: str = Field(default="default", description="The provider's name.")
-    password: str = Field(default="", description="Anything but `wrong`.")
+    provider: str = Field(default="default", description="Name of the fake provider.")
+    password: str = Field(default="", description="Any password except `wrong`.")
 
 
 class Config(config.Config):
     """Config of a blueprint of kind fake_cloud."""
 
     credential: str = Field(min_length=1, description="Name of the credential.")
-    regions: tuple[str, ...] = Field(default=(), description="Only in these places. Empty: in all.")
+    regions: tuple[str, ...] = Field(default=(), description="Allowed places. Empty: all.")
 
 
 class Attributes(config.Attributes):
@@ -43,8 +43,8 @@ class Attributes(config.Attributes):
 class Requirements(config.Requirements):
     """Requirements that a lease may have for a fake cloud machine."""
 
-    region: tuple[str, ...] | None = Field(default=None, description="In one of these places.")
-    max_price: float | None = Field(default=None, description="Maximum price an hour.")
+    region: tuple[str, ...] | None = Field(default=None, description="Allowed places.")
+    max_price: float | None = Field(default=None, description="Maximum price per hour.")
 
 
 class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
@@ -81,7 +81,9 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
         """Return the instance with the resource's key."""
         found = _provider(account).look(resource.key)
         if found is None:
-            return Owned(key=resource.key, tags={}, lost=f"The provider has no {resource.key}.", absent=True)
+            return Owned(
+                key=resource.key, tags={}, lost=f"The provider reports that {resource.key} does not exist.", absent=True
+            )
         return _owned(found)
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
@@ -119,7 +121,7 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
         )
 
     def build(self) -> Plan:
-        """Reserve, create, boot."""
+        """Return the plan: reserve, create, boot."""
         return (
             step("build", "reserve", actions.reserve),
             step("build", "create", actions.create, actions.find_created),
@@ -127,7 +129,7 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
         )
 
     def destroy(self) -> Plan:
-        """Delete, and wait until it is gone."""
+        """Return the plan that deletes the instance and waits until it no longer exists."""
         return (step("destroy", "delete", actions.delete), step("destroy", "confirm", actions.confirm))
 
     def interfaces(self) -> Mapping[str, Opener]:
@@ -143,6 +145,6 @@ def _provider(account: Account) -> Provider:
 
 
 def _owned(found: Instance) -> Owned:
-    lost = "It died." if found.state == "dead" else ""
+    lost = "The instance failed." if found.state == "dead" else ""
     facts = {"cycles": found.cycles}
     return Owned(key=found.key, tags=found.tags, state=found.state, power=found.power, lost=lost, facts=facts)

@@ -1,4 +1,4 @@
-"""The fake provider as a client sees it: instances made by key, and a log of every call."""
+"""The fake provider from a client's point of view: instances created by key, and a log of every call."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ class Provider:
             return _instance(db, key)
 
     def reserve(self, key: str, *, tags: Mapping[str, str]) -> None:
-        """Keep a place for `key`; again is no change."""
+        """Reserve a place for `key`. Idempotent."""
         with self._call("reserve", key) as db:
             _insert(db, key, "reserved", tags)
 
     def create(self, key: str, *, token: str, tags: Mapping[str, str], offer: str, generation: int) -> Instance:
-        """Make the instance called `key`. A second call gives the first one's instance, and is counted."""
+        """Create the instance called `key`. A second call returns the same instance, and is counted."""
         with self._call("create", key) as db:
             _insert(db, key, "reserved", tags)
             db.execute(
@@ -62,7 +62,7 @@ class Provider:
             return _there(db, key)
 
     def progress(self, call: str, key: str, *, polls: int, state: str) -> Instance | None:
-        """Poll once for the change under way on `key`; after `polls` polls it has reached `state`."""
+        """Poll the change under way on `key` once. After `polls` polls it has reached `state`."""
         with self._call(call, key) as db:
             db.execute("UPDATE instances SET polls = polls + 1 WHERE key = ? AND state <> 'dead'", (key,))
             db.execute(
@@ -78,7 +78,7 @@ class Provider:
             return _instance(db, key)
 
     def switch(self, key: str, power: str, *, cycle: bool = False) -> Instance | None:
-        """Switch on or off; switching to the current state changes nothing."""
+        """Switch the instance on or off. Idempotent."""
         with self._call(f"switch_{power}", key) as db:
             db.execute(
                 "UPDATE instances SET power = ?, cycles = cycles + ? WHERE key = ? AND power <> ?",
@@ -87,7 +87,7 @@ class Provider:
             return _instance(db, key)
 
     def set(self, call: str, key: str, values: Mapping[str, str]) -> Instance | None:
-        """Keep these with the instance called `key`; others stay. The same again changes nothing."""
+        """Store settings of the instance called `key`; others stay. Idempotent."""
         with self._call(call, key) as db:
             if (found := _instance(db, key)) is not None:
                 db.executemany(
@@ -102,7 +102,7 @@ class Provider:
             return {row["name"]: row["value"] for row in db.execute("SELECT * FROM settings WHERE key = ?", (key,))}
 
     def said(self, key: str) -> str:
-        """Return the text that the instance wrote to its console."""
+        """Return the console output of the instance."""
         with self._call("console", key):
             pass
         return self.settings(key).get("console", "")
@@ -135,7 +135,7 @@ class Provider:
             return _instance(db, key) is None
 
     def leave(self, key: str, lease: str, what: str) -> None:
-        """Put something of a lease on the instance: an account, a key, a file."""
+        """Add an account, a key or a file of a lease to the instance."""
         with self._call(f"leave_{what}", key) as db:
             db.execute("INSERT OR IGNORE INTO left_by VALUES (?, ?, ?)", (key, lease, what))
 
@@ -154,7 +154,7 @@ class Provider:
             )
 
     def fires(self, fault: str, key: str, *, skip: int, times: int | None) -> bool:
-        """Count a call that a fault is meant for; True when it strikes: after `skip` calls, `times` times."""
+        """Count a call that matches a fault. Return whether the fault strikes: after `skip` calls, `times` times."""
         with self._store.transaction() as db:
             seen = db.execute(
                 "INSERT INTO fired VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET seen = seen + 1 RETURNING seen",

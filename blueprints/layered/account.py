@@ -89,7 +89,7 @@ _PATH = 'cd -- "$1" 2>/dev/null && pwd -P || :'
 
 
 class Account(ABC):
-    """Operations on the account of a host lease, within one call's deadline."""
+    """The account of a host lease, with operations that keep to one call's deadline."""
 
     controlled: bool
     """Whether the account is reached from outside."""
@@ -148,7 +148,7 @@ class Account(ABC):
 
     @abstractmethod
     def admit(self) -> None:
-        """Let the lease's interfaces in again."""
+        """Allow the lease's interfaces to log in again."""
 
     @abstractmethod
     def may_become_root(self) -> bool:
@@ -175,7 +175,7 @@ class Account(ABC):
 
 
 class Controlled(Account):
-    """Past the account: as root."""
+    """The host account as seen from outside: operations run as root."""
 
     controlled = True
 

@@ -30,11 +30,11 @@ class Layered(Kind, Builds, Activates, Cleans, Checks):
         return list(type(self).describe(config, asked))
 
     def build(self) -> Plan:
-        """Lease the underlying resource, and build on it."""
+        """Return the plan that leases the underlying resource and builds on it."""
         return self.plans["build"]
 
     def activate(self) -> Plan:
-        """Make it ready for one lease."""
+        """Return the plan that prepares the resource for one lease."""
         return self.plans["activate"]
 
     def deactivate(self) -> Plan:
@@ -46,7 +46,7 @@ class Layered(Kind, Builds, Activates, Cleans, Checks):
         return self.plans["clean"]
 
     def check(self) -> Plan:
-        """Look at it."""
+        """Return the plan of a health check."""
         return self.plans["check"]
 
     def destroy(self) -> Plan:
@@ -57,7 +57,7 @@ class Layered(Kind, Builds, Activates, Cleans, Checks):
         return self.plans["destroy"]
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Return the openers of the kind."""
+        """Return the openers of the kind's interfaces."""
         return self.openers
 
 
@@ -66,7 +66,7 @@ class Below:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        message = f"The {name} lease under it is gone."
+        message = f"The underlying lease {name} no longer exists."
         self._gone = Failed(scope=Scope.OFFER, code=f"{name}_gone", message=message)
 
     def needed(self, work: Work) -> Act:

@@ -25,9 +25,9 @@ root."""
 class OnHost(Fields):
     """Blueprint settings for the host under its resources."""
 
-    host: Mapping[str, JsonValue] = Field(default={}, description="Requirements of the host, such as its zone.")
-    cpu_millicores: NonNegativeInt = Field(default=0, description="Taken of the host for what runs there.")
-    ram_mib: NonNegativeInt = Field(default=0, description="Taken of the host for what runs there.")
+    host: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the host, such as its zone.")
+    cpu_millicores: NonNegativeInt = Field(default=0, description="Amount that is leased of the host.")
+    ram_mib: NonNegativeInt = Field(default=0, description="Amount that is leased of the host.")
 
 
 def needed_host(config: OnHost, disk_mib: int) -> Need:

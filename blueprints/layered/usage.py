@@ -13,7 +13,7 @@ _FRESH = 5.0
 
 
 def used_kib(command: Command, folder: str, seconds: float = 30.0) -> int:
-    """KiB on disk below the folder, as far as the account may look."""
+    """Return the KiB on disk below the folder, as far as the account can read it."""
     return int(command.check(["/bin/sh", "-c", USED, "sh", folder], timeout=seconds).text or 0)
 
 

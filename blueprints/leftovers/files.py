@@ -10,8 +10,8 @@ _PLACES = (
     ("dev-shm", "/dev/shm", "Files and closed folders in /dev/shm are removed."),  # noqa: S108
     ("run-lock", "/run/lock", "Files and closed folders in /run/lock are removed."),
 )
-_COMMON = "In places that all may write to, files of a shared account may be Drydock's own or another lease's."
-_TIMED = "It belongs to the account, and a shared account may have such work of its operator's."
+_COMMON = "In world-writable places, files of a shared account may belong to Drydock or another lease."
+_TIMED = "It belongs to the account, and the operator of a shared account may use it too."
 _IN_PLACE = r"""
 [ -w @PLACE@ ] || impossible "@PLACE@ is not open to all"
 cd @PLACE@ && echo left >"$t" && mkdir -p -m 700 "$t.d" && ln -s /etc "$t.d/link" && cp /bin/true "$t.d/program" &&
@@ -144,30 +144,30 @@ FILES = (
           look=f'there {place}/"$t" || there {place}/"$t.d"',
           undo=f'cd {place} && chmod 700 "$t.d" 2>/dev/null; rm -rf "$t" "$t.d"', shared=_COMMON)
       for name, place, proves in _PLACES),
-    Row(name="open-folder", proves="A folder in /tmp that all may write to is removed.",
+    Row(name="open-folder", proves="A world-writable folder in /tmp is removed.",
         plant='mkdir -m 777 "/tmp/$t" && chmod 777 "/tmp/$t"', look='there "/tmp/$t"', undo='rm -rf "/tmp/$t"',
         shared=_COMMON),
-    _in_home("home-file", "Files of the home are removed, beside the folder of a layered lease too.",
+    _in_home("home-file", "Files in the home are removed, also outside the folder of a layered lease.",
              'leave() { echo left >"$t"; }; each_home leave'),
     _in_home("odd-names", "Files with odd names are removed.", _ODD),
-    _in_home("deep-folders", "Folders in folders are removed, however deep.", _DEEP),
+    _in_home("deep-folders", "Deeply nested folders are removed.", _DEEP),
     _in_home("closed-folders", "Folders without permissions are removed.", _CLOSED, _OPEN_AGAIN),
     Row(name="immutable", proves="Immutable files are removed.", plant=_IMMUTABLE, look='in_homes "$t"',
         undo='cd -- "$was" && chattr -i "$t"; rm -f "$t"', tools=("chattr",)),
     Row(name="cron", proves="The account's crontab is removed.", plant=_CRON, look=_CRON_LOOK, undo=_CRON_UNDO,
         tools=("crontab",), shared=_TIMED),
-    Row(name="at", proves="Work that at was given is removed.", plant=_AT, look=_AT_LOOK, undo='at -r "$note"',
+    Row(name="at", proves="Jobs of at are removed.", plant=_AT, look=_AT_LOOK, undo='at -r "$note"',
         tools=("at",), shared=_TIMED),
-    Row(name="systemd-user", proves="A unit of the account's own systemd ends.", plant=_USER_UNIT, look="alive",
+    Row(name="systemd-user", proves="A unit of the account's systemd ends.", plant=_USER_UNIT, look="alive",
         undo='systemctl --user stop "$t"; ended', tools=("systemd-run", "systemctl"), shared=_TIMED),
-    Row(name="linger", proves="The account's systemd does not go on without it.", plant=_LINGER,
+    Row(name="linger", proves="The account's systemd does not linger.", plant=_LINGER,
         look='there "/var/lib/systemd/linger/$note"', undo="loginctl disable-linger", tools=("loginctl", "timeout"),
         own_account=True),
-    Row(name="shell-profile", proves="A shell's profile that answers in the place of cleaning scripts deceives nobody.",
+    Row(name="shell-profile", proves="A shell profile cannot imitate cleaning scripts.",
         plant=_LYING, look=_LYING_LOOK, undo=_LYING_UNDO, arm=': >"$HOME/.$t-armed"', own_account=True),
-    _line("ssh-rc", ".ssh/rc", ": # $t", "What sshd runs at a login is removed."),
-    _line("ssh-environment", ".ssh/environment", "LEFT=$t", "Variables for logins are removed."),
-    _line("authorized-keys", ".ssh/authorized_keys", f"{_KEY} $t", "A further key in authorized_keys opens nothing."),
+    _line("ssh-rc", ".ssh/rc", ": # $t", "Files that sshd runs at login are removed."),
+    _line("ssh-environment", ".ssh/environment", "LEFT=$t", "Environment files for logins are removed."),
+    _line("authorized-keys", ".ssh/authorized_keys", f"{_KEY} $t", "An additional key in authorized_keys is useless."),
     _line("git-global", ".gitconfig", "[alias] left = !: $t", "The account's git configuration is removed."),
     Row(name="git-hooks", proves="Hooks of a working copy are removed.", plant=_REPOSITORY + _HOOKS, look=_HOOKS_LOOK,
         undo='rm -rf "$copy/.git/hooks"; each_home rm -f "$t"', tools=("git",)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blueprints.leftovers.values import Row
 
-_KERNEL = "The kernel keeps it by account, and in a shared account it may be Drydock's own or another lease's."
+_KERNEL = "The kernel stores it per account, and in a shared account it may belong to Drydock or another lease."
 _KEY = r"""python3 -c 'import ctypes, platform, sys
 what, ring, name = sys.argv[1], int(sys.argv[2]), sys.argv[3].encode()
 libc = ctypes.CDLL(None, use_errno=True)
@@ -97,23 +97,23 @@ def _key(name: str, ring: int, proves: str) -> Row:
 
 
 KERNEL = (
-    _key("user-keyring", -4, "A key in the account's keyring (@u) is gone."),
-    _key("user-session-keyring", -5, "A key in the account's session keyring (@us) is gone."),
+    _key("user-keyring", -4, "A key in the account's keyring (@u) is removed."),
+    _key("user-session-keyring", -5, "A key in the account's session keyring (@us) is removed."),
     Row(name="message-queue", proves="A POSIX message queue is removed.",
         plant=f'{_QUEUE} add "$t"', look=f'{_QUEUE} look "$t"', undo=f'{_QUEUE} undo "$t"', tools=("python3",),
         shared=_KERNEL),
     Row(name="system-v", proves="System V shared memory, queues and semaphores are removed.",
         plant=_IPC, look=_IPC_LOOK, undo='set -- $note; ipcrm -m "$1" -q "$2" -s "$3"', tools=("ipcmk", "ipcrm", "awk"),
         shared=_KERNEL),
-    Row(name="unix-socket", proves="Who listens on a Unix socket ends.",
+    Row(name="unix-socket", proves="A process that listens on a Unix socket is ended.",
         plant=_listening("unix"), look='alive || in_homes "$t"', undo='ended; each_home rm -f "$t" "$t.at"',
         tools=("setsid", "python3")),
-    Row(name="abstract-socket", proves="Who listens on an abstract Unix socket ends.",
+    Row(name="abstract-socket", proves="A process that listens on an abstract Unix socket is ended.",
         plant=_listening("abstract"), look='alive || grep -qF "@$t" /proc/net/unix',
         undo='ended; each_home rm -f "$t.at"', tools=("setsid", "python3")),
-    Row(name="tcp-port", proves="Who listens on a port ends.",
+    Row(name="tcp-port", proves="A process that listens on a port is ended.",
         plant=_listening("tcp"), look=f"alive || {_TCP_LOOK}", undo='ended; each_home rm -f "$t.at"',
         tools=("setsid", "python3")),
-    Row(name="fuse", proves="A file system of the lease's own, which answers nobody, is unmounted.",
+    Row(name="fuse", proves="A file system that the lease mounted, and that does not answer, is unmounted.",
         plant=_FUSE, look='alive || grep -qF "$t" /proc/self/mountinfo', undo="ended", tools=("setsid", "python3")),
 )  # fmt: skip

@@ -21,7 +21,7 @@ _ODD = ("-rf", "*", "two\nlines", "ünï ☃", " ")
 
 
 class Unanswered(DrydockError):
-    """A program was not carried out to its end."""
+    """A program did not run to its end."""
 
     code = "unanswered"
 
@@ -50,7 +50,7 @@ class Party:
         """
         said = self.run(program)
         if (answer := understood(said)) is None:
-            raise Unanswered(f"{self.name} did not carry a program out: {said[-200:]!r}")
+            raise Unanswered(f"{self.name} did not run a program to its end: {said[-200:]!r}")
         return answer
 
 
@@ -66,7 +66,7 @@ class Pages:
         refused = {}
         for row in rows:
             if (plant := _PLANTS.get(row.name)) is None:
-                refused[row.name] = "The lease runs no commands."
+                refused[row.name] = "The lease cannot run commands."
                 continue
             try:
                 plant(self.files, f"{token}-{row.name}")
@@ -75,7 +75,7 @@ class Pages:
         return refused
 
     def seen(self, rows: Sequence[Row], token: str) -> Answer:
-        """Report which of the rows are present, and remove them."""
+        """Return the rows that are present, and remove them."""
         said = {}
         for row in rows:
             name = f"{token}-{row.name}"
@@ -96,7 +96,7 @@ class Outside:
     account: Callable[[int], Run]
 
     def parties(self, uid: int) -> tuple[Party, ...]:
-        """Root, and the account of a lease that has ended."""
+        """Return root and the account of an ended lease as observers."""
         as_account = (Party(name=f"uid {uid} itself", run=self.account(uid)),) if uid else ()
         return (Party(name="root on the machine", run=self.root), *as_account)
 

@@ -1,12 +1,10 @@
-"""Rows of processes: how one may hide from the end of its lease."""
+"""Rows of processes: ways in which a process could outlive its lease."""
 
 from __future__ import annotations
 
 from blueprints.leftovers.values import Row
 
-_UNMARKED = (
-    "In a shared account a process that drops the lease's environment and folder cannot be told from Drydock's own."
-)
+_UNMARKED = "In a shared account, a process without the lease's environment and folder may be Drydock's own."
 _THREADS = r"""
 loose setsid python3 -c 'import sys, threading, time
 for _ in range(4): threading.Thread(target=time.sleep, args=(300,), daemon=True).start()
@@ -98,48 +96,48 @@ def _unshared(words: str, first: str = "") -> str:
 
 
 PROCESSES = (
-    Row(name="background", proves="A process in the background ends.",
+    Row(name="background", proves="A background process is ended.",
         plant='loose /bin/sh -c "$life" "$t"', look="alive", undo="ended"),
-    Row(name="daemon", proves="A process that forked twice, in a session of its own, ends.",
+    Row(name="daemon", proves="A process that forked twice, in a session of its own, is ended.",
         plant='( loose setsid /bin/sh -c \'( /bin/sh -c "$0" "$1" & )\' "$life" "$t" )',
         look="alive", undo="ended", tools=("setsid",)),
-    Row(name="unmarked-daemon", proves="A process ends that dropped the lease's environment and folder.",
+    Row(name="unmarked-daemon", proves="A process without the lease's environment and folder is ended.",
         plant='cd /; ( loose env -i PATH="$PATH" setsid /bin/sh -c \'( /bin/sh -c "$0" "$1" & )\' "$life" "$t" )',
         look="alive", undo="ended", tools=("setsid",), shared=_UNMARKED),
-    Row(name="stubborn", proves="A process ends that ignores signals.",
+    Row(name="stubborn", proves="A process that ignores signals is ended.",
         plant='( trap "" HUP INT QUIT TERM; loose setsid /bin/sh -c "$life" "$t" )',
         look="alive", undo="ended", tools=("setsid",)),
-    Row(name="stopped", proves="A stopped process ends.",
+    Row(name="stopped", proves="A stopped process is ended.",
         plant='loose setsid /bin/sh -c \'kill -s STOP $$; eval "$0"\' "$life" "$t"',
         look="alive", undo="ended", tools=("setsid",)),
-    Row(name="respawning", proves="Processes end that start themselves anew all the time.",
+    Row(name="respawning", proves="Processes that keep restarting themselves are ended.",
         plant=_RESPAWNING, look="alive", undo="ended; sleep 0.5; ended", tools=("setsid",)),
-    Row(name="job", proves="A background job of the jobs interface ends, and the next lease does not see it.",
+    Row(name="job", proves="A job of the jobs interface is ended, and the next lease does not see it.",
         plant='/bin/sh -c "$life" "$t"', look='alive || in_homes ".drydock/jobs/$t"',
         undo='ended; each_home rm -rf ".drydock/jobs/$t"', job=True),
-    Row(name="threads", proves="A process of several threads ends.",
+    Row(name="threads", proves="A process with several threads is ended.",
         plant=_THREADS, look="alive", undo="ended", tools=("setsid", "python3")),
-    Row(name="exited-leader", proves="A process ends whose main thread has exited while others live on.",
+    Row(name="exited-leader", proves="A process whose main thread has exited before its other threads is ended.",
         plant=_EXITED_LEADER, look="alive", undo="ended", tools=("setsid", "python3")),
-    Row(name="user-namespace", proves="A process in a user namespace of its own ends.",
+    Row(name="user-namespace", proves="A process in a user namespace of its own is ended.",
         plant=_unshared("-Ur"), look="alive", undo="ended", tools=("setsid", "unshare")),
-    Row(name="pid-namespace", proves="A process hidden in nested process namespaces ends.",
+    Row(name="pid-namespace", proves="A process hidden in nested process namespaces is ended.",
         plant=_unshared("-Urpf", "exec unshare -Urpf /bin/sh -c '$life' '$t'; "), look="alive", undo="ended",
         tools=("setsid", "unshare")),
-    Row(name="mount-namespace", proves="A process ends that works in a file system which it alone has mounted.",
+    Row(name="mount-namespace", proves="A process in a mount namespace of its own is ended.",
         plant=_unshared("-Urm", "mount -t tmpfs none /mnt && cd /mnt; "), look="alive", undo="ended",
         tools=("setsid", "unshare", "mount")),
-    Row(name="setuid-elsewhere", proves="A setuid program in another live lease's home does not lead to the account.",
+    Row(name="setuid-elsewhere", proves="A setuid program in another lease's home gives no access.",
         accomplice=_OPENED, plant=_COPY_ID, look='[ "$("$note/id" -u 2>/dev/null)" = "$uid" ]', undo=_REMOVED,
         tools=("id",), own_account=True, seen_at_once=False),
-    Row(name="setuid-descriptor", proves="Nor does a descriptor that another lease holds on a deleted setuid program.",
+    Row(name="setuid-descriptor", proves="A deleted setuid program that is kept open gives no access.",
         accomplice=_OPENED, plant=_COPY_ID, after=_KEEP_OPEN, arm='rm -f -- "$note/id"', look=_RUN_OPEN,
         undo=f"ended; {_REMOVED}", tools=("id", "setsid"), own_account=True, seen_at_once=False,
         rests=True),
-    Row(name="thread-with-the-uid", proves="A process of another lease ends, one of whose threads has the account.",
+    Row(name="thread-with-the-uid", proves="A process of another lease with a thread of the account is ended.",
         accomplice=_OPENED, plant=_COPY_PYTHON, after=_ONE_THREAD, look="alive", undo=f"ended; {_REMOVED}",
         tools=("setsid", "python3"), own_account=True),
-    Row(name="tracer", proves="A process that takes hold of everything its account runs does not stop the cleaning.",
+    Row(name="tracer", proves="A process that traces all others does not block the cleaning.",
         plant=_TRACER, look="alive", undo="ended", arm=': >"$HOME/.$t"', tools=("setsid", "python3"),
         own_account=True),
 )  # fmt: skip

@@ -17,7 +17,7 @@ class BadKey(DrydockError):
 
 
 class Undecryptable(DrydockError):
-    """A stored secret cannot be read with the keys given."""
+    """A stored secret cannot be decrypted with the configured keys."""
 
     code = "undecryptable"
 
@@ -34,13 +34,13 @@ def encrypt(plain: str) -> Ciphertext:
 
 
 def decrypt(sealed: str) -> str:
-    """Decrypt a text with the key that fits. Raises Undecryptable if none does."""
+    """Decrypt a text with the matching key. Raises Undecryptable if none matches."""
     try:
         return _cipher().decrypt(sealed.encode()).decode()
     except InvalidToken as error:
         raise Undecryptable(
-            "A stored secret cannot be read with the encryption keys given.",
-            hint="Add the key it was written with to the end of DRYDOCK_ENCRYPTION_KEYS, or enter the secret anew.",
+            "A stored secret cannot be decrypted with the configured keys.",
+            hint="Add the key that encrypted it to the end of DRYDOCK_ENCRYPTION_KEYS, or store the secret again.",
         ) from error
 
 
@@ -74,5 +74,5 @@ def _cipher_for(keys: tuple[str, ...]) -> MultiFernet:
     except ValueError as error:
         raise BadKey(
             "DRYDOCK_ENCRYPTION_KEYS must be Fernet keys (32 bytes in URL-safe base64), comma separated.",
-            hint="`python -m drydock.keys` prints a fresh one.",
+            hint="`python -m drydock.keys` prints a new one.",
         ) from error

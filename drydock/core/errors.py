@@ -1,4 +1,4 @@
-"""Errors that every layer may raise. The client package has the same ones, so HTTP preserves them."""
+"""Errors that every layer may raise. The client package has the same classes, so errors are preserved over HTTP."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class EncryptedTextField(_TextField):
         for refused in ("unique", "db_index", "primary_key"):
             if options.get(refused):
                 raise ImproperlyConfigured(
-                    f"{type(self).__name__} cannot have {refused}: equal values differ when encrypted."
+                    f"{type(self).__name__} cannot have {refused}, because equal values differ when encrypted."
                 )
         super().__init__(*args, **options)
 
@@ -84,7 +84,7 @@ class EncryptedTextField(_TextField):
         """Refuse every lookup except `isnull`."""
         if lookup_name == "isnull":
             return super().get_lookup(lookup_name)
-        raise FieldError(f"{self.name} is encrypted: only __isnull can be asked of it.")
+        raise FieldError(f"{self.name} is encrypted and supports only the lookup __isnull.")
 
 
 class EncryptedJSONField(EncryptedTextField):

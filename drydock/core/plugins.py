@@ -13,7 +13,7 @@ logger = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PluginProblem:
-    """A plug-in that was left out, and why."""
+    """A plug-in that was not loaded, and the reason."""
 
     group: str
     name: str
@@ -42,11 +42,11 @@ def load_plugins(group: str) -> Plugins:
     for entry in distinct.values():
         try:
             if count[entry.name] > 1:
-                raise LookupError(f"{count[entry.name]} packages give a plug-in of this name")
+                raise LookupError(f"{count[entry.name]} packages provide a plug-in of this name")
             objects[entry.name] = entry.load()
             sources[entry.name] = _source(entry)
         except Exception as error:  # a stranger's module may raise anything while it is imported
-            logger.warning("plug-in %s of %s left out: %s", entry.name, group, error)
+            logger.warning("plug-in %s of %s was not loaded: %s", entry.name, group, error)
             problems.append(_problem(group, entry, error))
     return Plugins(group=group, objects=objects, sources=sources, problems=tuple(problems))
 

@@ -11,7 +11,7 @@ def problem() -> str:
         multiprocessing.Lock()
     except (OSError, ImportError) as error:
         return (
-            f"This system gives no POSIX semaphores ({error}), which worker processes need. "
+            f"POSIX semaphores, which worker processes need, are not available ({error}). "
             "Mount shared memory: mount -t tmpfs -o mode=1777 tmpfs /dev/shm; in a container: --shm-size=64m."
         )
     return ""

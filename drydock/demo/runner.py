@@ -33,14 +33,14 @@ def main() -> int:
         if os.environ.get("DRYDOCK_DEBUG"):
             raise
         message, _, hint = described(error)
-        stage.promise("the demo runs to its end", False, f"{message} {hint}".strip())
+        stage.promise("the demo finishes", False, f"{message} {hint}".strip())
     with undisturbed():
         clear(stage, state)
     if stage.broken:
         print(f"\nThe demo failed: {'; '.join(stage.broken)}", file=sys.stderr)
         return FAILURE
     if code == 0:
-        stage.scene("All of it came true. Next: docs/tour.md, or drydock lease --help")
+        stage.scene("All checks passed. Next: docs/tour.md, or drydock lease --help")
     return code
 
 
@@ -69,7 +69,7 @@ def clear(stage: DemoOutput, state: Path) -> None:
     left = _processes(state)
     stage.promise("no process of the demo is left", not left, "; ".join(left))
     if stage.broken:
-        print(f"\nWhat there is to see of it is kept in {state}", file=sys.stderr)
+        print(f"\nLogs and data are kept in {state}", file=sys.stderr)
         return
     shutil.rmtree(state, ignore_errors=True)
     stage.promise("no file of the demo is left", not state.exists(), f"see {state}")

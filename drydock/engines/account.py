@@ -97,4 +97,4 @@ def _free(data: Path) -> int:
             pwd.getpwuid(uid)
         except KeyError:
             return uid
-    raise EngineError("Every user id from 60900 to 60999 is taken.", hint="Set DRYDOCK_ENGINE_ACCOUNT.")
+    raise EngineError("All user ids from 60900 to 60999 are in use.", hint="Set DRYDOCK_ENGINE_ACCOUNT.")

@@ -1,4 +1,4 @@
-"""The users' side: make sure that an engine runs, and count as its user until this process ends."""
+"""The client side: make sure that an engine runs, and count as its user until this process ends."""
 
 from __future__ import annotations
 

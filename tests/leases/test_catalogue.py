@@ -285,7 +285,7 @@ def test_what_the_provider_ended_is_noticed_by_the_next_listing_and_served_again
     look("status")
     broken = Lease.objects.get(state="broken")
     assert broken in served
-    assert "It died." in broken.message
+    assert "The instance failed." in broken.message
     assert broken.replaced_by.state == "active"
     assert Event.objects.filter(resource=broken.resource_id, to_state="broken", actor="status").count() == 1
 

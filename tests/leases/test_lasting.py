@@ -122,7 +122,7 @@ def test_a_quota_has_a_default_and_a_limit_and_the_shortest_applies(blueprint, a
     permissions.set_quota(root, user="ada", limits={"default_ttl": "2h", "max_ttl": "5h"})
     assert asked(ada).ttl == 2 * HOUR
     assert asked(root).ttl == 9 * HOUR, "of its own owner"
-    with pytest.raises(InvalidRequest, match="at most 5h: that is the quota of the user ada"):
+    with pytest.raises(InvalidRequest, match="at most 5h, because of the quota of the user ada"):
         asked(ada, ttl="6h")
     lease = until(asked(ada, ttl="5h"), state="active")
     with pytest.raises(InvalidRequest, match="the quota of the user ada"):
@@ -135,7 +135,7 @@ def test_a_quota_has_a_default_and_a_limit_and_the_shortest_applies(blueprint, a
     owner.groups.add(Group.objects.create(name="lab"))
     permissions.set_quota(root, group="lab", limits={"max_ttl": "3h"})
     asked(ada, ttl="4h")
-    with pytest.raises(InvalidRequest, match="at most 3h: that is the quota of the group lab"):
+    with pytest.raises(InvalidRequest, match="at most 3h, because of the quota of the group lab"):
         asked(ada, ttl="4h", charged_group="lab")
     lease = until(asked(ada, ttl="3h", charged_group="lab"), state="active")
     with pytest.raises(InvalidRequest, match="the quota of the group lab"):
@@ -150,13 +150,13 @@ def test_a_blueprint_that_is_named_refuses_and_one_that_is_not_shortens(blueprin
     blueprints.change(root, made.name, BlueprintChange(max_ttl="3h"))
     named = {"allowed_blueprints": [made.name]}
     for field, value in (("ttl", "4h"), ("until", clock.now() + 4 * HOUR)):
-        with pytest.raises(InvalidRequest, match=f"at most 3h: that is the limit of the blueprint {made.name}") as said:
+        with pytest.raises(InvalidRequest, match=f"at most 3h, because of the limit of the blueprint {made.name}") as said:
             asked(ada, **named, **{field: value})
         assert said.value.field == field
     lease = until(asked(ada, ttl="4h"), state="active")
     assert lasts(lease) == 3 * HOUR
     (message,) = shortened(lease)
-    assert message == f"It lasts 3h, not 4h: that is the limit of the blueprint {made.name}."
+    assert message == f"The lease lasts 3h instead of 4h, because of the limit of the blueprint {made.name}."
     assert leases.get(ada, lease.pk).message == message
     assert lasts(until(asked(ada, heartbeat_limit="60s"), state="active")) == 3 * HOUR
     with pytest.raises(InvalidRequest, match=f"the limit of the blueprint {made.name}"):

@@ -74,4 +74,4 @@ def test_what_nothing_could_ever_serve_is_refused_with_the_reason(blueprint, ask
     settle()
     lease.refresh_from_db()
     assert lease.state == "broken"
-    assert "asks for 3 slots; at most 2 available" in lease.message
+    assert "3 slots requested; at most 2 available" in lease.message

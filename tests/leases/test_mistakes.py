@@ -228,7 +228,7 @@ def test_amounts_are_said_in_the_units_of_people(name, number, bare, said):
 
 def test_a_shortage_says_what_is_asked_and_what_is_there():
     short = Amounts(cpu_millicores=10_000_000).shortage(Amounts(cpu_millicores=2000))
-    assert shortfall(short) == "asks for 10000 vCPUs; at most 2 available"
+    assert shortfall(short) == "10000 vCPUs requested; at most 2 available"
 
 
 def test_a_failed_connection_says_why_and_where():

@@ -110,7 +110,7 @@ def test_a_price_that_changes_is_charged_from_then_on(blueprint, ask, until):
 def test_what_is_lost_ends_then_and_there(blueprint, ask, until):
     blueprint(config=DEAR)
     lease = until(ask(), state="active")
-    retirement.lose(lease.resource_id, reason=Reason.LOST, message="It died.")
+    retirement.lose(lease.resource_id, reason=Reason.LOST, message="The instance failed.")
     lease.refresh_from_db()
     assert lease.state == "broken"
     held, leaving = Usage.objects.order_by("id")

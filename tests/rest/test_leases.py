@@ -16,7 +16,7 @@ def test_how_long_leases_last_is_set_and_told_over_rest(ada, api, chief):
     assert (quota["max_ttl"], quota["default_ttl"], quota["max_leases"]) == (7200, 1800, None)
     refused = ada("POST", "leases", {"type": "fake", "ttl": "3h"}, code=400)["errors"]
     assert [(one["field"], one["message"]) for one in refused] == [
-        ("ttl", "A lease can last at most 2h: that is the quota of the user ada.")
+        ("ttl", "A lease can last at most 2h, because of the quota of the user ada.")
     ]
     made = ada("POST", "leases", {"type": "fake"}, code=201)
     assert made["ttl"] == 1800

@@ -16,7 +16,7 @@ mkdir -p -m 700 -- "$1" || exit 1
 [ -z "$2" ] || chown -h "$2:$3" -- "$1"
 """
 _THERE = '[ -d "$1" ] && [ ! -L "$1" ] && echo 1 || echo 0'
-_CLEARING = "What is left in the storage is being removed."
+_CLEARING = "Files in the storage are being removed."
 
 
 def have_host(spec: Spec, memo: Json) -> Answer:
@@ -85,7 +85,7 @@ def _check(spec: Spec, memo: Json, host: LeaseView) -> Answer:
         return said
     used = int(there.run(USED, facts["folder"]) or 0)
     if facts["limit"] == "checked" and used > facts["disk_mib"] << 10:
-        over = f"{used >> 10} MiB are in a storage of {facts['disk_mib']} MiB."
+        over = f"{used >> 10} MiB are used in a storage of {facts['disk_mib']} MiB."
         return Failed(scope=Scope.STEP, code="over_limit", message=over)
     return Ready(facts={"used_mib": used >> 10})
 
@@ -100,9 +100,9 @@ def _missing(spec: Spec, there: Account) -> Failed | None:
     """
     folder = spec.resource.facts.get("folder", "")
     if not folder or there.run(_THERE, folder).split() != ["1"]:
-        return Failed(scope=Scope.OFFER, code="gone", message="The folder is gone.")
+        return Failed(scope=Scope.OFFER, code="gone", message="The folder no longer exists.")
     if said := _unmounted(spec, there, folder):
-        return Failed(scope=Scope.OFFER, code="unmounted", message=f"Its file system cannot be mounted again: {said}.")
+        return Failed(scope=Scope.OFFER, code="unmounted", message=f"The file system cannot be mounted again: {said}.")
     return None
 
 
@@ -136,14 +136,14 @@ wipe = BELOW.ending(_wipe)
 def _make_again(spec: Spec, memo: Json, host: LeaseView) -> Answer:
     facts, there = spec.resource.facts, account(host, spec.deadline)
     if "limit" not in facts:
-        return Ready(log="it was never made")
+        return Ready(log="it was never created")
     there.run(_MKDIR, facts["folder"], there.uid, there.gid)
     try:
         said = loop.make(there, facts["folder"], facts["disk_mib"]) if facts["limit"] == "loop" else ""
     except loop.DiskFull:
         said = "the host's disk is full"
     if said:
-        return Failed(scope=Scope.STEP, code="unmounted", message=f"Its file system cannot be made again: {said}.")
+        return Failed(scope=Scope.STEP, code="unmounted", message=f"The file system cannot be created again: {said}.")
     return Ready()
 
 

@@ -19,14 +19,14 @@ Limit = Literal["loop", "checked"]
 
 
 class Config(OnHost):
-    """Config of a blueprint of kind storage. With nothing said, folders of 1 GiB on any host."""
+    """Config of a blueprint of kind storage. By default, folders of 1 GiB on any host."""
 
-    disk_mib: PositiveInt = Field(default=1024, description="Size of a storage whose lease asks for none, in MiB.")
-    max_disk_mib: PositiveInt = Field(default=1 << 20, description="The largest that is made, in MiB.")
+    disk_mib: PositiveInt = Field(default=1024, description="Default size of a storage, in MiB.")
+    max_disk_mib: PositiveInt = Field(default=1 << 20, description="Maximum size of a storage, in MiB.")
     limit: Literal["auto", "loop", "checked"] = Field(
         default="auto",
-        description="How the size is kept. loop: a file system of its own, which needs root on the host; "
-        "checked: looked at; auto: loop where it can be had.",
+        description="How the size is enforced. loop: by a separate file system, which requires root on the host; "
+        "checked: by measuring before writes; auto: loop if possible.",
     )
 
     @model_validator(mode="after")
@@ -39,15 +39,17 @@ class Config(OnHost):
 class Attributes(Fields):
     """Attributes of a storage."""
 
-    limit: Limit | None = Field(default=None, description="loop: the kernel refuses more; checked: it is looked at.")
-    disk_mib: int | None = Field(default=None, description="Its size in MiB.")
+    limit: Limit | None = Field(
+        default=None, description="How the size is enforced. loop: by the kernel; checked: by measuring before writes."
+    )
+    disk_mib: int | None = Field(default=None, description="Size in MiB.")
 
 
 class Requirements(Fields):
     """Requirements that a lease may have for a storage."""
 
-    disk_mib: PositiveInt | None = Field(default=None, description="At least this size in MiB.")
-    limit: Words | None = Field(default=None, description="One of: loop, checked.")
+    disk_mib: PositiveInt | None = Field(default=None, description="Minimum size in MiB.")
+    limit: Words | None = Field(default=None, description="How the size must be enforced: loop or checked.")
 
 
 MATCHES = (Match("disk_mib", ">=", "disk_mib"), Match("limit", "in", "limit"))

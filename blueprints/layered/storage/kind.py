@@ -18,7 +18,7 @@ _PROCESSES = Step(name="processes", act=actions.end_processes)
 
 
 class Storage(Layered):
-    """A folder in the home of a host lease, as a file system of its own where that can be had."""
+    """A folder in the home of a host lease, with a file system of its own if possible."""
 
     name: ClassVar[str] = "storage"
     resource_type: ClassVar[str] = "storage"

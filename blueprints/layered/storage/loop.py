@@ -101,7 +101,7 @@ def image_mib(disk_mib: int) -> int:
 
 
 def make(there: Account, folder: str, disk_mib: int) -> str:
-    """Put a file system over the folder; why it cannot be had, or "". May be repeated. Raises DiskFull."""
+    """Mount a file system on the folder. Return why that is impossible, or an empty string. Raises DiskFull."""
     said = there.run(_MAKE, folder, f"{folder}.img", str(image_mib(disk_mib)), there.uid, there.gid).strip()
     if said == "full":
         raise DiskFull
@@ -117,7 +117,7 @@ def again(there: Account, folder: str) -> str:
 
 
 def end(there: Account, folder: str) -> bool:
-    """Take the file system away; True when it and its device are gone, which whatever is open in it keeps."""
+    """Unmount and remove the file system. Return whether it and its device are gone; open files keep them."""
     return there.run(_END, folder, f"{folder}.img").split() == ["0"]
 
 

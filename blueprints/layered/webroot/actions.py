@@ -18,7 +18,7 @@ from interfaces.errors import ConfigRefused, PathMissing, PortTaken
 from interfaces.httpd import HttpdState, Site
 
 _ATTEMPTS = 16
-_CLEARING = "What the site left is being removed."
+_CLEARING = "Files of the site are being removed."
 
 # Left from the folder itself, in which no process of the account is any more: a link in its place is not followed.
 _FORGET = r"""
@@ -146,11 +146,11 @@ renew = BELOW.ending(_renew)
 
 def _check(spec: Spec, memo: Json, storage: LeaseView) -> Answer:
     if not server.files_of(storage).exists(server.PAGES):
-        return Failed(scope=Scope.STEP, code="gone", message="The folder of the pages is gone.")
+        return Failed(scope=Scope.STEP, code="gone", message="The folder of the pages no longer exists.")
     site = _kept(storage) or spec.config.site(spec.config.first_port)
     now = server.httpd_of(storage, site).status()
     if now.state is HttpdState.FAILED:
-        return Failed(scope=Scope.STEP, code="stopped", message=f"The web server is gone: {now.detail}"[:500])
+        return Failed(scope=Scope.STEP, code="stopped", message=f"The web server has exited: {now.detail}"[:500])
     command = storage.interface("command")
     assert isinstance(command, Command)
     if now.state is HttpdState.RUNNING and not server.answers(command, site, spec.deadline / 2):

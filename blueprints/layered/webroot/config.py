@@ -19,18 +19,18 @@ Port = int
 
 
 class Config(Fields):
-    """Config of a blueprint of kind webroot. With nothing said, sites that this machine alone can reach."""
+    """Config of a blueprint of kind webroot. By default, sites can be reached only from this machine."""
 
-    address: str = Field(default="127.0.0.1", description="The address of the host on which sites listen.")
-    public_host: str = Field(default="", description="Named in addresses of pages in place of `address`.")
-    first_port: Port = Field(default=8100, ge=1, le=65535, description="The first port that a site may have.")
-    last_port: Port = Field(default=8999, ge=1, le=65535, description="The last one.")
-    disk_mib: PositiveInt = Field(default=256, description="Size of the storage where a lease asks for none, in MiB.")
-    storage: Mapping[str, JsonValue] = Field(default={}, description="Requirements of the storage, such as its limit.")
-    index: tuple[str, ...] = Field(default=("index.html",), description="What is shown for a folder.")
-    headers: Mapping[str, str] = Field(default={}, description="Added to every answer.")
-    fallback: str = Field(default="", description="The page for what is not there; empty: a plain 404.")
-    listing: bool = Field(default=False, description="Show what is in folders without an index page.")
+    address: str = Field(default="127.0.0.1", description="Address of the host on which sites listen.")
+    public_host: str = Field(default="", description="Host name in the addresses of pages, instead of `address`.")
+    first_port: Port = Field(default=8100, ge=1, le=65535, description="First port for sites.")
+    last_port: Port = Field(default=8999, ge=1, le=65535, description="Last port for sites.")
+    disk_mib: PositiveInt = Field(default=256, description="Default size of the storage, in MiB.")
+    storage: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the storage, such as its limit.")
+    index: tuple[str, ...] = Field(default=("index.html",), description="Index pages of folders.")
+    headers: Mapping[str, str] = Field(default={}, description="Headers added to every answer.")
+    fallback: str = Field(default="", description="Page for missing pages. Empty: a plain 404.")
+    listing: bool = Field(default=False, description="List the contents of folders without an index page.")
 
     @model_validator(mode="after")
     def _can_be_served(self) -> Self:
@@ -59,15 +59,15 @@ class Config(Fields):
 class Attributes(Fields):
     """Attributes of a web root."""
 
-    address: str | None = Field(default=None, description="Where it listens.")
-    public_host: str | None = Field(default=None, description="What addresses of its pages name.")
+    address: str | None = Field(default=None, description="Address on which the site listens.")
+    public_host: str | None = Field(default=None, description="Host name in the addresses of pages.")
 
 
 class Requirements(Fields):
     """Requirements that a lease may have for a web root."""
 
-    address: str | None = Field(default=None, description="Listens exactly here.")
-    public_host: str | None = Field(default=None, description="Exactly this name in addresses of pages.")
+    address: str | None = Field(default=None, description="Address on which the site must listen.")
+    public_host: str | None = Field(default=None, description="Host name in the addresses of pages.")
 
 
 MATCHES = (Match("address", "=", "address"), Match("public_host", "=", "public_host"))

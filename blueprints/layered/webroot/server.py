@@ -31,7 +31,7 @@ class SiteHttpd(NginxHttpd):
     def configure(self, site: Site) -> HttpdStatus:
         if site.listen != self.site.listen:
             raise InvalidRequest(
-                f"This site listens on {self.site.listen}; its lease holds no other port.", field="port"
+                f"This site can listen only on {self.site.listen}, the port that its lease holds.", field="port"
             )
         return super().configure(site)
 

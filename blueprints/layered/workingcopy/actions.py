@@ -82,7 +82,7 @@ def _check(spec: Spec, memo: Json, host: LeaseView) -> Answer:
     there, folder = account(host, spec.deadline), str(spec.resource.facts.get("folder", "/nowhere/at/all"))
     if there.run(scripts.THERE, base_of(spec, folder.rpartition("/")[0])).split() == ["1"]:
         return Ready()
-    return Failed(scope=Scope.OFFER, code="gone", message="The mirror of the repository is gone.")
+    return Failed(scope=Scope.OFFER, code="gone", message="The mirror of the repository no longer exists.")
 
 
 check = BELOW.needed(_check)

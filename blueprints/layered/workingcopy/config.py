@@ -16,42 +16,42 @@ from blueprints.specs import Asked, Draft
 
 
 class Config(OnHost):
-    """Config of a blueprint of kind working_copy. With nothing said, any repository over https or ssh."""
+    """Config of a blueprint of kind working_copy. By default, any repository over https or ssh."""
 
     protocols: tuple[Protocol, ...] = Field(
         default=("https", "ssh"),
         min_length=1,
-        description="How repositories may be reached. file is read with the rights of the host lease's account.",
+        description="Allowed protocols. Repositories over file are read with the rights of the host lease's account.",
     )
     repositories: tuple[str, ...] = Field(
         default=(),
         description="Patterns of allowed addresses, such as https://example.com/team/*; empty: all, and no credential.",
     )
-    repository: Repository | None = Field(default=None, description="For leases that name none.")
-    ref: Ref | None = Field(default=None, description="For leases that name none; else the default branch.")
+    repository: Repository | None = Field(default=None, description="Default repository.")
+    ref: Ref | None = Field(default=None, description="Default ref. Empty: the default branch.")
     credential: str = Field(
-        default="", description="A credential with private_key for ssh, or username and password for https."
+        default="", description="Name of a credential with private_key for ssh, or username and password for https."
     )
     known_hosts: tuple[str, ...] = Field(default=(), description="Lines of known_hosts for ssh; no others are trusted.")
     depth: PositiveInt | None = Field(
         default=None, description="Number of commits to fetch of each branch and tag; empty: all."
     )
-    author_name: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Name on commits made in it.")
-    author_email: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Address on commits made in it.")
-    disk_mib: PositiveInt = Field(default=2048, description="Taken of the host's disk, in MiB.")
+    author_name: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Author name of commits.")
+    author_email: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Author e-mail address of commits.")
+    disk_mib: PositiveInt = Field(default=2048, description="Amount that is leased of the host's disk, in MiB.")
 
 
 class Attributes(Fields):
     """Attributes of a working copy."""
 
-    repository: str | None = Field(default=None, description="Where it comes from.")
+    repository: str | None = Field(default=None, description="Address of the repository.")
 
 
 class Requirements(Fields):
     """Requirements that a lease may have for a working copy."""
 
-    repository: Repository | None = Field(default=None, description="The address of the repository.")
-    ref: Ref | None = Field(default=None, description="A branch, a tag or a commit's full number.")
+    repository: Repository | None = Field(default=None, description="Address of the repository.")
+    ref: Ref | None = Field(default=None, description="A branch, a tag or a full commit id.")
 
 
 MATCHES = (Match("repository", "=", "repository"),)

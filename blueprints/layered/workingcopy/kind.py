@@ -16,7 +16,7 @@ from blueprints.layered.workingcopy.openers import OPENERS
 from blueprints.specs import BlueprintView, LeaseView, Problem
 
 _HOURS = 4 * 3600.0
-_A_PATTERN = "One is written like https://git.example.com/team/*."
+_A_PATTERN = "Write it like https://git.example.com/team/*."
 _PROCESSES = Step(name="processes", act=actions.end_processes)
 
 
@@ -67,16 +67,18 @@ class WorkingCopy(Layered):
         """
         config: schema.Config = blueprint.config
         problems = [
-            Problem(message=f"No pattern of addresses: {each!r}. {_A_PATTERN}", field="repositories")
+            Problem(message=f"{each!r} is not a valid pattern of addresses. {_A_PATTERN}", field="repositories")
             for each in config.repositories
             if not is_pattern(each)
         ]
         if config.credential and not config.repositories:
-            text = f"Say which repositories the credential is for: whoever may name any server gets it. {_A_PATTERN}"
+            text = f"Restrict repositories; otherwise any server that a lease names gets the credential. {_A_PATTERN}"
             problems.append(Problem(message=text, field="repositories"))
         if config.repository and not allowed(config.repository, config.protocols, config.repositories):
-            problems.append(Problem(message="The blueprint itself does not allow it.", field="repository"))
+            problems.append(
+                Problem(message="The blueprint's own patterns do not allow this repository.", field="repository")
+            )
         if "ssh" in config.protocols and not config.known_hosts:
-            text = "Without known_hosts no host is trusted over ssh."
+            text = "ssh requires known_hosts, because no host is trusted without it."
             problems.append(Problem(message=text, field="known_hosts", fatal=False))
         return problems

@@ -31,18 +31,18 @@ _NOT_IN_REF = re.compile(rf"[{UNSAFE} ~^:?*\[\\]|\.\.|@\{{|//|\.lock(/|$)|(^|/)\
 def protocol_of(repository: str) -> Protocol:
     """Return the protocol of a repository's address. Raises ValueError if it is not a plain address."""
     if _NOT_IN_URL.search(repository) or len(repository) > 1000:
-        raise ValueError("a repository's address is one word of plain characters")
+        raise ValueError("a repository's address must not contain spaces or special characters")
     found = _REMOTE.fullmatch(repository) or _FILE.fullmatch(repository) or _SHORT_SSH.fullmatch(repository)
     if found is None:
-        raise ValueError("a repository is https://..., ssh://..., user@host:path, git://... or file:///...")
-    if _leads_elsewhere(found["path"]):
         raise ValueError(
-            "a repository's path has no .. and no escape (%2e, %2f, %5c, %25) that could make it another one"
+            "a repository's address must be https://..., ssh://..., user@host:path, git://... or file:///..."
         )
+    if _leads_elsewhere(found["path"]):
+        raise ValueError("a repository's path must not contain .. or the escapes %2e, %2f, %5c and %25")
     parts = found.groupdict()
     protocol: Protocol = parts.get("protocol", "ssh")  # type: ignore[assignment]
     if parts.get("user") and protocol != "ssh":
-        raise ValueError("an account belongs into a credential, not into a repository's address")
+        raise ValueError("put the account in a credential, not in the repository's address")
     return protocol
 
 
@@ -84,7 +84,7 @@ def checked_ref(ref: str) -> str:
     Raises ValueError for a ref that git could read as an option or a revision expression.
     """
     if not ref or ref.startswith(("-", "/")) or ref in ("@", "HEAD") or len(ref) > 250 or _NOT_IN_REF.search(ref):
-        raise ValueError("a ref is the name of a branch or tag, or a commit's full number")
+        raise ValueError("a ref must be the name of a branch or tag, or a full commit id")
     return ref
 
 

@@ -45,12 +45,12 @@ def _within(lease: LeaseView) -> Within:
 
 
 def command(lease: LeaseView, still_mine: Callable[[], None]) -> CopyCommand:
-    """Commands in the copy."""
+    """Return commands that start in the copy."""
     return CopyCommand(_within(lease), _home(lease), still_mine=still_mine)
 
 
 def filesystem(lease: LeaseView, still_mine: Callable[[], None]) -> RootedFilesystem:
-    """Files of the copy."""
+    """Return the files of the copy."""
     return RootedFilesystem(_within(lease), still_mine=still_mine)
 
 

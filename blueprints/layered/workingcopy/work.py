@@ -49,7 +49,7 @@ def done_on(there: Account, spec: Spec, memo: Json, name: str, *more: str) -> st
         job = jobs.start(JobSpec(id=id, words=words, stdin=secrets.encode()))
         said = jobs.output(id, max(0, job.output_size - _TAIL), _TAIL).content.decode("utf-8", "replace")
     except DeadlineExceeded:
-        return Wait(after=1.0, memo=memo, sentence="The host is slow to answer.")
+        return Wait(after=1.0, memo=memo, sentence="The host answers slowly.")
     if not job.state.over:
         return _progress(said, memo)
     return _result(jobs, job, said)
@@ -102,7 +102,7 @@ def _result(jobs: Jobs, job: Job, said: str) -> str | Answer:
     if job.state is JobState.EXITED and job.exit_code == 0:
         return said
     if job.state is not JobState.EXITED:
-        return Failed(scope=Scope.STEP, code="job_lost", message="The work on the host was ended from outside.")
+        return Failed(scope=Scope.STEP, code="job_lost", message="The git job on the host was ended from outside.")
     scope = Scope.OFFER if job.exit_code == 3 else Scope.STEP
     return Failed(scope=scope, code="git", message=_words(said))
 
@@ -110,7 +110,7 @@ def _result(jobs: Jobs, job: Job, said: str) -> str | Answer:
 def _progress(said: str, memo: Json) -> Wait:
     found = _PROGRESS.findall(said)
     if not found:
-        return Wait(after=0.5, memo=memo, sentence="git is at work.")
+        return Wait(after=0.5, memo=memo, sentence="git is running.")
     begin, span = _STEPS[found[-1][0]]
     percent = begin + span * min(100, int(found[-1][1])) // 100
     return Wait(after=1.0, memo=memo, percent=percent, sentence=f"{found[-1][0]}.")
@@ -123,4 +123,4 @@ def _words(said: str) -> str:
     """
     lines = [line.strip() for line in re.split(r"[\r\n]+", said) if line.strip() and "%" not in line]
     chosen = [line for n, line in enumerate(lines) if any(map(_SAID.match, lines[n : n + 2]))] or lines[-1:]
-    return " ".join(chosen)[-_LONGEST:] or "git said nothing."
+    return " ".join(chosen)[-_LONGEST:] or "git printed nothing."

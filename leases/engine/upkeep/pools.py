@@ -53,8 +53,8 @@ _OVER_BUDGET = f"""
 
 
 _RETIRING = (
-    (_IDLE, "Idle too long."), (_OLD, "Older than its blueprint allows."), (_OVER, "Over its blueprint's limit."),
-    (_OVER_BUDGET, "Over its blueprint's budget."), (_DRAINED, "Drained."),
+    (_IDLE, "Idle too long."), (_OLD, "Older than the blueprint allows."), (_OVER, "Over the blueprint's limit."),
+    (_OVER_BUDGET, "Over the blueprint's budget."), (_DRAINED, "Drained."),
 )  # fmt: skip
 
 
@@ -66,9 +66,9 @@ def would_retire() -> list[tuple[int, str]]:
 def retire_due() -> int:
     """Retire resources that are idle for too long, too old, over the limit or over the budget."""
     found = _retire(_IDLE, Reason.IDLE, "Idle too long.")
-    found += _retire(_OLD, Reason.TOO_OLD, "Older than its blueprint allows.")
-    found += _retire(_OVER_BUDGET, Reason.OVER_BUDGET, "Over its blueprint's budget.")
-    return found + _retire(_OVER, Reason.OVER_LIMIT, "Over its blueprint's limit.")
+    found += _retire(_OLD, Reason.TOO_OLD, "Older than the blueprint allows.")
+    found += _retire(_OVER_BUDGET, Reason.OVER_BUDGET, "Over the blueprint's budget.")
+    return found + _retire(_OVER, Reason.OVER_LIMIT, "Over the blueprint's limit.")
 
 
 def retire_drained() -> int:
