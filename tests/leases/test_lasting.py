@@ -150,7 +150,7 @@ def test_a_blueprint_that_is_named_refuses_and_one_that_is_not_shortens(blueprin
     blueprints.change(root, made.name, BlueprintChange(max_ttl="3h"))
     named = {"allowed_blueprints": [made.name]}
     for field, value in (("ttl", "4h"), ("until", clock.now() + 4 * HOUR)):
-        with pytest.raises(InvalidRequest, match=f"at most 3h, because of the limit of the blueprint {made.name}") as said:
+        with pytest.raises(InvalidRequest, match=f"at most 3h, because of the .* {made.name}") as said:
             asked(ada, **named, **{field: value})
         assert said.value.field == field
     lease = until(asked(ada, ttl="4h"), state="active")

@@ -81,7 +81,7 @@ def test_what_was_put_aside_is_told_everywhere_until_it_is_gone(kind, blueprint,
     assert not attention.needed(caller(owner))
     assert _figure() == [("pool", 1)]
     client.force_login(User.objects.get(username="chief"))
-    assert "keeps files of ended leases" in client.get(reverse("admin:index")).content.decode()
+    assert "still has files of ended leases" in client.get(reverse("admin:index")).content.decode()
     listed = client.get(reverse("admin:leases_resource_changelist"), {"attention": "put aside"}).content.decode()
     assert resource.name in listed
     _check(chief)
