@@ -1,4 +1,4 @@
-# Nothing but make and Python 3.11 or later is presumed; each target installs what it needs, once.
+# This needs only make and Python 3.11 or later; each target installs its dependencies once.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 VENV := .venv
@@ -8,54 +8,54 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 TESTS ?=
 NUMPROCESSES ?= 3
-# In CI a failed test is tried twice more, and the summary lists it as RERUN: nothing is refused for a busy machine.
+# In CI a failed test is retried twice, because the machine may be busy. The summary lists it as RERUN.
 RERUNS ?= $(if $(CI),2,0)
 
 .PHONY: help demo demo-cloud up test test-as-user test-slow test-changed test-vm chaos storm fuzz bench lint audit format lock docs pictures clean install install-dev peers
 
-help: ## what there is
+help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/'
 
-demo: install ## lease a host, a directory and a web site on this machine, and give all back
+demo: install ## lease, use and release a host, a folder and a web site on this machine
 	@$(BIN)/drydock demo
 
-demo-cloud: install-dev peers ## five hosts on three emulated clouds, with their shortages, and all given back
+demo-cloud: install-dev peers ## lease and release five hosts on three emulated clouds that run out of capacity
 	@$(BIN)/python -m tests.clouds.demo
 
-up: install ## engines, web, workers and beat in the foreground; Ctrl-C stops all
+up: install ## run engines, web, workers and beat in the foreground until Ctrl-C
 	@$(BIN)/python -m drydock.up
 
 PYTEST = $(BIN)/python -m pytest -n $(NUMPROCESSES) --reruns $(RERUNS) --reruns-delay 5 $(if $(CI),--durations=25)
 
-test: install-dev peers ## the tests, but for those of test-slow (TESTS=path to choose)
+test: install-dev peers ## run the tests, except those of test-slow (TESTS=path selects some)
 	@$(PYTEST) -m "not slow" $(TESTS)
 
-test-slow: install-dev peers ## tests that are long by nature: chaos, outages, storm, benches, crashes at every call over SSH
+test-slow: install-dev peers ## run the slow tests: chaos, outages, storm, benchmarks, crashes at every call over SSH
 	@$(PYTEST) -m slow $(TESTS)
 
-test-changed: install-dev peers ## the tests that depend on what changed since the last run of this target (pytest-testmon)
+test-changed: install-dev peers ## run the tests that depend on changes since the last run of this target (pytest-testmon)
 	@$(PYTEST) --testmon --testmon-forceselect -m "not slow" $(TESTS) || [ $$? = 5 ] # 5: nothing to run
 
-test-as-user: install-dev peers ## what differs for an ordinary user, as an account made for it (needs root)
+test-as-user: install-dev peers ## run the tests that differ for an ordinary user, with a temporary account (needs root)
 	@.ci/as-user
 
-test-vm: install-dev ## our user data set up a Debian in QEMU, which we then enter (minutes; needs root)
+test-vm: install-dev ## boot a Debian in QEMU with Drydock's user data, and log in (minutes; needs root)
 	@$(BIN)/python -m tests.clouds.vm
 
-chaos: install-dev ## 1,000 leases under faults, and the proof that nothing was lost (SEED=7 again, SHORT=1: 60 leases)
+chaos: install-dev ## run 1,000 leases with faults, and verify all guarantees (SEED=7 repeats a run; SHORT=1: 60 leases)
 	@$(BIN)/python -m chaos $(if $(SEED),--seed $(SEED)) $(if $(SHORT),--short)
 
-storm: install-dev peers ## leases on three emulated clouds that fail while workers die, and nothing left (SEED=7 LEASES=60)
+storm: install-dev peers ## run leases on three failing emulated clouds while workers are killed (SEED=7 LEASES=60)
 	@$(BIN)/python -m tests.clouds.storm $(if $(SEED),--seed $(SEED)) $(if $(LEASES),--leases $(LEASES))
 
-fuzz: install-dev ## what strangers and hosts send, made up at random, for 20 minutes (SECONDS=60 SEED=7)
+fuzz: install-dev ## send random input of strangers and hosts for 20 minutes (SECONDS=60 SEED=7)
 	@DRYDOCK_FUZZ_SECONDS=$(or $(SECONDS),1200) DRYDOCK_FUZZ_SEED=$(or $(SEED),$$(date +%s)) \
 	$(BIN)/python -m pytest -n 0 -q -s tests/fuzz
 
-bench: install ## speed and scale, every figure with a ratio of its own run (CYCLES=200 HISTORY=1000000)
+bench: install ## measure speed and scale (CYCLES=200 HISTORY=1000000)
 	@$(BIN)/python -m bench $(if $(CYCLES),--cycles $(CYCLES)) $(if $(HISTORY),--history $(HISTORY))
 
-lint: install-dev ## style, spelling, types, direction of imports, migrations, Django's deployment checks
+lint: install-dev ## check style, spelling, types, imports, migrations and Django's deployment checks
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@git ls-files -z | xargs -0 $(BIN)/codespell
@@ -67,21 +67,21 @@ lint: install-dev ## style, spelling, types, direction of imports, migrations, D
 	$(BIN)/python manage.py makemigrations --check --dry-run && \
 	DRYDOCK_HTTPS=1 $(BIN)/python manage.py check --deploy --fail-level WARNING
 
-audit: install-dev ## every locked version against the advisory database (needs the internet)
+audit: install-dev ## check all locked versions against the advisory database (needs the internet)
 	@for lock in requirements.txt requirements-dev.txt requirements-generator.txt; do echo "$$lock:" && \
 	$(BIN)/pip-audit --strict --require-hashes --disable-pip --progress-spinner off -r $$lock || exit 1; done
 
-format: install-dev ## rewrite the code in our style
+format: install-dev ## fix and format the code
 	@$(BIN)/ruff check --fix-only .
 	@$(BIN)/ruff format .
 
-docs: install ## generated pages
+docs: install ## generate the pages on settings, states, metrics and events
 	@$(BIN)/python -m drydock.reference.settings > docs/settings.md
 	@$(BIN)/python -m drydock.reference.states > docs/states.md
 	@$(BIN)/python -m drydock.reference.metrics > docs/metrics.md
 	@$(BIN)/python -m drydock.reference.events > docs/events.md
 
-pictures: install-dev ## the pictures of the README, from a real installation (needs chromium)
+pictures: install-dev ## take the pictures of the documentation from a real installation (needs chromium)
 	@$(BIN)/python docs/images/make.py
 
 # --universal: one file for every Python we run on. No address of a registry is written.
@@ -92,7 +92,7 @@ lock: install-dev ## requirements*.in -> requirements*.txt with hashes
 	@$(BIN)/uv pip $(COMPILE) requirements-dev.in -o requirements-dev.txt
 	@$(BIN)/uv pip $(COMPILE) requirements-generator.in -o requirements-generator.txt
 
-clean: ## what make and the tests have made; leases and databases stay
+clean: ## remove what make and the tests created; leases and databases are kept
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .testmondata* .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
