@@ -48,7 +48,7 @@ class Surroundings(Protocol):
         """Carry out the requested maintenance."""
 
     def resolve(self, hold: Hold) -> bool:
-        """Do what a hold asks of a person. Return False if nobody does it, so that the plan ends held."""
+        """Do what a hold asks of a person. Return False if it is not done, so that the plan ends held."""
 
     def secrets_of(self, credential: Mapping[str, Any]) -> Iterable[str]:
         """Return the texts of a credential that must stay secret."""

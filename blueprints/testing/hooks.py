@@ -63,23 +63,23 @@ class Hooks:
     """Whether leases of the bench run commands on a real host, so that the leftover suite applies."""
 
     def own_account(self, lease: LeaseView) -> bool:
-        """on_host: return whether the lease has an account that no other lease uses."""
+        """Return whether the lease has an account that no other lease uses. Used with `on_host`."""
         return bool(lease.facts.get("isolation") == "uid")
 
     def home_above(self, lease: LeaseView) -> str:
-        """on_host: return the home of the account, if the lease's home is a folder in it."""
+        """Return the home of the account, if the lease's home is a folder in it. Used with `on_host`."""
         return str(lease.resource.facts.get("home", ""))
 
     def neighbour(self, resource: ResourceView) -> LeaseView | None:
-        """on_host: return another active lease on the same host with its own account, or None if there can be none."""
+        """Return another active lease on the same host with its own account, or None. Used with `on_host`."""
         return None
 
     def outside_looks(self) -> Outsiders | None:
-        """on_host: return access to the host that bypasses its leases, or None."""
+        """Return access to the host that bypasses its leases, or None. Used with `on_host`."""
         return None
 
     def must_be_planted(self) -> Iterable[str]:
-        """on_host: return the rows of the suite that must be planted there, so that the test proves something."""
+        """Return the rows of the suite that must be planted there. Used with `on_host`."""
         return ()
 
     def impossible(self) -> Json | None:
@@ -95,11 +95,11 @@ class Hooks:
         raise NotImplementedError
 
     def wrong_secrets(self) -> Sequence[Mapping[str, Any]]:
-        """Offers: return secrets of credentials that the provider refuses."""
+        """Return secrets of credentials that the provider refuses. Required for Offers."""
         return ()
 
     def begun_again(self, resource: ResourceView, built: ResourceView) -> ResourceView:
-        """Return the resource as a repeated build begins with it: as it was.
+        """Return the resource with which a repeated build begins.
 
         If the first step decides something at random that the others rely on, return it with that decision, which the
         engine stores before anything is made.
@@ -111,7 +111,7 @@ class Hooks:
         raise NotImplementedError
 
     def plant(self) -> None:
-        """Discovers: create something that will be found."""
+        """Create an object for `discover` to find. Required for Discovers."""
         raise NotImplementedError
 
     def kill(self, resource: ResourceView) -> None:
@@ -119,42 +119,42 @@ class Hooks:
         raise NotImplementedError
 
     def power_of(self, resource: ResourceView) -> str:
-        """Powers: return "on" or "off", as seen from outside."""
+        """Return "on" or "off", as seen from outside. Required for Powers."""
         raise NotImplementedError
 
     def disk_of(self, resource: ResourceView) -> int:
-        """Resizes: return the size of its disk in GiB, as seen from outside."""
+        """Return the size of the disk in GiB, as seen from outside. Required for Resizes."""
         raise NotImplementedError
 
     def disk_sizes(self) -> Sequence[int]:
-        """Resizes: return the sizes in GiB to which its disk grows, in this order.
+        """Return the sizes in GiB to which the disk grows, in this order. Required for Resizes.
 
         Return only one if the provider lets a disk grow only once in a while.
         """
         return 200, 300
 
     def types(self) -> tuple[str, str]:
-        """Retypes: return the type that the resource is built as, and another that it can become."""
+        """Return the type of the resource, and another type that it can change to. Required for Retypes."""
         raise NotImplementedError
 
     def type_of(self, resource: ResourceView) -> str:
-        """Retypes: return its type, as seen from outside."""
+        """Return the type of the resource, as seen from outside. Required for Retypes."""
         raise NotImplementedError
 
     def tags_of(self, resource: ResourceView) -> Mapping[str, str]:
-        """Tags: return its tags, as seen from outside."""
+        """Return the tags of the resource, as seen from outside. Required for Tags."""
         raise NotImplementedError
 
     def write_console(self, resource: ResourceView, text: str) -> None:
-        """Consoles: write a text on the resource's console."""
+        """Write a text on the resource's console. Required for Consoles."""
         raise NotImplementedError
 
     def cut_off(self, resource: ResourceView) -> AbstractContextManager[None]:
-        """Activates, for kinds with `unreachable` codes: keep the resource from answering within the block."""
+        """Keep the resource from answering within the block. Required for kinds with `unreachable` codes."""
         raise NotImplementedError
 
     def access_of(self, lease: LeaseView) -> Sequence[str]:
-        """Activates: return what gives the lease access or runs for it now: accounts, keys, processes."""
+        """Return the accounts, keys and processes of the lease. Required for Activates."""
         raise NotImplementedError
 
     def litter(self, lease: LeaseView) -> None:
@@ -201,7 +201,7 @@ class Hooks:
         """Carry out maintenance that the kind requests."""
 
     def resolve(self, hold: Hold) -> bool:
-        """Do what the kind holds for. Return False if nobody does it."""
+        """Do what a hold of the kind asks for. Return False if it is not done."""
         return False
 
 

@@ -19,7 +19,7 @@ _SHORTEST_SECRET = 8
 
 
 class ContractBroken(AssertionError):
-    """The kind does not keep the contract."""
+    """The kind violates the contract."""
 
 
 Secrets: TypeAlias = Callable[[Mapping[str, Any]], Iterable[str]]

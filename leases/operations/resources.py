@@ -167,7 +167,8 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
         return get(who, resource_id)
     if not retirement.retire_idle(resource_id, reason=Reason.OPERATOR, message="Retired.", actor=who.actor):
         raise Conflict(
-            f"Resource {resource_id} is held or busy.", hint="Drain it instead; it is removed when its last lease ends."
+            f"Resource {resource_id} is leased or busy.",
+            hint="Drain it instead; it is removed when its last lease ends.",
         )
     return get(who, resource_id)
 

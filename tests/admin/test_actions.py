@@ -160,7 +160,7 @@ class TestResources:
 
     def test_retire(self, site, lease):
         resource = lease.resource
-        assert "is held or busy" in do(site, "retire", resource)[0]
+        assert "is leased or busy" in do(site, "retire", resource)[0]
         do(site, "release", lease)
         do(site, "retire", resource)
         assert resource.state == "destroyed"

@@ -39,7 +39,7 @@ LeaseId: TypeAlias = Annotated[
 ]
 
 LeaseOption: TypeAlias = Annotated[
-    int | None, typer.Option("--lease", metavar="LEASE", parser=lease_reference, help="Only of this lease.")
+    int | None, typer.Option("--lease", metavar="LEASE", parser=lease_reference, help="Only for this lease.")
 ]
 
 

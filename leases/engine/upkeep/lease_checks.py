@@ -45,7 +45,7 @@ def impatient() -> int:
 def _give_up(lease_id: int) -> None:
     last = rows("SELECT message FROM leases_lease WHERE id = %s AND state = 'pending' FOR NO KEY UPDATE", (lease_id,))
     if last:
-        message = f"Timed out waiting for capacity. Last: {last[0][0]}"
+        message = f"Timed out waiting for capacity. The last reason: {last[0][0]}"
         move_lease(lease_id, LeaseState.BROKEN, reason=Reason.GAVE_UP_WAITING, message=message, ended_at=Now())
         claims.unreserve(lease_id)
         hints.once_committed(end_waiting_siblings, lease_id)
