@@ -33,7 +33,7 @@ class Blueprints(Operations):
         "PATCH", "blueprints/{name}", "Change a blueprint", scope="operate", body="BlueprintChange", spread="change"
     )
     def change_blueprint(self, name: str, change: BlueprintChange) -> BlueprintInfo:
-        """Change the given fields of a blueprint and return it. A new kind or config increases its generation."""
+        """Change the given fields of a blueprint and return it. Another kind or config increases its generation."""
 
     @operation(
         "POST", "blueprints/{name}/{act}", "Enable, disable, drain, undrain or check a blueprint", scope="operate",

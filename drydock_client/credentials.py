@@ -25,18 +25,18 @@ class Credentials(Operations):
         """Make all polls of a credential due, so that a worker runs them now. 409 if there is nothing to poll."""
 
     @operation(
-        "POST", "credentials", "Store a credential", scope="operate", status=201, body="NewCredential",
+        "POST", "credentials", "Add a credential", scope="operate", status=201, body="NewCredential",
         location="credentials/{0.name}",
     )  # fmt: skip
     def add_credential(self, name: str, secrets: Mapping[str, Any], *, note: str = "") -> CredentialInfo:
-        """Store secrets under a name. Blueprints that already refer to this name are tried again."""
+        """Store secrets under a name. Blueprints that already refer to this name are retried."""
 
     @operation("PATCH", "credentials/{name}", "Change a credential", scope="operate", body="CredentialChange")
     def change_credential(
         self, name: str, *, secrets: Mapping[str, Any] | None = None, note: str | None = None
     ) -> CredentialInfo:
-        """Replace all secrets of a credential, or its note. None leaves either as it is."""
+        """Replace all secrets of a credential, its note, or both. None leaves a value unchanged."""
 
     @operation("DELETE", "credentials/{name}", "Remove a credential", scope="operate")
     def remove_credential(self, name: str) -> None:
-        """Remove a credential. 409 while a blueprint refers to it."""
+        """Remove a credential. Refused with 409 while a blueprint refers to it."""

@@ -1,4 +1,4 @@
-"""Errors, the same in process and over HTTP. The docstring of a class is its default message."""
+"""Errors, the same in process and over HTTP. The docstring of each class is its default message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LONGEST, _LONGEST_FIELD, _TOLD = 2000, 200, 20
 
 
 def _fit(text: str, most: int, kept: str = "\n\t") -> str:
-    """Return text from outside without control characters, and shortened for a terminal or log."""
+    """Remove control characters from untrusted text, and shorten it for a terminal or log."""
     short = text[:most] + "…" if len(text) > most else text
     if short.isprintable():
         return short
@@ -23,7 +23,7 @@ def _fit(text: str, most: int, kept: str = "\n\t") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One mistake in a request: the field as the caller wrote it, and what is wrong with it."""
+    """An error in a request: the field as the caller wrote it, and what is wrong with it."""
 
     field: str
     message: str

@@ -1,4 +1,4 @@
-"""Events, and a way to follow them in order although their ids are assigned before their transactions commit."""
+"""List events, and follow them in order even though ids are assigned before transactions commit."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def follow(
 
 
 def _passed(cursor: int, seen: dict[int, float], now: float) -> int:
-    """Return the cursor, moved past events that are so old that no event before them can still appear."""
+    """Return the cursor, moved past events that are too old for an earlier one to still appear."""
     for pk in sorted(seen):
         if now - seen[pk] < _LATE and len(seen) < AT_ONCE - 100:
             break

@@ -1,4 +1,4 @@
-"""Operations on the whole installation: attention, workers, reclaiming, the sweep, errors and held steps."""
+"""The installation: items that need attention, workers, periodic checks, and steps that wait for a person."""
 
 from __future__ import annotations
 
@@ -8,26 +8,23 @@ from drydock_client.values import Attention, Workers
 
 
 class Installation(Operations):
-    """Operations on the whole installation. Only operators may change it; other users may read."""
+    """Operations on the whole installation. Operators may change it; other users have read-only access."""
 
-    @operation("GET", "attention", "List what needs attention")
+    @operation("GET", "attention", "List items that need attention")
     def attention(self) -> list[Attention]:
-        """List the items that need attention, the most urgent first, with a remedy for each."""
+        """List the items that need attention, the most urgent first, each with a remedy."""
 
-    @operation("GET", "workers", "Get whether a worker is alive")
+    @operation("GET", "workers", "Check whether workers are alive")
     def workers(self) -> Workers:
-        """Return whether any worker was seen recently. Operators also get the workers' names."""
+        """Return whether any worker was seen recently. Operators also get the names of the workers."""
 
     @operation("POST", "reclaim", "Remove idle resources", scope="operate", body="Chosen", inside="Reclaimed.reclaimed")
     def reclaim(self, *, type: str = "", blueprint: str = "") -> list[int]:
-        """Remove idle resources, beginning with those that hold leases on others.
+        """Remove idle resources, beginning with those that hold leases on others. Return their ids."""
 
-        Return the ids of the removed resources.
-        """
-
-    @operation("POST", "sweep", "Run the periodic checks", scope="operate", inside="Counted.count")
+    @operation("POST", "sweep", "Run every periodic check once", scope="operate", inside="Counted.count")
     def sweep(self) -> int:
-        """Run every periodic check once, now, and return the number of items that were due. Workers process them."""
+        """Run every periodic check once. Return the number of items that were due, which workers then process."""
 
     @operation(
         "POST", "errors/clear", "Forget remembered errors", scope="operate", body="OfBlueprint",

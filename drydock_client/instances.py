@@ -30,7 +30,7 @@ class Instances(Operations):
         self, *, states: Collection[str] = (), location: str = "", instance_type: str = "", tag: str = "",
         name: str = "", all: bool = False, limit: int = 200,
     ) -> list[InstanceInfo]:  # fmt: skip
-        """List instances, newest first. Ended instances are listed only with `all`, or by their state."""
+        """List instances, newest first. Ended ones are included only with `all`, or if `states` names their state."""
 
     @operation("GET", "instances/{id}", "Get an instance, or wait for it", query="Wait", waits="instance")
     def instance(self, id: int) -> InstanceInfo:

@@ -16,7 +16,7 @@ Words = Sequence[str] | str
 class Interfaces(Operations):
     """Access, commands, files and the web server of leases."""
 
-    @operation("GET", "leases/{id}/access", "Get the SSH access of a lease")
+    @operation("GET", "leases/{id}/access", "Get the SSH access to a lease")
     def access(self, id: int) -> AccessInfo:
         """Return how to reach a lease now: host, port, user, host keys with fingerprints, and its end; no secrets."""
 

@@ -20,7 +20,7 @@ class Jobs(Operations):
     """Jobs of leases."""
 
     @operation(
-        "POST", "leases/{id}/jobs", "Run a command", scope="lease", status=202, body="Job", names={"words": "command"},
+        "POST", "leases/{id}/jobs", "Start a job", scope="lease", status=202, body="Job", names={"words": "command"},
         location="jobs/{0.id}", host="lease",
     )  # fmt: skip
     def start_job(
@@ -29,7 +29,7 @@ class Jobs(Operations):
     ) -> JobInfo:  # fmt: skip
         """Start a command that runs until it exits, is cancelled, or its lease ends.
 
-        `apart` keeps its standard error separately. With `ends_lease`, the lease is released when the job ends.
+        `apart` keeps its standard error separately. If `ends_lease` is true, the lease is released when the job ends.
         """
 
     @operation("GET", "jobs/{id}", "Get a job", host="job")

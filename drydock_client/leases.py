@@ -61,8 +61,8 @@ class Leases(Operations):
     def named(self, name: str) -> int:
         """Return the id of the lease with a given name. Raises NotFound, Conflict.
 
-        Prefers the caller's own live lease, then the newest of the caller's leases that have ended. Operators also find
-        another owner's lease; Conflict if several owners have one with that name.
+        Prefers the caller's own open lease, then the caller's newest ended lease. Operators can also find another
+        owner's lease; Conflict if several owners have a lease with that name.
         """
 
     @operation(
@@ -74,7 +74,7 @@ class Leases(Operations):
         resource: int | None = None, group: int | None = None, held: bool = False, limit: int = 200,
         search: str = "",
     ) -> list[LeaseInfo]:  # fmt: skip
-        """List leases, newest first. Without `states`, only those that have not ended; with empty `states`, all.
+        """List leases, newest first: open leases if `states` is None, all leases if it is empty.
 
         `search` matches the beginning of a name, or words of a note.
         """
@@ -87,21 +87,21 @@ class Leases(Operations):
     def extend(self, id: int, *, ttl: str | None = None, until: dt.datetime | None = None) -> LeaseInfo:
         """Extend a lease to `until`, or to `ttl` from now. Never shortens it."""
 
-    @operation("POST", "leases/{id}/heartbeat", "Send a heartbeat", scope="lease")
+    @operation("POST", "leases/{id}/heartbeat", "Send a heartbeat for a lease", scope="lease")
     def heartbeat(self, id: int) -> None:
         """Send a heartbeat for a lease that has a heartbeat limit."""
 
     @operation("POST", "leases/{id}/hold", "Hold a lease's resource for debugging", scope="lease", body="Hold")
     def hold(self, id: int, *, ttl: str | None = None, reason: str = "") -> LeaseInfo:
-        """Keep the resource as it is after the lease ends, for up to seven days; for operators without limit."""
+        """Keep the resource unchanged after the lease ends, for at most seven days. Operators have no limit."""
 
     @operation("POST", "leases/{id}/unhold", "End a hold", scope="lease")
     def unhold(self, id: int) -> LeaseInfo:
         """End a hold. If the lease has ended in the meantime, its resource is cleaned now."""
 
-    @operation("POST", "leases/{id}/retry", "Retry now", scope="lease")
+    @operation("POST", "leases/{id}/retry", "Retry a lease", scope="lease")
     def retry(self, id: int) -> LeaseInfo:
-        """Look for room again, or retry the step that is waiting, without delay."""
+        """Retry the placement, or the step that waits for its next attempt, at once."""
 
     @operation("PUT", "leases/{id}/note", "Set the note of a lease", scope="lease")
     def set_note(self, id: int, *, note: str) -> LeaseInfo:
@@ -116,7 +116,7 @@ class Leases(Operations):
         """
 
     @operation(
-        "POST", "leases/{id}/private_key", "Get the generated private key", scope="lease",
+        "POST", "leases/{id}/private_key", "Get the generated private key of a lease", scope="lease",
         inside="PrivateKey.private_key",
     )  # fmt: skip
     def private_key(self, id: int) -> str:

@@ -26,11 +26,14 @@ class Machines(Operations):
     def lease_machine(self, id: int) -> MachineInfo:
         """Return the power, type, tags, capabilities and current action of a lease's machine."""
 
-    @operation("GET", "resources/{id}/machine", "Get a resource as a machine", scope="operate")
+    @operation("GET", "resources/{id}/machine", "Get the machine of a resource", scope="operate")
     def resource_machine(self, id: int) -> MachineInfo:
         """Return the power, type, tags, capabilities and current action of a resource that is a machine."""
 
-    @operation("POST", "leases/{id}/{act}", "Change the machine of a lease", scope="lease", acts=_acts("its machine"))
+    @operation(
+        "POST", "leases/{id}/{act}", "Change the machine of a lease", scope="lease",
+        acts=_acts("the machine of a lease"),
+    )  # fmt: skip
     def change_lease_machine(self, id: int, act: str, **given: Any) -> MachineInfo:
         """Request an action on the machine, and return the machine with the action's progress.
 
@@ -38,7 +41,10 @@ class Machines(Operations):
         describes the work under way, and `outcome` later says how it ended.
         """
 
-    @operation("POST", "resources/{id}/{act}", "Change a machine", scope="operate", acts=_acts("a resource"))
+    @operation(
+        "POST", "resources/{id}/{act}", "Change the machine of a resource", scope="operate",
+        acts=_acts("the machine of a resource"),
+    )  # fmt: skip
     def change_resource_machine(self, id: int, act: str, **given: Any) -> MachineInfo:
         """Request an action on the machine, and return the machine with the action's progress.
 

@@ -1,4 +1,4 @@
-"""Providers' offers."""
+"""Offers, instance types and locations of providers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Offers(Operations):
 
     @operation("GET", "offers", "Search offers", query="Offers", spread="wanted", cursor="after")
     def offers(self, wanted: Wanted, *, limit: int = 50) -> list[OfferInfo]:
-        """List offers, the cheapest first unless `wanted` says otherwise (`sort`). `limit` can be at most 1000."""
+        """List offers, the cheapest first unless `sort` in `wanted` sets another order. `limit` is at most 1000."""
 
     @operation("GET", "instance-types", "List instance types", query="InstanceTypes", spread="wanted", cursor="after")
     def instance_types(self, wanted: Wanted, *, limit: int = 50) -> list[InstanceTypeInfo]:
@@ -25,4 +25,4 @@ class Offers(Operations):
 
     @operation("GET", "locations", "List locations")
     def locations(self) -> list[LocationInfo]:
-        """List the locations where blueprints of each account may build, and when each was last read."""
+        """List the locations in which the blueprints of each account may build, and when each was last polled."""

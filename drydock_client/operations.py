@@ -52,23 +52,23 @@ class Operation:
     inside: str = ""
     """`Model.field` if the result is sent as a field of a model."""
     spread: str = ""
-    """The argument whose items are fields of the body or query, besides those named after other parameters."""
+    """The argument whose items become fields of the body or query, in addition to the other parameters."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """The fields of the body or query that have another name than their parameter, by parameter."""
+    """The name of the field in the body or query, for each parameter that has another name there."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """The flag that the query has in place of an empty collection, by parameter. None and empty differ there."""
+    """The query flag that stands for an empty collection, by parameter. An empty collection differs from None."""
     cursor: str = ""
-    """The argument of the function that says where a list goes on, if the list is sent in pages."""
+    """The argument that says where the next page begins, if the result is sent in pages."""
     key: str = ""
     """The argument, or the item of `spread`, that the header `Idempotency-Key` carries."""
     waits: str = ""
-    """The operation that reads the result again after REST has waited, with `wait`, until its lease is settled."""
+    """The operation that returns the result again after a REST request with `wait` has waited for the lease."""
     tagged: bool = False
     """Whether the result, a lease, is sent with an `ETag`."""
     location: str = ""
     """The URL path of what was created, if it differs from the request's. `{0.id}` is a field of the result."""
     host: str = ""
-    """If the request waits for a host: what names it (`lease`, `job`, `resource` or `address`); else empty."""
+    """What identifies the host that the request waits for: `lease`, `job`, `resource`, `address`, or empty for none."""
     owned: bool = False
     """Whether operators may call it on behalf of another owner."""
 
@@ -84,7 +84,7 @@ class Operation:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of a result that is sent as bytes, by field: all fields except `content`. Otherwise empty."""
+        """The response header for each field other than `content`, if the result is sent as bytes; else empty."""
         names = list(getattr(self.result, "__dataclass_fields__", ()))
         if "content" not in names:
             return {}

@@ -25,32 +25,32 @@ __all__ = ["Attendance", "Client", "Request", "Stream", "Wanted", "Words"]
 
 
 class Attendance(Protocol):
-    """Makes sure that workers are alive while a program waits. Use it as a context manager."""
+    """A context manager that makes sure that workers are alive while a program waits."""
 
     def __enter__(self) -> Attendance: ...
 
     def __exit__(self, *_: object) -> None: ...
 
     def look(self) -> bool:
-        """Return whether a worker is alive, starting one if that is this program's task. Cheap to call repeatedly."""
+        """Return whether a worker is alive, starting one if this program is responsible for it. Cheap to repeat."""
 
     @property
     def private(self) -> bool:
-        """Whether the worker belongs to this program, which should then wait for the worker to finish its work."""
+        """Whether the worker runs in this program, which should then wait for it to finish its work."""
 
 
 class Client(
     Leases, Machines, Interfaces, Jobs, Resources, Blueprints, Permissions, Credentials, Users, Offers, Costs,
     Instances, Fleet, Installation, Events,
 ):  # fmt: skip
-    """Every operation. `name` is the caller's user name; `operator` says whether the caller is an operator."""
+    """All operations. `name` is the caller's user name; `operator` says whether the caller is an operator."""
 
     name: str
     operator: bool
 
     @abstractmethod
     def attended(self) -> Attendance:
-        """Return a context manager that keeps workers alive, if that is this program's task."""
+        """Return a context manager that keeps workers alive, if this program is responsible for that."""
 
     @abstractmethod
     def close(self) -> None:

@@ -16,7 +16,7 @@ class Resources(Operations):
     def resources(
         self, *, type: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False
     ) -> list[ResourceInfo]:
-        """List resources in order of id. Resources that no longer exist are included only with `gone`.
+        """List resources by id. Resources that no longer exist are included only if `gone` is true.
 
         Owners see only resources on which they have a lease.
         """
@@ -31,10 +31,10 @@ class Resources(Operations):
             "drain": ("Drain a resource", "Reason"), "undrain": ("Undrain a resource", "Empty"),
             "quarantine": ("Quarantine a resource", "NeededMessage"),
             "unquarantine": ("End the quarantine of a resource", "Empty"),
-            "retire": ("Retire a resource that is not leased", "Empty"),
+            "retire": ("Retire an idle resource", "Empty"),
             "power": ("Switch a resource on or off, or cycle its power", "Power"),
-            "check": ("Check the health of a resource", "Empty"),
-            "force_destroy": ("Close a resource that no longer exists", "NeededReason"),
+            "check": ("Check a resource now", "Empty"),
+            "force_destroy": ("Record that a resource no longer exists", "NeededReason"),
         },
     )  # fmt: skip
     def change_resource(self, id: int, act: str, **given: Any) -> ResourceInfo:

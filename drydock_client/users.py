@@ -42,5 +42,5 @@ class Users(Operations):
     def change_user_groups(self, user: str, *, add: Collection[str] = (), remove: Collection[str] = ()) -> UserInfo:
         """Add a user to groups and remove the user from others.
 
-        Leases that wait for an authorization are reconsidered.
+        Leases that wait for an authorization are retried.
         """

@@ -1,4 +1,4 @@
-"""The base of every interface: a name, a transport to the resource, and a check that the lease is still active."""
+"""The base class of interfaces: a name, a transport to the resource, and a check that the lease is still active."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ StillMine = Callable[[], None]
 
 
 class Watch:
-    """Checks, between the parts of a long operation, whether it may continue."""
+    """Checks whether a long operation may continue. Called between its parts."""
 
     # The engine's check reads a row; a command polled ten times a second need not ask as often.
     ASK_EVERY = 1.0
@@ -54,7 +54,7 @@ class Interface:
 
     @classmethod
     def open(cls, transport: Transport, *, still_mine: StillMine, options: Mapping[str, Any]) -> Self:
-        """Create the interface over a transport. `options` are constructor arguments from the kind's facts."""
+        """Create the interface over a transport. `options` are the constructor arguments that the kind supplies."""
         return cls(transport, still_mine=still_mine, **options)
 
     def _watch(self, what: str, timeout: float | None = None, cancel: Cancel | None = None) -> Watch:

@@ -1,4 +1,4 @@
-"""Deadlines of operations, a limit that a caller sets for all of them, and cancellation from another thread."""
+"""Deadlines for operations, a limit on all deadlines in a block, and cancellation from another thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def answering_within(seconds: float) -> Iterator[None]:
 class Deadline:
     """The time at which an operation gives up, never later than `answering_within` allows.
 
-    `spare` is a number of seconds beyond that limit, for cleaning up what was begun within it.
+    `spare` extends that limit by a number of seconds, for cleaning up after an operation.
     """
 
     __slots__ = ("_at", "seconds")

@@ -38,13 +38,13 @@ def _pairs(value: Any) -> Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class LocalEndpoint(_Value):
-    """This machine, as `uid`:`gid`.
+    """An account on this machine, given as `uid` and `gid`.
 
-    As root, processes and file operations run with that uid; otherwise it must be our own. `home` is absolute;
+    If we are root, processes and file operations run with that uid; otherwise it must be our own. `home` is absolute;
     `environment` is added to the clean environment of every process.
 
-    `processes` (of the uid in total) and `open_files` (of each process) are limits; 0 means no limit. `cgroup` is the
-    folder of the control group to which its processes belong, or empty.
+    `processes` limits the processes of the uid in total, `open_files` the open files of each process; 0 means no
+    limit. `cgroup` is the folder of the control group for its processes, or empty.
     """
 
     kind: ClassVar[str] = "local"

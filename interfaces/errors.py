@@ -1,4 +1,4 @@
-"""Errors between Drydock and a leased resource. The docstring of a class is its default message."""
+"""Errors that occur between Drydock and a leased resource. The docstring of a class is its default message."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ class CommandFailed(InterfaceError):
 
 
 class CommandTimedOut(DeadlineExceeded):
-    """The command timed out and was ended.
+    """The command timed out and was terminated.
 
-    `stdout` and `stderr` have the output that was kept; `left` is the number of processes that could not be ended, or
-    None if the host could not be reached.
+    `stdout` and `stderr` have the output that was kept; `left` is the number of processes that could not be terminated,
+    or None if the host could not be reached.
     """
 
     code = "command_timed_out"
@@ -140,13 +140,13 @@ class NameTooLong(FileError, InvalidRequest):
 
 
 class PermissionRefused(FileError, NotAllowed):
-    """The account of this lease does not have permission for this."""
+    """The lease's account does not have permission for this."""
 
     code = "permission_refused"
 
 
 class TooLarge(InterfaceError):
-    """The data exceed the given limit in bytes."""
+    """The data exceeds the given limit in bytes."""
 
     code = "too_large"
 
@@ -164,7 +164,7 @@ class JobMissing(InterfaceError, NotFound):
 
 
 class JobConflict(InterfaceError, Conflict):
-    """The state of the job does not allow this, or another job has this id."""
+    """The job's state does not allow this, or another job has this id."""
 
     code = "job_conflict"
 
@@ -176,7 +176,7 @@ class ConfigRefused(InterfaceError):
 
 
 class PortTaken(InterfaceError, Conflict):
-    """Another program listens on the address and port."""
+    """Another program is already listening on the address and port."""
 
     code = "port_taken"
 
@@ -188,7 +188,7 @@ class NotRunning(InterfaceError, Conflict):
 
 
 def failed_connection(error: Exception, host: str, port: int) -> str:
-    """Return why a connection failed, with its address: `connection refused (192.0.2.7:22)`."""
+    """Return why a connection failed, followed by its address: `connection refused (192.0.2.7:22)`."""
     several: Mapping[tuple[Any, ...], Exception] = getattr(error, "errors", None) or {}
     if several:
         # Paramiko collects one error for each address of the host; its own text begins with "[Errno None]".

@@ -1,4 +1,4 @@
-"""A transport without a host for tests: files in memory, and no processes."""
+"""A transport for tests that needs no host: it keeps files in memory and starts no processes."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class OpenFile(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Write the file's data to disk, if the transport can do that."""
+        """Write the file's data to disk, if the transport supports that."""
 
     @abstractmethod
     def close(self) -> None:
@@ -67,11 +67,11 @@ class Files(ABC):
 
     @abstractmethod
     def stat(self, path: str, *, follow: bool = True) -> Entry:
-        """Return the entry at a path. With `follow=False`, a final link itself is described."""
+        """Return the entry at a path. If `follow` is false, a final link is not followed."""
 
     @abstractmethod
     def list(self, path: str, *, most: int = MOST_LISTED) -> list[Entry]:
-        """Return the entries of a folder by name, without following links. Raises TooLarge for more than `most`."""
+        """Return the entries of a folder by name without following links. Raises TooLarge for more than `most`."""
 
     @abstractmethod
     def open(self, path: str, mode: Mode, *, permissions: int = 0o644) -> OpenFile:
@@ -94,7 +94,7 @@ class Files(ABC):
         """Remove an empty folder."""
 
     def remove_tree(self, path: str, seconds: float) -> bool:
-        """Remove a folder and its contents for about `seconds`. Return whether that is done. The root itself stays.
+        """Remove a folder and its contents, stopping after about `seconds`. Return whether it is gone. The root stays.
 
         Calling it again continues, so a tree of any size is removed in bounded steps.
         """
@@ -137,7 +137,7 @@ class Files(ABC):
 
     @abstractmethod
     def sync(self, path: str) -> None:
-        """Write the entries of the folder to disk, if the transport can do that."""
+        """Write the folder's entries to disk, if the transport supports that."""
 
     @abstractmethod
     def close(self) -> None:
@@ -147,7 +147,7 @@ class Files(ABC):
 def normal(path: str) -> str:
     """Return the normal form of a path below a root: no leading slash, no ".", no ".."; "" is the root.
 
-    Raises PathEscape for an absolute path or one whose ".." leads out, and InvalidRequest for invalid characters.
+    Raises PathEscape if the path is absolute or leaves the root by "..", and InvalidRequest for invalid characters.
     """
     if said := unpassable(path):
         raise InvalidRequest(f"A path cannot contain {said}.", field="path")

@@ -1,4 +1,4 @@
-"""SSH keys: generate a pair for each lease, and validate an owner's public key."""
+"""SSH keys: generates a pair for each lease, and validates the public keys of owners."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class PublicKey:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyPair:
-    """A private key (unencrypted OpenSSH text, so encrypt it before storing it) and its public line."""
+    """A key pair: the private key as OpenSSH text, to be encrypted before it is stored, and the public line."""
 
     private: str = field(repr=False)
     public: str

@@ -1,9 +1,9 @@
 """Start a process on any POSIX host, local or remote, that has /bin/sh.
 
-The host's shell is given a constant line (`BOOTSTRAP`), which reads one line of script from its input. Therefore
-neither the account's login shell nor a list of processes sees an argument, path or variable before the process runs,
-and the limit on the length of one argument does not apply. The script marks where the process's own output begins, so
-that greetings of a login shell can be cut off.
+The host's shell is given a constant line (`BOOTSTRAP`), which reads one line of script from its input. Therefore the
+login shell never interprets the arguments, paths and variables, process listings do not show them before the process
+runs, and the length limit for a single argument does not apply. The script marks where the process's own output
+begins, so that greetings of a login shell can be cut off.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LONGEST_GREETING = 1 << 20
 
 
 def quoted(text: str) -> str:
-    """Return a text as one word for a POSIX shell. Raises InvalidRequest if it cannot be passed to a process."""
+    """Quote a text as one word for a POSIX shell. Raises InvalidRequest if it cannot be passed to a process."""
     if said := unpassable(text):
         raise InvalidRequest(f"{said} cannot be passed to a process.")
     return shlex.quote(text)
@@ -108,7 +108,7 @@ class Greeting:
     _open: set[str] = field(default_factory=lambda: {"out", "err"})
 
     def out(self, part: bytes) -> bytes:
-        """Return the process's own bytes in a part of stdout. Raises NotStarted if its folder is missing."""
+        """Return the bytes in a chunk of stdout that the process wrote. Raises NotStarted if its folder is missing."""
         if "out" not in self._open:
             return part
         self._out += part
@@ -124,7 +124,7 @@ class Greeting:
         return rest
 
     def err(self, part: bytes) -> bytes:
-        """Return the process's own bytes in a part of stderr."""
+        """Return the bytes in a chunk of stderr that the process wrote."""
         if "err" not in self._open:
             return part
         self._err += part

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def unpassable(text: str) -> str:
-    """Return the invalid character in a text that no system call accepts, as part of a sentence, or an empty string.
+    """Describe the first character that system calls reject, for use in a sentence. Empty if there is none.
 
     Bytes that are not UTF-8 are valid: Python represents them as lone surrogates, U+DC80 to U+DCFF.
     """

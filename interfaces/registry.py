@@ -1,4 +1,4 @@
-"""The registry of interfaces: which class implements which name, including those of other packages.
+"""The registry of interfaces, which maps names to classes, including those from other packages.
 
 Another package declares its class under the entry point group `drydock.interfaces`, or calls `register`.
 """
@@ -17,7 +17,7 @@ GROUP = "drydock.interfaces"
 
 
 class Registry:
-    """Maps names to classes. Entry points are looked up and loaded at first use."""
+    """Maps names to classes. Entry points are loaded at first use."""
 
     def __init__(self, group: str = GROUP) -> None:
         self._group = group

@@ -1,6 +1,6 @@
 """Transports: processes and files of a leased resource, local or remote.
 
-A transport is created from an endpoint (see `interfaces.endpoints`) and is safe to use from several threads.
+A transport is created from an endpoint (see `interfaces.endpoints`) and is thread-safe.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Process(ABC):
     def read(self, wait: float, *, writing: bool = False) -> tuple[bytes, bytes]:
         """Return the output received within `wait` seconds as (stdout, stderr), both possibly empty.
 
-        With `writing`, also returns when input can be written. Raises ConnectionLost, NotStarted.
+        If `writing` is true, also returns as soon as input can be written. Raises ConnectionLost, NotStarted.
         """
 
     @abstractmethod

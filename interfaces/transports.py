@@ -11,8 +11,8 @@ from interfaces.transport import Transport
 def transport_to(endpoint: Endpoint, *, private_key: str = "", bastion_key: str = "") -> Transport:
     """Return the transport to an endpoint. Does not connect yet.
 
-    `private_key` is OpenSSH text, required for SSH. `bastion_key` is for the bastions on the way, and defaults to the
-    same key. Raises InvalidRequest for an account or a key that cannot be used.
+    `private_key` is OpenSSH text, required for SSH. `bastion_key` is the key for the bastions, by default the same key.
+    Raises InvalidRequest if the account or a key cannot be used.
     """
     if isinstance(endpoint, LocalEndpoint):
         return LocalTransport(endpoint)

@@ -1,4 +1,4 @@
-"""Addresses of servers, and the check whether a token may be sent to one."""
+"""Validate server addresses, and decide whether a token may be sent to a server."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def loopback(host: str) -> bool:
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the proxy that the environment sets for a server, or None. This machine never gets one."""
+    """Return the proxy that the environment sets for a server, or None. It is never used for this machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if loopback(host) or urllib.request.proxy_bypass(host):

@@ -1,4 +1,4 @@
-"""Requests to one server: pooled, over verified TLS, with timeouts. Errors are raised as DrydockErrors."""
+"""Requests to one server, with pooled connections, verified TLS and timeouts. Errors are raised as DrydockErrors."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _TAR = {"Content-Type": "application/x-tar"}
 
 
 class HttpInterfaces(HttpOperations, Interfaces):
-    """The operations of `drydock_client.interfaces.Interfaces` that stream, over HTTP."""
+    """The streaming operations of `drydock_client.interfaces.Interfaces` over HTTP."""
 
     def read_file(self, id: int, path: str) -> bytes:
         answer = self.http.ask("GET", f"leases/{id}/file", query={"path": path})

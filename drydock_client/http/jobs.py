@@ -1,4 +1,4 @@
-"""Commands on a lease over HTTP: jobs, and waiting for a job to end."""
+"""Commands on a lease over HTTP: runs each as a job, and waits for it to end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class HttpJobs(HttpOperations, Interfaces, Jobs):
 
 
 class _Reading:
-    """Reads both streams of a job to their ends. `truncated` says whether some output was not kept."""
+    """Reads both output streams of a job to the end. `truncated` says whether some output was not kept."""
 
     def __init__(self, client: HttpJobs, job: int, put: Callable[[str, bytes], None]) -> None:
         self._client, self._job, self._put = client, job, put

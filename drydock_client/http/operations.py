@@ -69,7 +69,7 @@ def _read(operation: Operation, answer: Any) -> Any:
 
 
 def _part(operation: Operation, answer: urllib3.BaseHTTPResponse, content: bytes) -> Any:
-    """Return a result that was sent as bytes, with numbers and flags in its headers."""
+    """Return a result that was sent as bytes, with its other fields in headers."""
     hints = typing.get_type_hints(operation.result)
     rest = {name: hints[name](int(answer.headers[header])) for name, header in operation.headers.items()}
     return operation.result(content=content, **rest)

@@ -23,7 +23,7 @@ MOST_SKIPPED = 1000
 
 
 class TooMuch(DrydockError):
-    """The tree has more bytes or entries than are accepted."""
+    """The tree has more bytes or entries than allowed."""
 
     code = "too_large"
 
@@ -96,8 +96,8 @@ def unpack(
 ) -> Unpacked:  # fmt: skip
     """Unpack an archive with one top entry. `place` is given that entry's name and returns its target path.
 
-    Skips links out of the tree, pipes and devices. Raises InvalidRequest if it is not such an archive, TooMuch if it
-    has more than `limit` bytes, and Conflict if something else is in the way.
+    Skips links out of the tree, pipes and devices. Raises InvalidRequest for any other archive, TooMuch if it has
+    more than `limit` bytes, and Conflict if an existing file or folder is in the way.
     """
     reader = tar.Reader(read)
     top, root, files, size = "", Path(), 0, 0

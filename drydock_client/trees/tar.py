@@ -1,6 +1,6 @@
 """Streamed tar archives, read and written in parts and in bounded memory, also from untrusted sources.
 
-The reader is our own because `tarfile` reads an extended header into memory, however long it claims to be.
+`tarfile` is not used for reading, because it reads an extended header of any claimed length into memory.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ class QuotaInfo:
     max_ram_mib: int | None
     max_disk_mib: int | None
     default_ttl: dt.timedelta | None = None
-    """How long a lease lasts if its request does not say."""
+    """Duration of a lease whose request does not specify one."""
     max_ttl: dt.timedelta | None = None
-    """How long a lease may last at most."""
+    """Maximum duration of a lease."""
 
 
 @dataclass(frozen=True, kw_only=True)

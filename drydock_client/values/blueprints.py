@@ -35,14 +35,14 @@ class BlueprintInfo:
     problems: tuple[Mapping[str, Any], ...] = ()
     """The problems that a check found; filled only in the result of a check."""
     default_ttl: dt.timedelta | None = None
-    """How long a lease lasts if its request does not say."""
+    """Duration of a lease whose request does not specify one."""
     max_ttl: dt.timedelta | None = None
-    """How long a lease may last at most."""
+    """Maximum duration of a lease."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlueprintChange:
-    """Changes to a blueprint. None leaves a value as it is; `clear` names the columns to empty."""
+    """Changes to a blueprint. None leaves a value unchanged; `clear` names the columns to empty."""
 
     kind: str | None = None
     config: Mapping[str, Any] | None = None

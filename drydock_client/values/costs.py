@@ -50,13 +50,13 @@ class LeaseEnd:
     lease: LeaseInfo
     """The lease in its last state, `destroyed` or `broken`; its `workload` says how the workload ended."""
     exit_code: int | None
-    """The workload's; None without a workload, or if it did not exit by itself (see `lease.workload.outcome`)."""
+    """The workload's exit code; None without a workload, or if it did not exit by itself (`lease.workload.outcome`)."""
     metrics: MetricsInfo | None
-    """Its use of the host; None if that was not measured."""
+    """Its usage of the host; None if that was not measured."""
     usage: tuple[UsageInfo, ...]
     """Its shares of priced resources. An open record belongs to a machine that is still being destroyed."""
     cost: float
-    """In US dollars, as far as it is known."""
+    """The known cost in US dollars."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,4 +97,4 @@ class BudgetInfo:
     used: float
     left: float
     waiting: int
-    """Number of leases that are waiting for this budget, as far as is known."""
+    """Number of leases known to be waiting for this budget."""

@@ -1,4 +1,4 @@
-"""The fleet, its orphans, and instances: leases on whole cloud machines, in the terms of clouds."""
+"""The fleet, its orphans, and instances, which are leases on whole cloud machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drydock_client.values.resources import FailureInfo
 
 @dataclass(frozen=True, kw_only=True)
 class OrphanInfo:
-    """An object at a provider without a row (`side` is `object`), or a row without its object (`row`).
+    """A provider object without a row in the database (`side` is `object`), or a row without its object (`row`).
 
     `destroy` and `adopt` take an object's `id`; a row has None there, and names its `resource`.
     """
@@ -49,10 +49,9 @@ class OrphanInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendInfo:
-    """One blueprint as a backend of the fleet: where and what it can serve, its machines, and their cost.
+    """One blueprint as a backend of the fleet, with what it offers, its machines and their cost.
 
-    Regions, technologies and sizes are those of its offers at the last poll or, for kinds without offers, those of its
-    machines.
+    Regions, technologies and sizes are those of its last polled offers or, for kinds without offers, of its machines.
     """
 
     name: str
@@ -71,7 +70,7 @@ class BackendInfo:
     largest_cpu_millicores: int
     largest_ram_mib: int
     cheapest: float | None
-    """US dollars per hour of the cheapest offer that it could build."""
+    """Price of the cheapest offer that it could build, in US dollars per hour."""
     can: tuple[str, ...]
     """The capabilities of its kind."""
     capabilities: tuple[str, ...] | None
@@ -79,15 +78,15 @@ class BackendInfo:
     machines: Mapping[str, int] = field(default_factory=dict)
     """Number of existing machines by state."""
     drift: Mapping[str, int] = field(default_factory=dict)
-    """Machines by what is wrong with them: `missing`, `stopped`, `power`, `outdated`, `quarantined`, `failing`."""
+    """Number of machines by problem: `missing`, `stopped`, `power`, `outdated`, `quarantined`, `failing`."""
     price: float = 0.0
-    """US dollars per hour for all machines whose price is known."""
+    """Total price of the machines whose price is known, in US dollars per hour."""
     unpriced: int = 0
     """Number of machines without a known price."""
     orphans: int = 0
     orphans_price: float = 0.0
     ages: Mapping[str, dt.timedelta | None] = field(default_factory=dict)
-    """Age of the oldest poll of each sort; None if one was never made."""
+    """Age of the oldest poll of each type; None if one was never made."""
     failing: tuple[str, ...] = ()
     """The failing polls, and why they fail."""
     errors: tuple[str, ...] = ()

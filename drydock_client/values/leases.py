@@ -40,7 +40,7 @@ class Progress:
     """The last failure of the step, or of an earlier resource for this lease, in the provider's words."""
     since: dt.datetime | None = None
     estimate: dt.timedelta | None = None
-    """Average duration of recent builds of this sort."""
+    """Average duration of recent comparable builds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,9 +64,9 @@ class WaitingInfo:
     place: int = 1
     """Position among the requests that compete for the same blueprints; the first is 1."""
     behind: int | None = None
-    """The lease at the head of the queue, if the caller may know it."""
+    """The lease at the head of the queue, if the caller is allowed to see it."""
     holder: int | None = None
-    """The lease that is next to end on a full resource, if the caller may know it."""
+    """The lease on a full resource that ends next, if the caller may know it."""
     ends_at: dt.datetime | None = None
     """When that lease ends, or when the next attempt is made."""
     estimate: dt.timedelta | None = None
@@ -110,7 +110,7 @@ class LeaseInfo:
     resource_name: str
     blueprint: str
     ending: bool
-    """Whether its release was requested and has not begun yet."""
+    """Whether its release was requested but has not begun."""
     for_lease: int | None = None
     for_resource: int | None = None
     replaced_by: int | None = None
@@ -122,15 +122,15 @@ class LeaseInfo:
     workload: WorkloadInfo | None = None
     """Its workload, if it was requested with one."""
     metrics: MetricsInfo | None = None
-    """Its use of the host, if that is measured."""
+    """Its usage of the host, if that is measured."""
     waiting: WaitingInfo | None = None
-    """Why it waits, while it is pending."""
+    """Why the lease is waiting, if it is pending."""
     note: str = ""
     """Its owner's note."""
 
     @property
     def over(self) -> bool:
-        """Whether the lease has ended and will not change any more."""
+        """Whether the lease is in a final state."""
         return self.state in ("destroyed", "broken")
 
 

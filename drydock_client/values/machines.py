@@ -12,7 +12,7 @@ from drydock_client.values.resources import FailureInfo
 
 @dataclass(frozen=True, kw_only=True)
 class MachineInfo:
-    """A machine. `lease` is the lease by which it was looked up, or None if it was looked up by its resource."""
+    """A machine. `lease` is the lease by which it was looked up, or None if it was looked up by resource."""
 
     lease: int | None
     resource: int
@@ -22,14 +22,14 @@ class MachineInfo:
     power: str
     """`on` or `off`, if known."""
     power_wanted: str
-    """The power that it is kept at, `on` or `off`; empty if it is left as it is."""
+    """The power state in which the machine is kept, `on` or `off`; empty if its power is left unchanged."""
     instance_type: str = ""
     price: float | None = None
     """US dollars per hour."""
     cpu_millicores: int = 0
     ram_mib: int = 0
     disk_gib: int = 0
-    """Size of its boot disk; 0 if it is as its image says."""
+    """Size of the boot disk; 0 if it is the default of the image."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """The tags that were set with `set_tags`."""
     capabilities: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class OfferInfo:
-    """An instance type in one zone and market of an account at the last poll. Prices are in US dollars per hour."""
+    """An instance type in one zone and market of an account, as last polled. Prices are in US dollars per hour."""
 
     id: int
     kind: str
@@ -34,11 +34,11 @@ class OfferInfo:
     confidential: tuple[str, ...]
     family: str
     boot_seconds: float | None
-    """Time until such a machine is usable: as observed, else as the provider says."""
+    """Time until such a machine is usable, as observed or, failing that, as estimated by the provider."""
     available: bool
     changed_at: dt.datetime
     seen_at: dt.datetime | None
-    """When its location was last read."""
+    """When its location was last polled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +82,8 @@ class InstanceTypeInfo:
 class LocationInfo:
     """A location in which an account is polled.
 
-    `name` is empty before the first poll of an account whose locations are all read at once. `message`, for operators,
-    says why the last poll failed.
+    `name` is empty before the first poll of an account if one poll reads all its locations. `message` is set only for
+    operators, and says why the last poll failed.
     """
 
     kind: str

@@ -75,6 +75,6 @@ class ResourceInfo:
     problems: tuple[str, ...] = ()
     """Why it is drained, quarantined or outdated, and the result of its last check, in sentences."""
     suspect_since: dt.datetime | None = None
-    """Since when it has not answered, or has failed its first check. It serves no new lease until it answers."""
+    """When the resource stopped answering or failed its first check. It serves no new leases until it answers."""
     failure: FailureInfo | None = None
     """The last failed action on the resource."""

@@ -1,4 +1,4 @@
-"""The workload of a lease, and its use of the host."""
+"""The workload of a lease, and its usage of the host."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 class WorkloadInfo:
     """The workload of a lease. `state` is `waiting` to start, `running`, or `over`.
 
-    `outcome` is set once the workload has ended: `exited` (`exit_code`), `signal`, `no_image` (it could not be pulled),
-    `no_podman`, `lost`, `cancelled`, `cut` (the lease ended first) or `never` (it had not started by then).
+    `outcome`, once it is over, is `exited` (see `exit_code`), `signal`, `no_image` (the image could not be pulled),
+    `no_podman`, `lost`, `cancelled`, `cut` (the lease ended first) or `never` (the lease ended before it started).
     """
 
     state: str
@@ -32,14 +32,14 @@ class WorkloadInfo:
     started_at: dt.datetime | None = None
     ended_at: dt.datetime | None = None
     output_size: int | None = None
-    """Size of the output in bytes, as counted by the host; None until the output is kept."""
+    """Size of the output in bytes, as counted by the host; None until the output has been stored."""
     output_kept: int | None = None
-    """Number of bytes that are kept, from the beginning and the end of the output."""
+    """Number of stored bytes, from the beginning and the end of the output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MetricsInfo:
-    """A lease's use of its host. A value is None if the host does not count it.
+    """A lease's usage of its host. A value is None if the host does not count it.
 
     `scope` says what is counted: the whole `machine` of an exclusive lease, its own control group (`cgroup`), or its
     `processes`.

@@ -21,7 +21,7 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class JobInfo:
-    """A command that runs on a leased host independently of this program."""
+    """A command on a leased host that runs independently of this program."""
 
     id: int
     lease: int

@@ -1,4 +1,4 @@
-"""Commands on a leased host: run, stream, check, cancel, and jobs that outlive a request."""
+"""Commands on a leased host, and jobs that outlive the request."""
 
 from interfaces.command.contract import Command, Output
 from interfaces.command.jobs import Job, JobOutput, Jobs, JobSpec, JobState

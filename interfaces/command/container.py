@@ -1,6 +1,6 @@
 """Run a container as a command: the arguments that make podman pull its image and run it in the foreground.
 
-The values of its variables never appear in the arguments: podman reads them by name from its own environment.
+Values of environment variables never appear in the arguments: podman reads them by name from its own environment.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def is_image(name: str) -> bool:
 
 
 def is_podmans(variable: str) -> bool:
-    """Return whether podman would read a variable of this name as a setting of its own."""
+    """Return whether podman would interpret a variable with this name as one of its own settings."""
     return _PODMANS.fullmatch(variable) is not None
 
 
@@ -74,6 +74,6 @@ def words(*, lease: str, image: str, command: Sequence[str] | str = (), variable
 
 
 def removal(lease: str) -> list[str]:
-    """Return the arguments that remove a lease's container. The command also succeeds without container or podman."""
+    """Return the arguments that remove a lease's container. They succeed even if the container or podman is missing."""
     script = 'command -v "$1" >/dev/null 2>&1 || exit 0; exec "$1" rm --force --ignore --time 0 "$2"'
     return ["/bin/sh", "-c", script, "sh", PODMAN, lease]

@@ -1,4 +1,4 @@
-"""The contract for running commands on a leased host, over any transport."""
+"""The contract of the `command` interface, for any transport."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Command(Interface):
     """Runs commands with the rights of the lease's account.
 
     All methods raise LeaseEnded, Unreachable (HostKeyMismatch, AuthenticationRefused), ConnectionLost, NotStarted,
-    InvalidRequest. Only `check` raises an exception for an exit code.
+    InvalidRequest. Only `check` raises an exception for a nonzero exit code.
     """
 
     name: ClassVar[str] = "command"

@@ -28,8 +28,7 @@ class JobState(Enum):
     LOST = "lost"
     """Its process is gone without a valid exit code.
 
-    It was killed from outside, the host was restarted, or the job's folder has something other than a code from 0 to
-    255.
+    It was killed from outside, the host was restarted, or the job's folder does not contain a code from 0 to 255.
     """
 
     @property
@@ -42,8 +41,9 @@ class JobState(Enum):
 class JobSpec:
     """A job to start. `id` is its name on the host; `words` and `stdin` are as for `Command.run`.
 
-    Its two streams are combined or, with `apart`, kept separately. `max_output` is the limit in bytes of the combined
-    stream or of each stream, rounded up to 512. Output beyond the limit is read and dropped, and the job continues.
+    Its two output streams are combined or, if `apart` is true, kept separately. `max_output` is the limit in bytes of
+    the combined stream or of each stream, rounded up to 512. Output beyond the limit is read and dropped, and the job
+    continues.
     """
 
     id: str
@@ -64,7 +64,7 @@ class JobSpec:
 class Job:
     """The status of a job. `exit_code` is None while the job runs and if it was lost.
 
-    `output_size` does not include a standard error that is kept separately.
+    `output_size` does not include standard error if that is kept separately.
     """
 
     id: str
@@ -91,10 +91,9 @@ class JobOutput:
 class JobEnd:
     """The status of a job with the beginning and the end of its output, read in one call.
 
-    `size` is the number of bytes of output as far as the host counted them; those between `head` and `tail` are
-    omitted. `cause` is a word that the job's start script wrote (see `interfaces.command.container`). `cpu_seconds` is
-    the processor time of all processes that the job waited for, or None while the job runs and if the host does not
-    report it.
+    `size` is the number of bytes of output that the host counted; those between `head` and `tail` are omitted. `cause`
+    is a word that the job's start script wrote (see `interfaces.command.container`). `cpu_seconds` is the processor
+    time of all processes that the job waited for. It is None while the job runs, or if the host does not report it.
     """
 
     job: Job
@@ -108,7 +107,7 @@ class JobEnd:
 class Jobs(ABC):
     """The jobs of one account and folder on a host.
 
-    Every method may be repeated after a lost answer. Raises JobMissing, and what `Command.run` raises.
+    Every method may be repeated if its answer was lost. All raise JobMissing, and whatever `Command.run` raises.
     """
 
     @abstractmethod
@@ -127,7 +126,7 @@ class Jobs(ABC):
     def output(self, id: str, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobOutput:
         """Return at most `limit` bytes of a job's output from `offset`.
 
-        `stderr` is empty unless it is kept separately.
+        `stderr` is empty unless the job keeps it separately.
         """
 
     @abstractmethod

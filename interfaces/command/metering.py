@@ -1,6 +1,6 @@
-"""Measure what a lease uses of its host: counters read there in one short call, and differences between two samples.
+"""Measure the usage of a lease on its host, from counters that one short call reads and differences between samples.
 
-The differences survive restarts of the host and the end of processes.
+Totals survive restarts of the host and the exit of processes.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _number(word: str) -> int | None:
 
 
 def _busy(stat: list[str], ticks: int) -> float:
-    """Return the processor seconds of user, nice, system and interrupts; idle, waiting and stolen time are left out."""
+    """Return the processor seconds of user, nice, system and interrupts, without idle, iowait and steal time."""
     found = [_number(word) or 0 for word in stat[2:]]
     return sum(found[place] for place in (0, 1, 2, 5, 6) if place < len(found)) / ticks
 
@@ -171,7 +171,7 @@ def _network(lines: list[list[str]]) -> tuple[int, int] | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Used:
-    """The usage of a lease so far. A value is None if its host does not count it."""
+    """The usage of a lease so far. A value is None if the host does not count it."""
 
     cpu_seconds: float | None = None
     """Core-seconds: one processor busy for one second is 1."""
@@ -235,8 +235,8 @@ def _processor(before: Sample | None, now: Sample) -> float | None:
 def _accounted(before: Sample, now: Sample) -> float:
     """Return how much of the processes' earlier usage is included in the present counters.
 
-    Included is the usage of processes that still exist, of those whose ancestors exist and have waited for them, and of
-    those of jobs whose end reports it. The usage of all other processes is no longer counted anywhere.
+    The counters include processes that still exist, processes whose existing ancestors have waited for them, and
+    processes of jobs that reported their usage when they ended. All other usage is no longer counted anywhere.
     """
     return sum(
         one.seconds for name, one in before.processes.items()

@@ -1,4 +1,4 @@
-"""The result of a command: how it ended, and its output as far as it was kept."""
+"""The result of a command: how it ended, and the output that was kept."""
 
 from __future__ import annotations
 

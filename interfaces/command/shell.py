@@ -194,7 +194,7 @@ class ShellJobs(Jobs):
 def _remains(job: Job, counted: str, times: str, content: bytes, head: int) -> JobEnd:
     """Return the end of a job from the host's answer.
 
-    The job's folder belongs to the lease, so values there that are not valid numbers or words count as missing.
+    The job's folder is writable by the lease, so invalid numbers or words in it count as missing.
     """
     found = _COUNTED.fullmatch(counted)
     size, rest, cause = (int(found["size"]), int(found["rest"]), found["cause"]) if found else (len(content), 0, "")
@@ -212,7 +212,7 @@ def processor_time(times: str) -> float | None:
 
 
 def _digest(spec: JobSpec, blocks: int, command: bytes) -> str:
-    """Return the digest of a request. That of plain jobs is as in older versions, so that their jobs are found."""
+    """Return the digest of a request. For plain jobs, it is the same as in older versions, whose jobs must be found."""
     more = b"\0apart" * spec.apart + (b"\0input" + spec.stdin if spec.stdin else b"")
     return hashlib.sha256(b"%d\n%b%b" % (blocks, command, more)).hexdigest()
 
@@ -231,7 +231,7 @@ def _command_of(spec: JobSpec) -> str:
 def _job(line: bytes, id: str = "") -> Job:
     """Return a job from one line of the host's answer.
 
-    The job's folder belongs to the lease: if its exit code is not valid, the runner did not write it, and the job
+    The job's folder is writable by the lease: if the exit code is invalid, the runner did not write it, and the job
     counts as lost. Raises JobMissing only if the answer says so, and ConnectionLost for an incomplete answer.
     """
     said = line.decode("utf-8", "replace").strip()
@@ -352,7 +352,7 @@ class _Running:
         self.exit = Exit(code=0)
 
     def output(self) -> Generator[Output, None, None]:
-        """Yield the output as it comes, and set `exit` at the end. Leaving the generator early ends the processes."""
+        """Yield the output as it comes, then set `exit`. Closing the generator early terminates the processes."""
         process = self._transport.start(self._launch, self._watch.deadline)
         over = False
         try:

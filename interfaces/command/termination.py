@@ -1,7 +1,7 @@
-"""End the processes of a command: its group, its session, and every process with its token in the environment.
+"""Terminate the processes of a command: its group, its session, and every process with its token in the environment.
 
-Signals are sent by a second process with the rights of the lease's account. A process id that another account uses by
-now can therefore not be hit, and another process of the same account is recognized by its start time.
+Signals are sent by a second process with the rights of the lease's account. A process id that another
+account has reused can therefore not be hit, and one reused by the same account is recognized by its start time.
 """
 
 from __future__ import annotations
@@ -79,9 +79,9 @@ _SPARE = 5.0
 
 
 def end(transport: Transport, *, leader: str, token: str, grace: float, within: float = 20.0) -> int | None:
-    """End the processes led by `leader` or carrying `token` ("NAME=value").
+    """Terminate the processes led by `leader` or carrying `token` ("NAME=value").
 
-    Returns how many are left, or None if that is unknown.
+    Returns the number of remaining processes, or None if it is unknown.
     """
     tenths = str(max(0, int(grace * 10)))
     argv = ["/bin/sh", "-c", END, "sh", leader or "-", token, tenths]

@@ -1,4 +1,4 @@
-"""The contract for working with the files of a lease, over any transport."""
+"""The contract of the `filesystem` interface, for any transport."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Progress:
 class Transfer:
     """The result of copying a tree.
 
-    `skipped` lists the first 1,000 entries that are not copied: links out of the tree, pipes, sockets and devices.
+    `skipped` lists the first 1,000 entries that were not copied: links out of the tree, pipes, sockets and devices.
     """
 
     files: int
@@ -86,7 +86,7 @@ class Filesystem(Interface):
 
     @abstractmethod
     def stat(self, path: str, *, follow: bool = True, timeout: float | None = None) -> Entry:
-        """Return the entry at a path. With `follow=False`, a final link itself is described."""
+        """Return the entry at a path. If `follow` is false, a final link is not followed."""
 
     @abstractmethod
     def exists(self, path: str, *, timeout: float | None = None) -> bool:
@@ -94,7 +94,7 @@ class Filesystem(Interface):
 
     @abstractmethod
     def mkdir(self, path: str, *, parents: bool = True, timeout: float | None = None) -> None:
-        """Create a folder. With `parents`, also create the folders above it, and accept an existing folder."""
+        """Create a folder. If `parents` is true, also create missing parents, and accept an existing folder."""
 
     @abstractmethod
     def move(self, source: str, target: str, *, timeout: float | None = None) -> None:
@@ -102,7 +102,7 @@ class Filesystem(Interface):
 
     @abstractmethod
     def remove(self, path: str, *, recursive: bool = False, timeout: float | None = None) -> None:
-        """Remove a file, a link (never its target), or an empty folder; with `recursive`, a folder with its contents.
+        """Remove a file, a link (never its target) or an empty folder. `recursive` allows a folder with contents.
 
         A missing path is not an error. The root itself is emptied, not removed. If the timeout expires, everything
         removed until then stays removed.
@@ -137,8 +137,8 @@ class Filesystem(Interface):
     ) -> Transfer:
         """Copy a file or a tree from the lease to `local`.
 
-        Writes nothing outside `local`, whatever names and links the lease contains. Raises TooLarge for more than
-        `limit` bytes; if the sizes of the files already exceed it, before copying anything.
+        Never writes outside `local`, whatever names and links the lease contains. Raises TooLarge if there are more
+        than `limit` bytes, and before copying anything if the reported file sizes already exceed it.
         """
 
     def read_text(self, path: str, *, limit: int = LARGEST_READ, timeout: float | None = None) -> str:

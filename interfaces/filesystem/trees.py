@@ -1,4 +1,4 @@
-"""Whole trees of files: walk them, and copy them from one set of files to another."""
+"""Trees of files: walking them, and copying them from one file system to another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Write = Callable[[str, Iterable[bytes], int, Watch], None]
 
 
 class Tree:
-    """A set of files and the operations on trees. `write` puts a complete file in place."""
+    """Operations on trees of files. `write` puts a complete file in place."""
 
     def __init__(self, files: Files, watch: Watch | None, write: Write | None = None) -> None:
         self.files, self.watch, self._write = files, watch, write
@@ -133,7 +133,7 @@ def copy_tree(
 ) -> Transfer:  # fmt: skip
     """Copy the file or folder at `start` to `end`. A link is recreated if it stays inside the tree.
 
-    With `limit`, a tree whose files report more bytes is refused before anything is copied. Raises TooLarge, and
+    Raises TooLarge, before anything is copied, if the reported file sizes exceed `limit`, and
     WrongKind if `start` is a pipe, a socket or a device.
     """
     count = _Count(progress, limit)

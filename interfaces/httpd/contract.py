@@ -1,4 +1,4 @@
-"""The contract for a leased web server, independent of the program that runs it."""
+"""The contract of the `httpd` interface, independent of the web server program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class HttpdState(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class HttpdStatus:
-    """The state of the server, its process id (0 if it is not running), and its last error if it failed."""
+    """The status of the server: its state, its process id (0 if it is not running), and its last error if it failed."""
 
     state: HttpdState
     pid: int = 0
@@ -44,7 +44,7 @@ class LogPart:
 class Httpd(Interface):
     """A leased web server.
 
-    All methods are idempotent, and raise what `command` and `filesystem` raise.
+    All methods are idempotent, and raise the errors of the `command` and `filesystem` interfaces.
     """
 
     name: ClassVar[str] = "httpd"
@@ -92,7 +92,7 @@ class Httpd(Interface):
     def configure(self, site: Site) -> HttpdStatus:
         """Test and store a new configuration, and reload it if the server is running.
 
-        Raises ConfigRefused, in which case the old configuration stays.
+        Raises ConfigRefused, in which case the old configuration is kept.
         """
 
     @abstractmethod

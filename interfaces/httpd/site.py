@@ -22,9 +22,9 @@ _TEXT = re.compile(r"[A-Za-z0-9 .,:;=/*+()_'@?&%-]{0,500}")
 class Site:
     """The address and port on which a site listens, and how it serves.
 
-    `public_host` replaces `address` in URIs. `headers` are (name, value) pairs added to every answer. `fallback` is the
-    page served for missing ones; "" means a plain 404. `listing` shows folders without an index page. Raises
-    InvalidRequest for values that a configuration file could misinterpret.
+    `public_host` replaces `address` in URIs. `headers` are (name, value) pairs added to every response. `fallback` is
+    the page served in place of missing ones; "" means a plain 404. `listing` shows folders without an index page.
+    Raises InvalidRequest for values that a configuration file could misinterpret.
     """
 
     address: str

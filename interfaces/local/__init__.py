@@ -1,1 +1,1 @@
-"""This machine as a transport: processes and file operations under the lease's uid."""
+"""The local transport: processes and file operations on this machine, under the lease's uid."""

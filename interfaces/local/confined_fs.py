@@ -1,4 +1,4 @@
-"""File operations that cannot leave a folder, even if somebody swaps links meanwhile.
+"""File operations that cannot leave a folder, even if links are swapped while they run.
 
 Each step of a path is opened relative to the folder before it, without following links. A link is read and its steps
 are resolved in the same way, so a link that stays inside works and one that leads outside is refused. Uses only the
@@ -99,7 +99,7 @@ class _Place:
 class ConfinedFolder:
     """File operations confined to a folder.
 
-    Most take the root first. Arguments and results are JSON types and bytes.
+    Most methods take the root as their first argument. Arguments and results are JSON types and bytes.
     """
 
     def __init__(self) -> None:
@@ -226,7 +226,7 @@ def _only_regular(place: _Place) -> None:
 
 
 def _emptied(top: int, until: float) -> bool:
-    """Remove the contents of an open folder until a point in time. Return whether it is empty.
+    """Remove the contents of an open folder until a deadline. Return whether it is empty.
 
     The contents of nested folders are moved up into the top one, so that no depth of nesting needs a stack, a long path
     or more than two descriptors.

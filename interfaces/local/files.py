@@ -29,7 +29,7 @@ _LONGEST_BODY = 4 * PART
 
 
 class _Agent:
-    """The client of `agent.py`, which is started by the first call, and again after a fork or if it dies."""
+    """The client of `agent.py`. The first call starts the agent; later calls restart it after a fork or a crash."""
 
     def __init__(self, endpoint: LocalEndpoint) -> None:
         self._endpoint = endpoint

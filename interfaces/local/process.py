@@ -22,8 +22,8 @@ _END_WITHIN = 1.0
 class LocalProcess(Process):
     """A process with three pipes that are read without blocking.
 
-    As root, the process drops all privileges before its first instruction; for another account, it can never regain
-    any.
+    If we are root, the process drops all privileges before its first instruction. For any account but ours, it can
+    never regain them.
     """
 
     def __init__(self, launch: Launch, endpoint: LocalEndpoint) -> None:

@@ -1,4 +1,4 @@
-"""Restrictions on processes of this machine: resource limits, and no way to gain privileges.
+"""Restrictions on processes on this machine: resource limits, and a bar on gaining privileges.
 
 The limits are in force before the process reads its first line of input. Its own shell sets them, because setting them
 for a process of another account takes a capability that root in a container often lacks. Setuid, setgid and file
@@ -24,7 +24,7 @@ from interfaces.errors import NotStarted
 
 
 def limiting(endpoint: LocalEndpoint) -> str:
-    """Return the lines with which a new process's shell sets its limits. The shell exits if one cannot be set."""
+    """Return the shell lines that set the limits of a new process. The shell exits if a limit cannot be set."""
     lines = []
     if endpoint.open_files:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -49,8 +49,8 @@ def join(pid: int, endpoint: LocalEndpoint) -> None:
 def started(endpoint: LocalEndpoint, **given: Any) -> subprocess.Popen[bytes]:
     """Start the shell that reads its script from its input, in a session of its own, with the account of its endpoint.
 
-    Where Python would set the account itself, it copies the tables of all our memory first, which takes a tenth of a
-    second in a process of 200 MiB on some virtual machines. Where setpriv sets it, nothing is copied.
+    If Python sets the account, it forks and copies all our page tables, which takes a tenth of a second in a process of
+    200 MiB on some virtual machines. If setpriv sets it, nothing is copied.
     """
     command = ["/bin/sh", "-c", f"{limiting(endpoint)}{launching.BOOTSTRAP}"]
     account: dict[str, Any] = {}
@@ -77,13 +77,13 @@ def started(endpoint: LocalEndpoint, **given: Any) -> subprocess.Popen[bytes]:
 
 
 def _is_ours(endpoint: LocalEndpoint) -> bool:
-    """Return whether the endpoint's account is the one of this process, without further groups."""
+    """Return whether the endpoint's account is that of this process, without supplementary groups."""
     return (os.geteuid(), os.getegid()) == (endpoint.uid, endpoint.gid) and {*os.getgroups()} <= {endpoint.gid}
 
 
 @functools.cache
 def _setpriv() -> str:
-    """Return the path of a setpriv that can set accounts, as that of util-linux; else an empty string."""
+    """Return the path of a setpriv that can set accounts, such as that of util-linux, or an empty string."""
     found = shutil.which("setpriv", path=launching.CLEAN_PATH)
     if found is None:
         return ""

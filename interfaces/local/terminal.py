@@ -1,7 +1,7 @@
 """A shell on this machine, as the account of an endpoint and with its own terminal.
 
-The account gets a terminal of its own, and this process copies between that and ours. Otherwise it could type into
-ours.
+The shell gets a terminal of its own, and this process copies between it and ours. If they shared ours, the account
+could type into it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHELL = "if [ -x /bin/bash ]; then exec /bin/bash -i; else exec /bin/sh -i; fi\
 def attach(endpoint: LocalEndpoint, line: str = "", *, stdin: int = 0, stdout: int = 1) -> int:
     """Run `line`, or a shell, in a new terminal connected to ours, and return its exit code. Raises NotStarted.
 
-    If an exception ends this function, the session's processes are ended.
+    If an exception ends this function, the processes of the session are terminated.
     """
     ours, theirs = pty.openpty()
     try:

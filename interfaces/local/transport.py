@@ -15,7 +15,7 @@ from interfaces.transport import Launch, Process, Transport
 
 
 class LocalTransport(Transport):
-    """The transport to an account of this machine. Raises InvalidRequest unless we are root or that account."""
+    """The transport to an account on this machine. Raises InvalidRequest unless we are root or that account."""
 
     def __init__(self, endpoint: LocalEndpoint) -> None:
         if os.geteuid() not in (0, endpoint.uid):
@@ -24,7 +24,7 @@ class LocalTransport(Transport):
         self._files: list[LocalFiles] = []
 
     def unbounded(self) -> LocalTransport:
-        """Return a transport to the account without its limits, for ending its processes when it has reached them."""
+        """Return a transport to the account without limits, to end its processes even if they have reached a limit."""
         return LocalTransport(replace(self.endpoint, processes=0, open_files=0, cgroup=""))
 
     def start(self, launch: Launch, deadline: Deadline) -> Process:

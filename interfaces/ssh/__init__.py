@@ -1,4 +1,4 @@
-"""SSH as a transport: pinned host keys, one key for logging in, deadlines on every step, and reused connections."""
+"""The SSH transport: pinned host keys, one login key, a deadline for each step, and reused connections."""
 
 import logging
 

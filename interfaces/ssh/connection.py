@@ -1,4 +1,4 @@
-"""One SSH connection and its channels, for given host keys and a private key, with a deadline for each step."""
+"""An SSH connection and its channels, with pinned host keys, a private key and a deadline for each step."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def client_for(endpoint: SshEndpoint) -> paramiko.SSHClient:
 
 
 def private_key_of(text: str) -> paramiko.PKey:
-    """Return the key in an OpenSSH private key text. Raises InvalidRequest, whose message never contains the text."""
+    """Parse an OpenSSH private key. Raises InvalidRequest, whose message never contains the key."""
     for kind in _PRIVATE:
         try:
             return kind.from_private_key(io.StringIO(text))
@@ -95,7 +95,7 @@ class SshConnection:
         return bool(self._transport.is_active())
 
     def session(self, deadline: Deadline) -> paramiko.Channel:
-        """Open a channel on which nothing is running yet. Raises ConnectionLost, DeadlineExceeded."""
+        """Open a channel. Raises ConnectionLost, DeadlineExceeded."""
         with self._sure_that_nothing_ran(deadline):
             return self._transport.open_session(timeout=_step(deadline))
 

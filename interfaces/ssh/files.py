@@ -1,8 +1,9 @@
 """Files on a host over SFTP, confined to one folder.
 
-SFTP knows only paths, so confinement is a check before the operation: the server resolves the folder of the last step,
-which must be inside the root. A link that is swapped between the check and the operation can still lead outside. The
-server has only the rights of the lease's own account, so this gives no access beyond that of its `command` interface.
+SFTP knows only paths, so confinement is checked before each operation: the server resolves the parent folder of the
+path, which must be inside the root. A link that is swapped between the check and the operation can still lead outside.
+The server has only the rights of the lease's own account, so this gives no access beyond that of the `command`
+interface.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MODES = {"read": "r", "write": "w", "create": "wx", "append": "a"}
 
 
 class SftpFiles(Files):
-    """Files over SFTP. A relative root is below the endpoint's home, or below the account's home if that is not set."""
+    """Files over SFTP. A relative root is below the endpoint's home or, if that is not set, the account's home."""
 
     def __init__(self, sessions: Sessions, root: str, *, home: str = "") -> None:
         self.root = posixpath.join(home, root) if home else root
@@ -104,7 +105,7 @@ class SftpFiles(Files):
             client.chmod(full, permissions)
 
     def sync(self, path: str) -> None:
-        """Do nothing, because SFTP has no such request."""
+        """Do nothing, because SFTP has no sync request."""
 
     def close(self) -> None:
         self._session.close()

@@ -1,6 +1,6 @@
 """An SSH agent that offers one key to the system's `ssh`.
 
-The key stays in the memory of this process: it is never written to a file, and disappears however the process ends.
+The key is kept only in the memory of this process and is never written to a file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Configuration for the system's `ssh`: a host with its pinned keys, its bastion, and the key for logging in.
+"""Configuration for the system's `ssh`: a host with its pinned keys, its bastion, and the login key.
 
 Every value is checked or escaped, so that it cannot become an option, another line, or a token that `ssh` expands.
 """
@@ -27,7 +27,7 @@ _FIXED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """The credentials for logging in: an agent that has the only key, or key files, or the defaults of `ssh`."""
+    """The login credentials: an agent with the only key, key files, or the defaults of `ssh`."""
 
     agent: Path | None = None
     files: tuple[Path, ...] = ()
@@ -47,7 +47,7 @@ def entry(
 ) -> str:  # fmt: skip
     """Return an entry of a configuration file. `known_hosts_of` must be called with the first of the names.
 
-    `jump` is the name of the bastion's entry. `proxy_command` is a shell line that is used to connect instead.
+    `jump` is the name of the bastion's entry. `proxy_command` is a shell command that makes the connection instead.
     """
     lines = [
         ("HostName", there.host.replace("%", "%%")), ("Port", str(there.port)), ("User", there.user),
@@ -61,7 +61,7 @@ def entry(
 
 
 def known_hosts_of(name: str, there: SshEndpoint) -> str:
-    """Return known_hosts lines with a host's pinned keys under a name."""
+    """Return known_hosts lines with the pinned keys of a host, under the given name."""
     return "".join(f"{name} {key}\n" for key in there.host_keys)
 
 

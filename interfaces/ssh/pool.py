@@ -1,4 +1,4 @@
-"""The connections of this process, reused by all callers that need the same account with the same key."""
+"""A pool of SSH connections, shared within a process by all callers that use the same account and key."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Pool:
         *,
         fresh: bool = False,
     ) -> SshConnection:
-        """Return a connection with room for one more session, or a new one if `fresh`. Return it with `give_back`."""
+        """Return a connection with room for another session, or a new one if `fresh`. Release it with `give_back`."""
         name = _name(endpoint, private_key)
         if not fresh and (found := self._with_room(name)):
             return found
@@ -76,13 +76,13 @@ class Pool:
         return opened
 
     def give_back(self, connection: SshConnection) -> None:
-        """End one session's use of a connection."""
+        """Release one session on a connection."""
         with self._lock:
             connection.sessions -= 1
             connection.idle_since = clock.monotonic()
 
     def close_idle(self, older_than: float | None = None) -> None:
-        """Close connections that are dead or have been unused for `older_than` seconds (None: the pool's own limit)."""
+        """Close connections that are dead or have been unused for `older_than` seconds (None: the pool's limit)."""
         bound = self._idle if older_than is None else older_than
         now = clock.monotonic()
 

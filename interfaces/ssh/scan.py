@@ -1,4 +1,4 @@
-"""The host keys that an SSH server presents to anyone, for a person to compare before they are pinned."""
+"""Read the host keys that an SSH server presents, for a person to verify before they are pinned."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ALGORITHMS = (("ssh-ed25519",), ("ecdsa-sha2-nistp256",), ("rsa-sha2-512", "rsa
 def shown_keys(
     host: str, port: int, deadline: Deadline, *, bastion: SshEndpoint | None = None, bastion_key: str = ""
 ) -> tuple[PublicKey, ...]:
-    """Return a server's host keys, without signing in. Raises Unreachable if it presents none before the deadline."""
+    """Return a server's host keys, without logging in. Raises Unreachable if it presents none before the deadline."""
     found: list[PublicKey] = []
     problem: Exception | None = None
     for algorithms in _ALGORITHMS:

@@ -1,4 +1,4 @@
-"""SFTP: a client that checks each answer, a session that is reopened after it was lost, and open files.
+"""SFTP: a client that validates every response, a session that reconnects, and open files.
 
 paramiko trusts the lengths and counts that a server sends: a count of two million in an answer of nine bytes becomes
 two million entries in memory, and an answer may be 16 MiB long. The server is software on a tenant's machine, so its
@@ -109,7 +109,7 @@ class SftpClient(paramiko.SFTPClient):
 
 
 def check_answer(kind: int, content: bytes) -> None:
-    """Check that an answer contains as much data as its lengths and counts say. Raises paramiko.SFTPError."""
+    """Check that an answer is as long as its lengths and counts claim. Raises paramiko.SFTPError."""
     answer = _Answer(content)
     answer.skip(4)  # the request's number, or the server's version
     if kind == sftp.CMD_STATUS:
@@ -183,7 +183,7 @@ class SftpSession:
 
     @contextlib.contextmanager
     def client(self, path: str = "") -> Iterator[paramiko.SFTPClient]:
-        """Yield the client, and convert its errors to ours."""
+        """Yield the client, and convert its errors to interface errors."""
         try:
             yield self._open()
         except (TimeoutError, EOFError, paramiko.SSHException) as error:
@@ -288,7 +288,7 @@ class SftpFile(OpenFile):
 def listed(client: paramiko.SFTPClient, folder: str, most: int) -> list[paramiko.SFTPAttributes]:
     """Return the entries of a folder, or slightly more than `most` of them.
 
-    paramiko's own listing reads on as long as the host sends entries, and its iterator takes answers that belong to
+    paramiko's `listdir_attr` reads for as long as the host sends entries, and its iterator consumes responses meant for
     other users of the client.
     """
     ask: Any = client._request  # type: ignore[attr-defined]
