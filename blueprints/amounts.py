@@ -10,7 +10,7 @@ CLASSES = ("slots", "cpu_millicores", "ram_mib", "disk_mib")
 
 @dataclass(frozen=True, kw_only=True)
 class Amounts:
-    """Amounts of capacity that a lease takes of a resource, or that a resource has in total.
+    """Amounts of capacity that a lease takes from a resource, or that a resource has in total.
 
     1000 cpu_millicores are one vCPU.
     """
@@ -26,14 +26,14 @@ class Amounts:
         return not self.shortage(total)
 
     def shortage(self, total: Amounts) -> dict[str, tuple[int, int]]:
-        """Return (requested, available) for each class of which `total` has too little."""
+        """Return (requested, available) for each class that exceeds `total`."""
         asked = {name: getattr(self, name) for name in CLASSES} | dict(self.extra)
         there = {name: getattr(total, name) for name in CLASSES} | dict(total.extra)
         return {name: (n, there.get(name, 0)) for name, n in asked.items() if n > there.get(name, 0)}
 
 
 def amount(name: str, number: int, *, bare: bool = False) -> str:
-    """Return an amount of a class in the units that people use: `2 vCPUs`, `4 GiB of RAM`.
+    """Format an amount of a resource class in the units that people use: `2 vCPUs`, `4 GiB of RAM`.
 
     `bare` omits the noun where the amount is a plain count.
     """
@@ -48,7 +48,7 @@ def amount(name: str, number: int, *, bare: bool = False) -> str:
 
 
 def shortfall(short: Mapping[str, tuple[int, int]]) -> str:
-    """Return a clause about the first class of a shortage, or an empty string if there is none."""
+    """Return a clause that describes the first class of a shortage, or an empty string if there is none."""
     for name, (asked, there) in short.items():
         return f"{amount(name, asked)} requested; at most {amount(name, there, bare=True)} available"
     return ""

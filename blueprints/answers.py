@@ -1,4 +1,4 @@
-"""The possible answers of a step. This module knows no database, queue or provider."""
+"""The possible answers of a step. This module depends on no database, queue or provider."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Hold:
 class NeededLease:
     """A lease that a step requests.
 
-    With `lifetime` "life" the lease is held as long as the resource (or lease) of the step exists, with "phase" until
+    If `lifetime` is "life", the lease is held as long as the step's resource (or lease) exists; if it is "phase", until
     this phase ends.
     """
 
@@ -135,11 +135,11 @@ class NeededLease:
 class NeededLock:
     """A slot lock that a step requests: the first of `candidates` in `scope` that is not taken.
 
-    Examples are a port of a host, or one GPU. The lock is held as long as the resource (or lease) of the step exists,
-    and the chosen candidate is in `spec.locks[name]`.
+    Examples are a port on a host, or one GPU. The lock is held as long as the step's resource (or lease) exists, and
+    the chosen candidate is in `spec.locks[name]`.
 
-    With `part_class`, the lock is on a healthy part of that class of the step's resource, by the part's identity: any
-    part, or one of the candidates.
+    If `part_class` is given, the lock is on a healthy part of that class in the step's resource, named by the part's
+    identity: any such part or, if there are candidates, one of them.
     """
 
     name: str
@@ -178,7 +178,7 @@ class Maintenance:
 class Need:
     """The step needs these leases, locks or maintenance to continue. It is called again once all of them are granted.
 
-    They are then in the step's spec: `spec.parents`, `spec.locks`, and `spec.granted` for maintenance.
+    The granted ones are then in the step's spec: `spec.parents`, `spec.locks`, and `spec.granted` for maintenance.
     """
 
     leases: tuple[NeededLease, ...] = ()

@@ -1,6 +1,6 @@
-"""The contract of a kind: how resources of one sort are built, used, watched, updated, cleaned and destroyed.
+"""The contract of a kind: how one type of resource is built, used, watched, updated, cleaned and destroyed.
 
-A kind knows no database and no queue. It takes frozen values (`blueprints.specs`) and returns frozen values
+A kind uses neither the database nor the queue. It takes frozen values (`blueprints.specs`) and returns frozen values
 (`blueprints.answers`). Its capabilities follow from the classes that it implements (`capabilities`).
 """
 
@@ -101,7 +101,7 @@ class Kind(ABC):
         """
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Return the interfaces of the kind's leases, as a mapping from name to opener."""
+        """Return the functions that open the kind's interfaces on a lease, by interface name."""
         return {}
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
@@ -134,8 +134,8 @@ class Builds(ABC):
     def drafts(self, config: Any, asked: Asked | None) -> Sequence[Draft]:
         """Return what could be built for `asked`, best first.
 
-        If `asked` is None, return what to build to keep the minimum ready. Makes no external call. Raises
-        CatalogueStale if the answer is not known yet.
+        If `asked` is None, return what to build to keep the configured minimum of resources ready. Makes no external
+        call. Raises CatalogueStale if the answer is not known yet.
         """
 
     @abstractmethod
@@ -154,7 +154,7 @@ class Stops:
 
 
 class Offers(ABC):
-    """The kind builds from the offers of its provider.
+    """The kind builds resources from its provider's offers.
 
     One worker at a time polls the inventory and status of each account. The results fill the catalogue and the observed
     status of resources.
@@ -174,7 +174,7 @@ class Offers(ABC):
 
     @abstractmethod
     def places(self, account: Account) -> Sequence[Place]:
-        """Return the locations of the account; each is polled separately.
+        """Return the account's locations; each is polled separately.
 
         Return one place named "" if a single call covers all locations.
         """
@@ -252,7 +252,7 @@ class Registers(ABC):
 
     @abstractmethod
     def register(self, config: Any, registration: Any) -> Draft:
-        """Return the draft of a registered resource. Its `identity` must be set."""
+        """Return the draft for a registered resource. Its `identity` must be set."""
 
     @abstractmethod
     def build(self) -> Plan:
@@ -262,7 +262,7 @@ class Registers(ABC):
 class Scans(ABC):
     """The host keys of a host can be read before the host is registered.
 
-    An operator compares them with the keys on the host's own console, and registers the host with them.
+    An operator compares them with those shown on the host's own console, and registers the host with them.
     """
 
     @abstractmethod
@@ -311,7 +311,7 @@ class Activates(ABC):
     def deactivate(self) -> Plan:
         """Return the plan that undoes an activation, even a partial one.
 
-        The plan is idempotent, and ends every process and access of the lease.
+        The plan is idempotent. It ends all of the lease's processes, and all access that the lease had.
         """
 
 

@@ -1,4 +1,4 @@
-"""Code shared by all kinds of resource type `host`: attributes, requirements, and how interfaces are opened.
+"""Code shared by all kinds whose resource type is `host`: attributes, requirements, and how interfaces are opened.
 
 Clouds use the same requirements, so a lease need not know which kind serves it.
 """
@@ -59,7 +59,7 @@ class HostAttributes(Fields):
 
 
 class HostRequirements(Fields):
-    """Requirements that a lease may have of a host, besides amounts of its capacity."""
+    """Requirements that a lease may set for its host, besides amounts of capacity."""
 
     arch: Architecture | None = Field(default=None, description="Architecture.")
     os: str | None = Field(default=None, description="Operating system.")
@@ -96,7 +96,7 @@ def observed(found: Json) -> Json:
 
 
 def lease_of(spec: Spec) -> LeaseView:
-    """Return the lease of a phase. Raises ValueError if it has none."""
+    """Return the lease that the phase is for. Raises ValueError if the phase has none."""
     if spec.lease is None:
         raise ValueError(f"the phase {spec.phase} has no lease")
     return spec.lease
@@ -109,7 +109,7 @@ def endpoint_facts(endpoint: Endpoint) -> Json:
 
 
 def openers(transport_of: Callable[[LeaseView], Transport], *names: str) -> dict[str, Opener]:
-    """Return the openers of interfaces over the transport to a lease's account."""
+    """Return functions that open these interfaces over the transport to a lease's account."""
 
     def opener(name: str) -> Opener:
         def opened(lease: LeaseView, still_mine: Callable[[], None]) -> Interface:

@@ -1,4 +1,4 @@
-"""The control side of a host: run scripts on it under one deadline, and convert errors to answers of a step."""
+"""Run scripts on a host through its control account under one deadline, and convert errors to step answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CannotBecomeRoot(NeedsOperator):
 
 
 class HostShell:
-    """Runs scripts as the control account or as root, within the time of one call of a step."""
+    """Runs scripts as the control account or as root, within the time allowed for one call of a step."""
 
     def __init__(self, transport: Transport, seconds: float) -> None:
         self._command = ShellCommand(transport, still_mine=lambda: None)
@@ -57,7 +57,7 @@ class HostShell:
 
     @property
     def tired(self) -> bool:
-        """Whether too little time is left to begin something long."""
+        """Whether too little time is left to start a long operation."""
         return self._deadline.remaining < self._deadline.seconds * 0.6
 
     @property
@@ -92,7 +92,7 @@ class HostShell:
         return found | {"arch": architecture(found.get("arch", ""))}
 
     def end_account(self, account: int | str, *, root: bool = True) -> int:
-        """End every process of a uid or account except those of this connection. Return how many are left."""
+        """End every process owned by a uid or account, except this connection's. Return how many are left."""
         run = self.as_root if root else self.run
         return int(run(END_UID, str(account), _ROUNDS))
 
@@ -101,10 +101,10 @@ class HostShell:
         return int(self.run(END_MARKED, mark, folder, _ROUNDS))
 
     def sweep_account(self, account: int | str, *, python: str = "", homes: str = "") -> bool:
-        """Remove the files of a uid or account in world-writable places. Return whether nothing is left.
+        """Remove a uid's or account's files from world-writable directories. Return whether none is left.
 
         `python` is an interpreter on the host, if one is known. `homes` is the folder of the leases' homes, where other
-        leases may keep files of the uid; these are given to root.
+        leases may keep files owned by the uid; root becomes the owner of these files.
         """
         return self.as_root(SWEEP_UID, str(account), self._budget, python, homes).split() == ["0"]
 
@@ -119,7 +119,7 @@ class HostShell:
 
 
 def told(act: Act) -> Act:
-    """Wrap an act so that errors on the way to the host become its answer."""
+    """Wrap an act so that errors in reaching the host become its answer."""
 
     @functools.wraps(act)
     def answered(spec: Spec, memo: Json) -> Answer:

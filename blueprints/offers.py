@@ -74,7 +74,7 @@ class Offer:
 
     @property
     def counted(self) -> str:
-        """The keys by which quotas count the offer: location, family and market."""
+        """The offer's quota keys: location, family and market."""
         return f"{self.location}/{self.family}/{self.market}"
 
 

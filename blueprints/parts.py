@@ -12,7 +12,7 @@ State = Literal["ok", "dead", "missing"]
 class Part:
     """A named part of a resource that is claimed by name: a GPU (its UUID), a port, a virtual function.
 
-    A class of capacity with the name of `part_class` counts the healthy parts.
+    The healthy parts are counted by the capacity class named `part_class`.
     """
 
     part_class: str

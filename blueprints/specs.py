@@ -115,9 +115,9 @@ class Control:
     anything on the way. `kept` maps paths below `home` to the content of the files that give the lease's interfaces
     access; code that empties the home must restore exactly these.
 
-    `renumber` (a script and its arguments, for root) gives the account another uid once nothing of a lease is left, and
-    `numbers` prints its present uid and gid. Programs that a lease made setuid and hid, in the home or in a descriptor
-    of another lease, are then useless. Both are empty if processes there cannot gain privileges.
+    `renumber` (a script and its arguments, for root) gives the account another uid after a lease has been removed
+    completely, and `numbers` prints its present uid and gid. Programs that a lease made setuid and hid, in the home or
+    in a descriptor of another lease, are then useless. Both are empty if processes there cannot gain privileges.
     """
 
     transport: Transport
@@ -171,7 +171,7 @@ class Spec:
 
     `key` is the deterministic name of the resource or lease at the provider. `token` is an idempotency token: it is the
     same for every repetition of this step, and changes when the phase is run again. `tags` mark everything that is
-    created as ours. `deadline` is the time in seconds that this call may take.
+    created as belonging to this installation. `deadline` is the time in seconds that this call may take.
     """
 
     phase: str

@@ -22,7 +22,7 @@ _PLACE = ("address", "port", "user", "host_keys")
 
 
 def prefix(resource: ResourceView) -> str:
-    """Return the prefix of the names of all accounts for this host's leases."""
+    """Return the prefix of the account names of all leases on this host."""
     return f"dd{_digest(resource.key, 10)}-"
 
 
@@ -55,12 +55,12 @@ def home_for(resource: ResourceView, user: str) -> str:
 
 
 def mark_of_host(resource: ResourceView) -> str:
-    """Return the prefix of the comment on every key that a lease of this host has in a shared account."""
+    """Return the prefix shared by the comments of all keys that leases on this host add to a shared account."""
     return f"drydock:{prefix(resource)}"
 
 
 def mark_of(lease: LeaseView) -> str:
-    """Return the comment on one lease's keys in a shared account."""
+    """Return the comment of the keys that one lease adds to a shared account."""
     return f"drydock:{user_of(lease)}"
 
 
@@ -100,8 +100,8 @@ def control_transport(resource: ResourceView) -> Transport:
 def control_key(resource: ResourceView) -> str:
     """Return the control account's private key.
 
-    It is the host's own key or else that of the credential named by the config. Raises NeedsOperator if both are
-    missing.
+    This is the host's own key or, if it has none, the key in the credential that the config names. Raises NeedsOperator
+    if both are missing.
     """
     own: str = resource.secrets.get("private_key", "")
     config: Accounts = resource.blueprint.config
@@ -196,7 +196,7 @@ SCAN = 8.0
 
 
 def scan(blueprint: BlueprintView, address: str, port: int) -> list[str]:
-    """Return the host keys presented at an address. Raises InterfaceError, NeedsOperator."""
+    """Return the host keys presented at an address. Raises InterfaceError or NeedsOperator."""
     # Not at the top: paramiko takes a third of a second to import.
     from interfaces.ssh.scan import shown_keys
 

@@ -17,7 +17,7 @@ _TIDYING = 10.0
 
 
 def observe(spec: Spec) -> Json:
-    """Return the facts of the host. Raises InterfaceError, NeedsOperator."""
+    """Return the facts of the host. Raises InterfaceError or NeedsOperator."""
     return {name: value for name, value in _observed(spec).items() if name != "aside"}
 
 

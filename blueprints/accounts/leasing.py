@@ -29,7 +29,7 @@ from interfaces.keys import new_key_pair
 def make_key(spec: Spec, memo: Json) -> Answer:
     """Make a key pair for this lease.
 
-    It is stored before the host receives it, so that a lost answer wastes only a pair.
+    The pair is stored before the host receives it, so a lost answer wastes only a key pair.
     """
     if "private_key" in lease_of(spec).secrets:
         return Ready()
@@ -51,7 +51,7 @@ def make_account(spec: Spec, memo: Json) -> Answer:
 
 @until_done("Ways in for the former owner are being removed.")
 def end_other_ways(spec: Spec) -> bool:
-    """Remove the files of the account that could let its former owner in: in ~/.ssh, shared places and other homes."""
+    """Remove the account's files that could let its former owner in, from ~/.ssh, shared folders and other homes."""
     lease, there = lease_of(spec), shell(spec)
     if is_shared(lease):
         return True

@@ -11,7 +11,7 @@ SHARED_FOLDER = ".drydock-leases"
 
 
 def vanished(there: HostShell, user: str, home: str) -> bool:
-    """Remove everything of an account: access, processes, files, the account. Returns whether nothing is left."""
+    """Remove an account with its access, processes and files. Returns whether nothing is left."""
     close(there, user)
     if there.end_account(user) or not files_removed(there, user, home):
         return False
@@ -71,7 +71,7 @@ def shared_close(there: HostShell, user: str) -> None:
 def shared_ended(there: HostShell, user: str, lease_key: str, *, whole: bool) -> bool:
     """End the processes that bear the lease's mark or work in its folder.
 
-    Return whether none is left; with `whole`, whether the shared account runs nothing except this connection.
+    Return whether none is left or, if `whole` is true, whether the shared account runs nothing except this connection.
     """
     home, uid = there.run("cd && pwd -P && id -u").splitlines()
     left = there.end_marked(f"{LEASE_VARIABLE}={lease_key}", f"{home}/{SHARED_FOLDER}/{user}")

@@ -1,1 +1,1 @@
-"""The kind `azure`: machines at Microsoft Azure."""
+"""The kind `azure`: machines on Microsoft Azure."""

@@ -76,7 +76,7 @@ class Account:
         return sorted((one for one in read if one is not None), key=lambda one: one.name)
 
     def sizes(self, location: str) -> list[Size]:
-        """Return the sizes of a location, or those of all locations in one listing for ""."""
+        """Return the sizes in a location or, for "", those in all locations from one listing."""
         chosen = {"filter": f"location eq '{location}'"} if location else {}
         with translated("list the sizes"):
             skus = [sku.as_dict() for sku in self._connection.compute.resource_skus.list(**chosen)]

@@ -1,6 +1,6 @@
 """Calls to Azure Resource Manager: the connection with its credential, deadline and rate; named objects; tags.
 
-The objects under one key have names that are derived from the key. Source of the limits of names: learn.microsoft.com,
+The names of the objects under one key are derived from the key. Source of the limits on names: learn.microsoft.com,
 "Naming rules and restrictions for Azure resources" (a Linux machine 64 characters, network objects and disks 80) and
 "Use tags to organize your Azure resources".
 """
@@ -37,7 +37,7 @@ LONGEST_TURN = 2.0
 
 
 class Connection:
-    """The SDK's clients of one subscription. No call waits for the end of an operation, and no write is repeated."""
+    """The SDK's clients of one subscription. No call waits for an operation to finish, and no write is repeated."""
 
     def __init__(self, credential: Credential, deadline: float) -> None:
         self.subscription = credential.subscription_id
@@ -94,7 +94,7 @@ class _Fixed:
         return AccessTokenInfo(self._token, NEVER)
 
     def close(self) -> None:
-        """There is nothing to close."""
+        """Do nothing, because there is nothing to close."""
 
 
 def _who(credential: Credential, deadline: float) -> Any:
@@ -227,7 +227,7 @@ def part_name(part: str, key: str) -> str:
 
 
 def check_order(order: Order) -> None:
-    """Check the key and the tags. Raises CloudError INVALID if Azure would not accept them."""
+    """Check an order's key and tags. Raises CloudError INVALID if Azure would not accept them."""
     if not _KEY.match(order.key):
         raise _invalid(
             f"{order.key!r} is not a valid machine name: use 1 to 64 of a-z, 0-9 and '-', starting and ending with a"
@@ -254,7 +254,7 @@ def bears(found: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
 
 
 def has_owner(found: Mapping[str, Any], tags: Mapping[str, str]) -> bool:
-    """Return whether an object has the tags among these that name its owner."""
+    """Return whether an object has the ownership tags among `tags`."""
     return values.same_owner(_tags(found), {tag.lower(): value for tag, value in tags.items()})
 
 
@@ -304,7 +304,7 @@ class Parts:
     ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
         """Create or change one part. Return the answer and its headers.
 
-        With `only_new`, raise CloudError CONFLICT (PreconditionFailed) if the part exists.
+        If `only_new` is true, raise CloudError CONFLICT (PreconditionFailed) if the part exists.
         """
         named = part_name(part, key)
         condition = {"match_condition": MatchConditions.IfMissing} if only_new else {}
@@ -315,7 +315,7 @@ class Parts:
             return poller.result()  # type: ignore[no-any-return]
 
     def patch(self, part: str, key: str, body: Mapping[str, Any], doing: str) -> None:
-        """Request a change of a machine or disk."""
+        """Request a change to a machine or disk."""
         with translated(doing, write=True):
             self._operations[part].begin_update(
                 self._connection.group, part_name(part, key), body, polling=False, cls=_whole
@@ -400,5 +400,5 @@ def _remnant(part: str, found: Mapping[str, Any]) -> Remnant:
 
 
 def order_tags(order: Order) -> dict[str, str]:
-    """Return the order's tags, and the tag of the attempt."""
+    """Return the order's tags and the tag that identifies the attempt."""
     return {**order.tags, ATTEMPT: order.token}

@@ -1,8 +1,8 @@
-"""The client of the provider contract for one subscription at Azure, and one resource group in it.
+"""The provider contract's client for one Azure subscription, and one resource group in it.
 
 The objects under a key are the machine KEY, its network card KEY-nic, address KEY-ip, firewall KEY-nsg and disk
-KEY-disk. A PUT creates or changes, so a repeated PUT creates nothing twice; that of the machine is also conditional
-(If-None-Match), so that it never changes a machine. No call waits for the end of an operation.
+KEY-disk. A PUT creates or changes an object, so a repeated PUT creates nothing twice. The machine's PUT is also
+conditional (If-None-Match), so that it never changes an existing machine. No call waits for an operation to finish.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Azure(
 ):
     """One resource group of a subscription.
 
-    `api` is global: the machines of a resource group, the statuses of a subscription's machines and Resource SKUs each
-    take one listing over all locations. Given a location, the results are filtered; only for sizes is the call itself
-    narrowed.
+    `api` is global: the resource group's machines, the statuses of the subscription's machines and the Resource SKUs
+    are each listed for all locations at once. For a single location, the results are filtered here; only the listing of
+    sizes is itself limited to the location.
     """
 
     provider: ClassVar[str] = "azure"
@@ -84,13 +84,13 @@ class Azure(
         self._connection.close()
 
     def identity(self) -> str:
-        """Return subscription and resource group. The call proves both, since the group must exist."""
+        """Return the subscription and resource group. The call proves both, since the group must exist."""
         path = f"/subscriptions/{self._connection.subscription}/resourcegroups/{self._connection.group}"
         answer, _ = self._connection.ask("GET", path, version=GROUP_VERSION, doing="read the resource group")
         return f"{self._connection.subscription}/{answer.get('name') or self._connection.group}"
 
     def account(self) -> str:
-        """Return subscription and resource group as configured.
+        """Return the subscription and resource group as configured.
 
         A deleted group has no machines, so whether a machine is gone must not depend on reading its group.
         """
@@ -121,8 +121,8 @@ class Azure(
     def instances(self, location: str, tags: Mapping[str, str]) -> Sequence[Instance]:
         """Return the machines, from two listings.
 
-        The listing with statuses (statusOnly) lacks all other fields, and the other listing lacks the power state. A
-        network card or address without a machine is found by `sweep` alone.
+        The listing with statuses (statusOnly) lacks all other fields, and the other listing lacks the power state.
+        Network cards and addresses without a machine are not included.
         """
         group, compute, network = self._connection.group, self._connection.compute, self._connection.network
         with translated("list the machines"):
@@ -162,7 +162,7 @@ class Azure(
         return self._instances.created(order, handle.get("operation", ""))
 
     def find(self, order: Order) -> Instance | None:
-        """Return the machine of the key if this attempt (the order's token) created it."""
+        """Return the machine under the key if this attempt (the order's token) created it."""
         there = self._instances.machine(order.key)
         if there is None or not api.has_owner(there, order.tags):
             return None
@@ -215,7 +215,7 @@ class Azure(
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
         """Return network cards, addresses, firewalls and disks, from four listings.
 
-        A disk that was never tagged is not included; the sweep of its name finds it.
+        A disk that was never tagged is not included; `sweep` finds it by its name.
         """
         return [one for one in self._parts.remains(tags) if location in ("", one.location)]
 
@@ -271,7 +271,7 @@ class Azure(
         self._network.close(instance.key, rules)
 
     def host_keys(self, instance: Instance, handle: Mapping[str, str]) -> Sequence[str] | Underway:
-        """Read the keys through the agent in the guest, which carries out one command at a time."""
+        """Read the host keys through the agent in the guest, which carries out one command at a time."""
         return host_keys(self._connection, instance.key, handle.get("command", ""))
 
     def console(self, instance: Instance) -> str:
@@ -285,7 +285,7 @@ class Azure(
         return console_end(url, deadline=self._connection.deadline, ca_bundle=self._connection.ca_bundle)
 
     def permissions(self, order: Order) -> Sequence[cloud.Permission]:
-        """Check permissions, by one call each for the resource group, the subscription, and the named subnet."""
+        """Check permissions with one call each for the resource group, the subscription, and the named subnet."""
         return permissions.permissions(self._connection, order)
 
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:

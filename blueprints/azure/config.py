@@ -1,4 +1,4 @@
-"""The credential for one subscription at Azure, and the image selectors of a blueprint."""
+"""The credential for one Azure subscription, and the image selectors of a blueprint."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Credential(Fields):
 
 
 class Image(ImageWords):
-    """The image to boot: one of the marketplace, or one of your own by id."""
+    """The image to boot: one from the marketplace, or one of your own, given by its id."""
 
     publisher: str = "Debian"
     offer: str = "debian-12"

@@ -173,7 +173,7 @@ def _reach(code: str, message: str) -> Reach:
 
 
 def worked_on(body: str) -> bool:
-    """Return whether a body with status 429 is about an object that another operation changes."""
+    """Return whether an error with status 429 means that another operation is changing the object."""
     return any(f'"{code}"' in body for code in WORKED_ON)
 
 
@@ -232,7 +232,7 @@ def found(doing: str, call: Callable[[], Any]) -> Any:
 
 
 def seconds(headers: Mapping[str, str], usual: float = 0.0) -> float:
-    """Return the number of seconds after which an answer asks to be called again."""
+    """Return how many seconds to wait before the next call, according to an answer's headers."""
     for name, unit in (("retry-after-ms", 0.001), ("x-ms-retry-after-ms", 0.001), ("Retry-After", 1.0)):
         given = headers.get(name) or ""
         if given.replace(".", "", 1).isdigit():

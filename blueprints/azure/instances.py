@@ -100,7 +100,7 @@ def instance(
 ) -> Instance:
     """Convert a machine with its instance view (`status`) to the contract's form.
 
-    The existing network cards and addresses are given by id in small letters.
+    The existing network cards and addresses are given as mappings from lowercase id.
     """
     about: Mapping[str, Any] = machine.get("properties") or {}
     statuses = [one for one in (status or {}).get("statuses") or () if isinstance(one, Mapping)]
@@ -124,7 +124,7 @@ def instance(
 
 
 def state(provisioning: str, power: str) -> Lifecycle:
-    """Return the state.
+    """Return the machine's state.
 
     A machine whose last operation failed is classified by its power state if there is one, because it may be running.
     """

@@ -1,4 +1,4 @@
-"""The kind `azure`: hosts at Azure, built when a lease needs one."""
+"""The kind `azure`: hosts on Azure, built when a lease needs one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Config(CloudConfig):
 
 
 class AzureHost(CloudHost):
-    """Hosts at Azure."""
+    """Hosts on Azure."""
 
     name: ClassVar[str] = "azure"
     Config = Config

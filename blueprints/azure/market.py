@@ -1,10 +1,10 @@
-"""Sizes of machines from Resource SKUs, with one entry for each location, and their prices.
+"""Machine sizes from Resource SKUs, with one entry for each location, and their prices.
 
 Source: REST reference of Microsoft.Compute, "Resource Skus - List". It lists the sizes that the subscription may use,
 not the capacity that is free at the moment, for which Azure has no API. The GPU models are from learn.microsoft.com,
 "GPU accelerated virtual machine sizes" and the pages of the series listed there: Resource SKUs has only their number.
 
-Prices come from a table: Azure's price list is an API of its own, and has no figures for the prices of one account. The
+Prices come from a table, because Azure's price list is a separate API that does not have the account's own prices. The
 bundled table is made from the Azure Retail Prices API as recorded in Azure/karpenter-provider-azure
 (pkg/providers/pricing/zz_generated.pricing.go); its date, locations and commit are in prices.json. On demand, Linux, US
 dollars per hour.
@@ -52,7 +52,7 @@ _PARTS = {"NV6ads_A10_v5": 6, "NV12ads_A10_v5": 3, "NV18ads_A10_v5": 2, "NV4as_v
 
 
 def gpus(size: str, count: str) -> tuple[Gpu, ...]:
-    """Return the accelerators of a size: the model by its name, the count by its capability `GPUs`.
+    """Return a size's accelerators: the model from the size's name, the count from its capability `GPUs`.
 
     An unknown model is called `unknown`.
     """
@@ -97,7 +97,10 @@ class Prices:
 
 @cache
 def table(path: str = "") -> Prices:
-    """Return the table in a file, or the bundled one. Raises CloudError INVALID if it cannot be read."""
+    """Return the price table from the file `path`, or the bundled one by default.
+
+    Raises CloudError INVALID if it cannot be read.
+    """
     try:
         return _read(json.loads(Path(path or BUNDLED).read_text(encoding="utf-8")), path)
     except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
@@ -147,7 +150,7 @@ def sizes(skus: Iterable[Mapping[str, Any]], prices: Prices) -> Iterator[Size]:
 
 
 def confidential(size: str, capability: str) -> frozenset[Confidential]:
-    """Return the confidential technologies, by the capability ConfidentialComputingType or else by the size's name."""
+    """Return the confidential technologies, from the capability ConfidentialComputingType or else from the name."""
     if capability:
         named = _CONFIDENTIAL.get(capability.lower())
         return frozenset({named} if named else ())
@@ -197,7 +200,7 @@ def _type(
 
 
 def words(listed: str) -> list[str]:
-    """Return the words of a capability or feature such as `SCSI, NVMe`."""
+    """Return the words in a capability or feature such as `SCSI, NVMe`."""
     return [word.strip() for word in listed.split(",") if word.strip()]
 
 

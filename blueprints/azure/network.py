@@ -25,7 +25,7 @@ class Network:
         self._connection, self._parts = connection, parts
 
     def prepare(self, order: Order, *, accelerated: bool) -> Mapping[str, str] | Underway:
-        """Return the ids of the network card and of the objects that it needs; Underway until all are ready."""
+        """Return the ids of the network card and of the objects that it needs, or Underway until all are ready."""
         subnet = order.network or self._shared_subnet(order)
         nsg = self._standing("nsg", order, firewall_body(order))
         ip = self._standing("ip", order, address(order)) if order.public_address else ""
@@ -200,7 +200,7 @@ _PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "icmp": "Icmp", "any": "*"}
 def firewall_body(order: Order) -> dict[str, Any]:
     """Return the network security group: inbound SSH from the order's sources only; outbound open, as by default.
 
-    Other machines of the same network, which Azure would let in by default, are refused too.
+    Other machines in the same network, which Azure would let in by default, are refused too.
     """
     rules = []
     for version, prefixes in _by_version(order.ssh_from).items():
@@ -277,7 +277,7 @@ Json = Mapping[str, Any]
 
 
 def problems(connection: Connection, order: Order) -> list[Problem]:
-    """Return the problems of the order's subnet, or of the shared network if it names none."""
+    """Return the problems with the order's subnet, or of the shared network if it names none."""
     if not order.network:
         return _of_ours(_read(connection, connection.group, f"drydock-{order.location}"), order.location)
     parts = _ID.fullmatch(order.network)

@@ -88,7 +88,7 @@ _OF_ADDRESSES = frozenset(f"Microsoft.Network/publicIPAddresses/{act}" for act i
 
 
 def permissions(connection: Connection, order: Order) -> list[Permission]:
-    """Return each needed permission: of the group, of the subscription, and of joining a named subnet."""
+    """Return the status of every required permission: on the group, on the subscription, and to join a named subnet."""
     subscription = f"/subscriptions/{connection.subscription}"
     spared = (_OF_OURS | {JOIN} if order.network else frozenset()) | (
         frozenset() if order.public_address else _OF_ADDRESSES

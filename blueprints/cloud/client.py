@@ -1,4 +1,4 @@
-"""The provider contract: one account at one cloud, as the classes that its client implements.
+"""The provider contract: the classes that the client for one account at a cloud implements.
 
 The capabilities of a client follow from these classes (`capabilities`) and are never declared a second time. Every
 method is one short call (or one call per page), has a deadline, raises only `faults.CloudError`, and keeps to the
@@ -67,7 +67,7 @@ class Client(ABC):
         """
 
     def account(self) -> str:
-        """Return the account in the form of `identity`, without a call if the config names it."""
+        """Return the account in the same form as `identity`, without a call if the config names it."""
         return self.identity()
 
     @abstractmethod
@@ -155,9 +155,9 @@ class Client(ABC):
         Also deletes further instances of lost attempts. Returns the names of the objects that still exist. An empty
         result, read after the deletion, means that nothing is left.
 
-        Objects are found by the tags of their owner (`values.OWNER`). `known` has the ids of created objects, as
-        returned by `prepare` and the instance; with them, objects whose tags were removed are found, and reported to
-        `report` in a sentence.
+        Objects are found by the tags of their owner (`values.OWNER`). `known` contains the ids of the created objects,
+        from `prepare` and from the instance. With these ids, the sweep finds objects whose tags were removed, and calls
+        `report` with a sentence about them.
         """
 
     @abstractmethod
@@ -289,7 +289,7 @@ class ListsRemains(ABC):
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
         """Return every object in a location that has these tags and is not an instance. For "", look in all locations.
 
-        Objects that an instance is using may be omitted. Makes one call for each sort and page.
+        Objects that an instance is using may be omitted. Makes one call for each type of object and each page.
         """
 
 

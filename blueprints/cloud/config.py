@@ -1,4 +1,4 @@
-"""The config shared by all cloud blueprints, and the requirements that a lease may have of a cloud host."""
+"""The config shared by all cloud blueprints, and the requirements that a lease may set for its cloud host."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ class CloudAttributes(HostAttributes):
 
 
 class CloudRequirements(HostRequirements):
-    """Requirements that a lease may have of a cloud host, besides amounts of its capacity.
+    """Requirements that a lease may set for its cloud host, besides amounts of capacity.
 
     TDX, SEV-SNP and SEV are traits (`tdx`, `sev_snp`, `sev`) that can be required, preferred or forbidden like any
     other.

@@ -124,7 +124,7 @@ _CLOCK = (
 
 
 def with_cause(meaning: Meaning, code: str, text: str) -> str:
-    """Return the message of a refused credential, preceded by the likely cause if the clocks differ."""
+    """Return the message about a refused credential, preceded by the likely cause if the clocks differ."""
     skewed = meaning is Meaning.CREDENTIALS and _SKEWED.search(f"{code} {text}"[:4000])
     return f"{_CLOCK} {text}" if skewed else text
 

@@ -1,4 +1,4 @@
-"""The program in a spot machine that waits for the notice that the cloud will reclaim the machine.
+"""The program on a spot machine that waits for the notice that the cloud will reclaim the machine.
 
 It polls the metadata service, writes a notice that every process of the guest can read, and runs the hooks that root
 has put beside it. A kind supplies the reader: Python source that defines `provider`, the number of seconds between two

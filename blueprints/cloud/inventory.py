@@ -108,9 +108,9 @@ def same_account(client: Client, resource: ResourceView) -> None:
 
 
 def is_ours(found: Instance, spec: Spec) -> bool:
-    """Return whether an instance has the tags of the resource's owner.
+    """Return whether an instance carries our ownership tags.
 
-    An instance that was found only by its name may belong to anyone.
+    An instance matched only by name may belong to anyone.
     """
     return same_owner({name.lower(): value for name, value in found.tags.items()}, spec.tags)
 

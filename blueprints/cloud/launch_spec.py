@@ -56,7 +56,7 @@ def order(spec: Spec) -> Order:
 def token(spec: Spec) -> str:
     """Return the idempotency token of this attempt.
 
-    It differs for another zone, type, market, image or network, and for another attempt.
+    The token differs between attempts, and between zones, types, markets, images and networks.
     """
     said, facts = spec.resource.attributes, spec.resource.facts
     what = [said.get(name, "") for name in ("region", "zone", "instance_type", "market")]

@@ -1,8 +1,8 @@
 """User data for cloud-init: the host key, which we know in advance, the control account, and the dead man's switch.
 
-They are written as JSON, which cloud-init reads as YAML. The additions of the operator and the lease are read as YAML
-without aliases, because a few lines with aliases can expand to more than fits in memory. Sources: cloud-init's modules
-`ssh` (`ssh_keys`, `ssh_deletekeys`), `users_groups`, `bootcmd` and `runcmd`.
+The user data is written as JSON, which cloud-init reads as YAML. The additions of the operator and the lease are read
+as YAML without aliases, because a few lines with aliases can expand to more than fits in memory. Sources: cloud-init's
+modules `ssh` (`ssh_keys`, `ssh_deletekeys`), `users_groups`, `bootcmd` and `runcmd`.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ class InstanceType:
 
 @dataclass(frozen=True, kw_only=True)
 class Quota:
-    """A limit of an account and its total usage, including use outside Drydock."""
+    """A limit on an account and its total usage, including use outside Drydock."""
 
     name: str
     location: str

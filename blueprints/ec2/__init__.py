@@ -1,1 +1,1 @@
-"""The kind `ec2`: machines at Amazon EC2, and at private clouds with a compatible API."""
+"""The kind `ec2`: machines on Amazon EC2, and on private clouds with a compatible API."""

@@ -40,7 +40,7 @@ COUNTRIES = {
 def locations_of(calls: Calls, home: str, allowed: Sequence[str], descriptions: Mapping[str, str]) -> list[Location]:
     """Return the allowed regions among those enabled for the account, by name.
 
-    The zones of each region take one call.
+    Reading the zones takes one call for each region.
     """
     found = calls.call("describe_regions", home)["Regions"]
     names = sorted(one["RegionName"] for one in found if not allowed or one["RegionName"] in allowed)

@@ -30,11 +30,11 @@ class Calls(Protocol):
         """Make one call for each page."""
 
     def descriptions(self) -> dict[str, str]:
-        """Return the name that AWS gives each region."""
+        """Return AWS's name for each region."""
 
 
 def listed(calls: Calls, operation: str, region: str, field: str, **parameters: Any) -> Iterator[Answer]:
-    """Yield every item of a describe call, over all its pages.
+    """Yield every item from a describe call, over all its pages.
 
     EC2 may answer with an empty page and a token for the next one, so an empty answer alone proves nothing (EC2 API
     reference, "Pagination").

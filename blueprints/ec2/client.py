@@ -1,4 +1,4 @@
-"""The client of the provider contract for one account at Amazon EC2.
+"""The provider contract's client for one account at Amazon EC2.
 
 It uses botocore, the library under boto3. Only this module imports the SDK.
 """
@@ -521,7 +521,7 @@ class Ec2(
         return [one for there in self.locations() if there.available for one in self.quotas(there.name)]
 
     def permissions(self, order: Order) -> Sequence[cloud.Permission]:
-        """Check permissions by some thirty calls with DryRun in the order's region."""
+        """Check permissions with about thirty DryRun calls in the order's region."""
         given = self.credential
         order = replace(order, location=order.location or given.region)
         return permissions.permissions(self.connection, order, price_list=given.price_list, amazon=not given.endpoint)

@@ -249,7 +249,7 @@ _ID_FILTERS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Sort:
-    """A sort of object: the calls that list objects and delete one."""
+    """A type of object, with the calls that list its objects and delete one of them."""
 
     name: str
     list: str

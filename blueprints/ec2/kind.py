@@ -1,4 +1,4 @@
-"""The kind `ec2`: hosts at Amazon EC2, built when a lease needs one."""
+"""The kind `ec2`: hosts on Amazon EC2, built when a lease needs one."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Config(CloudConfig):
 
 
 class Ec2Host(CloudHost):
-    """Hosts at Amazon EC2."""
+    """Hosts on Amazon EC2."""
 
     name: ClassVar[str] = "ec2"
     Config = Config
@@ -67,7 +67,7 @@ class Ec2Host(CloudHost):
     def surcharge(self, offer: Offer) -> float | None:
         """Return a tenth of the on-demand price, also on the spot market (EC2 guide, "AMD SEV-SNP", Pricing).
 
-        For a spot offer the on-demand price comes from the bundled table; None if the table lacks it.
+        For a spot offer, the on-demand price is read from the bundled table. Returns None if the table lacks it.
         """
         usual = offer.price if offer.market == "on_demand" else table().regions.get(offer.location, {}).get(offer.type)
         return None if usual is None else SNP_FEE * usual

@@ -3,8 +3,8 @@
 Most are checked by calls with DryRun, which EC2 checks but does not carry out. `DryRunOperation` means allowed and
 `UnauthorizedOperation` denied (https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html, DryRun);
 any other answer says nothing about permissions. The policy of docs/kinds/ec2.md allows changes only to objects with
-Drydock's tag, and launches only into groups with that tag. The calls therefore name existing objects of Drydock; if
-there are none, a denial proves nothing either.
+Drydock's tag, and launches only into groups with that tag. The calls therefore name existing objects that belong to
+Drydock; if there are none, a denial proves nothing either.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TAGS = "ec2:CreateTags"
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A change of an existing object: the sort of object, and the other parameters of the call."""
+    """An API call that changes an existing object: the object's type, and the call's other parameters."""
 
     name: str
     sort: str
@@ -93,7 +93,8 @@ Found = dict[str, Answer]
 class DryRuns:
     """Dry runs in one region.
 
-    `known` means that the API certainly supports DryRun, as Amazon's does; other APIs must have shown that they do.
+    `known` is true if the API certainly supports DryRun, as Amazon's does. Any other API must first have shown that it
+    does.
     """
 
     def __init__(self, calls: Calls, order: Order, *, known: bool) -> None:
@@ -286,9 +287,10 @@ _HOST_KEYS = {"ec2:GetConsoleOutput": "console"}
 
 
 def permissions(calls: Calls, order: Order, *, price_list: bool, amazon: bool) -> list[Permission]:
-    """Return each needed permission.
+    """Return the status of every required permission.
 
-    `price_list` means that prices come from Amazon's Price List; `amazon` that the cloud is not a private one.
+    `price_list`: prices come from Amazon's Price List. `amazon`: the cloud is AWS itself, not a private cloud with the
+    same API.
     """
     found = {WHO: Answer(held=True), QUOTAS: _of_quotas(calls, order.location)}
     if price_list:

@@ -28,7 +28,7 @@ class Attributes(Fields):
 
 
 class Requirements(Fields):
-    """Requirements that a lease may have for a fake resource."""
+    """Requirements that a lease may set for its fake resource."""
 
     color: str | None = Field(default=None, description="Required color.")
     size: int | None = Field(default=None, description="Minimum size.")
@@ -45,7 +45,7 @@ MATCHES = (
 
 
 class Offer(Fields):
-    """One offer of the provider: an instance type in a zone at a price."""
+    """One offer from the provider: an instance type in a zone at a price."""
 
     offer: str
     zone: str = ""

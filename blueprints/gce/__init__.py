@@ -1,1 +1,1 @@
-"""The kind `gce`: machines at Google Compute Engine."""
+"""The kind `gce`: machines on Google Compute Engine."""

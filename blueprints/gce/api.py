@@ -115,7 +115,7 @@ class Calls:
         self._lock = Lock()
 
     def of(self, kind: type[T]) -> T:
-        """Return the SDK's client of one sort, created at its first use."""
+        """Return the SDK's client of this class, created at its first use."""
         with self._lock:
             if kind not in self._clients:
                 self._clients[kind] = self._made(kind)

@@ -1,4 +1,4 @@
-"""Client of the provider contract for one project at Google Compute Engine."""
+"""The provider contract's client for one project at Google Compute Engine."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ class Gce(
         return self._instances.console(instance, CONSOLE)
 
     def permissions(self, order: Order) -> Sequence[cloud.Permission]:
-        """Check permissions, by one call of Cloud Resource Manager, and another for a subnet of another project."""
+        """Check permissions with one call to Cloud Resource Manager, and another for a subnet in another project."""
         return self._permissions.found(order)
 
     def network_problems(self, order: Order, zones: Sequence[str]) -> Sequence[Problem]:

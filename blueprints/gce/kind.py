@@ -1,4 +1,4 @@
-"""The kind `gce`: hosts at Google Compute Engine, built when a lease needs one."""
+"""The kind `gce`: hosts on Google Compute Engine, built when a lease needs one."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Config(CloudConfig):
 
 
 class GceHost(CloudHost):
-    """Hosts at Google Compute Engine."""
+    """Hosts on Google Compute Engine."""
 
     name: ClassVar[str] = "gce"
     Config = Config

@@ -3,7 +3,7 @@
 The entries of one type in several zones of a region become one instance type with those zones. Accelerators attached to
 an N1 are part of its name: `n1-standard-8+nvidia-tesla-t4:1`. A2, A3, A4, G2 and G4 have built-in GPUs.
 
-Compute Engine's API has no prices: they come from the bundled table or from a file of the operator's in the same form.
+Compute Engine's API has no prices: they come from the bundled table or from an operator's file in the same format.
 Google prices most series by vCPU and GiB, so the table has rates for each series and region. Types that do not follow
 their series (shared cores, local disks, built-in GPUs) have prices of their own, and attached GPUs have a price per
 card. The file states its date and source.
@@ -164,7 +164,7 @@ def gpu_family(accelerator: str) -> str:
 def gpu(accelerator: str, count: int) -> Gpu:
     """Return the vendor and model of an accelerator: nvidia and t4 for `nvidia-tesla-t4`.
 
-    A size in its name (`-80gb`) is not part of the model but of the memory.
+    A size in its name (`-80gb`) describes the memory, not the model.
     """
     maker, _, rest = accelerator.partition("-")
     if maker in ("ct3", "ct3p", "ct5l", "ct5lp", "ct5p", "ct6e", "tpu7x"):
@@ -265,7 +265,7 @@ LOCAL_SSD_GIB = 375
 
 
 def offers(machines: Iterable[Any], accelerators: Iterable[Any], table: Table) -> list[InstanceType]:
-    """Return the offers of machine types and accelerators of any number of zones. Deprecated types are omitted."""
+    """Return offers for machine types and accelerators in any number of zones. Deprecated types are omitted."""
     types: dict[tuple[str, str], Any] = {}
     zones: dict[tuple[str, str], set[str]] = defaultdict(set)
     for machine in machines:

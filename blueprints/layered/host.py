@@ -31,7 +31,7 @@ class OnHost(Fields):
 
 
 def needed_host(config: OnHost, disk_mib: int) -> Need:
-    """Return the need for a host lease for the resource's lifetime."""
+    """Return a request for a host lease that lasts as long as the resource."""
     amounts = Amounts(cpu_millicores=config.cpu_millicores, ram_mib=config.ram_mib, disk_mib=disk_mib)
     return Need(leases=(NeededLease(name=HOST, type=HOST, requirements=dict(config.host), amounts=amounts),))
 

@@ -1,4 +1,4 @@
-"""Rows of files: in world-writable directories, the home, a repository, and places from which work is started."""
+"""Rows about files: in world-writable directories, the home, a repository, and places from which work is started."""
 
 from __future__ import annotations
 

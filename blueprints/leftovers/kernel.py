@@ -1,4 +1,4 @@
-"""Rows of kernel and network state: keyrings, queues, shared memory, sockets, file systems."""
+"""Rows about kernel and network state: keyrings, queues, shared memory, sockets, file systems."""
 
 from __future__ import annotations
 

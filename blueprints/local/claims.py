@@ -1,4 +1,4 @@
-"""Claims of leases on uids of this machine: one symbolic link per uid, pointing to the lease's home.
+"""Claims of leases to uids on this machine: one symbolic link per uid, pointing to the lease's home.
 
 The engine's slot lock separates the leases of one installation. These claims separate two installations on one machine,
 and new leases from the remains of a crash. Creating a link is atomic: the first caller gets the uid. Root only.
@@ -54,7 +54,7 @@ def below(folder: Path) -> set[Path]:
 
 
 def free(window: Iterable[int], most: int) -> list[int]:
-    """Return at most `most` unclaimed uids of the window, starting with the one unused for longest."""
+    """Return at most `most` unclaimed uids in the window, starting with the one unused for longest."""
     with _alone():
         for uid in taken():
             if _forsaken(uid):

@@ -1,7 +1,7 @@
 """The kind `local_host`: this machine.
 
-As root, every lease has a uid and a home of its own and leaves nothing behind. Without root, leases have separate
-folders but share one account (see `isolation`).
+If Drydock runs as root, every lease has a uid and a home of its own and leaves nothing behind. Otherwise, leases have
+separate folders but share one account (see `isolation`).
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def remove_files(spec: Spec, memo: Json) -> Answer:
 
 @told
 def take_account_back(spec: Spec, memo: Json) -> Answer:
-    """Check that nothing of the lease is left, and release the uid unless its home was set aside."""
+    """Check that the lease has left nothing behind, and release the uid unless its home was set aside."""
     if answer := elsewhere(spec.resource):
         return answer
     home = folders.home_of(lease_of(spec))

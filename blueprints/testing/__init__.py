@@ -1,4 +1,7 @@
-"""For tests of kinds, ours and others': a conformance suite and a driver of plans. Needs only pytest."""
+"""Tools that test kinds, including third-party ones: a conformance suite and a driver that carries out plans.
+
+They need only pytest.
+"""
 
 import pytest
 

@@ -20,7 +20,7 @@ TAGS = {"drydock-owner": "conformance", "drydock-installation": "conform1", "dry
 
 
 def always_mine() -> None:
-    """Accept every operation, as the still_mine() check of an active lease."""
+    """Accept every operation, as the still_mine() check of an active lease does."""
 
 
 class Bench(Hooks):

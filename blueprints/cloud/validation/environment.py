@@ -162,7 +162,7 @@ class Environment:
     def standing(
         self, order: Order, prepared: Mapping[str, str], answer: Instance | Underway, began_at: dt.datetime
     ) -> Machine:
-        """Return the machine once its create is answered."""
+        """Return the machine once its create call has been answered."""
         end = clock.monotonic() + self.limits.create
         while isinstance(answer, Underway):
             expect(clock.monotonic() < end, f"The create did not finish within {self.limits.create:.0f} s.")

@@ -43,7 +43,7 @@ class RunTags:
 
     @property
     def of_run(self) -> Mapping[str, str]:
-        """Return the tags that all objects of this run have, and no others."""
+        """Return only the tags that all objects created by this run share."""
         return {INSTALLATION: self.owner, RESOURCE: self.run}
 
 

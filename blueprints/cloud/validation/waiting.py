@@ -48,8 +48,7 @@ class Waiting:
     def until(self, what: str, look: Callable[[], T | None], seconds: float) -> T:
         """Return the first result of `look` that is true.
 
-        Polls again if a host does not answer yet or if the provider asks to be polled later. Raises Unmet at the end of
-        the time.
+        Polls again if a host does not answer yet or if the provider asks to be polled later. Raises Unmet on timeout.
         """
         began, last = clock.monotonic(), ""
         end = min(began + seconds, self.until_at)

@@ -1,4 +1,4 @@
-"""Actions of the steps of a storage, on the leased host."""
+"""Step actions for storage, on the leased host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLEARING = "Files in the storage are being removed."
 
 
 def have_host(spec: Spec, memo: Json) -> Answer:
-    """Lease a host with room for it."""
+    """Lease a host with room for the storage."""
     if HOST in spec.parents:
         return Ready()
     size = loop.image_mib(spec.resource.capacity.disk_mib)

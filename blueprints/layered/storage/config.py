@@ -1,4 +1,4 @@
-"""Config of blueprints of kind storage, attributes of a storage, and requirements of leases."""
+"""Config of blueprints of kind storage, attributes of storage resources, and requirements of leases."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Config(OnHost):
 
 
 class Attributes(Fields):
-    """Attributes of a storage."""
+    """Attributes of a storage resource."""
 
     limit: Limit | None = Field(
         default=None, description="How the size is enforced. loop: by the kernel; checked: by measuring before writes."
@@ -46,7 +46,7 @@ class Attributes(Fields):
 
 
 class Requirements(Fields):
-    """Requirements that a lease may have for a storage."""
+    """Requirements that a lease may set for its storage."""
 
     disk_mib: PositiveInt | None = Field(default=None, description="Minimum size in MiB.")
     limit: Words | None = Field(default=None, description="How the size must be enforced: loop or checked.")
@@ -56,7 +56,7 @@ MATCHES = (Match("disk_mib", ">=", "disk_mib"), Match("limit", "in", "limit"))
 
 
 def drafts(config: Config, asked: Asked | None) -> Iterator[Draft]:
-    """Yield a draft for a storage of the requested size."""
+    """Yield a draft for storage of the requested size."""
     size = _size(config, asked)
     if size > config.max_disk_mib:
         return

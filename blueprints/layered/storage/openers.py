@@ -1,4 +1,4 @@
-"""Openers of the interfaces on a lease of a storage."""
+"""Functions that open the interfaces of a storage lease."""
 
 from __future__ import annotations
 

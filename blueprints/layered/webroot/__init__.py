@@ -1,1 +1,1 @@
-"""The kind `webroot`: a site of an nginx of its own, in a leased storage."""
+"""The kind `webroot`: a site served by an nginx of its own, in leased storage."""

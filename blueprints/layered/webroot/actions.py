@@ -1,4 +1,4 @@
-"""Actions of the steps of a webroot, in the leased storage."""
+"""Step actions for a web root, in the leased storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kind `webroot`: a separate nginx with one site, in a storage that it leases for life.
+"""The kind `webroot`: a separate nginx with one site, in storage that it leases for life.
 
 A lease uploads pages and settings and runs no program; it is nevertheless ended from outside the server's account.
 """

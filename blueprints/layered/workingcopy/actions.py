@@ -1,4 +1,4 @@
-"""Actions of the steps of a working copy, on the leased host."""
+"""Step actions for a working copy, on the leased host."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLEARING = "Files of the lease are being removed."
 
 
 def have_host(spec: Spec, memo: Json) -> Answer:
-    """Lease a host with room for it."""
+    """Lease a host with room for the working copy."""
     return Ready() if HOST in spec.parents else hosts.needed_host(spec.config, spec.resource.capacity.disk_mib)
 
 

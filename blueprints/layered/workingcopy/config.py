@@ -48,7 +48,7 @@ class Attributes(Fields):
 
 
 class Requirements(Fields):
-    """Requirements that a lease may have for a working copy."""
+    """Requirements that a lease may set for its working copy."""
 
     repository: Repository | None = Field(default=None, description="Address of the repository.")
     ref: Ref | None = Field(default=None, description="A branch, a tag or a full commit id.")

@@ -1,4 +1,4 @@
-"""Addresses of repositories and names of refs, checked before git sees them."""
+"""Repository addresses and ref names, checked before they are passed to git."""
 
 from __future__ import annotations
 
