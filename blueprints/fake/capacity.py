@@ -1,4 +1,4 @@
-"""Capacity in the form of a blueprint's config."""
+"""Capacity in the form used in a blueprint's config."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Cloud(Provider):
         return len(self.calls(name, key))
 
     def left(self, lease: str | None = None) -> list[Leaving]:
-        """Return everything that leases, or this lease, currently have on instances."""
+        """Return everything that all leases, or only this lease, currently have on instances."""
         with self._store.transaction() as db:
             rows = db.execute(
                 "SELECT key, lease, what FROM left_by WHERE lease = coalesce(?, lease) ORDER BY 1, 2, 3",
@@ -68,7 +68,7 @@ class Cloud(Provider):
             return [Leaving(**dict(row)) for row in rows]
 
     def is_empty(self) -> bool:
-        """Return whether no instance and nothing of any lease is left."""
+        """Return whether there are no instances, and leases have left nothing behind."""
         return not self.instances() and not self.left()
 
     def kill(self, key: str) -> None:
@@ -125,7 +125,10 @@ class Cloud(Provider):
             db.execute("DELETE FROM planted WHERE identity = ?", (identity,))
 
     def sell(self, place: str, offer: str, **said: Any) -> None:
-        """Add an offer in a place, or replace it. Takes the fields of `Offer` other than location and type."""
+        """Sell an offer in a place, replacing an earlier offer with that name.
+
+        Takes the fields of `blueprints.offers.Offer` other than location and type.
+        """
         with self._store.transaction() as db:
             text = json.dumps({"location": place, "type": offer, **said})
             db.execute("INSERT OR REPLACE INTO sold VALUES (?, ?, ?)", (place, offer, text))

@@ -107,7 +107,7 @@ class Kill(_Fault):
 
 
 class Die(_Fault):
-    """The instance dies by itself just before this call: at "check.look" with skip 3, after three checks."""
+    """The instance dies by itself just before this call: with at "check.look" and skip 3, after three checks."""
 
     does: Literal["die"] = "die"
     at: str = "check.look"

@@ -1,7 +1,7 @@
 """The kinds `fake` and `fake_activated`: resources of a provider that exists in one file only.
 
-For tests of programs that use Drydock, and of Drydock itself: deterministic, quick, shared by processes, and
-with a fault plan in the blueprint's config. `blueprints.fake.cloud.Cloud` is the provider seen from outside.
+They serve to test Drydock and programs that use it. They are deterministic, quick and shared by processes, and have a
+fault plan in the blueprint's config. `blueprints.fake.cloud.Cloud` is the provider seen from outside.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         return openers.OPENERS
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Check that every fault of the plan matches some call."""
+        """Check that every fault in the fault plan matches some call."""
         calls = self.calls()
         return [
             Problem(message=f"Step {fault.at!r} does not exist.", field=f"faults.{n}.at", fatal=False)
@@ -124,7 +124,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
 
 
 class FakeActivated(Fake, Activates, Cleans, Controls):
-    """A fake resource on which every lease has an account of its own, and which is cleaned after it."""
+    """A fake resource on which every lease has an account of its own, and which is cleaned after every lease."""
 
     name: ClassVar[str] = "fake_activated"
     resource_type: ClassVar[str] = "fake_activated"

@@ -27,7 +27,7 @@ class Machine(Powers, Reboots, Resizes, Tags, Consoles):
     """All machine operations except changing the type, which needs offers. `lacks` in a config removes some of them."""
 
     def lacking(self, config: Any) -> frozenset[type]:
-        """Return the abilities that the config removes."""
+        """Return the capabilities that the config removes."""
         return frozenset(ABILITIES[name] for name in config.lacks)
 
     def power(self) -> Plan:
@@ -105,7 +105,10 @@ def change(spec: Spec, memo: Json) -> Answer:
 
 
 def switch_on(spec: Spec, memo: Json) -> Answer:
-    """Start the instance unless it was off before. If the type is sold out, change back to the old type."""
+    """Switch the machine on, unless it was off before.
+
+    If its new type is sold out, the machine is changed back to the old type.
+    """
     if spec.wanted["power"] == "off":
         return Ready()
     there, wanted = _provider(spec), spec.wanted["type"]

@@ -41,7 +41,7 @@ class Attributes(config.Attributes):
 
 
 class Requirements(config.Requirements):
-    """Requirements that a lease may have for a fake cloud machine."""
+    """Requirements that a lease may set for its fake cloud machine."""
 
     region: tuple[str, ...] | None = Field(default=None, description="Allowed places.")
     max_price: float | None = Field(default=None, description="Maximum price per hour.")

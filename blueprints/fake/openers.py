@@ -50,7 +50,7 @@ _lock = threading.Lock()
 
 
 def control_of(lease: LeaseView) -> Control:
-    """Return the in-memory control connection, which bypasses the account of a lease."""
+    """Return the in-memory control connection, which bypasses a lease's account."""
     return Control(transport=FakeTransport(), uid=1000, gid=1000, home=f"/home/{lease.key}")
 
 

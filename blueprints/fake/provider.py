@@ -135,7 +135,7 @@ class Provider:
             return _instance(db, key) is None
 
     def leave(self, key: str, lease: str, what: str) -> None:
-        """Add an account, a key or a file of a lease to the instance."""
+        """Add an account, a key or a file to the instance, on behalf of a lease."""
         with self._call(f"leave_{what}", key) as db:
             db.execute("INSERT OR IGNORE INTO left_by VALUES (?, ?, ?)", (key, lease, what))
 

@@ -132,7 +132,7 @@ class Account(ABC):
 
     @abstractmethod
     def ended(self) -> bool:
-        """End every process of the account; True when none is left."""
+        """End every process of the account; return True if none is left."""
 
     @abstractmethod
     def git_ended(self) -> bool:
@@ -155,14 +155,14 @@ class Account(ABC):
         """Return whether the account can become root."""
 
     def emptied(self, *kept: str) -> bool:
-        """Remove everything in the home except the entries with these names; return True when it is gone."""
+        """Remove everything in the home except the entries with these names; return True if it is gone."""
         if not (home := self.home):
             return True
         self.run(_PUT_ASIDE, home, *kept)
         return self.removed(f"{home}/.removed")
 
     def removed(self, folder: str) -> bool:
-        """Remove a folder in the home; True when it is gone."""
+        """Remove a folder in the home; return True if it is gone."""
         return self.shell.remove_tree(folder, root=self.controlled)
 
     def make_base(self, base: str) -> None:
@@ -170,7 +170,7 @@ class Account(ABC):
         self.run(_BASE, base)
 
     def jobs(self, base: str) -> Jobs:
-        """Jobs that the lease cannot reach, in a folder of the home that `make_base` made."""
+        """Return the jobs that the lease cannot reach, kept in a folder that `make_base` made."""
         return ShellCommand(self._transport, still_mine=lambda: None, jobs_folder=f"{base}/jobs").jobs
 
 
@@ -242,7 +242,7 @@ class Controlled(Account):
 
 
 class Uncontrolled(Account):
-    """The host account used as itself; leases share it."""
+    """The host account as seen from within: operations run as the account itself, which leases share."""
 
     controlled = False
     uid = gid = git_uid = ""

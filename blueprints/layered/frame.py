@@ -18,7 +18,7 @@ Work = Callable[[Spec, Json, LeaseView], Answer]
 class Layered(Kind, Builds, Activates, Cleans, Checks):
     """A resource used by one lease at a time.
 
-    `plans` has the steps of every phase; `describe` returns possible drafts.
+    `plans` contains the plan of every phase. `describe` returns possible drafts.
     """
 
     plans: ClassVar[Mapping[str, Plan]]
@@ -38,26 +38,26 @@ class Layered(Kind, Builds, Activates, Cleans, Checks):
         return self.plans["activate"]
 
     def deactivate(self) -> Plan:
-        """End everything that runs on the resource."""
+        """Return the plan that ends everything that runs on the resource."""
         return self.plans["deactivate"]
 
     def clean(self) -> Plan:
-        """Remove everything that the lease left."""
+        """Return the plan that removes everything that the lease left."""
         return self.plans["clean"]
 
     def check(self) -> Plan:
-        """Return the plan of a health check."""
+        """Return the plan that checks the resource's health."""
         return self.plans["check"]
 
     def destroy(self) -> Plan:
-        """End everything that runs on the resource, and remove it.
+        """Return the plan that ends everything that runs on the resource, and removes it.
 
         If the underlying lease is gone, so is the resource.
         """
         return self.plans["destroy"]
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Return the openers of the kind's interfaces."""
+        """Return the functions that open the kind's interfaces, by interface name."""
         return self.openers
 
 

@@ -1,4 +1,4 @@
-"""Rows of processes: ways in which a process could outlive its lease."""
+"""Rows about processes: ways in which a process could outlive its lease."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Programs for /bin/sh made of rows. A program runs the same script of many rows, each limited and separately.
+"""Programs for /bin/sh that run the same script of many rows, each separately and with a time limit.
 
-A program is read from standard input, so that the words by which processes are found appear only in their own
-arguments.
+A program is read from standard input, so that the words that identify planted processes appear only in the arguments of
+these processes.
 """
 
 from __future__ import annotations

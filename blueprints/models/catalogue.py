@@ -11,7 +11,7 @@ from blueprints.models.blueprint import Credential
 
 
 class Listing(models.Model):
-    """An offer of an account at the last poll: `blueprints.offers.Offer` as a row."""
+    """One offer for one account, as last polled: a row with the fields of `blueprints.offers.Offer`."""
 
     credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="listings")
     kind = models.CharField(max_length=63)
@@ -61,7 +61,7 @@ class Listing(models.Model):
 
 
 class Allowance(models.Model):
-    """A provider quota at the last poll, and its usage: `blueprints.offers.Allowance` as a row."""
+    """One account's quota and its usage, as last polled: a row with the fields of `blueprints.offers.Allowance`."""
 
     credential = models.ForeignKey(Credential, on_delete=models.CASCADE, related_name="allowances")
     kind = models.CharField(max_length=63)
@@ -88,7 +88,7 @@ class Allowance(models.Model):
 
 
 class Reading(models.Model):
-    """A poll of one place of one account. Only one worker at a time runs it, under a token like that of a step."""
+    """The poll of one place of one account. Only one worker at a time carries it out, under a token like a step's."""
 
     class What(models.TextChoices):
         PLACES = "places", "locations"

@@ -1,4 +1,4 @@
-"""A separate file system for a storage, in a file beside its folder, so that the kernel itself enforces the size."""
+"""A separate file system for storage, in a file beside its folder, so that the kernel itself enforces the size."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ echo 0
 
 
 class DiskFull(Exception):
-    """The host has no room for a storage of this size."""
+    """The host has no room for storage of this size."""
 
 
 def image_mib(disk_mib: int) -> int:
@@ -101,7 +101,10 @@ def image_mib(disk_mib: int) -> int:
 
 
 def make(there: Account, folder: str, disk_mib: int) -> str:
-    """Mount a file system on the folder. Return why that is impossible, or an empty string. Raises DiskFull."""
+    """Mount a file system over the folder. May be repeated. Raises DiskFull.
+
+    Return why that is not possible, or an empty string.
+    """
     said = there.run(_MAKE, folder, f"{folder}.img", str(image_mib(disk_mib)), there.uid, there.gid).strip()
     if said == "full":
         raise DiskFull

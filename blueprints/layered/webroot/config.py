@@ -64,7 +64,7 @@ class Attributes(Fields):
 
 
 class Requirements(Fields):
-    """Requirements that a lease may have for a web root."""
+    """Requirements that a lease may set for its web root."""
 
     address: str | None = Field(default=None, description="Address on which the site must listen.")
     public_host: str | None = Field(default=None, description="Host name in the addresses of pages.")

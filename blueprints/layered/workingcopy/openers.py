@@ -1,4 +1,4 @@
-"""Openers of the interfaces on a lease of a working copy."""
+"""Functions that open the interfaces of a working copy's lease."""
 
 from __future__ import annotations
 
