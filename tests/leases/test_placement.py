@@ -57,7 +57,7 @@ def test_allowed_and_excluded_blueprints(blueprint, ask, until):
     blueprint("b", order=2)
     assert until(ask(allowed_blueprints=["b"]), state="active").resource.blueprint.name == "b"
     assert until(ask(excluded_blueprints=["a"]), state="active").resource.blueprint.name == "b"
-    with pytest.raises(InvalidRequest, match="no blueprint 'c'"):
+    with pytest.raises(InvalidRequest, match="Blueprint 'c' does not exist"):
         ask(allowed_blueprints=["c"])
 
 
