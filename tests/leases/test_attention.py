@@ -210,7 +210,7 @@ def test_a_disk_without_room_comes_first_on_every_face(root, owner, settings, di
     assert f"Since {found.since:%Y-%m-%d %H:%M} UTC." in first.message
     client.force_login(User.objects.get(username=root.name))
     overview = client.get("/admin/").content.decode()
-    assert f'began <time datetime="{found.since.isoformat()}"' in overview
+    assert f'since <time datetime="{found.since.isoformat()}"' in overview
 
 
 def test_a_disk_is_known_since_when_it_ran_short_to_every_process_also_when_nobody_looked(root, disk, tmp_path):

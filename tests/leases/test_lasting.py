@@ -75,16 +75,16 @@ def test_only_an_operator_passes_the_limit(blueprint, ada, root, hours, until):
     hours(0, 10)
     assert asked(ada).ttl == dt.timedelta(hours=10), "the limit is a default too"
     for field, value in (("ttl", "11h"), ("until", clock.now() + dt.timedelta(hours=11))):
-        with pytest.raises(InvalidRequest, match=r"at most 10h: .*DRYDOCK_LEASE_HOURS_LIMIT") as refused:
+        with pytest.raises(InvalidRequest, match=r"at most 10h, because of .*DRYDOCK_LEASE_HOURS_LIMIT") as refused:
             asked(ada, **{field: value})
         assert refused.value.field == field
     assert asked(root, ttl="900d").ttl == dt.timedelta(days=900)
     lease = until(asked(ada, ttl="1h"), state="active")
-    with pytest.raises(InvalidRequest, match=r"at most 10h: .*DRYDOCK_LEASE_HOURS_LIMIT"):
+    with pytest.raises(InvalidRequest, match=r"at most 10h, because of .*DRYDOCK_LEASE_HOURS_LIMIT"):
         lifetimes.extend(ada, lease.pk, ttl="900d")
     lifetimes.extend(ada, lease.pk, ttl="9h")
     Lease.objects.filter(pk=lease.pk).update(active_at=clock.now() - dt.timedelta(hours=5))
-    with pytest.raises(InvalidRequest, match=r"at most 10h: .*DRYDOCK_LEASE_HOURS_LIMIT"):
+    with pytest.raises(InvalidRequest, match=r"at most 10h, because of .*DRYDOCK_LEASE_HOURS_LIMIT"):
         lifetimes.extend(ada, lease.pk, ttl="9h30m")
     lifetimes.extend(root, lease.pk, ttl="900d")
 
