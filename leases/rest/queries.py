@@ -36,7 +36,7 @@ Where = Annotated[
         {
             "type": "string", "maxLength": LONGEST_PATH,
             "description": "Path in the lease; it cannot lead outside. Bytes that are not UTF-8 are percent-encoded "
-"unchanged; in answers they appear as `\udc80` to `\udcff`.",
+            "unchanged; in answers they appear as `\\udc80` to `\\udcff`.",
         }
     ),
 ]  # fmt: skip
