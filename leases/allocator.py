@@ -194,9 +194,9 @@ class Lease:
             await asyncio.sleep(await sync_to_async(self._next)(pause))
 
     def wait_until_ended(self, timeout: Seconds = None) -> LeaseEnd:
-        """Wait until the lease has ended, and return how, with its workload's exit code and its cost.
+        """Wait until the lease has ended. Return how it ended, with its workload's exit code and its cost.
 
-        A lease ends by itself (its workload ended, it expired, it was lost) or because somebody released it.
+        A lease ends by itself (its workload ended, it expired, it was lost) or because it is released.
         Raises TimedOut, and InsideTransaction at once if you have a transaction open.
         """
         refuse_inside_transaction("wait_until_ended")
@@ -247,12 +247,12 @@ class Lease:
         return interfaces.interface(self._who, self.id, name)
 
     def extend(self, ttl: str | float | None = None, *, until: Any = None) -> None:
-        """Extend the lease to `ttl` from now, or to `until`. Raises Conflict, which says why, if that is impossible."""
+        """Extend the lease to `ttl` from now, or to `until`. Raises Conflict with the reason if that is impossible."""
         patient(lifetimes.extend, self._who, self.id, ttl=ttl, until=until)
         self.refresh()
 
     def heartbeat(self) -> None:
-        """Send a heartbeat. Raises Conflict if it is too late or the lease expects none."""
+        """Send a heartbeat. Raises Conflict if the lease expects no heartbeats, or if this one is too late."""
         patient(leases.heartbeat, self._who, self.id)
 
     def hold(self, ttl: str | float | None = None, *, reason: str = "") -> None:

@@ -28,9 +28,10 @@ class HostSilent(DeadlineExceeded):
 
 @contextmanager
 def calling(user: int, name: Callable[[], str]) -> Iterator[None]:
-    """Reserve a place for `user`, and limit every interface operation in the block to `DRYDOCK_HOST_SECONDS`.
+    """Limit every interface operation that the block calls for `user` to `DRYDOCK_HOST_SECONDS`.
 
-    Raises Busy if all places are taken, and HostSilent with the host's name if the operation times out.
+    Raises NoPlace if too many requests are already waiting for hosts, and HostSilent with the host's name if an
+    operation times out.
     """
     seconds = float(settings.DRYDOCK.host_seconds)
     what = "Too many requests are waiting for answers from hosts."
@@ -48,18 +49,18 @@ def calling(user: int, name: Callable[[], str]) -> Iterator[None]:
 
 
 def in_call() -> bool:
-    """Return whether this thread holds a place for a call to a host."""
+    """Return whether this code runs inside a `calling` block."""
     return _CALLING.get()
 
 
 def of_lease(id: int) -> str:
-    """Return a phrase that names the host of a lease."""
+    """Return a phrase that names a lease's host."""
     found = Lease.objects.filter(pk=id).values_list("resource__name", flat=True).first()
     return f"The host of lease {id} ({found})" if found else f"The host of lease {id}"
 
 
 def of_job(id: int) -> str:
-    """Return a phrase that names the host of a job."""
+    """Return a phrase that names a job's host."""
     lease = Job.objects.filter(pk=id).values_list("lease_id", flat=True).first()
     return f"The host of job {id}" if lease is None else of_lease(lease)
 

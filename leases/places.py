@@ -16,7 +16,7 @@ _LATEST = 10
 
 
 class NoPlace(Busy):
-    """The limit of concurrent requests of this sort is reached.
+    """The limit on concurrent requests of this sort is reached.
 
     `after` is the number of seconds until the next attempt.
     """
@@ -27,7 +27,7 @@ class NoPlace(Busy):
 
 
 class Places:
-    """Places for long requests, limited by the number of threads.
+    """Limits the number of long requests that run at the same time, in proportion to the number of threads.
 
     Each sort of request may take half of the threads, all sorts together three quarters, and a single user three
     eighths.
@@ -39,7 +39,7 @@ class Places:
         self._refused: Counter[int] = Counter()
 
     def take(self, sort: str, user: int) -> bool:
-        """Take a place and return whether one was free. Return the place with `leave`."""
+        """Begin a request, and return True, if the limits allow it. Call `leave` when the request ends."""
         threads = settings.DRYDOCK.web_threads
         with self._lock:
             of_sort = sum(number for (name, _), number in self._taken.items() if name == sort)
@@ -57,7 +57,7 @@ class Places:
             return free
 
     def leave(self, sort: str, user: int) -> None:
-        """Return a place."""
+        """End a request that `take` has begun."""
         with self._lock:
             self._taken[sort, user] -= 1
             if not self._taken[sort, user]:
@@ -65,9 +65,9 @@ class Places:
 
     @contextmanager
     def held(self, sort: str, user: int, what: str) -> Iterator[None]:
-        """Hold a place during the block. Raises NoPlace with the message `what` if none is free.
+        """Count the block as a request. Raises NoPlace with the message `what` if the limits do not allow it.
 
-        The more requests of a user have been refused in a row, the longer the user is told to wait, because even
+        The more requests from a user have been refused in a row, the longer the user is told to wait, because even
         refusing many requests costs time that other users need.
         """
         if not self.take(sort, user):

@@ -56,7 +56,7 @@ class Scheduler(beat.Scheduler):
                 hints.log.exception("The sweep in beat failed. The next sweep tries again.")
 
     def _unread(self, queue: str) -> bool:
-        """Return whether no worker of this queue was seen recently.
+        """Return True if no worker for this queue was seen recently.
 
         Workers that start together with beat are given time to appear.
         """

@@ -47,9 +47,9 @@ class ResourceState(StrEnum):
     RELEASED = "released"
     """Being destroyed."""
     DESTROYED = "destroyed"
-    """It is confirmed that it no longer exists."""
+    """Confirmed to exist no longer."""
     BROKEN = "broken"
-    """It failed, and its remains are destroyed (`gone_at`). The reason is kept until the resource is pruned."""
+    """It failed. Anything that was built is destroyed (`gone_at`). The reason is kept until the resource is pruned."""
 
 
 RESOURCE = StateTable(

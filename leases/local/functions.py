@@ -55,7 +55,7 @@ def carry_out(who: Caller, operation: Operation, arguments: Mapping[str, Any]) -
 
 
 def function_of(operation: Operation) -> Function:
-    """Return the function for an operation: from the table, or else the one with its name in its subject's module."""
+    """Return an operation's function: from the table, or else the one with the same name in its subject's module."""
     found: Function = FUNCTIONS.get(operation.name) or getattr(_SUBJECTS[operation.subject], operation.name)
     return found
 
@@ -120,7 +120,7 @@ def _known(acts: Mapping[str, Callable[..., Value]], act: str, what: str) -> Cal
 
 
 class Part(list[Any]):
-    """A part of a list whose next part does not begin after the last id. `next` is its cursor, or None."""
+    """A page of a list that is not paged by id. `next` is the cursor of the next page, or None on the last page."""
 
     def __init__(self, found: Iterable[Any], next: str | None) -> None:
         super().__init__(found)
@@ -231,4 +231,4 @@ FUNCTIONS: dict[str, Function] = {
     "fleet": lambda who, *, capabilities: fleet.backends(who, able=capabilities),
     "orphans": fleet.list_orphans,
 }
-"""The functions of operations whose function has another name or signature than the operation."""
+"""Functions that differ in name or signature from their operation."""

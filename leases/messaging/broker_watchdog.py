@@ -39,7 +39,7 @@ _LOG_SECONDS = 2.0
 
 
 class BrokerContact:
-    """Counts the checks at which messages wait and the worker could take one but does not. Makes no calls."""
+    """Counts the checks at which messages are waiting and the worker is free but receives none. Makes no calls."""
 
     looks = 0
 

@@ -108,7 +108,7 @@ def read(hint: str, *args: object) -> Iterator[bool]:
 
 
 _LOOKERS = 2
-"""One in this many of a worker's processes may check leases of the same owner at the same time."""
+"""At most one in this many of a worker's processes may check leases of the same owner at the same time."""
 _MARGIN = 10
 """Seconds by which a check may exceed the time that its host has to answer."""
 

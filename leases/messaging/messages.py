@@ -66,7 +66,7 @@ class Dropped:
             if clock.monotonic() - self._said_at < _LOG_SECONDS:
                 return
             self._said_at, number, self._unsaid = clock.monotonic(), self._unsaid, 0
-        log.error("Dropped %d messages of the broker that are not Drydock's own, the last because: %s", number, why)
+        log.error("Dropped %d broker messages that are not Drydock's own, the last because: %s", number, why)
 
     def report(self) -> None:
         """Add the messages counted since the last report to the installation's row."""

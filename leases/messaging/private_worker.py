@@ -25,7 +25,7 @@ _WHERE = "Run `drydock doctor`; logs/cli.log in the state folder has the details
 
 _PATIENCE = 8.0
 
-"""Seconds that our worker has to finish its current steps."""
+"""Seconds that the worker in this process has to finish its current steps."""
 
 
 class PrivateWorker:
@@ -53,7 +53,7 @@ class PrivateWorker:
     def look(self) -> bool:
         """Return True once a worker is alive, in this process or another.
 
-        Raises DrydockError if ours fails repeatedly.
+        Raises DrydockError if the worker in this process keeps failing.
         """
         now = clock.monotonic()
         if self._crew is None and now - self._looked >= _EVERY:
@@ -68,12 +68,12 @@ class PrivateWorker:
         if self._crew is not None and self._found is not None:
             self._crew.take(self._found)
         if self._crew is not None and self._crew.trouble:
-            raise DrydockError(f"The worker in this program cannot work. {self._crew.trouble}", hint=_WHERE)
+            raise DrydockError(f"The worker in this process keeps failing: {self._crew.trouble}", hint=_WHERE)
         return True
 
     @property
     def private(self) -> bool:
-        """True if the worker is ours."""
+        """True if the worker runs in this process."""
         return self._crew is not None
 
     def __exit__(self, *_: object) -> None:

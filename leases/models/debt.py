@@ -13,7 +13,7 @@ from leases.models.resource import Resource
 
 
 class Debt(models.Model):
-    """A cleanup that a resource still needs, because a lease lost its share before it was undone there.
+    """A cleanup that a resource still needs, because a lease lost its share before the resource was cleaned.
 
     The resource serves no new lease until the cleanup is done. The lease may be over or served elsewhere by now, so
     what the cleanup needs is stored here.

@@ -12,7 +12,7 @@ from leases.models.lease import Lease
 
 
 class Job(models.Model):
-    """A command that runs on a lease's host independently of us. Its output stays there and is read by offset."""
+    """A command that runs on a lease's host independently of Drydock. Its output stays there and is read by offset."""
 
     class State(models.TextChoices):
         PENDING = "pending"
@@ -56,7 +56,7 @@ class Job(models.Model):
 
 
 class Watch(models.Model):
-    """The workload and measurements of a lease that was requested with one of them."""
+    """The workload and measurements of a lease that was requested with either or both."""
 
     lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="watch")
     workload: models.JSONField[Any, Any] = models.JSONField(
@@ -70,7 +70,7 @@ class Watch(models.Model):
     """The workload's job, once it was started. There is never a second one."""
     due_at = models.DateTimeField(db_default=Now(), editable=False, help_text="When a worker checks it next.")
     began_at = models.DateTimeField(null=True)
-    """When the active lease was first looked at."""
+    """When the active lease was first checked."""
     over_at = models.DateTimeField(null=True)
     """When the workload and its measurements were complete."""
     outcome = models.CharField(max_length=16, blank=True, default="", db_default="")

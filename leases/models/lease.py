@@ -77,7 +77,7 @@ class Lease(models.Model):
     avoided_resources = ArrayField(models.BigIntegerField(), default=list, db_default=[])
     """Resources that failed this lease; it returns to them only if there is no other."""
     only_resources = ArrayField(models.BigIntegerField(), null=True, blank=True)
-    """Ids of resources, on one of which the lease must be; None means any."""
+    """Ids of the resources that may serve the lease; None means any."""
     public_keys = ArrayField(models.TextField(), default=list, db_default=[])
 
     shape = models.CharField(max_length=32)
@@ -93,7 +93,7 @@ class Lease(models.Model):
     resource = models.ForeignKey(
         "leases.Resource", null=True, blank=True, on_delete=models.PROTECT, related_name="leases"
     )
-    """The resource on which its share is, or was; empty while it waits."""
+    """The resource that it has or had a share of; empty while it waits."""
     for_resource = models.ForeignKey(
         "leases.Resource", null=True, blank=True, on_delete=models.PROTECT, related_name="holds", db_index=False
     )
@@ -111,7 +111,7 @@ class Lease(models.Model):
     ttl_defaulted = models.BooleanField(default=False, db_default=False)
     """The request set no end, so `ttl` is a default, which a shorter default of the blueprint replaces."""
     limited = models.BooleanField(default=False, db_default=False)
-    """Whether the limits on a lease's length apply: not if an operator, another lease or a resource requested it."""
+    """Whether limits on its duration apply. They do not if an operator, another lease or a resource requested it."""
     give_up_at = models.DateTimeField(null=True, blank=True)
     heartbeat_limit = models.DurationField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
@@ -124,14 +124,14 @@ class Lease(models.Model):
     due_at = models.DateTimeField(null=True, blank=True)
     """When a pending lease is tried again even if nothing wakes it."""
     parked = models.BooleanField(default=False, db_default=False)
-    """Not in the queue until `due_at` or a wake-up, because of something of its owner's, such as a quota."""
+    """Out of the queue until `due_at` or a wake-up, because of a limit on its owner, such as a quota."""
     bounces = models.PositiveSmallIntegerField(default=0, db_default=0)
     verdicts: models.JSONField[Any, Any] = models.JSONField(
         default=list, db_default=models.Value([], models.JSONField())
     )
     """The verdicts on all candidates from the last decision."""
     serve_again = models.BooleanField(default=False, db_default=False)
-    """Whether to request the same again if what it holds is lost. `replaced_by` is then the new lease."""
+    """Whether to request it again if its resource is lost. `replaced_by` is then the new lease."""
     choose = models.CharField(max_length=16, blank=True, default="", db_default="")
     """How to choose between blueprints that could build; empty for the installation's default."""
     watched = models.BooleanField(default=False, db_default=False)

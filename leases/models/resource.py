@@ -87,7 +87,7 @@ class Resource(models.Model):
     power = models.CharField(max_length=16, blank=True, default="", db_default="")
     power_wanted = models.CharField("requested power", max_length=16, blank=True, default="", db_default="")
     power_at = models.DateTimeField(null=True, blank=True)
-    """When power that differs from the wanted state is switched again; empty for at once."""
+    """When to switch the power again if it differs from the wanted state; empty means at once."""
     check_failures = models.PositiveIntegerField(default=0, db_default=0)
     check_at = models.DateTimeField(null=True, blank=True)
     registration: models.JSONField[Any, Any] = models.JSONField(

@@ -1,4 +1,4 @@
-"""Orphans: objects at a provider that have our name but no row of their own."""
+"""Orphans: objects at a provider that have our tag but no row of their own."""
 
 from __future__ import annotations
 

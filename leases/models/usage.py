@@ -39,7 +39,7 @@ class Usage(models.Model):
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
     reserved_until = models.DateTimeField(null=True, blank=True)
-    """Until when its price is reserved, for a lease without an end under a budget; empty during the first hour."""
+    """Time until which its price is reserved, for a lease without an end under a budget; empty in the first hour."""
     ends_at = models.DateTimeField(null=True, blank=True)
     """When the lease ends because its budget does not cover another hour."""
 

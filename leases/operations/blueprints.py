@@ -295,7 +295,7 @@ def refuse_longer_default(usual: dt.timedelta | None, longest: dt.timedelta | No
     """Raise InvalidRequest if the default duration of leases exceeds the longest duration."""
     if usual is not None and longest is not None and usual > longest:
         raise InvalidRequest(
-            f"The default lease of {written(usual)} is longer than the longest lease of {written(longest)}.",
+            f"The default duration of {written(usual)} exceeds the maximum duration of {written(longest)}.",
             field="default_ttl",
         )
 
@@ -344,7 +344,7 @@ def cycle_problems(found: Blueprint) -> list[Problem]:
 def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, str]) -> list[str]:
     """Return the names of the blueprints on the shortest cycle of needs through `start`, or an empty list.
 
-    `needs` maps each name to the resource types that it needs, `gives` maps it to the type that it provides.
+    `needs` maps each name to the resource types that the blueprint needs, `gives` to the type that it provides.
     """
     ways, seen = [[start]], set[str]()
     while ways:

@@ -21,7 +21,7 @@ class Caller:
     name: str
     operator: bool = False
     maker: str = ""
-    """The user who created the token of the call, if that is not the caller; else empty."""
+    """The user who created the token used for the call, if that is not the caller; else empty."""
 
     @property
     def actor(self) -> str:

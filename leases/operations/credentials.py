@@ -35,7 +35,7 @@ _LARGEST = 64 << 10
 def list_(who: Caller, *, capabilities: bool = False) -> list[CredentialInfo]:
     """Return all credentials by name, with the state of their polls but without secrets. Raises NotAllowed.
 
-    With `capabilities`, the result also lists the capabilities of their clouds.
+    If `capabilities` is true, the result also lists the capabilities of their clouds.
     """
     operator_only(who, "see credentials")
     return _infos(list(Credential.objects.order_by("name")), able=capabilities)
@@ -103,7 +103,7 @@ def _info(
 
 
 def _fields(row: Credential) -> tuple[str, ...]:
-    """Return the names of its secrets, or none if the key that encrypted them is not available."""
+    """Return the names of a credential's secrets, or none if the key that encrypted them is not available."""
     try:
         return tuple(sorted(row.secrets or {}))
     except Undecryptable:
@@ -119,7 +119,7 @@ def checked(secrets: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidRequest(
             "Give at least one secret.",
             field="secrets",
-            hint="docs/kinds has a page for each kind that lists the secrets it needs.",
+            hint="The page of each kind in docs/kinds lists the secrets that the kind needs.",
         )
     for name, value in secrets.items():
         if not isinstance(name, str) or not _FIELD.fullmatch(name):
@@ -219,9 +219,9 @@ def _poll_info(row: Reading) -> ReadingInfo:
 
 
 def pollers(kinds: Iterable[str], *, able: bool) -> tuple[ReaderInfo, ...]:
-    """Return those of the kinds that read offers.
+    """Return the kinds among `kinds` that read offers.
 
-    With `able`, also load the clouds' clients and return the capabilities of the clouds.
+    If `able` is true, also load the clouds' clients and return the capabilities of the clouds.
     """
     return tuple(_poller(name, able) for name in sorted(set(kinds)) if reads(name))
 
@@ -245,7 +245,7 @@ def make_polls_due(who: Caller, account: Credential, kinds: Iterable[str]) -> in
     reading = [kind for kind in sorted(set(kinds)) if reads(kind)]
     if not reading:
         raise Conflict(
-            (f"There is nothing to poll with {account.name!r}: no blueprint of a kind that reads offers uses it."),
+            (f"There is nothing to poll with {account.name!r}: no blueprint whose kind reads offers uses it."),
             hint="`drydock credentials` shows which blueprints name it.",
         )
     with transaction.atomic():

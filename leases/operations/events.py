@@ -19,7 +19,7 @@ def list_(
     who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, blueprint: str = "", kind: str = "",
     after: int = 0, limit: int = 200, newest: bool = False,
 ) -> list[EventInfo]:  # fmt: skip
-    """Return events by id, starting after `after`; with `newest`, the last `limit` of them. `kind` is a prefix."""
+    """Return events by id, starting after `after`, or the last `limit` events if `newest`. `kind` is a prefix."""
     found = Event.objects.filter(theirs(who), id__gt=after)
     chosen = {
         "lease_id": lease_id, "resource_id": resource_id, "blueprint__name": blueprint or None,

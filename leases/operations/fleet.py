@@ -31,7 +31,7 @@ from leases.validation.input_checks import checked
 def backends(who: Caller, *, able: bool = False) -> list[BackendInfo]:
     """Return every backend in the order in which they are tried. Raises NotAllowed.
 
-    With `able`, also load the clouds' clients and return the capabilities of the clouds.
+    If `able` is true, also load the clouds' clients and return the capabilities of the clouds.
     """
     operator_only(who, "see the fleet")
     rows = list(fleet.backends())
@@ -109,7 +109,7 @@ SUSPECT = Stray.Proof.SUSPECT
 MISSING = Q(gone_at=None) & (Q(state="active", observed="missing") | Q(state="broken", reason=Reason.LOST))
 """Rows whose object was not found by the last search."""
 
-_ROW = "{said} The machine is considered lost when a second listing misses it too; its leftovers are destroyed then."
+_ROW = "{said} The machine is considered lost if a second listing omits it too; anything left of it is then destroyed."
 
 _DONE = {"destroy": "destroyed", "adopt": "adopted"}
 
@@ -128,7 +128,7 @@ def list_orphans(who: Caller) -> list[OrphanInfo]:
 def settle_orphan(who: Caller, stray_id: int, act: str, *, dry_run: bool = False) -> OrphanInfo:
     """Request that an orphan be destroyed (`destroy`) or adopted as a resource (`adopt`).
 
-    The next search that finds it, long enough after the first, carries this out. With `dry_run` nothing is written, and
+    The next search that finds it, long enough after the first, carries this out. If `dry_run` is true, nothing is written, and
     `message` says what would be done. Raises NotFound, NotAllowed, InvalidRequest, and Conflict for a suspect (which is
     never changed), in a suspended installation, and for adopting anything other than a machine.
     """
@@ -176,7 +176,7 @@ def _promise(stray: Stray, act: str) -> str:
     done = (
         "destroyed"
         if act == "destroy"
-        else "adopted as a quarantined resource that is never leased and counts its cost"
+        else "adopted as a quarantined resource, which is never leased and whose cost is counted,"
     )
     return f"{', '.join(map(str, things))} is {done} when it is seen again after {_not_before(stray):%Y-%m-%d %H:%M}."
 

@@ -86,7 +86,7 @@ def _asker(row: Lease, who: Caller | None) -> Asker:
 
 
 def with_workers(found: QuerySet[Lease]) -> QuerySet[Lease]:
-    """Annotate each lease with whether a live worker is missing, for use by `said`."""
+    """Annotate each lease with whether it lacks a live worker, for use by `said`."""
     return progress.with_failure(found).annotate(
         unattended=ExpressionWrapper(installation.unattended(), output_field=BooleanField())
     )

@@ -123,7 +123,7 @@ def suspend(who: Caller, message: str) -> InstallationInfo:
 
 
 def strays(who: Caller) -> list[StrayInfo]:
-    """Return the objects that exist at providers under our name and have no row."""
+    """Return the objects that exist at providers with our tag and have no row."""
     operator_only(who, "see orphans")
     return [
         StrayInfo(key=s.key, blueprint=s.blueprint.name, first_seen_at=s.first_seen_at, seen_at=s.seen_at,
@@ -166,10 +166,10 @@ def workers_alive(who: Caller) -> Workers:
 
 
 def unattended() -> Q:
-    """Return the query condition for leases whose next step no process takes.
+    """Return the query condition for leases that no process works on.
 
-    That is the case if for some seconds no worker was seen and no sweep was made. While the broker is unavailable, beat
-    sweeps by itself.
+    This is so if no worker was seen and no sweep was made for some seconds. While the broker is unavailable, beat sweeps
+    by itself.
     """
     lately = Now() - dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
     nobody = ~Exists(Worker.objects.filter(seen_at__gt=lately)) & ~Exists(
@@ -254,7 +254,7 @@ def _give_up(resource_id: int, actor: str) -> bool:
 def sweep_now(who: Caller, *, here: bool | None = None) -> int:
     """Run every periodic check once. Return the number of items that were due or handled.
 
-    With `here`, this process also does the resulting work. This is the default if no worker is alive.
+    If `here` is true, this process also does the resulting work. This is the default if no worker is alive.
     """
     operator_only(who, "sweep")
     if here or (here is None and not worker_alive()):
@@ -292,7 +292,7 @@ def resolve(who: Caller, *, lease_id: int | None = None, resource_id: int | None
     due = {"waits_for": "", "hold_who": "", "due_at": Now(), "step_since": None}
     if not found or not waits.filter(waits_for="operator").update(**due):
         error = Conflict if waits.exists() else NotFound
-        raise error(f"{column.removesuffix('_id').capitalize()} {pk} does not wait for a person.")
+        raise error(f"{column.removesuffix('_id').capitalize()} {pk} is not waiting for an operator.")
     run_id, sentence = found[0]
     record_event("step.resolved", f"{message or 'Done'}: {sentence}", actor=who.actor, **{column: pk})
     hints.after_commit("step", run_id)

@@ -137,7 +137,7 @@ def list_(
     who: Caller, *, owner: Any = None, states: Collection[str] = (), location: str = "", instance_type: str = "",
     tag: str = "", name: str = "", all_: bool = False, limit: int = 200, before: int | None = None,
 ) -> list[InstanceInfo]:  # fmt: skip
-    """Return instances, newest first. Ended instances are included only with `all_` or if `states` names their state.
+    """Return instances, newest first. Includes ended instances only if `all_` is true or `states` names their state.
 
     `tag` is `key` or `key=value`. `before` returns only ids below it, for paging.
     """

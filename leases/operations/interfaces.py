@@ -220,7 +220,7 @@ def server_act(who: Caller, lease_id: int, name: str) -> ServerInfo:
 
 @checked
 def publish(who: Caller, lease_id: int, path: str, content: bytes) -> str:
-    """Publish a page atomically, record an event, and return the page's address. Raises what `Httpd.publish` raises."""
+    """Publish a page atomically, record an event, and return the page's URL. Raises what `Httpd.publish` raises."""
     address = httpd(who, lease_id).publish(path, content)
     record_event("lease.httpd", f"Published {printable(path)}.", actor=who.actor, lease_id=lease_id)
     return address
@@ -243,7 +243,7 @@ def unpublish(who: Caller, lease_id: int, path: str) -> None:
 
 @checked
 def uri(who: Caller, lease_id: int, path: str = "") -> str:
-    """Return the address of a page. Raises what `interface` raises."""
+    """Return the URL of a page. Raises what `interface` raises."""
     return httpd(who, lease_id).uri(path)
 
 
@@ -340,7 +340,7 @@ def _plain(line: str) -> str:
 def ssh_config(lease_id: int, there: SshEndpoint, *, made: bool) -> str:
     """Return the lease's entry for ~/.ssh/config.
 
-    With `made`, the key pair was generated for the lease, and the entry names a file for its private key.
+    If `made` is true, the key pair was generated for the lease, and the entry names a file for its private key.
     """
     lines = [
         f"Host drydock-{lease_id}", f"    HostName {there.host.replace('%', '%%')}", f"    Port {there.port}", f"    User {there.user}",

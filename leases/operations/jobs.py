@@ -31,9 +31,9 @@ def start(
 ) -> JobInfo:  # fmt: skip
     """Start a command that outlives this call and reads `stdin`.
 
-    With `ends_lease`, the lease is released when the job ends. With `apart`, standard error is kept separately. The row
-    is written before the host is called; if this process dies in between, a worker starts the job. Raises NotFound,
-    LeaseEnded, NotSupported, InvalidRequest, InsideTransaction.
+    If `ends_lease` is true, the lease is released when the job ends. If `apart` is true, standard error is kept
+    separately. The row is written before the host is called; if this process dies in between, a worker starts the job.
+    Raises NotFound, LeaseEnded, NotSupported, InvalidRequest, InsideTransaction.
     """
     argv_of(words)
     exports(list((env or {}).items()))
@@ -62,9 +62,9 @@ def start(
 def get(who: Caller, job_id: int) -> JobInfo:
     """Return a job after reading its state from its host.
 
-    Raises NotFound, and the errors of the connection to the host.
+    Raises NotFound, and connection errors of the host.
     """
-    refuse_inside_transaction("A look at a job")
+    refuse_inside_transaction("Reading a job")
     return infos.job(jobs.advance(_job(who, job_id).pk))
 
 
@@ -117,7 +117,7 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
 def cancel(who: Caller, job_id: int) -> JobInfo:
     """Terminate a job's processes. If the host cannot be reached now, a worker retries.
 
-    Raises NotFound, and the errors of the connection to the host.
+    Raises NotFound, and connection errors of the host.
     """
     job = _job(who, job_id)
     refuse_inside_transaction("Cancelling a job")

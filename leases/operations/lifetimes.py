@@ -19,7 +19,7 @@ from leases.validation.requests import LeaseRequest, digest
 
 
 def longest(who: Caller, lease: Lease) -> Limit | None:
-    """Return the longest time after becoming active at which a lease may end for this caller, or None without a limit."""
+    """Return how long this caller's leases may last after becoming active, or None if there is no limit."""
     return None if who.operator else limits.of_lease(lease)
 
 
@@ -28,7 +28,7 @@ def bounded(
 ) -> LeaseRequest:
     """Return the request, with the shortest default that applies if it specifies no end.
 
-    With `endless`, no default is applied. `quotas` is False if there are no quotas, so that none are read. Raises
+    If `endless` is true, no default is applied. `quotas` is False if there are no quotas, so that none are read. Raises
     InvalidRequest if the request exceeds the caller's limit. The limit of a blueprint that the request does not name is
     applied when the lease becomes active.
     """
@@ -138,7 +138,7 @@ def _ask_for_more(lease: _Lasting, span: dt.timedelta, who: Caller) -> None:
     if span < lease.ttl:
         raise Conflict(f"The lease was already requested for {in_words(lease.ttl)}, which is longer.", field="ttl")
     _refuse_longer_than_resource(lease, lease.now + span)
-    _write(lease, {"ttl": span}, f"The requested duration is now {in_words(span)} from becoming active.", who)
+    _write(lease, {"ttl": span}, f"The lease will last {in_words(span)} from when it becomes active.", who)
 
 
 def _move_end(lease: _Lasting, after: dt.datetime, who: Caller) -> dt.datetime:

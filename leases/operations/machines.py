@@ -36,7 +36,7 @@ CAPABILITIES: Mapping[type, tuple[str, str]] = {
     Tags: ("tags", "Setting tags"),
     Consoles: ("console-output", "Reading the console"),
 }
-"""For each class of the contract, the name of the capability in all interfaces and its name in words."""
+"""For each capability class of the contract: its name in all interfaces, and its name in messages."""
 CONSOLE_BYTES = 64 << 10
 LARGEST_DISK_GIB = 65_536
 _MOST_TAGS, _NAME, _VALUE = 20, 63, 255

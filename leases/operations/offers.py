@@ -34,7 +34,7 @@ class Found:
 
 
 def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int = 50, after: str = "") -> Found:
-    """Return the first offers that meet a query or, with `after`, those that follow an earlier result's `next`.
+    """Return the first offers that meet a query, or those that follow `after`, an earlier result's `next`.
 
     Raises InvalidRequest with the field.
     """
@@ -49,7 +49,7 @@ def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int =
 def types(
     who: Caller, wanted: Mapping[str, Any] | OfferFilter, *, limit: int = 50, after: int = 0
 ) -> list[InstanceTypeInfo]:
-    """Return offers by type and location, ordered by id from after `after`. Raises InvalidRequest with the field."""
+    """Return offers by type and location, ordered by id and starting after `after`. Raises InvalidRequest with the field."""
     asked = _read(OfferFilter, wanted)
     _check(limit)
     input_checks.check("after", after)

@@ -1,7 +1,6 @@
 """Validations that operators run in the foreground.
 
-They test an account's cloud against the provider contract, and whether anything of a lease is left behind after its
-end.
+They test whether an account's cloud meets the provider contract, and whether leases leave anything behind.
 """
 
 from __future__ import annotations
@@ -178,7 +177,7 @@ _SECONDS = 120.0
 _PROGRAM = "exec /bin/sh -s"
 
 _AS_ACCOUNT = r"""
-command -v setpriv >/dev/null 2>&1 || { echo "There is no setpriv." >&2; exit 1; }
+command -v setpriv >/dev/null 2>&1 || { echo "setpriv is not installed." >&2; exit 1; }
 exec setpriv --reuid "$1" --regid "$1" --clear-groups /bin/sh -s
 """
 
@@ -201,7 +200,7 @@ def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> tuple[Row,
     for option, names in (("only", only), ("skip", skip)):
         if wrong := sorted(set(names) - set(NAMES)):
             raise InvalidRequest(
-                f"There is no row {wrong[0]!r}.", field=option, hint=f"Choose one of: {', '.join(NAMES)}."
+                f"Row {wrong[0]!r} does not exist.", field=option, hint=f"Choose one of: {', '.join(NAMES)}."
             )
     return tuple(row for row in ROWS if (not only or row.name in only) and row.name not in skip)
 
@@ -214,7 +213,7 @@ def type_of(who: Caller, blueprint: str) -> str:
 def validate_leftovers(
     tenants: Tenants, *, rows: Collection[Row] = ROWS, told: Callable[[str], None] = lambda sentence: None
 ) -> leftovers_Report:
-    """Plant every row with one lease, end that lease, and check for leftovers with the next lease.
+    """Plant every kind of leftover with one lease, end that lease, and use the next one to check what is left.
 
     Ends all leases that it takes. Raises what `tenants` raises, and InterfaceError.
     """

@@ -189,7 +189,7 @@ FIGURES = (
         sql="SELECT dropped_messages FROM leases_installation",
     ),
     Figure(
-        name="strays", says="Orphans: provider objects with our tag that belong to no resource.", labels=("blueprint",),
+        name="strays", says="Orphans: provider objects that carry this installation's tag but belong to no resource.", labels=("blueprint",),
         sql="SELECT b.name, count(*) FROM leases_stray s JOIN blueprints_blueprint b ON b.id = s.blueprint_id"
         " GROUP BY 1",
     ),

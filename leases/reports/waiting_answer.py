@@ -50,7 +50,7 @@ class Opinion:
     estimate: dt.timedelta | None = None
     offer: str = ""
     excluded: bool = False
-    """True if the blueprint is disabled, drained or not the owner's to use. It counts only if there is no other."""
+    """True if the blueprint is disabled or drained, or the owner may not use it. Used only if there is no other opinion."""
     decided: bool = True
     """False before the first decision, which alone finds out whether the blueprint can build what is requested."""
 

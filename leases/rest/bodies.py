@@ -51,7 +51,7 @@ class Message(Body):
 
 
 class DryRun(Body):
-    """With `dry_run`, only report what would be done."""
+    """If `dry_run` is true, only report what would be done."""
 
     dry_run: StrictBool = False
 

@@ -38,7 +38,7 @@ _PART = {
 
 
 def views(by_hand: Mapping[str, type[Endpoint]]) -> dict[str, type[Endpoint]]:
-    """Return the view for each address.
+    """Return the view for each path.
 
     These are the views written by hand, and the declared operations that they do not implement.
     """
@@ -54,7 +54,7 @@ def _view(base: type[Endpoint], methods: Mapping[str, Any]) -> type[Endpoint]:
 
 
 def _addresses(declared: Operation) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each address of an operation with its action, its summary and the name of its body model."""
+    """Yield each path of an operation with its action, its summary and the name of its body model."""
     path = declared.path
     for variable, converted in _VARIABLES.items():
         path = path.replace(variable, converted)
@@ -81,7 +81,7 @@ def _method(declared: Operation, act: str, summary: str, body: str) -> Callable[
         summary, gives=_gives(declared), status=declared.status, scope=Scope(declared.scope), host=declared.host,
         query=_model(declared.query) or Nothing, body=_model(body) or _made_body(declared),
         headers={
-            **({"Location": "The address of the new object."} if declared.location else {}),
+            **({"Location": "The URL of the new object."} if declared.location else {}),
             **(_TAGGED if declared.tagged else {}),
             **{header: _PART[field] for field, header in declared.headers.items()},
         },

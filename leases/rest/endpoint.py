@@ -40,7 +40,7 @@ class Nothing(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """The declaration of one method of one address. `gives` is a type of `drydock_client.values` or a media type."""
+    """The declaration of one method of an endpoint. `gives` is a type of `drydock_client.values` or a media type."""
 
     summary: str
     gives: Any = None
@@ -105,7 +105,7 @@ def operation(summary: str, **about: Any) -> Callable[[View], View]:
 
 
 def _place(asked: Asked, declared: Operation, path: dict[str, Any]) -> AbstractContextManager[None]:
-    """Reserve a place and set a deadline for an operation that calls a host; do nothing for others."""
+    """Limit the number and duration of operations that call a host; do nothing for others."""
     if not declared.host:
         return nullcontext()
     return hostcalls.calling(asked.token.user_id, lambda: HOSTS[declared.host](asked, path))

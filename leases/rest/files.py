@@ -83,7 +83,7 @@ def transferred(sent: trees.Unpacked, done: Transfer) -> Transferred:
 
 @contextmanager
 def place(request: Request) -> Iterator[None]:
-    """Reserve a place for transferring a file or tree. Raises Busy if all are taken.
+    """Count the block as a transfer of a file or tree. Raises NoPlace if there are too many.
 
     The connection is shut down after `DRYDOCK_TRANSFER_SECONDS`.
     """
@@ -109,8 +109,8 @@ def seconds() -> float:
 class Parts:
     """The parts of a response body.
 
-    The first part is read in advance, so that errors are raised before the response begins. A place is reserved until
-    the parts are closed. Raises Busy, and whatever reading the first part raises.
+    The first part is read in advance, so that errors are raised before the response begins. The transfer counts against
+    the limit until the parts are closed. Raises NoPlace, and whatever reading the first part raises.
     """
 
     def __init__(self, request: Request, make: Callable[[], Iterator[bytes]]) -> None:
@@ -125,7 +125,7 @@ class Parts:
         return self._parts
 
     def close(self) -> None:
-        """Release the place."""
+        """End the transfer."""
         self._held.close()
 
 
@@ -187,7 +187,7 @@ class File(Uploading):
         also={202: "The folder is large: a job on the host, at `Location`, removes the rest."},
     )  # fmt: skip
     def delete(self, asked: Asked, id: int) -> HttpResponse | None:
-        """Remove a file, or, with `recursive`, a folder and its contents. A missing path is not an error."""
+        """Remove a file or, if `recursive` is true, a folder and its contents. A missing path is not an error."""
         q = asked.query
         job = jobs.begin_removal(asked.client.who, id, q.path, recursive=q.recursive, seconds=REMOVE_AT_ONCE)
         return None if job is None else _begun(job)
@@ -230,7 +230,7 @@ class Page(Uploading):
 
     @operation("Publish a page", gives=Address, scope=Scope.LEASE, body=BYTES, query=queries.File)
     def put(self, asked: Asked, id: int) -> Address:
-        """Publish a page atomically and return its address."""
+        """Publish a page atomically and return its URL."""
         with place(asked.request):
             interfaces.interface(asked.client.who, id, "httpd")  # whose it is, before anything is read
             content = b"".join(received(asked.request, self.largest(asked.request)))

@@ -1,4 +1,4 @@
-"""Names of operations in the OpenAPI schema: a verb and a noun, derived from the method and the address.
+"""Names of operations in the OpenAPI schema: a verb and a noun, derived from the method and the path.
 
 `POST /api/v1/leases/{id}/release` is `release_lease`. Generated clients name their functions after these.
 """
@@ -36,7 +36,7 @@ _SPECIAL = {
     "post users/*/groups": "set_user_groups",
     "post users/*/password": "set_user_password",
 }
-"""Names that cannot be derived from the method and the address."""
+"""Names that cannot be derived from the method and the path."""
 _OF_COLLECTION = {"get": "list", "post": "create", "put": "set", "delete": "delete"}
 _OF_MEMBER = {"get": "get", "patch": "update", "put": "set", "delete": "delete"}
 

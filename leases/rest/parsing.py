@@ -29,8 +29,8 @@ PATHS = frozenset({"path"})
 def check_length(environ: dict[str, Any], limit: int, *, chunks: bool = False) -> None:
     """Check the announced length of a body before any of it is read.
 
-    With `chunks`, a body without a length is accepted, and counted while it is read. Raises BodyTooLarge, or NoLength
-    if a length is required.
+    If `chunks` is true, a body without a length is accepted, and counted while it is read. Raises BodyTooLarge, or
+    NoLength if a length is required.
     """
     length = environ.get("CONTENT_LENGTH") or "0"
     if environ.get("HTTP_TRANSFER_ENCODING") and length == "0" and not chunks:

@@ -32,8 +32,8 @@ def tag(info: LeaseInfo) -> str:
 def lease(client: LocalClient, lease_id: int, *, seconds: float, known: str) -> LeaseInfo:
     """Return a lease after waiting for at most `seconds`. Raises NotFound.
 
-    With `known`, an entity tag, return as soon as the lease has changed; otherwise, as soon as it is active or has
-    ended. Return at once if too many requests are already waiting.
+    If `known`, an entity tag, is given, return as soon as the lease has changed; otherwise, as soon as it is active or
+    has ended. Return at once if too many requests are already waiting.
     """
     info = client.lease(lease_id)
     seconds = min(seconds, settings.DRYDOCK.longest_wait_seconds)

@@ -53,13 +53,13 @@ class ProblemDetails:
 
 
 class BodyTooLarge(errors.DrydockError):
-    """The body is larger than this address accepts. Nothing was changed."""
+    """The request body is larger than this endpoint accepts. Nothing was changed."""
 
     code = "body_too_large"
 
 
 class NoLength(errors.DrydockError):
-    """This address requires a Content-Length for a body."""
+    """This endpoint requires a Content-Length for a body."""
 
     code = "length_required"
 
@@ -130,7 +130,7 @@ def answer(error: Exception, context: Any = None) -> HttpResponse:
     if isinstance(error, exceptions.APIException):
         return _of_framework(error)
     if isinstance(error, Http404):
-        return problem(404, "not_found", "This address does not exist.")
+        return problem(404, "not_found", "This endpoint does not exist.")
     if isinstance(error, PermissionDenied):
         return problem(403, "not_allowed", "You do not have permission to do this.")
     if isinstance(error, RequestDataTooBig):
@@ -188,5 +188,5 @@ def _of_framework(error: exceptions.APIException) -> HttpResponse:
 
 @csrf_exempt
 def nothing_here(request: HttpRequest, *_: Any, **__: Any) -> HttpResponse:
-    """Return 404 for addresses under `/api/` that do not exist."""
-    return problem(404, "not_found", "This address does not exist.", hint="See /api/docs/.")
+    """Return 404 for endpoints under `/api/` that do not exist."""
+    return problem(404, "not_found", "This endpoint does not exist.", hint="See /api/docs/.")

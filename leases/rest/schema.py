@@ -19,7 +19,7 @@ from leases.rest.problems import ProblemDetails
 BYTES = "application/octet-stream"
 _REFERENCE = "#/components/schemas/{model}"
 _ERRORS = {
-    400: "What is wrong with the request, and where.", 401: "The token is missing, invalid, revoked or expired.",
+    400: "The request is invalid. `detail` says why.", 401: "The token is missing, invalid, revoked or expired.",
     403: "The token or its user does not have permission.", 404: "The object does not exist or is not yours.",
     409: "The state of the object does not allow this.", 411: "The request has a body but no `Content-Length`.",
     413: "The body is too large.",

@@ -46,12 +46,12 @@ register_converter(UserConverter, "user")
 register_converter(WordConverter, "word")
 
 SLASHED = r"^v1/(?:instances|locations|instance-types|offers|orphans|usage|fleet)(?:/[a-z0-9]+){0,2}/$"
-"""Addresses that are also served with a trailing slash, as other control planes have them."""
+"""Paths that are also served with a trailing slash, as other control planes have them."""
 
 
 @csrf_exempt
 def without_slash(request: HttpRequest) -> HttpResponseBase:
-    """Serve the address without its trailing slash, and without a redirect, which would lose the body of a POST."""
+    """Serve the path without its trailing slash, and without a redirect, which would lose the body of a POST."""
     path = request.path_info.removesuffix("/")
     try:
         found = resolve(path)
@@ -73,7 +73,7 @@ BY_HAND = {
     "usage": views.Usage,
     "usage/records": views.UsageRecords,
 }
-"""Addresses with methods that are written by hand. Their other methods are declared operations, too."""
+"""Paths with methods that are written by hand. Their other methods are declared operations, too."""
 V1 = declared.views(BY_HAND)
 schema.register(V1)
 OPEN: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}

@@ -48,7 +48,7 @@ class Transferred:
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """The address of a page."""
+    """The URL of a page."""
 
     uri: str
 

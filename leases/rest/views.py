@@ -46,7 +46,7 @@ class Tokens(Endpoint):
 
     @operation(
         "Create a token", gives=values.NewToken, status=201, scope=Scope.LEASE, body=bodies.NewToken,
-        headers={"Location": "The address of the new token."},
+        headers={"Location": "The URL of the new token."},
     )  # fmt: skip
     def post(self, asked: Asked) -> HttpResponse:
         """Create a token.

@@ -10,7 +10,7 @@ _MUST_BE = {
     "bool_type": "must be true or false", "bool_parsing": "must be true or false",
     "int_type": "must be a whole number", "int_parsing": "must be a whole number",
     "int_from_float": "must be a whole number", "float_type": "must be a number", "float_parsing": "must be a number",
-    "finite_number": "must be a finite number", "string_type": "must be a text", "bytes_type": "must be a text",
+    "finite_number": "must be a finite number", "string_type": "must be text", "bytes_type": "must be text",
     "list_type": "must be a list", "tuple_type": "must be a list", "set_type": "must be a list",
     "dict_type": "must be a mapping of names to values", "model_type": "must be a mapping of names to values",
     "none_required": "is not allowed", "missing": "is required",

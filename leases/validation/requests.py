@@ -168,7 +168,7 @@ class LeaseRequest(BaseModel):
 
     @property
     def endless(self) -> bool:
-        """Whether the lease ends only by release."""
+        """Whether the lease ends only when it is released."""
         return self.ttl is None and self.until is None and self.heartbeat_limit is None and self.workload is None
 
     def lasting(self, default: dt.timedelta | None, *, limited: bool) -> LeaseRequest:

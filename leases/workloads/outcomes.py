@@ -38,7 +38,7 @@ class End(NamedTuple):
     outcome: Outcome
     sentence: str
     well: bool = False
-    """True if nobody needs to look into it."""
+    """True if the end needs no attention."""
 
     @property
     def reason(self) -> Reason:

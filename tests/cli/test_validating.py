@@ -55,6 +55,6 @@ def test_what_survives_fails_and_is_named(cli, host):
 
 
 def test_what_is_asked_wrongly_is_said_before_anything_is_leased(cli, host):
-    assert "There is no row 'nonsense'" in cli("validate", "host", "this", "--only", "nonsense", code=2).stderr
+    assert "Row 'nonsense' does not exist" in cli("validate", "host", "this", "--only", "nonsense", code=2).stderr
     assert "Blueprint 'nowhere' does not exist" in cli("validate", "host", "nowhere", code=3).stderr
     assert json.loads(cli("validate", "host", "nowhere", "--json", code=3).stdout)["error"]["code"] == "not_found"

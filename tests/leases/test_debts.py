@@ -132,7 +132,7 @@ def test_a_quarantine_that_is_lifted_early_gives_the_host_to_nobody_before_it_is
     settle()
     shown = resources.unquarantine(operator, host.pk)
     assert (shown.quarantined, shown.in_maintenance, shown.reason) == (False, True, Reason.CLEANING)
-    assert "The resource is cleaned of a lost lease before it is leased again" in shown.message
+    assert "The resource is cleaned up after a lost lease before it is leased again" in shown.message
     other = ask("rack")
     for _ in range(3):
         settle()

@@ -177,9 +177,9 @@ def test_a_blueprint_has_a_default(blueprint, ada, root, hours, until):
     assert lasts(until(asked(root), state="active")) == 2 * HOUR
     assert lasts(until(asked(ada, ttl="4h"), state="active")) == 4 * HOUR
     assert lasts(until(asked(ada, heartbeat_limit="60s"), state="active")) is None
-    with pytest.raises(InvalidRequest, match="The default lease of 2h is longer than the longest lease of 1h"):
+    with pytest.raises(InvalidRequest, match="The default duration of 2h exceeds the maximum duration of 1h"):
         blueprints.change(root, made.name, BlueprintChange(max_ttl="1h"))
-    with pytest.raises(InvalidRequest, match="The default lease of 2h is longer than the longest lease of 1h"):
+    with pytest.raises(InvalidRequest, match="The default duration of 2h exceeds the maximum duration of 1h"):
         permissions.set_quota(root, user="ada", limits={"default_ttl": "2h", "max_ttl": "1h"})
     with pytest.raises(InvalidRequest, match="'soon' is not a valid duration"):
         permissions.set_quota(root, user="ada", limits={"max_ttl": "soon"})

@@ -158,7 +158,9 @@ def _refuse_too_small(resource: Resource, draft: Draft) -> None:
         if further.used > there.extra.get(further.name, 0):
             short[further.name] = (further.used, there.extra.get(further.name, 0))
     if short:
-        said = ", ".join(f"{amount(name, n)} leased, {amount(name, has)} there" for name, (n, has) in short.items())
+        said = ", ".join(
+            f"{amount(name, n)} leased, {amount(name, has)} on the new type" for name, (n, has) in short.items()
+        )
         raise InvalidRequest(f"The leases on the machine would not fit: {said}.", field="type_name")
 
 

@@ -171,7 +171,7 @@ def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
 
 
 def booted(resource_id: int) -> None:
-    """Record how long a resource took to become usable in the statistics of its offer. Recent values have more weight."""
+    """Add the time that a resource took to become usable to its offer's statistics. Recent values have more weight."""
     run(_SEEN, (resource_id,))
 
 

@@ -1,4 +1,4 @@
-"""The schedule of polls of provider accounts, and the result of the last poll of each."""
+"""When provider accounts are polled, and the results of their last polls."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def take(reading_id: int) -> uuid.UUID | None:
 
 
 def keeps(reading_id: int, token: uuid.UUID) -> bool:
-    """Return whether this process still owns the poll. In a transaction, lock it, so that it stays owned until the end."""
+    """Return whether this process still owns the poll. Inside a transaction, lock the poll until the transaction ends."""
     return bool(rows("SELECT 1 FROM blueprints_reading WHERE id = %s AND token = %s FOR UPDATE", (reading_id, token)))
 
 
@@ -120,7 +120,7 @@ def _used() -> dict[tuple[int, str], _Used]:
 _STOOD_IN = """
     SELECT DISTINCT r.attributes ->> 'region' FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE b.kind = %s AND b.config ->> 'credential' = %s AND r.gone_at IS NULL"""
-"""Places where a resource of ours still exists, even if no blueprint names them any more."""
+"""Places where one of our resources still exists, even if blueprints no longer name the place."""
 
 
 def _offering() -> list[str]:
@@ -156,7 +156,7 @@ def _spread_allowances(of_account: dict[str, Any], places: list[str]) -> None:
 
 @short
 def spread(reading: Reading, token: uuid.UUID, places: list[Place]) -> int:
-    """Schedule inventory and status polls for every place that a blueprint or resource uses, and no other."""
+    """Schedule inventory and status polls for exactly the places that blueprints or resources use."""
     if not keeps(reading.pk, token):
         return 0
     used = _used().get((reading.credential_id, reading.kind), _Used())

@@ -1,4 +1,4 @@
-"""The quotas of accounts at their providers, and the amount left in each."""
+"""Providers' quotas for accounts, and how much of each quota is left."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ON_ITS_WAY = """
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """A provider quota, and how much of it our machines use that the provider does not report as used yet."""
+    """A provider quota, and how much of it is used by our machines that the provider does not count yet."""
 
     of: Allowance
     ours: float = 0.0
@@ -95,7 +95,7 @@ def _left(row: tuple[Any, ...], coming: Sequence[tuple[Any, ...]], offers: dict[
 def refusal(known: Sequence[Left], sought: Sought, offer: Offer) -> str:
     """Return why the account's quota does not allow an offer, or an empty string if it does.
 
-    The reason has the provider's figures.
+    The reason includes the provider's figures.
     """
     for one in known:
         if (wanted := one.of.takes(offer, addresses=sought.addresses)) > 0 and wanted > one.room:
@@ -115,11 +115,14 @@ _ROOM = """NOT EXISTS (SELECT FROM jsonb_to_recordset(%s::jsonb) AS q(location t
         AND CASE q.unit WHEN 'vcpus' THEN o.vcpus WHEN 'gpus' THEN o.gpu_count WHEN 'instances' THEN 1 ELSE %s END
             > greatest(q.room, 0))"""
 _LARGEST = 4096
-"""More than a single machine uses of any quota, so a quota with this much room needs no check."""
+"""An amount that exceeds what one machine uses of any quota. A quota with this much left needs no check."""
 
 
 def room(known: Sequence[Left], sought: Sought) -> Sql | None:
-    """Return an SQL condition that the quotas allow listing `o` (see `refusal`), or None if no quota is nearly exhausted."""
+    """Return an SQL condition that is true if the quotas allow listing `o` (see `refusal`).
+
+    Returns None if no quota is nearly exhausted.
+    """
     tight = [
         {"location": one.of.location, "family": one.of.family, "market": one.of.market, "unit": one.of.unit,
          "room": one.room} for one in known if one.room < _LARGEST

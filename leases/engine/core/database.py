@@ -1,4 +1,4 @@
-"""Transactions and statements on the database, and recovery from lost connections.
+"""Database transactions and statements, and recovery from lost connections.
 
 Claims and queues use raw SQL, because they need row locks, SKIP LOCKED and statements that the ORM cannot express, and
 because a warm claim may take at most 14 statements.
@@ -212,7 +212,7 @@ def _ours() -> Iterator[None]:
 def refuse_inside_transaction(what: str) -> None:
     """Raise InsideTransaction if the caller has a transaction open."""
     if connection.in_atomic_block:
-        raise InsideTransaction(f"{what} was called inside a transaction. {InsideTransaction.__doc__}")
+        raise InsideTransaction(f"{what} does not work inside a transaction. {InsideTransaction.__doc__}")
 
 
 def sqlstate(error: BaseException) -> str:

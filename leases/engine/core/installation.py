@@ -34,12 +34,12 @@ _KEPT = 5.0
 _FIRST_EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 ELSEWHERE = "The installation was confirmed for another database: this one was restored, copied or moved."
-OTHER_KEY = "The installation was confirmed with another ownership key than the one in the environment."
+OTHER_KEY = "The installation was confirmed with a different ownership key from the one in the environment."
 UNKNOWN = "The installation has resources, but was never confirmed for this database and ownership key."
 
 
 def add_dropped(number: int, why: str) -> None:
-    """Count broker messages that could not be read, and store why the last of them could not be."""
+    """Count broker messages that could not be read, and store the reason for the last one."""
     run(
         "UPDATE leases_installation SET dropped_messages = dropped_messages + %s, dropped_at = clock_timestamp(),"
         " dropped_message = %s",
@@ -306,7 +306,7 @@ def tags(short: str, epoch: int, resource: int) -> dict[str, str]:
 
 
 def proven(found: Mapping[str, str], short: str) -> Proven | None:
-    """Return what the tags of an object prove to the installation `short`, or None if the proof is missing or invalid."""
+    """Return the epoch and resource id that an object's tags prove, or None if installation `short` did not create it."""
     epoch, resource = found.get(EPOCH, ""), found.get(RESOURCE, "")
     if found.get(INSTALLATION) != short or not (_number(epoch) and _number(resource)):
         return None

@@ -132,7 +132,7 @@ def undo_activation(lease_id: int, resource_id: int) -> None:
 
 
 def wake_for(lease_id: int) -> None:
-    """Make the runs that wait for this lease due. Called when the lease became active or ended."""
+    """Let the runs that wait for this lease continue. Called when the lease has become active or ended."""
     for (run_id,) in rows(
         "UPDATE leases_run n SET due_at = clock_timestamp() FROM leases_lease c WHERE c.id = %s"
         " AND n.waits_for = 'leases' AND n.due_at IS NULL AND ((c.for_lease_id IS NOT NULL AND n.lease_id = c.for_lease_id)"

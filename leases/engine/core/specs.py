@@ -92,7 +92,7 @@ def resource_secrets(resource: ResourceView) -> Iterator[Any]:
 
 
 def redacted(answer: Answer) -> Answer:
-    """Return the answer with NUL bytes and secrets, including secrets of the answer itself, removed from its texts.
+    """Return the answer without NUL bytes and secrets in its texts, including secrets that are part of the answer.
 
     PostgreSQL cannot store NUL bytes in text.
     """
@@ -118,7 +118,7 @@ def config(kind_name: str, stored: Any) -> Any:
 
 
 def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintView:
-    """Return a blueprint as a value. With `secrets`, include the secrets of the credentials that its config names."""
+    """Return a blueprint as a value. If `secrets` is true, include those of the credentials in its config."""
     read = config(blueprint.kind, blueprint.config)
     named = {value for name, value in read if name.endswith("credential") and value} if secrets else set()
     return BlueprintView(
@@ -203,9 +203,9 @@ def tags(resource: Resource) -> dict[str, str]:
 
 
 def resource_view(resource: Resource, *, parents: bool = True, ending: bool = False) -> ResourceView:
-    """Return a resource as a value with its secrets and, if `parents`, the leases that it holds on other resources.
+    """Return a resource as a value with its secrets and, if `parents` is true, the leases that it holds on others.
 
-    With `ending`, include ended leases in their last state, as long as something of them is left.
+    If `ending` is true, include ended leases that have left something behind, in their last state.
     """
     return ResourceView(
         id=resource.pk,
@@ -297,7 +297,7 @@ def held_by(
 ) -> dict[str, LeaseView]:
     """Return the leases that a resource or lease holds, by the name under which it requested them.
 
-    Includes only active leases or, with `ending`, also those that have left something behind.
+    Includes only active leases and, if `ending` is true, leases that have left something behind.
     """
     whose = {"for_resource": for_resource} if for_resource is not None else {"for_lease": for_lease}
     wanted = Q(**whose, state="active")
@@ -310,7 +310,7 @@ def held_by(
 
 
 def owed_view(debt: Debt) -> LeaseView:
-    """Return a lease as it was on the resource that it lost. The resource has yet to be cleaned."""
+    """Return a lease as it was on the resource that it lost, which has yet to be cleaned."""
     lease = debt.lease
     lease.resource, lease.facts, lease.secrets = debt.resource, debt.facts, debt.secrets
     held = Lease.objects.filter(pk__in=debt.holds.values()).select_related("owner", "resource__blueprint")

@@ -1,4 +1,4 @@
-"""Tokens that let one process at a time carry out a periodic task of a blueprint.
+"""Tokens that let one process at a time carry out a blueprint's periodic task.
 
 They work through connection poolers, unlike advisory locks.
 """
@@ -36,7 +36,7 @@ _DONE = """
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLease:
-    """A periodic task of every blueprint whose kind has the `capability`, carried out by one process at a time.
+    """A periodic task for every blueprint whose kind has the `capability`. One process at a time carries it out.
 
     `table` stores the tasks; `hint` asks a worker to carry one out.
     """

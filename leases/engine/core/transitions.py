@@ -71,7 +71,7 @@ def release_lease(lease_id: int, *, reason: str, message: str, actor: str) -> st
 
 
 def return_lease(lease_id: int, *, reason: str) -> None:
-    """End a released lease and return its share in one statement. Raises StaleTransition in any other state."""
+    """End a released lease and return its share in one statement. Raises StaleTransition if it is not released."""
     if not rows(_RETURN, (reason, lease_id, LeaseState.RELEASED), hot=True):
         raise StaleTransition(f"Lease {lease_id} cannot become destroyed now.")
     announce(lease_id, LeaseState.DESTROYED, reason)

@@ -1,4 +1,4 @@
-"""Watched workloads: which jobs and metrics of a lease to collect, and when."""
+"""Watched leases: which jobs and metrics to collect from a lease, and when."""
 
 from __future__ import annotations
 

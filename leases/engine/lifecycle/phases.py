@@ -25,8 +25,8 @@ def keeps_trying(run: Run) -> bool:
 
     The first check of a registered resource is repeated until it succeeds or the registration is corrected or removed.
     A destruction is repeated until the resource is confirmed absent. If a dependency that contained the resource is
-    gone, the number of attempts is limited: whatever is left is either gone too, or is cleaned with the leases that the
-    resource still holds.
+    gone, the number of attempts is limited: everything else has disappeared with it, or is cleaned with the leases that
+    the resource still holds.
     """
     if run.phase == "build" and run.resource.origin == Resource.Origin.REGISTERED:
         return True

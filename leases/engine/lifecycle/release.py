@@ -112,7 +112,7 @@ def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message
 
 
 def end(lease_id: int, *, reason: str = "", actor: str = "", message: str = "") -> None:
-    """Advance the end of a lease as far as is possible now. Idempotent; called again until the lease has ended."""
+    """Do everything towards the end of a lease that is possible now. Idempotent; called until the lease has ended."""
     try:
         ending = _end(lease_id, reason, actor, message)
     except Busy:

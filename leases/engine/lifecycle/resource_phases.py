@@ -109,7 +109,7 @@ def checked(current: Run) -> None:
 def check_failed(current: Run, answer: Failed) -> None:
     """Count a failed check, and take the resource out of service after several in a row.
 
-    It is destroyed if we built it, and quarantined otherwise. A resource that is off because we want it off is not
+    It is destroyed if we built it, and quarantined otherwise. A resource that was switched off on request is not
     expected to answer.
     """
     if maintenance.is_wanted_off(current.resource_id):
@@ -179,9 +179,9 @@ _FOR_NOW = ("retries", "deadline")
 
 
 def power_failed(current: Run, answer: Failed) -> None:
-    """Report that switching failed to the runs that wait for the power cycle, and try again later.
+    """Tell the runs that wait for the power cycle that it failed, and schedule a retry.
 
-    Gives up switching off if the provider cannot stop the machine.
+    If the provider cannot stop the machine, a power-off is not retried.
     """
     lease_id = act_failures.record(current, answer)
     record_event("resource.power_failed", answer.message, resource_id=current.resource_id, lease_id=lease_id)

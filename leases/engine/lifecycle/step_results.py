@@ -108,7 +108,7 @@ def in_(seconds: float) -> Any:
 
 
 def leave(run: Run, **columns: Any) -> None:
-    """Schedule the next call of the run. If it was asked to end and may end here, make it due at once."""
+    """Schedule the next call of the run. If the run was told to end and can end here, make it due at once."""
     if run.cancel_wanted and not columns.get("in_call") and not columns.get("uninterruptible", run.uninterruptible):
         columns["due_at"] = Now()
     Run.objects.filter(pk=run.pk).update(token=None, token_until=None, **columns)
@@ -156,7 +156,7 @@ def gone_with_parents(run: Run, answer: Answer | None, plan: Plan) -> bool:
 
 
 def failed(run: Run, answer: Failed) -> bool:
-    """Finish a run whose phase has failed, or repeat the phase if it is one that keeps trying."""
+    """Finish a run whose phase has failed, or repeat the phase if it must succeed in the end."""
     needs.end_phase(run)
     if phases.keeps_trying(run):
         return again(

@@ -85,7 +85,7 @@ def total(requests: Iterable[PlacementRequest]) -> Amounts:
 
 
 def places(placement: PlacementRequest) -> list[Place]:
-    """Return the places that a member could take now, those reserved for its group first. Takes no lock."""
+    """Return the resources that a member could use now, those reserved for its group first. Takes no lock."""
     room = has_room(placement)
     sql = f"""
         SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, r.total_slots - r.used_slots,
@@ -107,7 +107,7 @@ _STEPS = 20_000
 
 
 def assign(options: list[list[Place]], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-    """Return a place for every pending member that satisfies the group's rule, or None if there is no such assignment.
+    """Assign a resource to every pending member so that the group's rule holds. Return None if that is impossible.
 
     A pure function that runs a bounded depth-first search.
     """
@@ -132,7 +132,7 @@ def assign(options: list[list[Place]], requests: list[PlacementRequest], rule: R
 def goes(
     place: Place, placement: PlacementRequest, chosen: Sequence[Place], requests: Sequence[PlacementRequest], rule: Rule
 ) -> bool:  # fmt: skip
-    """Return whether a member may take `place` if the first members, in the order of `requests`, take `chosen`."""
+    """Return whether a member may take `place` once the members before it, with `requests`, have taken `chosen`."""
     beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == place.resource_id]
     return _keeps(place, [*rule.held, *chosen], rule) and _has_room_beside(place, placement, beside)
 

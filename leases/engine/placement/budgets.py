@@ -147,7 +147,7 @@ _SHORT_SINCE = """
 
 
 def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
-    """Return since when each budget has been exhausted.
+    """Return the time at which each budget was exhausted.
 
     This is when the first lease began to wait for the budget, or else when its newest cost began; None for a budget
     without costs.

@@ -29,7 +29,7 @@ from leases.states import LeaseState
 
 _WAITS = 5
 _NEAR = 4
-"""The multiple of the candidate limit that is searched among resources that are not full, before all are searched."""
+"""How many times the candidate limit is searched among resources that are not full, before all others are."""
 _ONE_SLOT = Amounts(slots=1)
 
 
@@ -74,7 +74,7 @@ def find(placement: PlacementRequest) -> Room | None:
 
 
 def look(placement: PlacementRequest, rank: float | None = None) -> Room | None:
-    """Run pass 1. With `rank`, also report whether a lease of a lower rank waits for the same type."""
+    """Run pass 1. If `rank` is given, also report whether a lease of a lower rank waits for the type."""
     first = _first(placement)
     return None if first is None else _lock(placement, first, rank, "SKIP LOCKED")
 
@@ -214,7 +214,7 @@ _UNRESERVE = """
 
 
 def take(placement: PlacementRequest, room: Room) -> bool:
-    """Acquire the resource for the lease, in the transaction of `find`. Return True if the lease is active at once."""
+    """Acquire a resource in the transaction that locked it. Return True if the lease is active at once."""
     lease_id = placement.lease_id
     assert lease_id is not None
     moved = (*_standing(room), room.resource_id, lease_id, LeaseState.PENDING)

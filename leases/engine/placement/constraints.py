@@ -31,7 +31,7 @@ class Sql:
 
 
 def matches(match: Match, value: Any) -> Sql:
-    """Return an SQL condition that an attribute of resource `r` meets the requirement.
+    """Return an SQL condition that is true if an attribute of resource `r` meets the requirement.
 
     The SQL equivalent of `matching.misses`.
     """
@@ -164,7 +164,7 @@ class PlacementRequest:
 
 
 def suits(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that resource `r` could serve the request if it were empty."""
+    """Return an SQL condition that is true if resource `r` could serve the request if the resource were empty."""
     found = (
         Sql("r.type = %s", (placement.type,))
         & _in_blueprints(placement)
@@ -194,7 +194,7 @@ def held(placement: PlacementRequest) -> Sql:
 
 
 def has_room(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that resource `r` can serve the request now."""
+    """Return an SQL condition that is true if resource `r` can serve the request now."""
     return suits(placement) & is_free(placement)
 
 
@@ -225,12 +225,15 @@ def _blueprints(placement: PlacementRequest) -> Sql:
 
 
 def allowed(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that blueprint `b` may serve the request's owner. The installation may use all blueprints."""
+    """Return an SQL condition that is true if blueprint `b` may serve the request's owner.
+
+    Requests without an owner are the installation's own, and may use every blueprint.
+    """
     return Sql("TRUE") if placement.owner_id is None else serves(placement.owner_id)
 
 
 def serves(owner_id: int) -> Sql:
-    """Return an SQL condition that a user may use blueprint `b`."""
+    """Return an SQL condition that is true if a user may use blueprint `b`."""
     table, user = membership()
     return Sql(
         "(b.audience = 'everyone' OR EXISTS (SELECT FROM leases_authorization a WHERE a.blueprint_id = b.id"

@@ -31,7 +31,7 @@ class Limit:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The default durations and limits of quotas or blueprints."""
+    """The default and maximum durations that quotas or blueprints set."""
 
     defaults: tuple[Limit, ...] = ()
     maxima: tuple[Limit, ...] = ()

@@ -28,10 +28,10 @@ REQUESTED = (
 )  # fmt: skip
 """The columns that a request determines, written when it is made and again for the replacement of a lost lease.
 
-All that `LeaseRequest` has under the same name, and what is decided when it is made.
+These are the fields that `LeaseRequest` has under the same names, and the values that are decided when it is made.
 """
 PLACEMENT = tuple(field.name for field in dataclasses.fields(PlacementRequest) if field.name in _COLUMNS)
-"""The columns that `PlacementRequest` has under the same name."""
+"""The columns with the same names as fields of `PlacementRequest`."""
 FIELDS = (
     "id", "shape", "rank", "group_id", "need", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra",
     "avoided_resources", "ttl_defaulted", *PLACEMENT,

@@ -45,7 +45,7 @@ def incur(lease_id: int, state: str, resource_id: int) -> None:
     held = Lease.objects.filter(for_lease=lease_id, state="active").exclude(need="").values_list("need", "pk")
     kept = {"facts": lease.facts, "secrets": lease.secrets, "locks": specs.locks(lease_id=lease_id)}
     Debt.objects.update_or_create(resource=resource, lease=lease, defaults={**kept, "holds": dict(held)})
-    record_event("resource.owes", "The resource is cleaned of this lease before it is leased again.",
+    record_event("resource.owes", "The resource is cleaned up after this lease before it is leased again.",
          resource_id=resource_id, lease_id=lease_id)  # fmt: skip
     run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s", (resource_id,))
     _explain(resource_id)
@@ -61,7 +61,7 @@ def _explain(resource_id: int) -> None:
     found = rows("SELECT message FROM leases_debt WHERE resource_id = %s ORDER BY id", (resource_id,))
     said = next((message for (message,) in found if message), "")
     leases = "a lost lease" if len(found) == 1 else f"{len(found)} lost leases"
-    message = f"The resource is cleaned of {leases} before it is leased again." + (
+    message = f"The resource is cleaned up after {leases} before it is leased again." + (
         f" The last attempt failed: {said}" if said else ""
     )
     run("UPDATE leases_resource SET reason = %s, message = %s WHERE id = %s", (Reason.CLEANING, message, resource_id))
@@ -124,7 +124,7 @@ def paid(current: Run) -> None:
         take_out_of_service(debt.resource, SPOILED)
     record_event(
         "resource.cleaned",
-        "The resource was cleaned of the lost lease.",
+        "The resource was cleaned up after the lost lease.",
         resource_id=debt.resource_id,
         lease_id=debt.lease_id,
     )

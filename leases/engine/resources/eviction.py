@@ -29,12 +29,12 @@ def evict_all(
 def evict(
     lease_id: int, state: str, resource_id: int, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Take the share of a locked lease away.
+    """Take a locked lease's share away.
 
     An acquired lease returns to the queue, an active lease breaks, and a released lease ends.
 
-    With `stays` the resource is not destroyed, so it needs a deferred cleanup of anything that the lease may have left
-    behind. With `counts` the return to the queue uses up one of the lease's attempts.
+    If `stays` is true, the resource is not destroyed, so it needs a deferred cleanup of anything that the lease may have
+    left behind. If `counts` is true, the return to the queue uses up one of the lease's attempts.
     """
     if stays:
         cleanup.incur(lease_id, state, resource_id)

@@ -18,7 +18,7 @@ from leases.models import Resource, Run
 
 
 def kinds_that_update(*, at_once: bool = False) -> list[str]:
-    """Return the kinds of blueprints that update in place; with `at_once`, only those that do so within seconds."""
+    """Return the kinds that update in place; if `at_once` is true, only those that do so within seconds."""
     names = [kind for (kind,) in rows("SELECT DISTINCT kind FROM blueprints_blueprint")]
     kinds = {name: attempt(registry.kind, name) for name in names}
     return [name for name, kind in kinds.items() if isinstance(kind, Updates) and (kind.at_once or not at_once)]
@@ -46,7 +46,7 @@ class NotToBeHad(Exception):
 
 
 def ask(current: Run, wanted: Maintenance) -> None:
-    """Put a related resource into maintenance for a run, which closes it to further leases. Raises NotToBeHad."""
+    """Put a related resource into maintenance for a run. It takes no further leases meanwhile. Raises NotToBeHad."""
     target = _related(current, wanted.relation)
     if wanted.action == "power_cycle" and not isinstance(_kind_of(target), Powers):
         raise NotToBeHad(f"Resource {target} cannot be power-cycled.")

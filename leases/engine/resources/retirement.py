@@ -20,8 +20,8 @@ def retire_idle(
 ) -> bool:
     """Retire a resource that no lease has a share of.
 
-    Return whether its destruction or, if it is outdated, its update has begun. With `unwanted`, a resource that is
-    still being built is retired only if no minimum requires it.
+    Return whether its destruction or, if it is outdated, its update has begun. If `unwanted` is true, a resource that
+    is still being built is retired only if no minimum requires it.
     """
     try:
         return _retire(resource_id, reason, message, actor, unwanted)

@@ -79,7 +79,7 @@ _LEAVES = """
     {0}.state IN ('released', 'broken') AND {0}.gone_at IS NULL AND EXISTS (
         SELECT FROM leases_run n WHERE n.resource_id = {0}.id AND n.lease_id IS NULL AND n.phase = 'destroy'
             AND n.waits_for = '' AND n.tries < 3)"""
-"""The resource is being destroyed, and nothing suggests that this will not end."""
+"""The resource is being destroyed, and its destruction neither waits for anything nor keeps failing."""
 _CLEANED = """
     i.gone_at IS NOT NULL AND NOT EXISTS (
         SELECT FROM leases_run m WHERE m.lease_id = h.id AND (m.waits_for <> '' OR m.tries >= 3))"""
@@ -87,7 +87,7 @@ _CLEANED = """
 
 
 def places_leaving(blueprint_id: int, maximum: int) -> int:
-    """Return how many places under the blueprint's limit are free after the destructions that are under way."""
+    """Return how many more resources the blueprint's limit will allow once the resources now being destroyed are gone."""
     leaves = _LEAVES.format("r")
     sql = f"""
         SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = %s AND r.gone_at IS NULL

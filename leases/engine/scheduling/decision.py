@@ -57,7 +57,7 @@ class Exclusion:
     message: str
     until: dt.datetime | None
     passes: bool = False
-    """True if nothing has failed and nobody has to act: the exclusion ends by itself, at an unknown time."""
+    """True if nothing has failed and no action is needed: the exclusion ends by itself, at an unknown time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +100,9 @@ class Candidate:
     idle: tuple[int, ...] = ()
     """Idle resources that may be removed to make room under the limit, starting with those that free others."""
     leaving: int = 0
-    """Places under the limit that current destructions will free."""
+    """How many more resources the limit will allow once the resources now being destroyed are gone."""
     wanted: int = 1
-    """Places needed for this lease, for others like it, and for leases that wait for a resource to be released."""
+    """Resources needed for this lease, for others like it, and for leases that wait for a resource to be released."""
 
     @property
     def enough_leaves(self) -> bool:
@@ -137,7 +137,7 @@ class Wait:
     verdicts: tuple[Verdict, ...]
     retry_at: dt.datetime | None = None
     personal: bool = False
-    """True if some candidate exceeds a budget of the lease's owner or group, so another owner's might be served."""
+    """True if a candidate exceeds a budget of the lease's owner or group, so that another owner's lease might be served."""
     only_personal: bool = False
     """True if only budgets of the lease's owner or group are exceeded."""
 

@@ -29,7 +29,7 @@ STALLED = (
     Reason.WAITING_AUTHORIZATION,
     Reason.NEEDS_OPERATOR,
 )
-"""Reasons for which a member waits other than for room, so that room released by others would not help."""
+"""Reasons to wait that are not a lack of room, so that room released by other leases would not help."""
 
 
 def gather(group_id: int) -> Outcome:
@@ -90,7 +90,7 @@ def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = T
         if not keep:
             claims.unreserve(member.id)
         if acted.get(member.id) is None:
-            message = f"Waiting until all {len(found)} leases of the group have room."
+            message = f"Waiting until there is room for all {len(found)} leases in the group."
             explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again())
     return Outcome.NO_ROOM
 
@@ -183,7 +183,7 @@ def _reserve_busy(member: PendingLease) -> bool:
 
 
 def advance(group_id: int) -> Outcome:
-    """Grant a group if all members have room; otherwise, if it is the oldest, reserve free room and build the rest."""
+    """Grant a group if there is room for all members. Otherwise, if it is the oldest, reserve free room and build the rest."""
     try:
         outcome = _grant(group_id)
         if outcome is not Outcome.NO_ROOM:

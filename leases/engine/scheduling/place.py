@@ -20,12 +20,12 @@ class Outcome(Enum):
     """The outcome of an attempt to place one pending lease."""
 
     GRANTED = "it has its share"
-    NO_ROOM = "nothing has room"
-    BEHIND = "an older waiter has the right to what has room"
-    PARKED = "its owner holds too much already"
-    BEYOND = "its owner may not spend enough for what another could have"
-    BUSY = "locks were held; look again"
-    GONE = "it no longer waits"
+    NO_ROOM = "no resource has room"
+    BEHIND = "an older pending lease has precedence"
+    PARKED = "it exceeds a quota of its owner"
+    BEYOND = "it exceeds a budget of its owner"
+    BUSY = "locks were held; try again"
+    GONE = "it is no longer pending"
 
 
 def place(lease_id: int, *, wait: bool = False) -> Outcome:
@@ -84,9 +84,9 @@ RESERVE = """
 
 @short
 def reserve(lease_id: int) -> bool:
-    """Reserve a resource for a head of the queue that has waited long, so that no other lease may claim it.
+    """Reserve a resource for a lease that has waited a long time at the head of its queue.
 
-    Returns whether a resource was reserved.
+    Other leases cannot claim the resource. Returns whether a resource was reserved.
     """
     waiter = pending.lock(lease_id)
     if waiter is None or rows("SELECT 1 FROM leases_resource WHERE reserved_for_id = %s", (lease_id,)):
@@ -111,7 +111,7 @@ def overdue_heads(resource_type: str) -> list[int]:
 def hand_over(resource_type: str, resource_id: int | None = None) -> None:
     """Grant freed room to the heads of the queue at once; workers do the deciding and building.
 
-    With `resource_id`, considers only heads that could use that resource.
+    If `resource_id` is given, considers only heads that could use that resource.
     """
     waiters, anybody, free = pending.look(resource_type, resource_id, limit=8)
     if waiters and resource_id is not None:

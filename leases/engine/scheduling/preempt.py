@@ -33,7 +33,7 @@ _UNFINISHED = """
 
 
 def preempt() -> int:
-    """Preempt for leases that others depend on and that have waited for a long time.
+    """Preempt on behalf of leases that others depend on and that have waited for a long time.
 
     Stops the youngest waiting build or activation that holds a resource that could serve them, and returns its lease to
     the queue. Returns the number of preemptions.

@@ -52,7 +52,7 @@ class Usable:
 
     ids: dict[str, int]
     restricted: bool
-    """True if one of the blueprints does not serve everyone, so that requests of different owners differ in class."""
+    """True if a blueprint does not serve everyone, so that requests from different owners are of different classes."""
     quotas: bool
     """True if this installation has any quotas."""
     budgets: bool

@@ -41,9 +41,9 @@ def due() -> int:
 
 
 def discover(blueprint_id: int) -> bool:
-    """Discover the resources of one blueprint, unless it is not due or another process does it.
+    """Discover the resources of one blueprint if that is due and no other process is doing it.
 
-    Return whether it was done.
+    Return whether this call did it.
     """
     refuse_inside_transaction("discover")
     token = _TURNS.take(blueprint_id)

@@ -42,7 +42,7 @@ WRONG_PROOF = (
 )
 COPY = "The object has the proof of ownership of {key} under another name, so it may be a copy. It is never changed."
 BY_TAG = (
-    "The object has a valid proof of ownership, but a copy of one of our objects would have it too. "
+    "The object has a valid proof of ownership, but a copy of such an object would have it too. "
     "It is destroyed only if an operator requests it."
 )
 LISTED = "Only listed until an operator confirms the installation."
@@ -91,7 +91,7 @@ def verdict(
     """Return what to do with an object that has no row.
 
     `wanted` is the action that operator `by` requested. `again` is True if the object was seen long enough after the
-    first time. With `dry_run`, do nothing unless an operator requested it.
+    first time. If `dry_run` is true, do nothing unless an operator requested it.
     """
     if seen.proof is SUSPECT:
         return Verdict(message=seen.why)
@@ -126,7 +126,10 @@ def due() -> int:
 
 
 def search(blueprint_id: int) -> bool:
-    """Compare existing objects with rows, unless this is not due or another process does it. Return whether it was done."""
+    """Compare existing objects with rows if that is due and no other process is doing it.
+
+    Return whether this call did it.
+    """
     refuse_inside_transaction("search")
     blueprint = Blueprint.objects.filter(pk=blueprint_id).first()
     token = None if blueprint is None else _TURNS.take(blueprint_id)

@@ -155,9 +155,9 @@ log = logging.getLogger(__name__)
 
 
 def read(reading_id: int) -> bool:
-    """Make a poll, unless it is not due or another process makes it.
+    """Poll an account if that is due and no other process is doing it. Return whether this call did it.
 
-    Return whether it was made. If it fails, the data of the last successful poll are kept.
+    If the poll fails, the data from the last successful one are kept.
     """
     refuse_inside_transaction("read")
     reading = Reading.objects.select_related("credential").filter(pk=reading_id).first()

@@ -201,7 +201,7 @@ def _check(resource_id: int, kind: str, generation: int, renew: bool) -> bool:
 
 
 def forget_errors() -> int:
-    """Delete expired remembered errors, and wake the leases that wait for the offers that those had excluded."""
+    """Delete expired remembered errors, and wake the leases that wait for the offers that these errors excluded."""
     found = rows(
         "DELETE FROM blueprints_rememberederror e USING blueprints_blueprint b WHERE b.id = e.blueprint_id"
         " AND e.id = ANY(ARRAY(SELECT id FROM blueprints_rememberederror WHERE until <= statement_timestamp()"
