@@ -37,7 +37,7 @@ def parse_database_url(url: str) -> Database:
     parts = urlsplit(url)
     if parts.scheme not in ("postgresql", "postgres"):
         raise InvalidRequest(
-            f"Only PostgreSQL is supported: a URL begins with postgresql://, not {parts.scheme or 'that'}://."
+            f"Only PostgreSQL is supported: the URL must begin with postgresql://, not {parts.scheme or '?'}://."
         )
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     name = unquote(parts.path.lstrip("/")) or options.pop("dbname", "")

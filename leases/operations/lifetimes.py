@@ -50,7 +50,7 @@ def _of_named(asked: LeaseRequest) -> Limit | None:
 
 
 def refuse_later(until: dt.datetime, limit: Limit, active_at: dt.datetime | None = None) -> None:
-    """Raise InvalidRequest if `until` is later than `limit` after the lease became active, or after now if pending."""
+    """Raise InvalidRequest if `until` exceeds `limit`, counted from activation, or from now for a pending lease."""
     latest = (active_at or rows("SELECT clock_timestamp()")[0][0]) + limit.span
     if until > latest:
         raise _too_long(limit, "until")

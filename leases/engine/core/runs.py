@@ -76,7 +76,7 @@ _MARK = "UPDATE leases_lease SET release_wanted = {reason}, release_actor = {act
 
 
 def end_children(*, for_lease: int | None = None, for_resource: int | None = None, phase: str | None = None) -> None:
-    """Mark the leases that a lease or resource holds for release, or only those that it holds for one phase."""
+    """Mark for release all leases that a lease or resource holds, or only those that it holds for one phase."""
     column = "for_lease_id" if for_lease is not None else "for_resource_id"
     only = " AND need_phase = %s" if phase is not None else ""
     params: list[Any] = [for_lease if for_lease is not None else for_resource, *([phase] if phase is not None else [])]

@@ -144,7 +144,7 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Refuse:
-    """Break the lease, because only an operator could make it possible to serve."""
+    """Break the lease, because it cannot be served unless an operator changes something."""
 
     message: str
     verdicts: tuple[Verdict, ...]
