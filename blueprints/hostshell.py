@@ -186,10 +186,7 @@ def remove_or_put_aside(memo: Json, removed: Callable[[], bool], put_aside: Call
         pause = min(_PAUSE, max(1.0, clock.monotonic() - began))
         return Wait(after=pause, memo=memo | {"since": since}, sentence="Files of the lease are being removed.")
     where = put_aside()
-    said = (
-        f"The files were moved aside to {where}, because some process keeps creating files in them or "
-        "under the uid of the lease."
-    )
+    said = f"The files were moved aside to {where}, because a process keeps creating files there or as the lease's uid."
     return Ready(facts={"put_aside": where}, log=said)
 
 

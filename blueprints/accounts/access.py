@@ -182,7 +182,8 @@ def key_of(blueprint: BlueprintView, credential: str) -> str:
     secrets = blueprint.credentials.get(credential)
     if secrets is None:
         raise NeedsOperator(
-            f"Credential {credential!r} does not exist.", hint="Add the credential, or name another in the blueprint."
+            f"Credential {credential!r} does not exist.",
+            hint="Add the credential, or name another one in the blueprint.",
         )
     if not secrets.get("private_key"):
         raise NeedsOperator(

@@ -19,7 +19,9 @@ class Accounts(Fields):
         description="per_lease: an account is made for every lease. shared: leases use the control account itself, "
         "one at a time.",
     )
-    lease_sudo: bool = Field(default=False, description="Leases may become root; then only one lease at a time.")
+    lease_sudo: bool = Field(
+        default=False, description="Leases may become root. A host then has only one lease at a time."
+    )
     trusted: bool = Field(
         default=False,
         description="Leases trust one another: hosts may be shared and reused after leases that could become root "
@@ -27,8 +29,9 @@ class Accounts(Fields):
     )
     end_account: bool = Field(
         default=False,
-        description="shared: the control account is Drydock's alone, so at a lease's end everything that it runs is "
-        "ended. Without it only what bears the lease's mark or works in its folder.",
+        description="With accounts: shared, end all processes of the control account when a lease ends, because only "
+        "Drydock uses the account. Otherwise only the processes that have the lease's mark or work in its folder "
+        "are ended.",
     )
     homes: str = Field(default="/home", pattern=r"^/[A-Za-z0-9._/-]+$", description="Folder for homes.")
     bastion: Bastion | None = Field(default=None, description="Jump host for connections.")
@@ -52,7 +55,7 @@ class Accounts(Fields):
         if ".." in self.homes.split("/"):
             raise ValueError("homes must not contain '..'")
         if self.bastion and not (self.bastion_credential or self.control_credential):
-            raise ValueError("bastion needs a bastion_credential")
+            raise ValueError("bastion requires bastion_credential")
         return self
 
     @property

@@ -14,7 +14,7 @@ from interfaces.keys import PublicKey
 
 def _known(lines: tuple[str, ...]) -> tuple[str, ...]:
     if not lines:
-        raise ValueError("give at least one public key line")
+        raise ValueError("enter at least one public key line")
     try:
         return tuple(PublicKey.parse(line).line for line in lines)
     except InvalidRequest as error:

@@ -67,7 +67,7 @@ class WithAccounts(Kind, Activates, HandsOver, Checks, Controls):
         named = {"credential": config.control_credential, "bastion_credential": config.bastion_credential}
         problems = [found for field, name in named.items() if name and (found := _missing(blueprint, field, name))]
         if config.trusted and config.marks_host:
-            text = "Hosts are reused without a re-image after leases that could change them."
+            text = "Hosts are reused without a re-image, even after leases that could change the host."
             problems.append(Problem(message=text, field="trusted", fatal=False))
         return problems
 

@@ -49,7 +49,7 @@ def make_account(spec: Spec, memo: Json) -> Answer:
     return Ready(facts={"uid": uid, "gid": gid, "home": home, "user": user}, log=f"account {user}")
 
 
-@until_done("Ways in for the former owner are being removed.")
+@until_done("Drydock is removing files that could let the former owner in.")
 def end_other_ways(spec: Spec) -> bool:
     """Remove the account's files that could let its former owner in, from ~/.ssh, shared folders and other homes."""
     lease, there = lease_of(spec), shell(spec)
@@ -74,7 +74,7 @@ def open_access(spec: Spec, memo: Json) -> Answer:
     lease = lease_of(spec)
     own, unread = owner_keys(lease)
     keys = "".join(f"{line} {mark_of(lease)}\n" for line in (_public(lease), *own))
-    log = f"{unread} public keys of the owner could not be read" if unread else ""
+    log = f"{unread} public keys of the owner could not be parsed" if unread else ""
     if is_shared(lease_of(spec)):
         return Ready(facts=_open_shared(spec, lease, keys), log=log)
     sudo = "sudo" if spec.config.lease_sudo else ""
@@ -93,7 +93,7 @@ def try_access(spec: Spec, memo: Json) -> Answer:
         return Failed(
             scope=Scope.OPERATOR,
             code="key_not_accepted",
-            message=f"{error.message} Its SSH server may ignore ~/.ssh/authorized_keys, or refuse such accounts.",
+            message=f"{error.message} Its SSH server may ignore ~/.ssh/authorized_keys or refuse the account.",
         )
     return Ready()
 

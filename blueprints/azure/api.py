@@ -72,7 +72,8 @@ class Connection:
         url = path if path.startswith("https://") else self.endpoint + path
         if urlsplit(url).netloc.lower() != urlsplit(self.endpoint).netloc.lower():
             raise CloudError(
-                Meaning.INVALID, f"The token is not sent to {urlsplit(url).netloc}, which is not the endpoint."
+                Meaning.INVALID,
+                f"The token was not sent to {urlsplit(url).netloc}, which is not the configured endpoint.",
             )
         params = {"api-version": version} if version else {}
         with translated(doing, write=method != "GET"):
@@ -346,7 +347,7 @@ class Parts:
         found = []
         for part, suffix in SUFFIXES.items():
             if part != "machine":
-                with translated(f"list what ends in {suffix}"):
+                with translated(f"list the objects whose names end in {suffix}"):
                     pages = self._operations[part]
                     named = getattr(pages, "list_by_resource_group", None) or pages.list
                     listed = [one.as_dict() for one in named(self._connection.group)]

@@ -203,7 +203,7 @@ class Azure(
                 continue
             untagged = api.lost_tags(there) and str(there["id"]).lower() in ids
             if untagged:
-                report(f"{there['name']}: the tags were removed, but the id is known.")
+                report(f"{there['name']}: the tags were removed, but Drydock knows the id.")
             # Azure makes the disk itself and gives it no tags until we do.
             made = part == "disk" and api.lost_tags(there) and not foreign
             if untagged or made or api.has_owner(there, tags):
@@ -241,7 +241,7 @@ class Azure(
         """
         disk = self._parts.get("disk", instance.key)
         if disk is None:
-            raise CloudError(Meaning.NOT_FOUND, f"{instance.key} has no disk of ours.")
+            raise CloudError(Meaning.NOT_FOUND, f"{instance.key} has no disk that Drydock created.")
         size = int(disk["properties"].get("diskSizeGB") or 0)
         if disk_gib < size:
             raise CloudError(Meaning.INVALID, f"The disk has {size} GiB and cannot shrink to {disk_gib}.")
@@ -252,7 +252,7 @@ class Azure(
     def change_type(self, instance: Instance, type_name: str) -> None:
         if type_name != instance.type:
             body = {"properties": {"hardwareProfile": {"vmSize": type_name}}}
-            self._parts.patch("machine", instance.key, body, f"make {instance.key} a {type_name}")
+            self._parts.patch("machine", instance.key, body, f"change {instance.key} to type {type_name}")
 
     def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:
         """Set tags on the machine and on the objects under its key."""

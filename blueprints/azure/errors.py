@@ -243,7 +243,7 @@ def seconds(headers: Mapping[str, str], usual: float = 0.0) -> float:
 def _unauthenticated(error: ClientAuthenticationError, doing: str) -> CloudError:
     if error.response is not None:
         return _answered(error, doing, write=False)
-    return CloudError(Meaning.CREDENTIALS, f"No token to {doing}: {error.message}"[:1000])
+    return CloudError(Meaning.CREDENTIALS, f"Azure issued no token to {doing}: {error.message}"[:1000])
 
 
 def _answered(error: HttpResponseError, doing: str, write: bool) -> CloudError:
@@ -256,7 +256,7 @@ def _answered(error: HttpResponseError, doing: str, write: bool) -> CloudError:
         and known.provider_code not in ("ServerBusy", "ServiceUnavailable")
     ):
         return CloudError(
-            Meaning.AMBIGUOUS, f"{known.message} (it may have happened)", provider_code=known.provider_code
+            Meaning.AMBIGUOUS, f"{known.message} (the request may have taken effect)", provider_code=known.provider_code
         )
     return known
 
@@ -277,7 +277,7 @@ def _unanswered(error: AzureError, doing: str, write: bool) -> CloudError:
     if untrusted:
         return CloudError(
             Meaning.INVALID,
-            f"Azure's certificate is not trusted ({untrusted.verify_message}): see endpoint and ca_bundle.",
+            f"Azure's certificate is not trusted ({untrusted.verify_message}). Check endpoint and ca_bundle.",
         )
     sent = not isinstance(error, ServiceRequestError) or not any(isinstance(one, _NOT_SENT) for one in causes)
     if write and sent:

@@ -297,7 +297,10 @@ class Instances:
         if there is None:
             raise CloudError(Meaning.NOT_FOUND, f"The machine {order.key} no longer exists.")
         if not api.has_owner(there, order.tags):
-            raise CloudError(Meaning.INVALID, f"A machine {order.key} already exists, and its tags are not ours.")
+            raise CloudError(
+                Meaning.INVALID,
+                f"A machine {order.key} already exists, but is not tagged as belonging to this Drydock installation.",
+            )
         if not api.bears(there, {api.ATTEMPT: order.token}):
             raise CloudError(Meaning.CONFLICT, f"The machine of an earlier attempt still exists as {order.key}.")
         instance = self.instance(there)

@@ -68,7 +68,9 @@ class Network:
             return None
         subnets = [one for one in there["properties"].get("subnets") or () if one.get("name") == SUBNET]
         if not subnets:
-            raise CloudError(Meaning.INVALID, f"The network {named} has no subnet {SUBNET}, so it is not ours.")
+            raise CloudError(
+                Meaning.INVALID, f"The network {named} has no subnet {SUBNET}, so Drydock did not create it."
+            )
         return str(subnets[0]["id"]) if _ready(there) and _ready(subnets[0]) else None
 
     def _make_shared(self, named: str, order: Order) -> None:
@@ -104,7 +106,7 @@ class Network:
     def _rules(self, key: str) -> dict[str, Mapping[str, Any]]:
         nsg = self._parts.get("nsg", key)
         if nsg is None:
-            raise CloudError(Meaning.NOT_FOUND, f"{key} has no firewall of ours.")
+            raise CloudError(Meaning.NOT_FOUND, f"{key} has no firewall that Drydock created.")
         return {one["name"]: one["properties"] for one in nsg["properties"].get("securityRules") or ()}
 
     def _put_rule(self, key: str, rule: Rule, priority: int) -> None:
@@ -169,7 +171,9 @@ def _ours(part: str, there: Mapping[str, Any], order: Order, body: Mapping[str, 
     """
     named = api.part_name(part, order.key)
     if not api.has_owner(there, order.tags):
-        raise CloudError(Meaning.INVALID, f"A {named} already exists, and its tags are not ours.")
+        raise CloudError(
+            Meaning.INVALID, f"{named} already exists, but is not tagged as belonging to this Drydock installation."
+        )
     if str(there.get("location") or "").lower() != order.location:
         raise CloudError(Meaning.CONFLICT, f"{named} of an earlier attempt is still in {there.get('location')}.")
     if body.get("zones") and list(there.get("zones") or ()) != body["zones"]:

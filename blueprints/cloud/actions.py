@@ -222,12 +222,12 @@ def terminate(client: Client, spec: Spec, memo: Json) -> Answer:
         return _foreign(found, spec)
     if found is None and there.id and _unproven(client, spec):
         client.terminate(there)
-        return _still(since, "The machine is being terminated. Its provider does not list it yet.")
+        return _still(since, "The machine is being terminated. The provider does not list the machine yet.")
     if found is None or found.state is Lifecycle.TERMINATED:
         return (
             Ready()
             if there.id or _nothing_asked(spec) or _waited(client, since)
-            else _still(since, "The machine may still appear.")
+            else _still(since, "The provider may still create the machine.")
         )
     if found.state is not Lifecycle.TERMINATING:
         client.terminate(found)
@@ -240,10 +240,13 @@ def _foreign(found: Instance, spec: Spec) -> Answer:
     Unless the create was certainly refused, that machine may be ours with its tags removed; then the action fails.
     """
     if _nothing_asked(spec):
-        return Ready(log=f"{found.id or found.key} has the same name but is not ours, so it is not changed")
+        return Ready(
+            log=f"machine {found.id or found.key} has the same name, but does not belong to this Drydock installation, "
+            "so it is not changed"
+        )
     message = (
-        f"A machine {found.id or found.key} with the same name exists, but its tags do not identify it "
-        "as ours. Check who owns it, then restore its tags or destroy the resource by force."
+        f"A machine {found.id or found.key} with the same name exists, but is not tagged as belonging to this Drydock "
+        "installation. Check who owns the machine, then restore its tags or destroy the resource by force."
     )
     return Failed(scope=Scope.OPERATOR, code="not_provably_ours", message=message)
 
@@ -261,7 +264,7 @@ def sweep(client: Client, spec: Spec, memo: Json) -> Answer:
     if left:
         return replace(_still(since, f"Not yet deleted: {', '.join(left)}."[:500]), log=log)
     if _unprepared(spec) and not _waited(client, since):
-        return replace(_still(since, "Objects that were created for the machine may still appear."), log=log)
+        return replace(_still(since, "The provider may still create objects for the machine."), log=log)
     return Ready(log=log)
 
 

@@ -91,9 +91,9 @@ def _in_region(client: Client, config: CloudConfig, region: str, *, alone: bool,
     if first and isinstance(client, Permissions):
         yield from _seen("The account's permissions", partial(_permissions, client, client.provider, config, order))
     if isinstance(client, Networks):
-        yield from _seen(f"{region}: its network", partial(client.network_problems, order, config.zones))
+        yield from _seen(f"The network in {region}", partial(client.network_problems, order, config.zones))
     if isinstance(client, Quotas):
-        yield from _seen(f"{region}: its quotas", partial(_quotas, client, config, region, fitting))
+        yield from _seen(f"The quotas in {region}", partial(_quotas, client, config, region, fitting))
 
 
 def _image(client: Client, config: CloudConfig, region: str) -> tuple[str, list[Problem]]:
@@ -182,7 +182,7 @@ def _untold(found: Sequence[Permission]) -> Iterator[Problem]:
     """Yield a warning for each reason why permissions could not be checked."""
     for reason in dict.fromkeys(one.unclear for one in found if one.held is None):
         names = ", ".join(one.name for one in found if one.held is None and one.unclear == reason)
-        message = f"It could not be verified whether the account has {names}: {reason}."
+        message = f"Could not verify whether the account has {names}: {reason}."
         yield Problem(message=message, field="credential", fatal=False)
 
 

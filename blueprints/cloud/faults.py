@@ -119,7 +119,7 @@ Google's words for a JWT.
 _CLOCK = (
     "The clock of this machine differs from the provider's, or temporary credentials have expired. "
     "Compare `date -u` and enable time synchronization (chrony, systemd-timesyncd), or renew the "
-    "credentials. Drydock then continues by itself. Message of the provider:"
+    "credentials. Drydock then continues by itself. The provider's message:"
 )
 
 

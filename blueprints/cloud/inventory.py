@@ -100,9 +100,8 @@ def same_account(client: Client, resource: ResourceView) -> None:
         return
     raise CloudError(
         Meaning.CREDENTIALS,
-        f"{resource.key} was created in account {made_in}, but the credential belongs to {now}, so it "
-        "cannot be read whether the machine is gone. Use a credential of the account in which it was "
-        "created.",
+        f"{resource.key} was created in account {made_in}, but the credential belongs to account {now}, so Drydock "
+        f"cannot tell whether the machine is gone. Use a credential of account {made_in}.",
         provider_code="another_account",
     )
 

@@ -197,7 +197,7 @@ def _patient(answer: Answer, waited: float, *, percent: int) -> Answer:
         return Wait(**_fields(answer) | {"memo": answer.memo, "percent": percent})
     if isinstance(answer, Wait | Failed):
         return Ready(
-            log=f"The machine accepts no login: {getattr(answer, 'message', '') or getattr(answer, 'sentence', '')}"
+            log=f"The machine accepts no logins: {getattr(answer, 'message', '') or getattr(answer, 'sentence', '')}"
         )
     return answer
 

@@ -102,7 +102,10 @@ def _group(calls: Calls, order: Order, vpc: str) -> Answer | None:
     wanted = filters(group_name=order.key, vpc_id=vpc)
     found = next(listed(calls, "describe_security_groups", order.location, "SecurityGroups", Filters=wanted), None)
     if found is not None and not same_owner(tags_of(found), order.tags):
-        raise CloudError(Meaning.INVALID, f"{vpc} already has a security group {order.key} that is not ours.")
+        raise CloudError(
+            Meaning.INVALID,
+            f"{vpc} already has a security group {order.key} that does not belong to this Drydock installation.",
+        )
     return found
 
 

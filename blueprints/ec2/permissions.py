@@ -71,7 +71,7 @@ YES, NO = "DryRunOperation", "UnauthorizedOperation"
 GROUP, RUN = "ec2:CreateSecurityGroup", "ec2:RunInstances"
 INSTALLATION = "drydock-installation"
 _REFUSED = re.compile(r"not authorized to perform: (?P<action>\S+)(?: on resource: (?P<resource>\S+))?")
-_NONE_YET = "this can only be checked once an object of Drydock's exists"
+_NONE_YET = "this can only be checked once an object that belongs to Drydock exists"
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 _MOST = 3
 """Maximum number of installations whose objects are checked."""

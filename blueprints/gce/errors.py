@@ -151,7 +151,7 @@ def translated(*, writes: bool = False, asked: str = "Compute Engine") -> Iterat
         raise _of_connection(error, asked, writes=writes) from error
     except ParseError as error:
         found = M.AMBIGUOUS if writes else M.UNAVAILABLE
-        raise CloudError(found, f"The answer of {asked} is not JSON.", provider_code="noAnswer") from error
+        raise CloudError(found, f"The answer from {asked} is not JSON.", provider_code="noAnswer") from error
 
 
 def _of_call(error: GoogleAPICallError, asked: str, *, writes: bool) -> CloudError:
@@ -199,7 +199,7 @@ def _of_connection(error: requests.RequestException, asked: str, *, writes: bool
     if isinstance(error, requests.exceptions.ConnectTimeout) or _never_sent(error):
         return CloudError(M.UNAVAILABLE, f"{asked} could not be reached.", provider_code="unreachable")
     found = M.AMBIGUOUS if writes else M.UNAVAILABLE
-    return CloudError(found, f"The answer of {asked} was lost.", provider_code="noAnswer")
+    return CloudError(found, f"The answer from {asked} was lost.", provider_code="noAnswer")
 
 
 def _never_sent(error: BaseException) -> bool:

@@ -251,7 +251,9 @@ class Instances:
         if it is None:
             return None
         if not api.bears(tags_of(it), order.tags):
-            text = f"{order.zone} already has an instance {order.key!r} that is not ours."
+            text = (
+                f"{order.zone} already has an instance {order.key!r} that does not belong to this Drydock installation."
+            )
             raise CloudError(Meaning.INVALID, text, provider_code="alreadyExists")
         return instance(it)
 

@@ -94,7 +94,9 @@ class FirewallRules:
         if there is None:
             return self._insert(rule)
         if not _ours(there, rule):
-            text = f"A firewall rule {rule['name']!r} that is not ours already exists."
+            text = (
+                f"The firewall rule {rule['name']!r} already exists, but does not belong to this Drydock installation."
+            )
             raise CloudError(Meaning.INVALID, text, provider_code="alreadyExists")
         if sorted(there.source_ranges) != list(rule["source_ranges"]) or _opens(there) != _wanted(rule):
             request = compute_v1.PatchFirewallRequest(

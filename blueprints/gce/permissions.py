@@ -113,9 +113,7 @@ class Permissions:
             why = f"the permissions in {project} could not be read ({error.message})"
             return [_permission(name, None, why) for name in names]
         if held is None:
-            why = (
-                "the address of Cloud Resource Manager is not set (resource_manager), and the endpoint is not Google's"
-            )
+            why = "the URL of Cloud Resource Manager is not set (resource_manager), and the endpoint is not Google's"
             return [_permission(name, None, why) for name in names]
         return [_permission(name, name in held) for name in names]
 

@@ -26,8 +26,8 @@ class OnHost(Fields):
     """Blueprint settings for the host under its resources."""
 
     host: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the host, such as its zone.")
-    cpu_millicores: NonNegativeInt = Field(default=0, description="Amount that is leased of the host.")
-    ram_mib: NonNegativeInt = Field(default=0, description="Amount that is leased of the host.")
+    cpu_millicores: NonNegativeInt = Field(default=0, description="vCPUs to lease from the host, in thousandths.")
+    ram_mib: NonNegativeInt = Field(default=0, description="Memory to lease from the host, in MiB.")
 
 
 def needed_host(config: OnHost, disk_mib: int) -> Need:

@@ -156,7 +156,7 @@ FILES = (
         undo='cd -- "$was" && chattr -i "$t"; rm -f "$t"', tools=("chattr",)),
     Row(name="cron", proves="The account's crontab is removed.", plant=_CRON, look=_CRON_LOOK, undo=_CRON_UNDO,
         tools=("crontab",), shared=_TIMED),
-    Row(name="at", proves="Jobs of at are removed.", plant=_AT, look=_AT_LOOK, undo='at -r "$note"',
+    Row(name="at", proves="Jobs scheduled with at are removed.", plant=_AT, look=_AT_LOOK, undo='at -r "$note"',
         tools=("at",), shared=_TIMED),
     Row(name="systemd-user", proves="A unit of the account's systemd ends.", plant=_USER_UNIT, look="alive",
         undo='systemctl --user stop "$t"; ended', tools=("systemd-run", "systemctl"), shared=_TIMED),

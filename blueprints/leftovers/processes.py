@@ -134,7 +134,7 @@ PROCESSES = (
         accomplice=_OPENED, plant=_COPY_ID, after=_KEEP_OPEN, arm='rm -f -- "$note/id"', look=_RUN_OPEN,
         undo=f"ended; {_REMOVED}", tools=("id", "setsid"), own_account=True, seen_at_once=False,
         rests=True),
-    Row(name="thread-with-the-uid", proves="A process of another lease with a thread of the account is ended.",
+    Row(name="thread-with-the-uid", proves="A process of another lease with a thread running as the account is ended.",
         accomplice=_OPENED, plant=_COPY_PYTHON, after=_ONE_THREAD, look="alive", undo=f"ended; {_REMOVED}",
         tools=("setsid", "python3"), own_account=True),
     Row(name="tracer", proves="A process that traces all others does not block the cleaning.",

@@ -24,7 +24,7 @@ _ARMING = 1.3
 _THERE, _GONE = 0, 1
 _NO_NEIGHBOUR = "The row needs a second lease on the same host at the same time, with an account of its own."
 _NOT_ITS_OWN = "The account is shared, so the row would affect other users of it."
-_NO_EFFECT = "The row had no effect: nothing of it was seen while its lease was active."
+_NO_EFFECT = "The row had no effect: it was not found while its lease was active."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,11 +213,11 @@ def _judged(row: Row, planted: Planted, seen: Sequence[tuple[str, Answer | str]]
     elif gone:
         verdict, message = Verdict.OK, f"Not seen by {', '.join(gone)}."
     else:
-        verdict, message = Verdict.NOT_POSSIBLE, f"It could not be checked: {_reasons(row, seen)}"
+        verdict, message = Verdict.NOT_POSSIBLE, f"Could not check the row: {_reasons(row, seen)}"
     return Finding(row=row.name, verdict=verdict, message=message, proves=row.proves)
 
 
 def _reasons(row: Row, seen: Sequence[tuple[str, Answer | str]]) -> str:
     said = [one if isinstance(one, str) else one.rows[row.name].text for _, one in seen
             if isinstance(one, str) or row.name in one.rows]  # fmt: skip
-    return "; ".join(said) or "there is no lease left to check with."
+    return "; ".join(said) or "No lease is left to check with."

@@ -44,7 +44,7 @@ def check_health(spec: Spec, memo: Json) -> Answer:
         return answer
     folder = folders.folder_of(spec.resource)
     if not folders.marked(folder):
-        return Failed(scope=Scope.STEP, code="gone", message=f"{folder} does not exist any more.")
+        return Failed(scope=Scope.STEP, code="gone", message=f"{folder} no longer exists.")
     folders.close(folder)
     tidy(folder)
     found = shell(spec).look(str(folder))
@@ -99,8 +99,8 @@ def objection(config: Config) -> str:
     root = machine.as_root()
     if root and not machine.uids_exist(config.window[0], config.window[-1]):
         return (
-            f"The uids {config.window[0]} to {config.window[-1]} are not available on this machine; see "
-            "first_uid and uids."
+            f"The uids {config.window[0]} to {config.window[-1]} are not available on this machine. "
+            "Change first_uid and uids."
         )
     return folders.objection(folders.root_of(config), root=root)
 

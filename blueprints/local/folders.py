@@ -118,7 +118,7 @@ def _objection_to(step: Path, root: bool) -> str:
     if root and found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX:
         return f"Users other than root can change {step}."
     if root and not found.st_mode & stat.S_IXOTH:
-        return f"{step} cannot be entered by the accounts of leases (mode {stat.S_IMODE(found.st_mode):o})."
+        return f"The accounts of leases cannot enter {step} (mode {stat.S_IMODE(found.st_mode):o})."
     return ""
 
 

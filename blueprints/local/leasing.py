@@ -21,7 +21,7 @@ from interfaces.transports import transport_to
 
 _TIDYING = 10.0
 _CANDIDATES = 256
-_CLEARING = "Leftovers of an earlier lease under the same uid are being searched for."
+_CLEARING = "Drydock is removing processes and files that an earlier lease left under this uid."
 
 
 @told
@@ -52,13 +52,14 @@ def make_home(spec: Spec, memo: Json) -> Answer:
     lease = lease_of(spec)
     folder, home, uid, gid = folders.folder_of(lease.resource), folders.home_of(lease), *_account(lease)
     if not folders.marked(folder):
-        return Failed(scope=Scope.STEP, code="gone", message=f"{folder} does not exist any more.")
+        return Failed(scope=Scope.STEP, code="gone", message=f"{folder} no longer exists.")
     folders.close(folder)
     here = shell(spec)
     if machine.as_root() and not (ended(here, home, spec.config.cgroup) and swept(here, home)):
         if here.tired:
             return Wait(after=1.0, memo=memo, sentence=_CLEARING)
-        return Failed(scope=Scope.STEP, code="uid_in_use", message=f"Some files of uid {uid} cannot be removed.")
+        message = f"Some processes or files of UID {uid} could not be removed."
+        return Failed(scope=Scope.STEP, code="uid_in_use", message=message)
     home.mkdir(mode=0o700, exist_ok=True)
     os.chown(home, uid, gid, follow_symlinks=False)
     home.chmod(0o700)
@@ -120,7 +121,11 @@ def take_account_back(spec: Spec, memo: Json) -> Answer:
         return answer
     home = folders.home_of(lease_of(spec))
     if not ended(shell(spec), home, spec.config.cgroup) or home.exists():
-        return Failed(scope=Scope.STEP, code="still_there", message=f"Files in {home} were created again.")
+        return Failed(
+            scope=Scope.STEP,
+            code="still_there",
+            message=f"Processes of the lease or files in {home} reappeared after their removal.",
+        )
     if machine.as_root():
         if not groups.remove(spec.config.cgroup, home.name):
             return Failed(scope=Scope.STEP, code="still_there", message=f"The control group of {home} is not empty.")

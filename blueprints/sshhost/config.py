@@ -28,7 +28,9 @@ class Registration(ControlAccount):
 
     name: str = Field(default="", description="Name of the host. Empty: the address.")
     slots: int | None = Field(
-        default=None, ge=1, description="Leases at the same time. Empty: 8, or 1 if they must be alone."
+        default=None,
+        ge=1,
+        description="Number of leases at the same time. Empty: 8, or 1 if a lease must be alone on the host.",
     )
     cpu_millicores: NonNegativeInt | None = Field(
         default=None, description="Number of vCPUs. Empty: those of the host."

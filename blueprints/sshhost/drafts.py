@@ -61,6 +61,6 @@ def _slots(config: Config, registration: Registration) -> int:
     if config.one_at_a_time and (registration.slots or 1) > 1:
         why = "use its only account" if config.accounts == "shared" else "can become root"
         raise InvalidRequest(
-            f"Leases on this host {why}, so it can have only one at a time.", field="slots", hint="Omit slots."
+            f"Leases on this host {why}, so it can have only one lease at a time.", field="slots", hint="Omit slots."
         )
     return registration.slots or (1 if config.one_at_a_time else SLOTS)

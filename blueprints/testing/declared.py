@@ -29,7 +29,7 @@ class Declared(Phases):
 
     def test_its_models_are_fields_with_a_schema(self) -> None:
         for model in self._models():
-            assert issubclass(model, Fields), f"{model.__name__} is not a Fields"
+            assert issubclass(model, Fields), f"{model.__name__} is not a subclass of Fields"
             json_safe(f"schema of {model.__name__}", model.model_json_schema())
 
     def test_its_models_refuse_unknown_names_clearly(self) -> None:
@@ -51,7 +51,9 @@ class Declared(Phases):
             frozen(match)
 
     def test_capabilities_come_from_the_classes_alone(self) -> None:
-        assert not hasattr(self.kind, "capabilities"), "capabilities are never declared a second time"
+        assert not hasattr(self.kind, "capabilities"), (
+            "a kind must not declare capabilities, which follow from its classes"
+        )
         assert capabilities(self.kind) <= {one.name for one in CAPABILITIES}
 
     def test_no_method_of_a_capability_without_its_class(self) -> None:

@@ -21,7 +21,7 @@ class Drafting(Phases):
         assert drafts, "the bench's config has no draft for the bench's requirements"
         for draft in drafts:
             self._sane(draft)
-            assert not draft.identity, "what is not built yet has no identity"
+            assert not draft.identity, "a resource that is not built yet must not have an identity"
             assert asked.amounts.fits_in(draft.capacity)
             required = asked.requirements.model_dump(mode="json")
             assert not misses(self.kind.matches, draft.attributes, required)
@@ -68,7 +68,7 @@ class Drafting(Phases):
             self._sane(draft)
             assert draft.identity
         assert len({draft.identity for draft in found}) == len(found)
-        assert found == self._discovered(), "looking twice at the same thing gives another answer"
+        assert found == self._discovered(), "a second discovery of the same resources returned something else"
 
     @needs(Discovers)
     def test_what_a_discovered_thing_is_part_of_is_discovered_too(self) -> None:
@@ -90,7 +90,7 @@ class Drafting(Phases):
         for name in ("attributes", "facts"):
             json_safe(f"{name} of a draft", getattr(draft, name))
         json_safe("capacity of a draft", asdict(draft.capacity))
-        assert all(draft.traits), "a trait without a name"
+        assert all(draft.traits), "a trait has no name"
         parts = [(part.part_class, part.identity) for part in draft.parts]
-        assert len(set(parts)) == len(parts), "two parts with one identity"
+        assert len(set(parts)) == len(parts), "two parts have the same identity"
         assert draft.price is None or draft.price >= 0

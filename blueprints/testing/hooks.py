@@ -177,7 +177,7 @@ class Hooks:
             case Httpd():
                 interface.status()
             case _:
-                raise NotImplementedError(f"use() knows no interface {interface.name!r}")
+                raise NotImplementedError(f"use() does not support the interface {interface.name!r}")
 
     def use_control(self, control: Control) -> None:
         """Run something over a control connection. Required for Controls.

@@ -88,7 +88,7 @@ class Leasing(Phases):
     def test_cleaning_removes_what_the_lease_left(self) -> None:
         lease = self.activated(self.lease(self.built()))
         self.litter(lease)
-        assert self.left_by(lease), "litter() left nothing that left_by() sees"
+        assert self.left_by(lease), "left_by() does not report what litter() left"
         if isinstance(self.kind, Activates):
             self.ready("deactivate", lease.resource, lease)
         self.ready("clean", lease.resource, lease)

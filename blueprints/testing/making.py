@@ -19,9 +19,11 @@ class Making(Phases):
         before = list(self.outside())
         resource = self.built()
         new = [thing for thing in self.outside() if thing not in before]
-        assert new or resource.origin != "built", "building made nothing that outside() sees"
+        assert new or resource.origin != "built", "outside() reports nothing new after the build"
         for thing in new:
-            assert thing.tags is None or TAGS.items() <= thing.tags.items(), f"{thing.name} lacks our tags"
+            assert thing.tags is None or TAGS.items() <= thing.tags.items(), (
+                f"{thing.name} lacks the installation's tags"
+            )
         json_safe("facts of the resource", resource.facts)
         self.destroyed(resource)
 
@@ -102,7 +104,7 @@ class Making(Phases):
         json_safe("facts of what is listed", mine[resource.key].facts)
         assert TAGS.items() <= mine[resource.key].tags.items()
         others = [one.key for one in self.kind.owned(self.blueprint(), "another1")]
-        assert resource.key not in others, "owned() lists what bears another installation's tag"
+        assert resource.key not in others, "owned() lists an object with another installation's tag"
         self.destroyed(replace(resource, facts=dict(mine[resource.key].facts), secrets={}, attributes={}))
         assert list(self.outside()) == before
         assert resource.key not in [one.key for one in self.kind.owned(self.blueprint(), TAGS["drydock-installation"])]

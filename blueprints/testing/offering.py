@@ -39,7 +39,7 @@ class Offering(Phases):
     @needs(Offers)
     def test_a_wrong_account_is_an_error_and_no_empty_inventory(self) -> None:
         for secrets in self.wrong_secrets():
-            assert self._refusal(secrets), "an account that should be refused has offers"
+            assert self._refusal(secrets), "the provider did not refuse wrong_secrets()"
 
     @needs(Offers)
     def test_a_draft_of_an_offer_is_what_was_asked(self) -> None:

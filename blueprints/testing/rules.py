@@ -36,7 +36,7 @@ def called(step: Step, spec: Spec, memo: Json, *, find: bool, secrets: Secrets |
     began = clock.monotonic()
     answer = (step.find if find and step.find else step.act)(spec, given)
     took = clock.monotonic() - began
-    _require(took <= spec.deadline, f"{where} took {took:.1f} s of the {spec.deadline:g} s it was given")
+    _require(took <= spec.deadline, f"{where} took {took:.1f} s, but its deadline is {spec.deadline:g} s")
     _require(given == memo, f"{where} changed the memo that it was given; it must answer with a new one")
     _kind_of_answer(where, answer, find=find)
     _plain(where, answer)
@@ -60,7 +60,7 @@ def json_safe(where: str, value: Any) -> None:
         back = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
         raise ContractBroken(f"{where} is not valid JSON: {error}") from error
-    _require(back == value, f"{where} comes back from JSON as another value: {value!r}")
+    _require(back == value, f"{where} changes when it is converted to JSON and back: {value!r}")
 
 
 def texts(value: Any) -> Iterator[str]:
@@ -84,7 +84,7 @@ def _require(kept: bool, broken: str) -> None:
 def _kind_of_answer(where: str, answer: Any, *, find: bool) -> None:
     _require(isinstance(answer, get_args(Answer)), f"{where} answered {answer!r}, which is not an answer")
     _require(not find or isinstance(answer, _FROM_FIND), f"{where} answered {type(answer).__name__}")
-    _require(find or not isinstance(answer, Absent), f"{where} answered Absent; only find may")
+    _require(find or not isinstance(answer, Absent), f"{where} answered Absent, which only find may do")
     if isinstance(answer, Wait):
         _require(answer.percent is None or 0 <= answer.percent <= 100, f"{where} is at {answer.percent} percent")
         _require(answer.after >= 0, f"{where} waits for {answer.after} seconds")
@@ -100,7 +100,7 @@ def _no_secret(where: str, answer: Answer, spec: Spec, secrets: Secrets) -> None
     shown = [(name, text) for name in _PUBLIC for text in texts(getattr(answer, name, None))]
     for word in _secrets(answer, spec, secrets):
         for name, text in shown:
-            _require(word not in text, f"{name} of {where} shows a secret")
+            _require(word not in text, f"{name} of {where} contains a secret")
 
 
 def _all(credential: Mapping[str, Any]) -> Iterator[str]:

@@ -211,13 +211,13 @@ def _mutates(spec: Spec, memo: Json) -> Answer:
         (lambda spec, memo: Absent(), "only find may"),
         (lambda spec, memo: None, "not an answer"),
         (lambda spec, memo: Ready(facts={"at": {1, 2}}), "not valid JSON"),
-        (lambda spec, memo: Ready(facts={"n": {1: 2}}), "another value"),
+        (lambda spec, memo: Ready(facts={"n": {1: 2}}), "to JSON and back"),
         (lambda spec, memo: Ready(facts={"n": float("nan")}), "not valid JSON"),
-        (lambda spec, memo: Wait(memo={"t": (1,)}), "another value"),
+        (lambda spec, memo: Wait(memo={"t": (1,)}), "to JSON and back"),
         (lambda spec, memo: Wait(percent=120), "120 percent"),
         (
             lambda spec, memo: Ready(secrets={"key": ["12345678\n"]}, facts={"a": ["x12345678\n"]}),
-            "shows a secret",
+            "contains a secret",
         ),
     ],
 )
@@ -262,7 +262,7 @@ def test_a_secret_of_a_credential_in_facts_is_caught(word: str, caught: bool) ->
 
     bench = Suite()
     plan = (Step(name="tell", act=lambda spec, memo: Ready(facts={"where": f"in {word}"})),)
-    with pytest.raises(ContractBroken, match="shows a secret") if caught else nullcontext():
+    with pytest.raises(ContractBroken, match="contains a secret") if caught else nullcontext():
         bench.driver().run(plan, bench.spec("build", bench.resource()))
 
 
@@ -304,5 +304,5 @@ class _Undeclared(Fake):
 
 def test_a_need_that_was_not_declared_is_caught() -> None:
     suite: Any = type("Suite", (FakeHooks,), {"kind": _Undeclared()})()
-    with pytest.raises(ContractBroken, match="'host' is asked for, which `needs` does not name"):
+    with pytest.raises(ContractBroken, match="'host', which `needs` does not name"):
         suite.run("build", suite.resource())

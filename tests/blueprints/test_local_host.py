@@ -310,7 +310,7 @@ def test_on_a_busy_machine_a_lease_waits_until_all_was_looked_through(
         for _ in range(2):
             waits = leasing.make_home(spec, {})
             assert isinstance(waits, Wait), waits
-            assert "under the same uid" in waits.sentence
+            assert "under this uid" in waits.sentence
         assert not folders.home_of(lease).exists()
     assert isinstance(leasing.make_home(replace(spec, deadline=60), {}), Ready)
     hosts.ready("deactivate", host, replace(lease, facts=account.facts))

@@ -24,7 +24,7 @@ def reboot(environment: Environment) -> str:
     environment.ask(client.reboot, machine)
     rebooted(environment, before, "The machine accepts a login after a reboot")
     now = environment.until_state(machine, Lifecycle.RUNNING, environment.limits.running)
-    expect(now.id == machine.id, f"The machine has the id {now.id} now; it was {machine.id}.")
+    expect(now.id == machine.id, f"The id of the machine changed from {machine.id} to {now.id}.")
     return ""
 
 

@@ -63,7 +63,7 @@ class Waiting:
                     raise
                 last = error.message
             if clock.monotonic() >= end:
-                raise Unmet(f"{what}: not within {clock.monotonic() - began:.0f} s. {last}".strip())
+                raise Unmet(f"{what}: timed out after {clock.monotonic() - began:.0f} s. {last}".strip())
             clock.sleep(min(self.pace, max(0.0, end - clock.monotonic())))
 
     def asked(self, call: Callable[[], T], seconds: float) -> T:

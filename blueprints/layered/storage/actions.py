@@ -62,9 +62,9 @@ def _enforce(spec: Spec, there: Account, folder: str, size: int) -> str:
     """Make the folder. Return why its size is only checked; empty if the kernel enforces it."""
     there.run(_MKDIR, folder, there.uid, there.gid)
     if "checked" in (spec.config.limit, spec.resource.attributes.get("limit")):
-        return "as the blueprint or the lease says"
+        return "the blueprint or the lease sets limit: checked"
     if not there.controlled:
-        return "no way to the host as root"
+        return "the host cannot be accessed as root"
     return loop.make(there, folder, size)
 
 
@@ -85,7 +85,7 @@ def _check(spec: Spec, memo: Json, host: LeaseView) -> Answer:
         return said
     used = int(there.run(USED, facts["folder"]) or 0)
     if facts["limit"] == "checked" and used > facts["disk_mib"] << 10:
-        over = f"{used >> 10} MiB are used in a storage of {facts['disk_mib']} MiB."
+        over = f"The storage contains {used >> 10} MiB, more than its size of {facts['disk_mib']} MiB."
         return Failed(scope=Scope.STEP, code="over_limit", message=over)
     return Ready(facts={"used_mib": used >> 10})
 
@@ -113,7 +113,7 @@ def _unmounted(spec: Spec, there: Account, folder: str) -> str:
     """
     if spec.resource.facts["limit"] != "loop":
         return ""
-    return loop.again(there, folder) if there.controlled else "no way to the host as root"
+    return loop.again(there, folder) if there.controlled else "the host cannot be accessed as root"
 
 
 def _end(spec: Spec, memo: Json, host: LeaseView) -> Answer:

@@ -21,8 +21,8 @@ Limit = Literal["loop", "checked"]
 class Config(OnHost):
     """Config of a blueprint of kind storage. By default, folders of 1 GiB on any host."""
 
-    disk_mib: PositiveInt = Field(default=1024, description="Default size of a storage, in MiB.")
-    max_disk_mib: PositiveInt = Field(default=1 << 20, description="Maximum size of a storage, in MiB.")
+    disk_mib: PositiveInt = Field(default=1024, description="Default size of the storage, in MiB.")
+    max_disk_mib: PositiveInt = Field(default=1 << 20, description="Maximum size of the storage, in MiB.")
     limit: Literal["auto", "loop", "checked"] = Field(
         default="auto",
         description="How the size is enforced. loop: by a separate file system, which requires root on the host; "

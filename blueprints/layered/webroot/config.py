@@ -22,14 +22,14 @@ class Config(Fields):
     """Config of a blueprint of kind webroot. By default, sites can be reached only from this machine."""
 
     address: str = Field(default="127.0.0.1", description="Address of the host on which sites listen.")
-    public_host: str = Field(default="", description="Host name in the addresses of pages, instead of `address`.")
+    public_host: str = Field(default="", description="Host name in the addresses of pages. Empty: `address`.")
     first_port: Port = Field(default=8100, ge=1, le=65535, description="First port for sites.")
     last_port: Port = Field(default=8999, ge=1, le=65535, description="Last port for sites.")
     disk_mib: PositiveInt = Field(default=256, description="Default size of the storage, in MiB.")
     storage: Mapping[str, JsonValue] = Field(default={}, description="Requirements for the storage, such as its limit.")
-    index: tuple[str, ...] = Field(default=("index.html",), description="Index pages of folders.")
+    index: tuple[str, ...] = Field(default=("index.html",), description="File names of the index page of a folder.")
     headers: Mapping[str, str] = Field(default={}, description="Headers added to every answer.")
-    fallback: str = Field(default="", description="Page for missing pages. Empty: a plain 404.")
+    fallback: str = Field(default="", description="Page that is shown in place of missing pages. Empty: a plain 404.")
     listing: bool = Field(default=False, description="List the contents of folders without an index page.")
 
     @model_validator(mode="after")

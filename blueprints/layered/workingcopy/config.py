@@ -38,7 +38,7 @@ class Config(OnHost):
     )
     author_name: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Author name of commits.")
     author_email: str = Field(default="", pattern=r"^[^\x00-\x1f<>]*$", description="Author e-mail address of commits.")
-    disk_mib: PositiveInt = Field(default=2048, description="Amount that is leased of the host's disk, in MiB.")
+    disk_mib: PositiveInt = Field(default=2048, description="Disk space to lease from the host, in MiB.")
 
 
 class Attributes(Fields):

@@ -148,7 +148,7 @@ def test_where_that_may_not_be_read_it_is_said_and_refuses_nothing(double: Azure
     told = problems(double)
     assert fatal(told) == []
     assert {one.field for one in told} == {"credential"}
-    assert told[0].message.startswith("It could not be verified whether the account has Microsoft.Compute/disks/delete")
+    assert told[0].message.startswith("Could not verify whether the account has Microsoft.Compute/disks/delete")
     assert "Microsoft.Authorization/permissions/read" in told[0].message
 
 
@@ -178,7 +178,7 @@ def test_a_network_elsewhere_that_may_not_be_read_refuses_nothing(double: AzureD
     assert "resource group elsewhere has no network a" in told.message
     double.fail(before=True, path="/virtualNetworks/", status=403, code="AuthorizationFailed", times=9)
     assert fatal(problems(double, network=there)) == []
-    (told,) = [one for one in problems(double, network=there) if "network could not" in one.message]
+    (told,) = [one for one in problems(double, network=there) if "The network in" in one.message]
     assert "AuthorizationFailed" in told.message
     other = there.replace(SUBSCRIPTION, "99999999-1111-2222-3333-444444444444")
     assert any("in another subscription" in one.message for one in problems(double, network=other))

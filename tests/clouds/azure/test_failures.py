@@ -180,7 +180,7 @@ def test_another_authority_is_told_in_plain_words(double: AzureDouble, tmp_path:
     trustme.CA().cert_pem.write_to_path(str(other))
     azure = Azure(Credential(**double.credential(ca_bundle=str(other))))
     for call in (azure.identity, lambda: azure.create(USUAL, {"nic": "x"}), lambda: azure.set_tags(_some(), TAGS)):
-        with pytest.raises(CloudError, match=r"certificate is not trusted .* see endpoint and ca_bundle") as caught:
+        with pytest.raises(CloudError, match=r"certificate is not trusted .* Check endpoint and ca_bundle") as caught:
             call()
         assert caught.value.meaning is Meaning.INVALID
     azure.close()

@@ -100,7 +100,7 @@ def test_with_the_documented_policy_nothing_is_lacking(double: Double, ec2: Ec2)
     (told,) = problems(double)
     assert not told.fatal
     assert "ec2:RunInstances" in told.message
-    assert "once an object of Drydock's exists" in told.message
+    assert "once an object that belongs to Drydock exists" in told.message
     made(ec2, order(market=Market.SPOT))
     assert set(held(ec2, market=Market.SPOT).values()) == {True}
     assert problems(double) == []
@@ -133,7 +133,8 @@ def test_one_without_which_machines_come_and_go_is_a_warning(double: Double, ec2
     assert "ec2:GetConsoleOutput: the console output cannot be read" in told[0].message
     assert "ec2:RebootInstances: machines cannot be rebooted" in told[1].message
     assert permissions.QUOTAS in told[2].message
-    assert "its quotas could not be read" in told[3].message
+    assert told[3].message.startswith("The quotas in ")
+    assert "could not be read" in told[3].message
     (needed,) = fatal(problems(double, host_key="console"))
     assert "ec2:GetConsoleOutput: machines cannot be created, reached" in needed.message
 

@@ -99,14 +99,14 @@ def test_where_nobody_answers_it_is_said_and_refuses_nothing(double: Double, sta
     double.faults.refuse(TESTED, status, "SERVICE_DISABLED", "Cloud Resource Manager API has not been used.", times=9)
     (told,) = problems(double)
     assert (told.field, told.fatal) == ("credential", False)
-    assert told.message.startswith("It could not be verified whether the account has compute.acceleratorTypes.list, ")
+    assert told.message.startswith("Could not verify whether the account has compute.acceleratorTypes.list, ")
     assert "Cloud Resource Manager API has not been used" in told.message
 
 
 def test_an_endpoint_of_one_s_own_sends_no_token_to_google(double: Double) -> None:
     (told,) = problems(double, {"resource_manager": ""})
     assert not told.fatal
-    assert "address of Cloud Resource Manager is not set (resource_manager)" in told.message
+    assert "URL of Cloud Resource Manager is not set (resource_manager)" in told.message
     assert double.calls(TESTED) == []
 
 
@@ -160,7 +160,8 @@ def test_of_a_subnet_elsewhere_only_a_yes_tells(double: Double) -> None:
     double.elsewhere = {"the-host": {*permissions.OF_NETWORK}}
     (told,) = problems(double, network=shared)
     assert (told.field, told.fatal) == ("credential", False)
-    assert "its network could not be read" in told.message
+    assert told.message.startswith("The network in ")
+    assert "could not be read" in told.message
     double.elsewhere = {"the-host": set()}
     assert fatal(problems(double, network=shared)) == []
     said = [one.message for one in problems(double, network=shared)]
