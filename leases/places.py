@@ -16,7 +16,7 @@ _LATEST = 10
 
 
 class NoPlace(Busy):
-    """The limit on concurrent requests of this sort is reached.
+    """The limit on concurrent requests of this type is reached.
 
     `after` is the number of seconds until the next attempt.
     """
@@ -29,7 +29,7 @@ class NoPlace(Busy):
 class Places:
     """Limits the number of long requests that run at the same time, in proportion to the number of threads.
 
-    Each sort of request may take half of the threads, all sorts together three quarters, and a single user three
+    One type of request may take half of the threads, all types together three quarters, and a single user three
     eighths.
     """
 
@@ -39,7 +39,7 @@ class Places:
         self._refused: Counter[int] = Counter()
 
     def take(self, sort: str, user: int) -> bool:
-        """Begin a request, and return True, if the limits allow it. Call `leave` when the request ends."""
+        """Begin a request if the limits allow it. Return whether they do. Call `leave` when the request ends."""
         threads = settings.DRYDOCK.web_threads
         with self._lock:
             of_sort = sum(number for (name, _), number in self._taken.items() if name == sort)

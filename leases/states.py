@@ -69,7 +69,8 @@ HOLDING = (LeaseState.ACQUIRED, LeaseState.ACTIVE, LeaseState.RELEASED)
 UNFINISHED = (LeaseState.PENDING, LeaseState.ACQUIRED, LeaseState.ACTIVE, LeaseState.RELEASED)
 
 SUSPECTED, VANISHED, STOPPED = "suspected", "vanished", "stopped"
-"""Observed states of an active machine, respectively:
+"""Observed states of an active machine.
 
-it may be gone; it is gone together with everything else in its account; it was switched off by somebody else.
+It may be gone (suspected), is gone together with everything else in its account (vanished), or was switched off outside
+Drydock (stopped).
 """

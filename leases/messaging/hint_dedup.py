@@ -52,7 +52,7 @@ def end(client: Any, hint: str, args: Sequence[object]) -> bool:
 
 
 def look(client: Any, lease: int, owner: int | None, *, places: int, seconds: int) -> list[str]:
-    """Mark the start of a check of a lease's host, within the limit on concurrent checks for the lease's owner.
+    """Mark the start of a check on a lease's host, within the limit on concurrent checks for the lease's owner.
 
     Returns the marks to pass to `looked`, or an empty list if another check is under way or the limit is reached. The
     marks expire after `seconds`.

@@ -23,8 +23,8 @@ def _names_one() -> Q:
 class Budget(models.Model):
     """A limit on spending per hour.
 
-    A user's budget limits the user's leases, a group's the leases charged to it, and a blueprint's everything that it
-    built.
+    A user's budget limits the user's leases, a group's budget limits the leases charged to it, and a blueprint's budget
+    limits everything that the blueprint has built.
     """
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)

@@ -51,7 +51,7 @@ class Stray(models.Model):
     key = models.CharField(max_length=255)
     epoch = models.PositiveIntegerField()
     resource_number = models.PositiveBigIntegerField()
-    """The id of its resource, of which there may be no row."""
+    """The id of its resource, which may have no row."""
     proof = models.CharField(max_length=16, choices=Proof.choices, default="proven", db_default="proven")
     what = models.CharField(max_length=255, blank=True, default="", db_default="")
     facts: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))

@@ -23,7 +23,7 @@ from leases.reports import condition
 from leases.states import STOPPED, SUSPECTED, UNFINISHED, VANISHED
 
 AT_MOST = 100
-"""The maximum number of items of one sort; further ones would add nothing new."""
+"""The maximum number of items of one type; more would add nothing new."""
 
 OVERDUE = Q(state__in=("acquired", "active"), until__lt=Now())
 HELD = Q(held=True, state__in=UNFINISHED)

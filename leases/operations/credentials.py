@@ -203,7 +203,7 @@ def remove(who: Caller, name: str) -> None:
 
 
 def polls_of(accounts: Sequence[Credential]) -> dict[int, tuple[ReadingInfo, ...]]:
-    """Return the polls of each credential, by its id, ordered by kind, place and sort of poll."""
+    """Return each credential's polls, by credential id. They are ordered by kind, place and type of poll."""
     found: dict[int, list[ReadingInfo]] = {}
     for row in Reading.objects.filter(credential__in=accounts).order_by("kind", "place", "what"):
         found.setdefault(row.credential_id, []).append(_poll_info(row))

@@ -152,7 +152,7 @@ _VERDICT = ("blueprint", "answer", "sentence", "offer")
 
 
 def interface_names(kind: str) -> tuple[str, ...]:
-    """Return the names of the interfaces that leases of a kind have, or none if the kind cannot be loaded."""
+    """Return the names of the interfaces that a kind's leases have, or none if the kind cannot be loaded."""
     try:
         return tuple(sorted(registry.kind(kind).interfaces()))
     except DrydockError:
@@ -314,7 +314,7 @@ def kept_output(job_id: int, offset: int, limit: int) -> JobPart | None:
 
 
 def output_part(head: bytes, tail: bytes, size: int, offset: int, limit: int) -> JobPart:
-    """Return at most `limit` bytes from `offset` of an output of `size` bytes.
+    """Return at most `limit` bytes of an output, starting at `offset`. `size` is the size of the whole output.
 
     A placeholder is inserted for bytes that were not kept.
     """

@@ -59,12 +59,12 @@ class InstanceRequest(BaseModel):
     public_keys: Annotated[tuple[PublicKey, ...], Field(max_length=100)] = ()
     blueprints: Annotated[Words, Field(description="Allowed backends, by name.")] = ()
     choose: Annotated[
-        Literal["", "order", "price", "fastest"], Field(description="Order of preference of backends.")
+        Literal["", "order", "price", "fastest"], Field(description="How to choose between backends.")
     ] = ""
     name: Text = ""
     tags: Annotated[dict[Word, Text], Field(max_length=100, description="Stored as labels of the lease.")] = {}
-    ttl: Annotated[Span, Field(description="Ends this long after the instance started running.")] = None
-    until: Annotated[Moment, Field(description="Ends at this time at the latest.")] = None
+    ttl: Annotated[Span, Field(description="Duration, counted from when the instance starts running.")] = None
+    until: Annotated[Moment, Field(description="Latest end of the instance.")] = None
     wait_limit: Annotated[Span, Field(description="Give up if not granted within this time.")] = None
     idempotency_key: Key | None = None
 

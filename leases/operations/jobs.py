@@ -70,7 +70,7 @@ def get(who: Caller, job_id: int) -> JobInfo:
 
 @input_checks.checked
 def list_(who: Caller, *, lease_id: int | None = None) -> list[JobInfo]:
-    """Return the jobs of the caller's leases, or of one of them, newest first, in their last known state."""
+    """Return the jobs on the caller's leases, or on one of them, newest first, in their last known state."""
     found = Job.objects.filter(lease__in=own_leases(who))
     found = found if lease_id is None else found.filter(lease_id=lease_id)
     return [infos.job(job) for job in found.order_by("-id")[:200]]

@@ -1,4 +1,4 @@
-"""Providers' offers: all of them for operators, those of their blueprints for other callers."""
+"""Providers' offers. Operators see all of them, other callers those in accounts that their blueprints use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Filter = TypeVar("Filter", bound=OfferFilter)
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Offers in the requested order. `next` is the place to continue from, or None if there are no more."""
+    """Offers in the requested order. `next` is the position to continue from, or None if there are no more."""
 
     offers: list[OfferInfo]
     next: str | None

@@ -196,7 +196,7 @@ class Tenants(Protocol):
 
 
 def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> tuple[Row, ...]:
-    """Return the selected rows. Raises InvalidRequest for an unknown row."""
+    """Return the selected rows of the validation. Raises InvalidRequest for an unknown row."""
     for option, names in (("only", only), ("skip", skip)):
         if wrong := sorted(set(names) - set(NAMES)):
             raise InvalidRequest(
@@ -231,14 +231,14 @@ def validate_leftovers(
         wanted = first.resource.type == HOST and any(row.accomplice for row in rows)
         second = taken(tenants.take_beside()) if wanted else None
         beside = _party(second, "the lease beside") if second else None
-        told("Planting.")
+        told("Planting leftovers.")
         planted, outside = _planted(suite, first, beside)
-        told(f"{len(suite.rows) - len(planted.refused)} of {len(suite.rows)} rows were planted. Ending the lease.")
+        told(f"{len(suite.rows) - len(planted.refused)} of {len(suite.rows)} leftovers were planted. Ending the lease.")
         assert isinstance(beside, Party | None)
         tenants.end(first.id)
         next_one = taken(tenants.take())
         assert next_one is not None
-        told("Looking.")
+        told("Checking for leftovers.")
         return suite.look(planted, _party(next_one, "the next lease"), beside=beside, outside=outside)
 
 

@@ -116,7 +116,7 @@ def offered(wanted: Sequence[tuple[int, str, Sought]]) -> dict[int, Offered]:
 
 
 def readings() -> dict[tuple[str, str], list[tuple[str, Any, tuple[str, ...]]]]:
-    """Return the sorts of polls of each (account, kind), with the age of the oldest result and the errors.
+    """Return, for each (account, kind), each type of poll with the age of its oldest result and its errors.
 
     The age is None if one of the polls has never succeeded.
     """

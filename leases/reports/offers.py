@@ -71,7 +71,7 @@ def offers(search: Search, *, sort: str, after: Place | None, limit: int) -> lis
 
 
 def orders() -> dict[str, int]:
-    """Return the name of every order, with the number of values that it sorts by."""
+    """Return the name of every sort order, with the number of values that it sorts by."""
     return {name: len(keys) for name, keys in _ORDERS.items()}
 
 

@@ -191,13 +191,13 @@ def _most(backend: Backend, room: Room) -> int | None:
 
 def _of_group(row: Lease, opinions: Sequence[Opinion], base: WaitingInfo) -> WaitingInfo:
     lacking = [one for one in base.siblings if one.state == "pending" and not one.resource]
-    whole = f"One of the {len(base.siblings)} leases of group {row.group_id}, which are granted together"
+    whole = f"The {len(base.siblings)} leases in group {row.group_id} are granted together"
     first = _first(opinions)
     own = next((one for one in base.siblings if one.lease == row.pk), None)
     if own is not None and own.resource:
         others = [f"lease {one.lease}" for one in lacking if one.lease != row.pk]
-        waits = f"; {_listed(others)} {'have' if len(others) > 1 else 'has'} no room yet" if others else ""
-        said = f"{whole}: {own.resource} is kept for it{waits}."
+        waits = f"; there is no room yet for {_listed(others)}" if others else ""
+        said = f"{whole}: {own.resource} is reserved for this one{waits}."
         helped = f"See why: drydock show {lacking[0].lease}" if others else ""
         return replace(base, reason=Reason.WAITING_GROUP, message=said, help=helped)
     if first is None or first.reason is READY:
@@ -401,7 +401,7 @@ class _Look:
         ends_at, ends, holder = self._next_end()
         own = next((one for one in room.holders if one.owner_id == self.row.owner_id and one.owner_id), None)
         if not helped and own is not None and own.id != self.row.pk:
-            helped = f"Release a lease of its owner there: drydock release {own.id}"
+            helped = f"Release another lease of the same owner there: drydock release {own.id}"
         elif not helped:
             maximum = self.backend.max_resources
             helped = self._more(maximum + 1) if maximum is not None else ""

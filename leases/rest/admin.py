@@ -61,7 +61,7 @@ class TokenAdmin(OperatedAdmin):
     used = columns.time("last used", "last_used_at")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Offer the fields of a new token; show all of an existing one."""
+        """Return the fields to fill in for a new token, or all fields of an existing token."""
         return ("user", "name", "scope", "ttl") if obj is None else self.list_display
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -69,7 +69,7 @@ class TokenAdmin(OperatedAdmin):
         return () if obj is None else self.list_display
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Refuse: tokens are revoked, so that their use stays on record."""
+        """Return False. Tokens are revoked instead, so that their use stays on record."""
         return False
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:

@@ -138,7 +138,8 @@ class NewToken(Body):
     name: Name
     scope: Literal["read", "lease", "operate"] = "lease"
     ttl: Annotated[
-        Span | None, Field(description="Duration of validity. Default: 90 days, or the longest that is allowed.")
+        Span | None,
+        Field(description="How long the token is valid. Default: 90 days, or less if limited."),
     ] = None
     user: Annotated[Holder | None, Field(description="For operators: the user of the token.")] = None
 
@@ -195,7 +196,7 @@ class BlueprintChange(Body):
         Span | Seconds | None, Field(description="Default duration of leases that specify no end.")
     ] = None
     max_ttl: Annotated[
-        Span | Seconds | None, Field(description="Longest duration of leases, except by decision of an operator.")
+        Span | Seconds | None, Field(description="Maximum duration of leases. Operators can exceed it.")
     ] = None
     note: Text | None = None
     clear: Annotated[list[Name], Field(max_length=20)] = []
@@ -234,7 +235,7 @@ class Quota(Body):
         Span | Seconds | None, Field(description="Default duration of leases that specify no end.")
     ] = None
     max_ttl: Annotated[
-        Span | Seconds | None, Field(description="Longest duration of leases, except by decision of an operator.")
+        Span | Seconds | None, Field(description="Maximum duration of leases. Operators can exceed it.")
     ] = None
 
 

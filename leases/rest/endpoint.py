@@ -1,4 +1,4 @@
-"""The base of every API view: authentication, parsing of requests, and responses.
+"""The base class of API views: authentication, request parsing and responses.
 
 A view declares its input and output with `operation`; its body is usually a single client call. The same declaration is
 used to parse requests, write responses and generate the schema.

@@ -70,7 +70,7 @@ class LeaseFilter(For):
     resource: Id | None = None
     group: Id | None = None
     held: Annotated[Flag, Field(description="Include leases that other leases and resources hold.")] = False
-    search: Annotated[Word, Field(description="The beginning of a name, or words of a note.")] = ""
+    search: Annotated[Word, Field(description="Beginning of a name, or words from a note.")] = ""
     limit: Limit = 200
     cursor: Cursor | None = None
 

@@ -1,7 +1,7 @@
 """Creating, finding and revoking tokens.
 
-A token is `ddk_` followed by 256 random bits. Only its SHA-256 digest is stored and looked up, so nobody who reads the
-database can use the token. A secret that cannot be guessed needs neither a salt nor a slow hash.
+A token is `ddk_` followed by 256 random bits. Only its SHA-256 digest is stored and looked up, so whoever reads the
+database cannot use the token. A secret that cannot be guessed needs neither a salt nor a slow hash.
 """
 
 from __future__ import annotations

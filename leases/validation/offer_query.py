@@ -54,5 +54,5 @@ class OfferSearch(OfferFilter):
 
     sort: Annotated[
         Literal["price", "fastest", "vcpus", "ram"],
-        Field(description="Order: cheapest first, soonest ready first, or largest number of vCPUs or memory first."),
+        Field(description="Sort order: cheapest first, ready soonest first, or most vCPUs or memory first."),
     ] = "price"

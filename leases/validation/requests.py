@@ -111,7 +111,7 @@ class LeaseRequest(BaseModel):
     choose: Literal["", "order", "price", "fastest"] = Field(
         default="",
         description="Blueprint to build with if several could: the first in the operators' order, the cheapest, or "
-"the one that is ready soonest. Empty: the setting of the installation.",
+"the one that is ready soonest. Empty: the installation's setting.",
     )  # fmt: skip
     name: Text = ""
     labels: dict[Word, Text] = Field(default_factory=dict, max_length=100)
@@ -119,7 +119,7 @@ class LeaseRequest(BaseModel):
     public_keys: tuple[PublicKey, ...] = Field(default=(), max_length=100)
     charged_group: Text | None = Field(default=None, description="A group of the owner whose quota is charged as well.")
     metrics: Flag = Field(
-        default=False, description="Collect the lease's use of its host. This is always done for a workload."
+        default=False, description="Collect metrics of the lease's use of its host. Always done for a workload."
     )
     workload: Annotated[Workload | None, AfterValidator(_once)] = Field(
         default=None, description="A command that runs once when the lease is active. The lease ends with the command."

@@ -170,7 +170,7 @@ def write_end(job: Job, state: str, message: str, exit_code: int | None) -> bool
 
 
 def watch(job_id: int) -> None:
-    """Check a job, as a worker does. Errors of its host are left to the next check.
+    """Check a job, as a worker does. If its host fails, the next check tries again.
 
     A tenant can make a host hang, and workers serve all owners. Therefore a check takes at most `DRYDOCK_HOST_SECONDS`,
     a lease has only one at a time, and after a check without an answer all jobs of the lease, including new ones, are
@@ -202,7 +202,7 @@ def _look_later(job_id: int, seconds: float) -> None:
 
 
 def look(job_id: int) -> None:
-    """Check a job once. Errors of its host are left to the next check."""
+    """Check a job once. If its host fails, the next check tries again."""
     try:
         with answering_within(float(settings.DRYDOCK.host_seconds)):
             advance(job_id)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def poll(lease_id: int) -> None:
-    """Check a watched lease, as a worker does. Errors of its host are left to the next check."""
+    """Check a watched lease, as a worker does. If its host fails, the next check tries again."""
     watch = (
         Watch.objects.select_related("job", "lease__owner", "lease__resource__blueprint")
         .filter(lease_id=lease_id, over_at=None)

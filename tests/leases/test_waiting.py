@@ -62,7 +62,7 @@ def test_the_head_of_the_queue_says_what_is_full_and_when_the_next_lease_ends(fu
     said = f"Waits because rack-a is full (1 of 1 slot in use); the next lease on rack-a ({full.pk}) ends in 42 min."
     assert (found.message, found.reason) == (said, "waiting_room")
     assert (found.holder, found.behind, found.place) == (full.pk, None, 1)
-    assert found.help == f"Release a lease of its owner there: drydock release {full.pk}"
+    assert found.help == f"Release another lease of the same owner there: drydock release {full.pk}"
     assert found.ends_at == Lease.objects.get(pk=full.pk).until
 
 
@@ -307,8 +307,8 @@ def test_members_of_a_group_show_their_siblings(blueprint, ask, owner, why):
     settle()
     found = why(Lease.objects.get(pk=ids[1]))
     assert [(one.lease, one.state) for one in found.siblings] == [(pk, "pending") for pk in ids]
-    assert found.message.startswith("One of the 3 leases of group ")
-    assert "it has no room because rack-a is full (3 of 3 slots in use)" in found.message
+    assert found.message.startswith("The 3 leases in group ")
+    assert "there is no room for this one because rack-a is full (3 of 3 slots in use)" in found.message
 
 
 def statements(call):

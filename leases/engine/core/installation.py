@@ -180,7 +180,7 @@ def _problem(row: Installation) -> str:
 
 
 def fingerprint(name: uuid.UUID) -> str:
-    """Return hashes of the database's identity and of the ownership key. Neither reveals its input."""
+    """Return hashes of the database's identity and the ownership key. The hashes do not reveal either."""
     # Read the key first: its first use creates its file, which the database's half of the hash depends on.
     key = hmac.new(str(settings.DRYDOCK_OWNERSHIP_KEY).encode(), name.bytes, hashlib.sha256).hexdigest()[:24]
     database = hashlib.sha256("|".join(_database()).encode()).hexdigest()[:24]

@@ -1,7 +1,7 @@
 """Convert database rows to the frozen values that kinds work on, find dependencies, and redact secrets.
 
 A lost lease may have left something behind on its resource: the host may answer again, or an account may not have been
-removed yet. A resource that exists only inside its dependencies is gone once nothing is left of any of them.
+removed yet. A resource that exists only inside its dependencies is gone once all of these are gone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _undone(kind: str) -> bool:
 
 
 def has_lost_all_dependencies(resource: Resource) -> bool:
-    """Return whether the resource exists only inside its dependencies and nothing is left of any of them."""
+    """Return whether the resource exists only inside its dependencies and all of these are gone."""
     if not _gone_with_needs(resource):
         return False
     left, gone = last_dependencies(resource.pk)

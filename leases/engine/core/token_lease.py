@@ -48,7 +48,7 @@ class TokenLease:
     """SQL condition that selects among the blueprints `b` whose kind has the capability."""
 
     def ask(self) -> int:
-        """Queue the task of every blueprint that is due. Return the number of blueprints."""
+        """Queue the task for every blueprint whose task is due. Return the number of blueprints."""
         names = ([name for name in registry.names() if self._can(name)],)
         run(self._sql(_BEGIN), names)
         found = rows(self._sql(_DUE), names)

@@ -86,7 +86,7 @@ _DUE = """
 
 
 def due() -> int:
-    """Queue the check of every watched lease that is due. Return the number of leases.
+    """Queue a check for every watched lease that is due for one. Return the number of leases.
 
     A lease is checked often at first, and later at the configured interval.
     """

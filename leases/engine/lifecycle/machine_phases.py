@@ -139,7 +139,7 @@ def _refuse_busy(now: _Now) -> None:
         what = PHASES.get(str(now.phase), now.phase)
         raise Conflict(f"{now.name} is busy with {what}.", hint="Try again when that is done.")
     if now.power_wanted and now.power != now.power_wanted:
-        raise Conflict(f"{now.name} is to be switched {now.power_wanted}.", hint="Try again when that is done.")
+        raise Conflict(f"{now.name} is about to be switched {now.power_wanted}.", hint="Try again when that is done.")
 
 
 def _drop_check(now: _Now) -> None:

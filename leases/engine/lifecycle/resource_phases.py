@@ -1,4 +1,4 @@
-"""Outcomes of the phases of a resource: build, check, update, power, destroy."""
+"""Outcomes of a resource's phases: build, check, update, power, destroy."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def done(run: Run, answer: Answer | None, plan: Plan) -> bool:
 
 
 def gone_with_parents(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Finish the destruction of a resource that existed only inside its dependencies, now that nothing is left of them."""
+    """Finish the destruction of a resource that existed only inside its dependencies, now that all of these are gone."""
     record_event("resource.gone_with_parents", "The resource that contained it is gone.", resource_id=run.resource_id)
     return done(run, answer, plan)
 

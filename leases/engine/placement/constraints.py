@@ -143,11 +143,11 @@ class PlacementRequest:
     """How long the lease lasts, or None."""
     lease_id: int | None = None
     group: tuple[int, ...] = ()
-    """The leases of its group. A reservation for one of them may serve any of them."""
+    """The leases in its group. A reservation for one of them may serve any of them."""
     at_most: Amounts | None = None
     """For an exclusive lease: the largest resource allowed."""
     at_most_price: float | None = None
-    """The highest cost of the lease's part in US dollars an hour. Excludes resources without a known price."""
+    """The maximum hourly cost of the lease's part, in US dollars. Excludes resources without a known price."""
     only_resources: tuple[int, ...] | None = None
     not_resources: tuple[int, ...] = ()
     only_parents: tuple[int, ...] | None = None
@@ -159,7 +159,7 @@ class PlacementRequest:
 
     @property
     def holders(self) -> tuple[int, ...]:
-        """The ids of the lease and of its group, whose reservations this request may use."""
+        """The ids of the lease and the other leases in its group. The request may use their reservations."""
         return self.group or ((self.lease_id,) if self.lease_id is not None else ())
 
 

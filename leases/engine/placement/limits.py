@@ -1,4 +1,4 @@
-"""Limits on the duration of a lease: those of the installation, of quotas, and of the blueprint.
+"""Limits on the duration of a lease, set by the installation, by quotas and by the blueprint.
 
 The shortest limit applies. The limits of quotas and of the installation are known when a lease is requested. A
 blueprint's limit is known then only if the request names blueprints, so every limit is applied again when the lease
@@ -65,7 +65,7 @@ _OF_QUOTAS = """
 
 
 def of_quotas(owner_id: int | None, group: int | str | None) -> Limits:
-    """Return the limits and defaults in the quotas of an owner and of the charged group, given by id or name."""
+    """Return the limits and defaults from the quotas for an owner and the charged group, each given by id or name."""
     by = "name" if isinstance(group, str) else "id"
     found = rows(_OF_QUOTAS.format(users=get_user_model()._meta.db_table, by=by), (owner_id, group), hot=True)
     return _limits((f"the quota of the {sort} {name}", usual, longest) for name, sort, usual, longest in found)

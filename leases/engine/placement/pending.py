@@ -40,7 +40,7 @@ COLUMNS = ", ".join(f"l.{name}" for name in FIELDS)
 
 
 def look_again() -> dt.timedelta:
-    """Return the longest time after which a pending lease is tried again even if it is not woken."""
+    """Return the maximum time until a pending lease is tried again without being woken."""
     return dt.timedelta(seconds=settings.DRYDOCK.look_again_seconds)
 
 
@@ -218,7 +218,7 @@ def reclaiming(resource_type: str, other_than: int | None) -> int:
 def look(resource_type: str, resource_id: int | None, limit: int) -> tuple[list[PendingLease], bool, list[int]]:
     """Return the first heads, whether any lease or group waits, and the free amounts of the resource, in one statement.
 
-    With a resource, returns only heads that ask for no more than it has free.
+    If a resource is given, returns only heads that ask for no more than it has free.
     """
     found = rows(_LOOK, {"type": resource_type, "limit": limit, "start": "", "resource": resource_id}, hot=True)
     return [PendingLease(row[2:]) for row in found if row[2] is not None], found[0][0], found[0][1] or []

@@ -101,7 +101,7 @@ def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
 
 
 def exceeded(lease_id: int) -> Excess | None:
-    """Return the first limit that the lease's owner or group exceeds together with the lease, or None.
+    """Return the first limit that the lease's owner or group would exceed with the lease, or None.
 
     The quotas stay locked until the transaction ends.
     """

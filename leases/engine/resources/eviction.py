@@ -81,7 +81,7 @@ _AGAIN = f"""
 
 
 def ask_again(lease_id: int) -> None:
-    """Request a lost lease again at its old place in the queue, if it asks for that, and set `replaced_by`."""
+    """Request a lost lease again at its old place in the queue, if its request asked for that, and set `replaced_by`."""
     for new_id, resource_type in rows(_AGAIN, (lease_id,)):
         run("UPDATE leases_lease SET replaced_by_id = %s WHERE id = %s", (new_id, lease_id))
         run("INSERT INTO leases_watch (lease_id) SELECT id FROM leases_lease WHERE id = %s AND watched", (new_id,))

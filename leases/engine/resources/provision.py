@@ -94,7 +94,7 @@ def part_lock(resource_id: int, part: Part) -> str:
 
 
 def part_scope(resource_id: int, part_class: str) -> str:
-    """Return the scope of the slot locks on the parts of one class."""
+    """Return the scope of slot locks on parts of this class."""
     return f"{part_class} of resource {resource_id}"
 
 

@@ -36,7 +36,7 @@ _TURNS = TokenLease(table="leases_sync", capability=Discovers, hint="discover", 
 
 
 def due() -> int:
-    """Queue the discovery of every blueprint that is due. Return the number of blueprints."""
+    """Queue the discovery for every blueprint whose discovery is due. Return the number of blueprints."""
     return _TURNS.ask()
 
 

@@ -121,7 +121,7 @@ _TURNS = TokenLease(table="leases_search", capability=Lists, hint="orphans")
 
 
 def due() -> int:
-    """Queue the search of every blueprint that is due. Return the number of blueprints."""
+    """Queue the search for every blueprint whose search is due. Return the number of blueprints."""
     return _TURNS.ask()
 
 

@@ -61,7 +61,7 @@ def silent() -> int:
 
 
 def left_in_groups() -> int:
-    """End the pending leases of groups in which a member has ended but the others were not marked, because of a crash."""
+    """End pending leases in groups that have lost a member, if a crash kept them from being marked for release."""
     found = some(
         "SELECT l.id FROM leases_lease l WHERE l.state = 'pending' AND l.group_id IS NOT NULL AND l.release_wanted = ''"
         " AND EXISTS (SELECT FROM leases_lease o WHERE o.group_id = l.group_id"
