@@ -23,7 +23,7 @@ def test_blueprints_are_added_changed_switched_and_removed(cli):
     changed = cli.json("blueprints", "change", "pool", "--default-ttl", "8h", "--max-ttl", "30d")
     assert (changed["default_ttl"], changed["max_ttl"], changed["generation"]) == (8 * 3600, 30 * 86400, 2)
     assert "longest lease" in cli("blueprints", "show", "pool").stdout
-    assert "longer than the longest" in cli("blueprints", "change", "pool", "--default-ttl", "31d", code=2).stderr
+    assert "exceeds the maximum duration" in cli("blueprints", "change", "pool", "--default-ttl", "31d", code=2).stderr
     assert cli.json("blueprints", "change", "pool", "--clear", "default-ttl", "--clear", "max-ttl")["max_ttl"] is None
     assert cli("blueprints", "disable", "pool").stdout.startswith("pool is disabled")
     assert cli("blueprints", "enable", "pool").stdout.startswith("pool is enabled")
