@@ -1,4 +1,4 @@
-"""Drydock: leases on machines and on what stands on machines."""
+"""Drydock leases machines, and the things that run on machines."""
 
 DISTRIBUTION = "drydock-leases"
 """The name on PyPI, where `drydock` belongs to another project."""

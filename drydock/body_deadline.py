@@ -1,4 +1,4 @@
-"""A deadline for request bodies, because a thread that waits for the next byte of a slow client serves nobody else.
+"""A deadline for request bodies, because a thread that waits for a slow client cannot serve other requests.
 
 Gunicorn has no such deadline. When the deadline passes, the connection is shut down for reading, which the waiting
 thread sees as the end of the body.
@@ -90,7 +90,7 @@ class Body:
 
 
 class BodyDeadline:
-    """A WSGI application whose request bodies must arrive within `DRYDOCK_BODY_SECONDS`; later bytes are cut off."""
+    """WSGI middleware that cuts off request bodies that do not arrive within `DRYDOCK_BODY_SECONDS`."""
 
     def __init__(self, application: Any) -> None:
         self._application = application

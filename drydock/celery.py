@@ -35,7 +35,7 @@ class DrydockCelery(Celery):
         return super().connection_for_write(url, **options)
 
     def connection_for_read(self, url: str | None = None, **options: Any) -> Connection:
-        """Return a worker's connection, which drops messages that are not ours before Celery trusts them."""
+        """Return a worker's connection, which drops foreign messages before Celery trusts them."""
         self._bring_broker()
         connection: Connection = super().connection_for_read(url, **options)
         connection.transport_cls = READER

@@ -183,7 +183,7 @@ def disk() -> Answer:
 
 
 def sweep() -> Answer:
-    """Check that the sweep, which finds what is due, is on time."""
+    """Check that the sweep, which runs the periodic checks, is on time."""
     from leases.reports import condition
 
     for trouble in condition.troubles():

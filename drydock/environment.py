@@ -125,7 +125,7 @@ class Environment(BaseSettings):
     # Keys
     secret_key: SecretStr = setting(SecretStr(""), "Django's secret key (sessions, tokens). Generated into the state folder with the private PostgreSQL, required otherwise.")
     encryption_keys: Secrets = setting((), "Fernet keys for secrets at rest, comma separated. The first key encrypts and all keys decrypt, so put a new key first. Unset: generated into the state folder or, with `DATABASE_URL`, derived from the secret key, which you then cannot change without setting these.")
-    ownership_key: SecretStr = setting(SecretStr(""), "Key of the HMAC tag that proves which provider objects are ours. Unset: as for the encryption keys.")
+    ownership_key: SecretStr = setting(SecretStr(""), "Key of the HMAC tag that proves which provider objects belong to this installation. Unset: as for the encryption keys.")
 
     # Web
     debug: bool = setting(False, "Show Django's debug pages. Never enable this if untrusted users can reach the web process.")
@@ -138,7 +138,7 @@ class Environment(BaseSettings):
     web_threads: int = setting(16, "Number of requests that `make up` serves at the same time.", ge=1, le=256)
     readiness_seconds: float = setting(3.0, "Longest time that `/readyz` waits for the database and the broker together.", gt=0, le=30)
     metrics_token: SecretStr = setting(SecretStr(""), "Bearer token for `/metrics`, required from the same machine as well, because tenants may run there. Empty: generated into `keys/metrics_token` of the state folder.")
-    metrics_seconds: float = setting(5.0, "Longest time of one statement for `/metrics`.", gt=0, le=60)
+    metrics_seconds: float = setting(5.0, "Longest time for one database statement of `/metrics`.", gt=0, le=60)
     log_format: str = setting("line", "`line` for plain text; `json` for one object per line, with the ids of the lease, resource and request.", pattern="^(line|json)$")
     log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
 
@@ -159,7 +159,7 @@ class Environment(BaseSettings):
     inline: bool | None = setting(None, "Let a Python program that waits for a lease do the work itself, in its own threads, if no worker is running. Unset: only with private engines.")
     sweep_interval_seconds: float = setting(2.0, "How often the sweep runs every periodic check.", gt=0)
     lost_worker_seconds: float = setting(30.0, "A worker without a heartbeat for this long counts as lost.", gt=0)
-    publish_timeout_seconds: float = setting(0.08, "Longest time for connecting to the broker when a hint is sent, and again for its answer.", gt=0, le=5)
+    publish_timeout_seconds: float = setting(0.08, "Longest time to connect to the broker to send a hint, and to wait for its answer.", gt=0, le=5)
     visibility_timeout_seconds: int = setting(600, "Time after which the broker gives an unacknowledged message to another worker.", ge=10)
 
     # Engine
@@ -172,7 +172,7 @@ class Environment(BaseSettings):
     look_again_seconds: float = setting(30.0, "Longest time between two checks of a pending lease.", gt=0)
     serve_limit: int = setting(200, "Number of leases that one task grants before it leaves the rest of the queue to the next task.", ge=1)
     sweep_batch: int = setting(500, "Number of rows that one check of the sweep processes; the next sweep continues.", ge=1)
-    bounce_limit: int = setting(5, "How often a lease returns to the queue after its resource or activation failed, before it is broken.", ge=0)
+    bounce_limit: int = setting(5, "How many times a lease returns to the queue after its resource or activation failed, before it is marked as broken.", ge=0)
     unreachable_limit_seconds: float = setting(300.0, "A resource that does not answer for this long loses its leases. If Drydock built it, it is replaced.", gt=0)
     check_failure_limit: int = setting(3, "Number of consecutive failed health checks after which a resource is taken out of service.", ge=1)
     remember_step_seconds: float = setting(60.0, "How long a failed build of unknown cause rules out its offer.", ge=0)
@@ -183,9 +183,9 @@ class Environment(BaseSettings):
     ageing_seconds: float = setting(300.0, "Waiting time that counts as much as one step of priority.", gt=0)
     discovery_interval_seconds: float = setting(60.0, "How often resources are discovered by kinds that support it.", gt=0)
     inventory_interval_seconds: float | None = setting(None, "How often the offers of an account are read. Unset: the provider's default (ec2 600 s, gce 1,800 s, azure 300 s).", gt=0)
-    status_interval_seconds: float | None = setting(None, "How often the status of our resources in an account is read. Unset: the provider's default (ec2 and gce 5 s, azure 10 s).", gt=0)
+    status_interval_seconds: float | None = setting(None, "How often the status of Drydock's resources in an account is read. Unset: the provider's default (ec2 and gce 5 s, azure 10 s).", gt=0)
     choose: Literal["order", "price", "fastest"] = setting("order", "How to choose between blueprints that could build, if the request does not specify it: `order` (the operators' order), `price` (cheapest) or `fastest` (ready soonest).")
-    orphan_interval_seconds: float = setting(300.0, "How often provider objects with our tag are compared with the resources in the database.", gt=0)
+    orphan_interval_seconds: float = setting(300.0, "How often provider objects with this installation's tag are compared with the resources in the database.", gt=0)
     orphan_apart_seconds: float = setting(900.0, "An orphan is destroyed if it still exists this long after it was first seen.", ge=0)
     orphan_dry_run: bool = setting(False, "Only list orphans with the action that would be taken, until an operator decides on each.")
     metrics_interval_seconds: float = setting(30.0, "How often the usage of a measured lease is sampled on its host. Samples are more frequent at the beginning of a lease.", gt=0)
@@ -197,9 +197,9 @@ class Environment(BaseSettings):
     usage_retention_days: int = setting(1095, "Usage records of leases that ended longer ago than this are pruned.", ge=1)
     lease_hours: float = setting(168.0, "Default duration of a lease, in hours after it becomes active, if the request specifies no end, heartbeats or workload. Instances have no default. A shorter default of a quota or blueprint takes precedence. 0: none.", ge=0, le=87_600)
     lease_hours_limit: float = setting(2160.0, "Maximum duration of a lease, in hours after it becomes active. Operators can exceed it. Quotas and blueprints may have lower limits. 0: no limit.", ge=0, le=87_600)
-    budget_hour_seconds: float = setting(3600.0, "For a lease without an end under a budget, the price is reserved for this long at a time.", gt=0)
+    budget_hour_seconds: float = setting(3600.0, "A lease without an end under a budget reserves its price for this long at a time.", gt=0)
     budget_notice_seconds: float = setting(600.0, "How long before its end a lease gets the reason `budget_ends`, if its budget does not cover another hour.", ge=0)
-    attention_wait_seconds: float = setting(900.0, "A lease that waits longer than this for room or for cleaning is listed under attention.", gt=0)
+    attention_wait_seconds: float = setting(900.0, "A lease that waits longer than this for capacity or for cleaning is listed under attention.", gt=0)
     lock_timeout_ms: int = setting(1000, "How long a claim waits for a row that another claim has locked.", ge=1)
 
     # Private engines
@@ -207,7 +207,7 @@ class Environment(BaseSettings):
     engine_deadline_seconds: float = setting(120.0, "Longest time for a private engine to start.", gt=0)
     engine_account: int = setting(0, "As root: numeric user id of the private engines. 0: choose a free one.", ge=0)
     disk_low_mib: int = setting(1024, "Free space on the disk of the state folder, in MiB, below which it is listed under attention.", ge=0)
-    disk_full_mib: int = setting(64, "Free space on that disk, in MiB, below which the installation is not ready, because the database may be unable to write.", ge=0)
+    disk_full_mib: int = setting(64, "Free space on the disk of the state folder, in MiB, below which the installation is not ready, because the database may be unable to write.", ge=0)
     engine_durable: bool = setting(True, "The private PostgreSQL waits for the disk at each commit. Disable this only if losing data is acceptable.")
     # fmt: on
 
@@ -274,7 +274,7 @@ def _mistakes(environment: Environment) -> list[str]:
     if environment.database_url:
         found += [
             f"{variable(name)}: required with DATABASE_URL, the same on every machine. "
-            "`python -m drydock.keys` prints fresh keys."
+            "`python -m drydock.keys` prints new keys."
             for name in ("secret_key",)
             if not _given(getattr(environment, name))
         ]

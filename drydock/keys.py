@@ -31,7 +31,7 @@ def encryption_keys(environment: Environment) -> list[str]:
 
 
 def ownership_key(environment: Environment) -> str:
-    """Return the key of the HMAC that marks provider objects as ours."""
+    """Return the key of the HMAC that marks provider objects as belonging to this installation."""
     given = environment.ownership_key.get_secret_value()
     if not given and _derives(environment, "ownership_key"):
         return _derived(environment, "ownership key").hex()
@@ -46,8 +46,8 @@ def metrics_token(environment: Environment) -> str:
 def _derives(environment: Environment, name: str) -> bool:
     """Return whether a key that is not set is derived from the secret key.
 
-    That is so with a database and secret key of your own, because each machine would otherwise generate another key. A
-    key that was generated before is kept.
+    It is derived if both DATABASE_URL and the secret key are set, because each machine would otherwise generate a
+    different key. A key that was generated before is kept.
     """
     given = bool(environment.database_url and environment.secret_key.get_secret_value())
     return given and not (environment.state / "keys" / name).exists()

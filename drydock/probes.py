@@ -1,7 +1,7 @@
 """The endpoints `/healthz`, `/readyz` and `/metrics`.
 
-Each health check has a deadline. Metrics are read from the database at every scrape, so every web process reports the
-same, and only one needs to be scraped.
+Each health check has a deadline. Metrics are read from the database at every scrape, so all web processes report the
+same values, and only one needs to be scraped.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ OK = "ok"
 class HealthCheck:
     """A health check. `see` returns what is wrong, or an empty string.
 
-    If a `needed` check fails, the process is not ready; the failure of another is only reported.
+    If a `needed` check fails, the process is not ready. Failures of other checks are only reported.
     """
 
     name: str
@@ -144,8 +144,8 @@ log = logging.getLogger(__name__)
 
 PREFIX = "drydock_"
 
-_REFUSED = """Forbidden. Show the token: `Authorization: Bearer TOKEN`. It is DRYDOCK_METRICS_TOKEN or, where that is
-not set, in keys/metrics_token of the state folder.
+_REFUSED = """Forbidden. Send the header `Authorization: Bearer TOKEN`. TOKEN is DRYDOCK_METRICS_TOKEN or, if that is
+not set, the content of keys/metrics_token in the state folder.
 """
 
 UP, SPENT, BUILD = "database_up", "scrape_seconds", "build"
@@ -195,7 +195,7 @@ _REGISTRY = _registry()
 def metrics(request: HttpRequest) -> HttpResponse:
     """Return the metrics if the caller has the token.
 
-    It is required because tenants' programs also run on our machines.
+    The token is required because tenants' programs may run on the same machine.
     """
     given = request.headers.get("Authorization", "")
     if not hmac.compare_digest(given.encode(), f"Bearer {settings.DRYDOCK_METRICS_TOKEN}".encode()):

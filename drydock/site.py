@@ -37,14 +37,14 @@ class Site(AdminSite):
     def index(  # type: ignore[override]
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the overview above the list of models. Requests by htmx get only the overview."""
+        """Show the overview above the list of models. htmx requests receive only the overview."""
         from leases.admin import overview
 
         found = overview.context_for(request)
         return found if isinstance(found, HttpResponse) else super().index(request, {**found, **(extra_context or {})})
 
     def fleet(self, request: HttpRequest) -> HttpResponse:
-        """Show every backend with its capabilities and costs, and orphans."""
+        """Show all backends with their capabilities and costs, and all orphans."""
         from leases.admin.fleet import page
 
         return page(self, request)

@@ -292,7 +292,7 @@ def sign_in() -> str:
     row.set_password(password)
     row.is_active = True
     row.save(update_fields=["password", "is_active"])
-    return f"first run: sign in as {name} with {password}   (shown only now; change it there)"
+    return f"first run: sign in as {name} with {password}   (shown only once; change the password after signing in)"
 
 
 def main() -> int:

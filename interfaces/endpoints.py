@@ -84,11 +84,11 @@ class SshEndpoint(_Value):
 
     def __post_init__(self) -> None:
         if not _HOST.fullmatch(self.host):
-            raise InvalidRequest("It must be a host name or an IP address.", field="host")
+            raise InvalidRequest("The host must be a host name or an IP address.", field="host")
         if not _USER.fullmatch(self.user):
-            raise InvalidRequest("It must be a valid account name.", field="user")
+            raise InvalidRequest("The user must be a valid account name.", field="user")
         if not 0 < self.port < 65536:
-            raise InvalidRequest("It must be a port from 1 to 65535.", field="port")
+            raise InvalidRequest("The port must be from 1 to 65535.", field="port")
         if not self.host_keys:
             raise InvalidRequest("Drydock does not connect to a host without a pinned host key.", field="host_keys")
         keys = tuple(PublicKey.parse(line).line for line in self.host_keys)

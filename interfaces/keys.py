@@ -31,7 +31,7 @@ class PublicKey:
         """Parse one line of an `authorized_keys` file, without options. Raises InvalidRequest."""
         parts = line.strip().split(None, 2)
         if "\n" in line.strip() or len(parts) < 2:
-            raise InvalidRequest("It must be a single public key line.", field="public_key")
+            raise InvalidRequest("A public key must be a single line.", field="public_key")
         kind, body = parts[:2]
         comment = parts[2] if len(parts) > 2 else ""
         if not _COMMENT.fullmatch(comment):
@@ -40,7 +40,7 @@ class PublicKey:
             serialization.load_ssh_public_key(f"{kind} {body}".encode())
             base64.b64decode(body, validate=True)
         except (ValueError, UnsupportedAlgorithm, binascii.Error) as error:
-            raise InvalidRequest("It is not a valid SSH public key.", field="public_key") from error
+            raise InvalidRequest("This is not a valid SSH public key.", field="public_key") from error
         return cls(kind=kind, body=body, comment=comment)
 
     @property

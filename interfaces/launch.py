@@ -68,7 +68,7 @@ def one_line(script: str) -> bytes:
 def script_of(launch: Launch, variables: tuple[tuple[str, str], ...], home: str, mark: str) -> bytes:
     """Return the script for the bootstrap: environment, folder, mark, and the command with its exact arguments."""
     if not launch.argv or not launch.argv[0] or launch.argv[0].startswith("-"):
-        raise InvalidRequest("A command needs a program.", field="argv")
+        raise InvalidRequest("A command must name a program.", field="argv")
     pairs = [("HOME", home)] if home else []
     pairs += [*variables, *launch.env.items()]
     if launch.token:

@@ -19,10 +19,12 @@ Fields = Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help
 
 File = Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="Config as JSON; - is standard input.")]
 
-Order = Annotated[int | None, typer.Option("--order", help="Order in which blueprints are tried, from low to high.")]
+Order = Annotated[
+    int | None, typer.Option("--order", help="Rank in the order in which blueprints are tried; the lowest is first.")
+]
 
 Audience = Annotated[
-    str | None, typer.Option("--audience", help="Who may use it: `everyone`, or only `authorized` owners.")
+    str | None, typer.Option("--audience", help="Who may use the blueprint: `everyone`, or only `authorized` owners.")
 ]
 
 Maximum = Annotated[int | None, typer.Option("--max", help="Maximum number of resources.")]
@@ -61,7 +63,7 @@ MaxTtl = Annotated[
 
 Note = Annotated[str | None, typer.Option("--note")]
 
-Clear = Annotated[list[str] | None, typer.Option("--clear", help="Remove this setting: max, idle-timeout, ...")]
+Clear = Annotated[list[str] | None, typer.Option("--clear", help="Setting to remove: max, idle-timeout, ...")]
 
 
 def _blueprint_change(**given: Any) -> BlueprintChange:
@@ -82,12 +84,12 @@ def add(
     ready: Ready = None, max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None,
     check_interval: Check = None, max_outdated: Outdated = None, default_ttl: DefaultTtl = None,
     max_ttl: MaxTtl = None, note: Note = None, clear: Clear = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Do not enable it yet.")] = False,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Do not enable the blueprint yet.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Add a blueprint, check it and enable it.
 
-    You may use it; --audience says who else may.
+    You may use the blueprint; --audience sets who else may.
 
     [dim]drydock blueprints add this local_host slots=4[/dim]
     """

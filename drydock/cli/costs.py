@@ -24,12 +24,17 @@ _WHICH = "Which"
 By = Annotated[
     str,
     typer.Option(
-        "--by", metavar="WHAT", help="Dimension: owner, group, lease, blueprint, kind, resource, place, type or market."
+        "--by",
+        metavar="WHAT",
+        help="Dimension to sum by: owner, group, lease, blueprint, kind, resource, place, type or market.",
     ),
 ]
 
 Since = Annotated[
-    str, typer.Option("--since", metavar="TIME", help="Start: a day, a time (ISO 8601), or a duration ago such as 7d.")
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="Start: a date, a time (ISO 8601), or a duration before now, such as 7d."
+    ),
 ]
 
 Until = Annotated[str, typer.Option("--until", metavar="TIME", help="End, in the same form. Default: now.")]
@@ -48,7 +53,7 @@ Blueprint = Annotated[str, typer.Option("--blueprint", help="Only costs of this 
 
 Kind = Annotated[str, typer.Option("--kind", help="Only costs of this kind: ec2, gce, azure.", rich_help_panel=_WHICH)]
 
-Place = Annotated[str, typer.Option("--place", help="Only costs in this place.", rich_help_panel=_WHICH)]
+Place = Annotated[str, typer.Option("--place", help="Only costs in this location.", rich_help_panel=_WHICH)]
 
 
 def add_usage(app: typer.Typer) -> None:

@@ -104,13 +104,15 @@ def replace(
     """Replace all stored secrets; blueprints that name the credential use the new ones from their next step on."""
     given = _read(secrets, file) if secrets or file else None
     if given is None and note is None:
-        raise InvalidRequest("Give its fields as FIELD=@FILE, FIELD=- or FIELD, or a --note.", field="secrets")
+        raise InvalidRequest(
+            "Give the secret fields as FIELD=@FILE, FIELD=- or FIELD, or give a --note.", field="secrets"
+        )
     _tell(o.client().change_credential(credential, secrets=given, note=note), as_json)
 
 
 @guarded
 def read(credential: Name, *, as_json: o.AsJson = False) -> None:
-    """Poll everything that is read with the credential now: locations, offers, status. A worker does it."""
+    """Poll everything that is read with a credential: locations, offers and status. A worker runs the polls now."""
     info = o.client().read_credential(credential)
     if as_json:
         return output.emit(info)
@@ -134,7 +136,7 @@ def _read(given: list[str] | None, file: str) -> dict[str, object]:
         name, equal, place = one.partition("=")
         found[name] = _one(name, place) if equal else _asked(name)
     if not found:
-        raise InvalidRequest("Give its fields as FIELD=@FILE, FIELD=- or FIELD.", field="secrets")
+        raise InvalidRequest("Give the secret fields as FIELD=@FILE, FIELD=- or FIELD.", field="secrets")
     return found
 
 

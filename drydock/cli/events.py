@@ -92,7 +92,10 @@ def attention(
 def reclaim(
     *, type_: Annotated[str, typer.Option("--type", help="Only resources of this type.")] = "",
     blueprint: Annotated[str, typer.Option("--blueprint", help="Only resources of this blueprint.")] = "",
-    wait: Annotated[bool, typer.Option(help="Wait until they are removed, if this program is the worker.")] = True,
+    wait: Annotated[bool, typer.Option(
+        help="Wait up to 60 seconds until the resources are removed. Only has an effect if this command runs its own "
+        "worker.",
+    )] = True,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Remove idle resources and the leases that they hold."""
@@ -132,7 +135,8 @@ def sweep(*, as_json: o.AsJson = False) -> None:
 def resolve(
     *, lease: o.LeaseOption = None,
     resource: Annotated[int | None, typer.Option("--resource")] = None,
-    message: Annotated[str, typer.Option("--message", "-m", help="What was done.")] = "", as_json: o.AsJson = False,
+    message: Annotated[str, typer.Option("--message", "-m", help="Description of what was done.")] = "",
+    as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Confirm that you have done what a held step waits for."""
     from drydock.core.errors import InvalidRequest

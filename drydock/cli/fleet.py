@@ -24,7 +24,7 @@ def add_fleet(app: typer.Typer) -> None:
 def fleet(
     *, capabilities: Annotated[
         bool,
-        typer.Option("--capabilities", help="Include the capabilities of the clouds; loads their clients.")
+        typer.Option("--capabilities", help="Also show the capabilities of each cloud, which loads its client library.")
     ] = False, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Show the backends in the order in which they are tried."""
@@ -95,7 +95,7 @@ def add_orphans(app: typer.Typer) -> None:
 
 @guarded
 def list_orphans(*, as_json: o.AsJson = False) -> None:
-    """List orphans, suspects and rows without their machines, with cost. Exit code 6 if there are any."""
+    """List orphans, suspects and rows without their machines, with cost. The exit code is 6 if there are any."""
     found = o.client().orphans()
     if as_json:
         output.emit(found)

@@ -175,7 +175,8 @@ def confirm_installation(
         if before.problem:
             _tell_installation(before, False)
             typer.confirm(
-                "All of this will be done. Are you sure that no other copy of this database is in use?", abort=True
+                "All these actions will be carried out. Are you sure that no other copy of this database is in use?",
+                abort=True,
             )
     _tell_installation(installation.confirm(who), as_json)
 
@@ -230,7 +231,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print the number o
 
 def add_secrets(app: typer.Typer) -> None:
     """Add `drydock secrets`."""
-    group = typer.Typer(no_args_is_help=True, help="The key under which secrets are stored: rotate.")
+    group = typer.Typer(no_args_is_help=True, help="The key that encrypts stored secrets: rotate.")
     group.command("rotate")(rotate)
     app.add_typer(group, name="secrets", rich_help_panel="Installation")
 
@@ -239,8 +240,8 @@ def add_secrets(app: typer.Typer) -> None:
 def rotate(*, batch: Batch = 200, dry_run: DryRun = False, as_json: o.AsJson = False) -> None:
     """Rewrite every stored secret under the first of DRYDOCK_ENCRYPTION_KEYS.
 
-    May be interrupted and started again. The exit code is 1 while a secret is left under an older key; once it is 0,
-    the older keys can be removed.
+    The command can be interrupted and run again. The exit code is 1 while any secret is still encrypted with an older
+    key; once it is 0, the older keys can be removed.
     """
     from drydock.cli.toolkit.session import ready_database, set_up, user
 
@@ -285,6 +286,7 @@ def _tell_rotation(done: list[Progress], rotated: int, left: int) -> None:
         if one.unreadable:
             rows = ", ".join(one.unreadable)
             output.say(
-                f"None of the keys can decrypt these rows of {one.model}: {rows}. Add their key to the end of the list."
+                f"None of the keys can decrypt these rows of {one.model}: {rows}. Add the key that encrypted them to "
+                f"the end of DRYDOCK_ENCRYPTION_KEYS."
             )
     output.line(f"{rotated} rotated, {left} left." + ("" if left else " Only the first key is needed now."))

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from drydock_client.values import InstanceInfo
 
 
-Id = Annotated[int, typer.Argument(metavar="INSTANCE", help="The instance's number, which is its lease's.")]
+Id = Annotated[
+    int, typer.Argument(metavar="INSTANCE", help="Number of the instance, which is also the number of its lease.")
+]
 
 Types = Annotated[list[str] | None, typer.Option("--type", metavar="TYPE", help="Allowed instance type; repeatable.")]
 
@@ -34,7 +36,7 @@ UserData = Annotated[
     ),
 ]
 
-Ports = Annotated[list[int] | None, typer.Option("--port", help="TCP port that is open to other networks; repeatable.")]
+Ports = Annotated[list[int] | None, typer.Option("--port", help="TCP port to open to other networks; repeatable.")]
 
 Keys = Annotated[
     list[Path] | None, typer.Option("--public-key", metavar="FILE", help="Public key that may log in; repeatable.")
@@ -57,9 +59,10 @@ def add_instances(app: typer.Typer) -> None:
 
 @guarded
 def list_(
-    *, state: Annotated[list[str] | None, typer.Option("--state", help="Only in this state; repeatable.")] = None,
+    *, state: Annotated[list[str] | None, typer.Option("--state", help="Only instances in this state; repeatable.")]
+    = None,
     all_: Annotated[bool, typer.Option("--all", help="Include terminated, reassigned and failed instances.")] = False,
-    location: Annotated[str, typer.Option("--location", help="Only in this region.")] = "",
+    location: Annotated[str, typer.Option("--location", help="Only instances in this region.")] = "",
     tag: Annotated[str, typer.Option("--tag", metavar="KEY[=VALUE]")] = "", owner: o.Owner = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip

@@ -31,7 +31,7 @@ def add_run(app: typer.Typer) -> None:
 def run(
     lease: o.LeaseId, command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...")], *,
     shell: Annotated[bool, typer.Option("--shell", help="COMMAND is one line for /bin/sh.")] = False,
-    cwd: Annotated[str, typer.Option(help="Folder to run it in, relative to the lease's home.")] = "",
+    cwd: Annotated[str, typer.Option(help="Folder to run the command in, relative to the lease's home.")] = "",
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE")] = None,
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input to the command.")] = False,
     timeout: Annotated[
@@ -73,7 +73,11 @@ _PLACE = re.compile(r"([^/:]+):(.*)", re.DOTALL)
 """LEASE:PATH. As with scp, a local path that contains a colon must be written with a leading directory: `./a:b`."""
 
 Place = Annotated[
-    str, typer.Argument(metavar="LEASE:PATH", help="12: is the lease's own folder, mine:a/b a path in it.")
+    str,
+    typer.Argument(
+        metavar="LEASE:PATH",
+        help="`12:` is the folder of lease 12; `mine:a/b` is a path in the folder of lease `mine`.",
+    ),
 ]
 
 
@@ -187,10 +191,10 @@ def _readable(local: Path) -> None:
 _POLL_SECONDS = 0.5
 
 _ACTS = {
-    "status": "Show its current state.",
-    "start": "Start it, unless it runs.",
+    "status": "Show the current state of the web server.",
+    "start": "Start the web server unless it is running.",
     "stop": "Stop it.",
-    "restart": "Test the configuration, stop, start.",
+    "restart": "Test the configuration, then stop and start the web server.",
     "reload": "Reload the configuration without dropping a request.",
     "test": "Test the configuration.",
 }
@@ -214,14 +218,14 @@ def publish(
     lease: o.LeaseId,
     source: Annotated[str, typer.Argument(metavar="SRC", help="A file or folder; - is standard input.")],
     path: Annotated[
-        str, typer.Argument(metavar="[PATH]", help="Path to publish it under; for a file its name by default.")
+        str, typer.Argument(metavar="[PATH]", help="Path to publish under; for a file, its name by default.")
     ] = "",
     *, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Publish a page or a whole folder, and print its address."""
     local = Path(source).expanduser()
     if source == "-" and not path:
-        raise InvalidRequest("Give the path to publish it under.", field="path")
+        raise InvalidRequest("Give the path to publish under.", field="path")
     if source != "-" and not local.exists():
         raise InvalidRequest(f"{local} does not exist.", field="src")
     with stoppable():

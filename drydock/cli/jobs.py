@@ -30,7 +30,7 @@ def add_jobs(app: typer.Typer) -> None:
 def start(
     lease: o.LeaseId, command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...")], *,
     shell: Annotated[bool, typer.Option("--shell", help="COMMAND is one line for /bin/sh.")] = False,
-    cwd: Annotated[str, typer.Option(help="Folder to run it in, relative to the lease's home.")] = "",
+    cwd: Annotated[str, typer.Option(help="Folder to run the command in, relative to the lease's home.")] = "",
     env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE")] = None,
     ends_lease: Annotated[bool, typer.Option("--ends-lease", help="Release the lease when the job ends.")] = False,
     as_json: o.AsJson = False,

@@ -45,7 +45,7 @@ def lease(
     keep: Annotated[bool, typer.Option("--keep", help="Keep the lease, and print how to use it.")] = False,
     stdin: Annotated[bool, typer.Option("--stdin", "-i", help="Pass standard input to the command.")] = False,
     cwd: Annotated[str, typer.Option(help="Folder to run the command in, relative to the lease's home.")] = "",
-    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="For the command.")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", metavar="KEY=VALUE", help="Variable to set.")] = None,
     run: o.Run = None, container: o.Container = "", metrics: o.Metrics = False,
     owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
@@ -58,7 +58,7 @@ def lease(
     Without a command the lease is held until Ctrl-C.
 
     With --run or --container the lease itself runs a workload once, and ends with it: this program shows its output,
-    and exits with its exit code. With --keep it does not wait for that; `drydock watch LEASE` does.
+    and exits with its exit code. With --keep it does not wait for the workload; `drydock watch LEASE` does.
 
     [dim]drydock lease host --vcpus 2 --ttl 2h -- uname -a[/dim]
     """
@@ -178,8 +178,8 @@ def leases(
     all_: Annotated[bool, typer.Option("--all", help="Include leases that have ended.")] = False,
     label: Annotated[str, typer.Option("--label", help="Only leases with this label: KEY or KEY=VALUE.")] = "",
     name: Annotated[str, typer.Option("--name")] = "",
-    held: Annotated[bool, typer.Option("--held", help="Include leases held by leases and resources.")] = False,
-    search: Annotated[str, typer.Option("--search", help="Beginning of the name, or words of the note.")] = "",
+    held: Annotated[bool, typer.Option("--held", help="Include leases held by other leases or by resources.")] = False,
+    search: Annotated[str, typer.Option("--search", help="Beginning of a name, or words in a note.")] = "",
     limit: Annotated[int, typer.Option("--limit")] = 200,
     owner: o.Owner = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
@@ -295,7 +295,9 @@ def readable_facts(facts: Mapping[str, object]) -> list[tuple[str, object]]:
 @guarded
 def release(
     lease: Ids, *,
-    wait: Annotated[bool, typer.Option(help="Wait until the lease is cleaned, if this program is the worker.")] = True,
+    wait: Annotated[bool, typer.Option(
+        help="Wait until the leases are cleaned. Only has an effect if this command runs its own worker.",
+    )] = True,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Release leases, or cancel pending ones; idempotent."""
@@ -320,7 +322,8 @@ def _tell(infos: list[LeaseInfo], as_json: bool) -> None:
 
 @guarded
 def extend(
-    lease: o.LeaseId, ttl: Annotated[str | None, typer.Argument(metavar="SPAN", help="From now, as in 2h.")] = None, *,
+    lease: o.LeaseId,
+    ttl: Annotated[str | None, typer.Argument(metavar="SPAN", help="Duration from now, such as 2h.")] = None, *,
     until: o.Until = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Extend a lease to SPAN from now, or --until a time."""
@@ -340,7 +343,7 @@ def heartbeat(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
 def hold(
     lease: o.LeaseId, *,
     ttl: Annotated[str | None, typer.Option("--ttl", help="Duration of the hold; one day by default.")] = None,
-    reason: Annotated[str, typer.Option("--reason", help="Reason, shown to other people.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Reason, shown to other users.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Keep the resource of a lease as it is after the lease ends, for debugging. You can still use it."""

@@ -26,7 +26,7 @@ Machine = Annotated[
     ),
 ]
 
-Resource = Annotated[bool, typer.Option("--resource", help="The number is that of a resource. For operators.")]
+Resource = Annotated[bool, typer.Option("--resource", help="Treat the number as that of a resource. For operators.")]
 
 Wait = Annotated[bool, typer.Option(help="Wait until the operation is done.")]
 
@@ -192,8 +192,9 @@ def console(machine: Machine, *, resource: Resource = False, as_json: o.AsJson =
 @guarded
 def access(
     lease: o.LeaseId, *,
-    known_hosts: Annotated[bool, typer.Option("--known-hosts", help="Only lines for ~/.ssh/known_hosts.")] = False,
-    ssh_config: Annotated[bool, typer.Option("--ssh-config", help="Only an entry for ~/.ssh/config.")] = False,
+    known_hosts: Annotated[bool, typer.Option("--known-hosts", help="Print lines for ~/.ssh/known_hosts only.")]
+    = False,
+    ssh_config: Annotated[bool, typer.Option("--ssh-config", help="Print an entry for ~/.ssh/config only.")] = False,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Show how to reach a lease by SSH: host, port, user, host keys, end of the lease. Contains no secret."""

@@ -74,7 +74,10 @@ MaxPrice = Annotated[
 ]
 
 MaxBoot = Annotated[
-    float | None, typer.Option("--max-boot", metavar="SECONDS", help="Usable within this time.", rich_help_panel=_COST)
+    float | None,
+    typer.Option(
+        "--max-boot", metavar="SECONDS", help="Only offers that are usable within this time.", rich_help_panel=_COST
+    ),
 ]
 
 Sort = Annotated[str, typer.Option("--sort", metavar="price|fastest|vcpus|ram", help="Order of the results.")]

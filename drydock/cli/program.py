@@ -30,8 +30,8 @@ from drydock.cli.toolkit.exits import PlainGroup
 app = typer.Typer(
     name="drydock",
     cls=PlainGroup,
-    help="Leases on machines and on what stands on machines.\n\n"
-    "Begin with `drydock demo`, then `drydock lease --help`.",
+    help="Leases of machines, and of the things that run on machines.\n\n"
+    "Start with `drydock demo`, then `drydock lease --help`.",
     no_args_is_help=True,
     invoke_without_command=True,
     pretty_exceptions_enable=False,

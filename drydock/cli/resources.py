@@ -155,7 +155,9 @@ def retire(resource: Id, *, as_json: o.AsJson = False) -> None:
 @guarded
 def destroy(
     resource: Id, *,
-    force: Annotated[bool, typer.Option("--force", help="Close its row, whatever its provider reports.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Record that the resource is gone, whatever its provider reports.")
+    ] = False,
     reason: Annotated[str, typer.Option("--reason", help="With --force: the reason.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
@@ -189,7 +191,7 @@ def register(
     """Register a resource by hand. `drydock blueprints schema KIND` shows the fields."""
     given = {**o.document(file), **o.values(fields, "fields")}
     if not given:
-        raise InvalidRequest("Give its fields as KEY=VALUE or as a file.", field="fields")
+        raise InvalidRequest("Give the fields of the resource as KEY=VALUE or as a file.", field="fields")
     info = o.client().register(blueprint, given)
     output.emit(info) if as_json else output.line(f"resource {info.id} {info.name} is {info.state}")
 

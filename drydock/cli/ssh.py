@@ -193,7 +193,7 @@ Identity = Annotated[
     list[Path] | None,
     typer.Option(
         "--identity", "-i", metavar="FILE",
-        help="A private key of your own: for a bastion, and for a lease that was given your public keys.",
+        help="Your own private key, for a bastion or for a lease with your public keys.",
     ),
 ]  # fmt: skip
 
@@ -290,7 +290,7 @@ def _forward(client: Client, lease: int, pairs: list[tuple[int, int]], identity:
         if process.stdout.readline().strip() == _READY:
             for local, remote in pairs:
                 output.say(f"127.0.0.1:{local} is port {remote} of lease {lease}")
-            output.say("Ctrl-C ends it")
+            output.say("Ctrl-C stops the forwarding")
         code = process.wait()
     return _told(client, lease, FAILURE if code == _LOST else code, lost=code == _LOST)
 

@@ -43,7 +43,7 @@ def list_users(*, as_json: o.AsJson = False) -> None:
 
 @guarded
 def add(
-    name: Name, *, operator: Annotated[bool, typer.Option("--operator", help="May change everything.")] = False,
+    name: Name, *, operator: Annotated[bool, typer.Option("--operator", help="Make the user an operator.")] = False,
     group: Annotated[list[str] | None, typer.Option("--group", help="Add the user to this group; repeatable.")] = None,
     stdin: Stdin = False, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip

@@ -35,7 +35,7 @@ Image = Annotated[
 
 Part = Annotated[
     list[str] | None,
-    typer.Option("--only", metavar="CHECK", help="Only this check and those that it needs; repeatable."),
+    typer.Option("--only", metavar="CHECK", help="Run only this check and the checks that it requires; repeatable."),
 ]
 
 Spared = Annotated[list[str] | None, typer.Option("--skip", metavar="CHECK", help="Skip this check; repeatable.")]
@@ -53,14 +53,14 @@ From = Annotated[
 
 def add_provider(app: typer.Typer) -> None:
     """Add `drydock provider`."""
-    group = typer.Typer(help="Test whether a cloud keeps the provider contract.", no_args_is_help=True)
+    group = typer.Typer(help="Test whether a cloud fulfils the provider contract.", no_args_is_help=True)
     group.command("validate")(validate_account)
     group.callback()(_provider_group)
     app.add_typer(group, name="provider", rich_help_panel="Operators")
 
 
 def _provider_group() -> None:
-    """Clouds: whether one behaves as the provider contract says."""
+    """Test whether a cloud fulfils the provider contract."""
 
 
 @guarded
@@ -161,7 +161,7 @@ def _run(account: Account, asked: Asking, wanted: Collection[str], yes: bool) ->
 def _tell_of_leftovers(account: Account) -> None:
     if left := account.journal.unfinished():
         names = ", ".join(one.key for one in left)
-        output.say(f"Objects of an earlier validation are left: {names}. Remove them with --clean.")
+        output.say(f"An earlier validation left objects behind: {names}. Remove them with --clean.")
 
 
 def _agree(account: Account, wish: Wish, wanted: Collection[str], yes: bool) -> None:
@@ -241,21 +241,21 @@ def _cleaned(account: Account, as_json: bool) -> None:
 
 _ROW_COLOURS = {"ok": "green", "SURVIVED": "bold red", "shared": "yellow", "not possible": "dim"}
 
-Only = Annotated[list[str] | None, typer.Option("--only", metavar="ROW", help="Only this row; repeatable.")]
+Only = Annotated[list[str] | None, typer.Option("--only", metavar="ROW", help="Run only this check; repeatable.")]
 
-Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="ROW", help="Skip this row; repeatable.")]
+Skip = Annotated[list[str] | None, typer.Option("--skip", metavar="ROW", help="Skip this check; repeatable.")]
 
 
 def add_validate(app: typer.Typer) -> None:
     """Add `drydock validate`."""
-    group = typer.Typer(help="Test whether anything of a lease is left on a host.", no_args_is_help=True)
+    group = typer.Typer(help="Check whether leases leave anything behind on a host.", no_args_is_help=True)
     group.command("host")(validate_host)
     group.callback()(_validate_group)
     app.add_typer(group, name="validate", rich_help_panel="Operators")
 
 
 def _validate_group() -> None:
-    """Hosts: whether anything outlives a lease there."""
+    """Check whether leases leave anything behind on a host."""
 
 
 @guarded
@@ -271,10 +271,10 @@ def validate_host(
     ] = "10m",
     as_json: o.AsJson = False,
 ) -> None:
-    """Plant files and processes with one lease that could outlive it, and look for them with the next lease.
+    """Plant files and processes with one lease, and check with the next lease that none of them remains.
 
     For blueprints of hosts, and of resources on hosts: storage, webroot, working_copy. It takes two or three leases and
-    removes what it has planted, as far as the host allows. The exit code is 1 if something is left.
+    removes everything that it has planted, as far as the host allows. The exit code is 1 if anything remains.
 
     [dim]drydock validate host lab -r hostname=lab-1[/dim]
     """

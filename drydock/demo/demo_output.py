@@ -10,7 +10,7 @@ from drydock.core import clock
 
 
 class DemoOutput:
-    """Prints the progress of the demo, and counts the promises made and kept."""
+    """Prints the progress of the demo, and records which of its expectations were met."""
 
     def __init__(self) -> None:
         self._began = clock.monotonic()
@@ -35,7 +35,7 @@ class DemoOutput:
             output.line(f"{at:5.1f} s  {text}")
 
     def promise(self, what: str, kept: bool, found: str = "") -> None:
-        """Print whether a promise was kept. The demo fails if it was not."""
+        """Print whether an expectation was met. The demo fails if it was not."""
         if not kept:
             self.broken.append(f"{what}: {found}" if found else what)
         mark, colour = ("yes", "green") if kept else ("NO", "red")

@@ -39,10 +39,10 @@ class Demo:
         """Run all scenes, from an empty state folder to an empty state folder."""
         from drydock.cli.toolkit.session import connect
 
-        self.stage.scene("Engines: a private PostgreSQL and broker, and a worker for as long as this lasts")
+        self.stage.scene("Engines: a private PostgreSQL and broker, and a worker for the duration of the demo")
         client = connect()
         self.client, self.owner = client, client.name
-        self.stage.line("PostgreSQL is there, with its tables")
+        self.stage.line("PostgreSQL is running, and its tables exist")
         with client.attended() as attended:
             attended.look()
             try:
@@ -62,7 +62,7 @@ class Demo:
                     self._abandon(client)
 
     def _blueprints(self) -> None:
-        self.stage.scene("Blueprints: this machine, folders on it, web sites in those")
+        self.stage.scene("Blueprints: this machine, folders on this machine, and web sites in folders")
         from drydock_client.values import BlueprintChange
 
         one = BlueprintChange(max_resources=1)
@@ -93,19 +93,19 @@ class Demo:
         self.stage.promise(f"uname says {done.text.strip()}", done.text.startswith(os.uname().sysname))
         files = cast("Filesystem", lease.interface("filesystem"))
         _write(files)
-        self.stage.promise("a file reads as it was written", files.read_text("notes/hello.txt") == HELLO)
+        self.stage.promise("the file has the content that was written", files.read_text("notes/hello.txt") == HELLO)
         return lease
 
     def _storage(self) -> Lease:
-        self.stage.scene("A directory with a size limit, on a host that it leases itself")
+        self.stage.scene("A folder with a size limit, on a host that the folder leases")
         lease = self._active(self._lease("storage", disk="64MiB"))
         files = cast("Filesystem", lease.interface("filesystem"))
         _write(files)
-        self.stage.promise("a file reads as it was written", files.read_text("notes/hello.txt") == HELLO)
+        self.stage.promise("the file has the content that was written", files.read_text("notes/hello.txt") == HELLO)
         return lease
 
     def _page(self) -> Lease:
-        self.stage.scene("A web root on a directory on a host: publish a page, fetch it over HTTP")
+        self.stage.scene("A web root in a folder on a host: publish a page, and fetch it over HTTP")
         lease = self._active(self._lease("webroot"))
         self._publish(lease)
         return lease
@@ -120,7 +120,7 @@ class Demo:
         return uri
 
     def _takes_over(self, first: Lease) -> Lease:
-        self.stage.scene("There may be one web root only: a second lease waits, and takes over when the first ends")
+        self.stage.scene("Only one web root is allowed: a second lease waits, and gets it when the first lease ends")
         second = self._lease("webroot")
         until = clock.monotonic() + PATIENCE
         while not second.refresh().verdicts and clock.monotonic() < until:
@@ -132,13 +132,13 @@ class Demo:
         began = clock.monotonic()
         first.release()
         self._active(second)
-        self.stage.line(f"{clock.monotonic() - began:.2f} s from the release, cleaning included")
+        self.stage.line(f"{clock.monotonic() - began:.2f} s after the release, including the cleaning")
         same = second.info.resource == self.client.lease(first.id).resource
         if os.geteuid() == 0:
-            self.stage.promise("it has the very web root that was released", same)
+            self.stage.promise("it got the web root that was released", same)
         else:
             # Leases share an account then: one could leave something behind that only another account finds.
-            self.stage.promise("it has a web root made anew, as leases share an account here", not same)
+            self.stage.promise("it got a new web root, because leases share an account here", not same)
         self._publish(second)
         return second
 
@@ -159,17 +159,17 @@ class Demo:
         for lease in self.leases:
             if not lease.info.over and lease.info.progress is not None:
                 at = lease.info.progress
-                self.stage.line(f"lease {lease.id} hangs at {at.phase}: {at.step} {at.sentence}")
+                self.stage.line(f"lease {lease.id} is stuck in phase {at.phase}: {at.step} {at.sentence}")
 
     def _timelines(self) -> None:
-        self.stage.scene("What happened to each lease, from its events")
+        self.stage.scene("The history of each lease, from its events")
         for lease in self.leases:
             self.stage.line(f"lease {lease.id}: {lease.info.type}")
             events = [e for e in self.client.events(lease=lease.id) if e.to_state]
             rows = [(e.at, e.to_state, e.duration, e.actor, e.message or e.reason) for e in events]
             self.stage.table(("at", "state", "after", "who", "message"), rows)
             way = [e.to_state for e in events]
-            self.stage.promise("its way is whole", way[0] == "pending" and way[-1] == "destroyed", str(way))
+            self.stage.promise("its timeline is complete", way[0] == "pending" and way[-1] == "destroyed", str(way))
 
     def _nothing_left(self) -> None:
         from leases.models import Job, Run, Share, SlotLock
@@ -179,7 +179,7 @@ class Demo:
             there = model._default_manager.count()
             self.stage.promise(f"no {model._meta.verbose_name} in the database", there == 0, str(there))
         open_ones = [port for port in self.ports if _listens(port)]
-        self.stage.promise(f"nobody listens on port {_join(self.ports)}", not open_ones, str(open_ones))
+        self.stage.promise(f"no program listens on port {_join(self.ports)}", not open_ones, str(open_ones))
         hosts = Path(os.environ["DRYDOCK_STATE"]) / "hosts"
         left = [str(path) for path in hosts.rglob("*") if path.is_dir() or not path.name.startswith(".")]
         self.stage.promise("no folder of a lease is left", not [p for p in left if "-l" in p], str(left[:5]))

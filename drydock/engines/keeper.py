@@ -102,7 +102,7 @@ class Keeper:
                 user.sendall(json.dumps(self._want(name)).encode() + b"\n")
                 return
         except OSError:
-            logger.info("a user broke off")
+            logger.info("a user disconnected")
         self.selector.unregister(user)
         self.users.discard(user)
         user.close()

@@ -114,5 +114,5 @@ def argv_of(words: Words) -> list[str]:
         return ["/bin/sh", "-c", words]
     argv = [str(word) for word in words]
     if not argv or not argv[0]:
-        raise InvalidRequest("A command needs a program.", field="command")
+        raise InvalidRequest("A command must name a program.", field="command")
     return argv

@@ -71,7 +71,7 @@ class FakeHttpd(Httpd):
         if self._state is not HttpdState.RUNNING:
             self.test_config()
             if self.port_taken:
-                raise PortTaken(f"Another program listens on {self.site.listen}.")
+                raise PortTaken(f"Another program is already listening on {self.site.listen}.")
             self._state = HttpdState.RUNNING
         return self.status()
 

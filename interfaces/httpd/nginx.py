@@ -217,7 +217,7 @@ class NginxHttpd(Httpd):
         if not result.ok:
             self._files.remove(f"{_OWN}/wanted")
             if _TAKEN.search(result.error_text):
-                raise PortTaken(f"Another program listens on {self.site.listen}.")
+                raise PortTaken(f"Another program is already listening on {self.site.listen}.")
             raise ConfigRefused(result.error_text.strip())
         return self._until(HttpdState.RUNNING)
 

@@ -42,7 +42,7 @@ class Site:
         except ValueError as error:
             raise InvalidRequest("A site must listen on exactly one IP address.", field="address") from error
         if type(self.port) is not int or not 0 < self.port < 65536:
-            raise InvalidRequest("It must be a port from 1 to 65535.", field="port")
+            raise InvalidRequest("The port must be from 1 to 65535.", field="port")
         object.__setattr__(self, "headers", tuple((name, value) for name, value in self.headers))
         for field, pattern, texts in (
             ("public_host", _NAME, (self.public_host,) if self.public_host else ()),

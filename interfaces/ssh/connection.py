@@ -53,7 +53,7 @@ def private_key_of(text: str) -> paramiko.PKey:
             return kind.from_private_key(io.StringIO(text))
         except (paramiko.SSHException, ValueError, IndexError, TypeError):
             continue
-    raise InvalidRequest("It is not a private key, or it has a passphrase.", field="private_key")
+    raise InvalidRequest("The private key is invalid or has a passphrase.", field="private_key")
 
 
 KEEPALIVE = 15
@@ -149,7 +149,7 @@ class SshConnection:
             # A host that no longer opens channels is of no use to the next caller either.
             self.close()
             deadline.check("Opening a channel over SSH")
-            raise ConnectionLost("The connection does not open channels any more.", may_have_run=False) from error
+            raise ConnectionLost("The connection no longer opens channels.", may_have_run=False) from error
 
 
 def _prepared(endpoint: SshEndpoint, private_key: str, deadline: Deadline) -> fabric.Connection:

@@ -20,7 +20,7 @@ _QUIET.addHandler(logging.NullHandler())
 # That a server has no key of some sort is no error, and paramiko logs a traceback of it.
 _QUIET.propagate = False
 _ALGORITHMS = (("ssh-ed25519",), ("ecdsa-sha2-nistp256",), ("rsa-sha2-512", "rsa-sha2-256"))
-"""One key of each sort is requested. A server has at most one of each."""
+"""One key of each type is requested. A server has at most one of each."""
 
 
 def shown_keys(
@@ -39,7 +39,7 @@ def shown_keys(
             problem = error
             break
     if not found:
-        said = getattr(problem, "strerror", "") or str(problem or "") or "it has no host key of a known type"
+        said = getattr(problem, "strerror", "") or str(problem or "") or "the server has no key of a supported type"
         raise Unreachable(f"{host} port {port} presented no host key: {said}.")
     return tuple(found)
 

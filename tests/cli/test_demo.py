@@ -29,6 +29,6 @@ def test_the_demo_comes_true_and_leaves_nothing(place):
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\x1b" not in done.stdout
     assert " NO " not in done.stdout
-    for scene in ("A host on this machine", "takes over when the first ends", "served by nginx", "Nothing is left"):
+    for scene in ("A host on this machine", "gets it when the first lease ends", "served by nginx", "Nothing is left"):
         assert scene in done.stdout
     assert list(place.iterdir()) == []

@@ -30,7 +30,7 @@ class Heartbeat:
         limits = {info.id: info.heartbeat_limit.total_seconds() for info in infos if info.heartbeat_limit}
         self._client, self._ids = client, list(limits)
         self.limit = min(limits.values(), default=0.0)
-        """Seconds without a heartbeat after which the first of them ends; 0: none does."""
+        """Seconds without a heartbeat after which the first lease ends; 0 if no lease does."""
         self._every = self.limit * _PART_OF_LIMIT
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, daemon=True)

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from drydock_client.protocol import Client
 
 
-Raw = Annotated[bool, typer.Option("--raw", help="Print every byte unchanged, also on a terminal.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Print every byte unchanged, even on a terminal.")]
 
-AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of text.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 Owner = Annotated[str | None, typer.Option("--owner", help="For operators: act for this user.")]
 
@@ -70,7 +70,7 @@ Type = Annotated[str, typer.Argument(metavar="TYPE", help="Type to lease: host, 
 
 Require = Annotated[
     list[str] | None,
-    typer.Option("--require", "-r", metavar="KEY=VALUE", help="A requirement; repeatable.", rich_help_panel=_WHERE),
+    typer.Option("--require", "-r", metavar="KEY=VALUE", help="Requirement; repeatable.", rich_help_panel=_WHERE),
 ]
 
 Vcpus = Annotated[float | None, typer.Option("--vcpus", help="Processors.", rich_help_panel=_SIZE)]
@@ -172,7 +172,7 @@ Choose = Annotated[
     str,
     typer.Option(
         "--choose", metavar="order|price|fastest",
-        help=("Choice among blueprints that could build: the first in the operators' order, the cheapest, or "
+        help=("How to choose among blueprints that could build: the first in the operators' order, the cheapest, or "
 "the one that is ready soonest."),
         rich_help_panel=_REST,
     ),
@@ -278,7 +278,7 @@ def _value(text: str, field: str) -> Any:
     try:
         return json.loads(text)
     except RecursionError:
-        raise InvalidRequest("It is nested too deeply.", field=field) from None
+        raise InvalidRequest("The JSON value is nested too deeply.", field=field) from None
     except ValueError:
         return text
 

@@ -137,7 +137,7 @@ def ready_database() -> None:
         return
     if not settings.DRYDOCK.private_database:
         raise NotMigrated(
-            "The database is not ready for this version.", hint="An operator runs `drydock migrate` once."
+            "The database is not ready for this version.", hint="Ask an operator to run `drydock migrate`."
         )
     with _migration_lock():
         if missing_migrations():

@@ -115,7 +115,9 @@ def _wait(
 def _too_late(infos: Sequence[LeaseInfo], limit: float, works: bool) -> Exception:
     slow = next((info for info in infos if info.state != "active"), infos[0])
     if not works:
-        return NoWorker(f"Lease {slow.id} is {slow.state}, and no worker is running.", hint="Start one: drydock worker")
+        return NoWorker(
+            f"Lease {slow.id} is {slow.state}, and no worker is running.", hint="Start a worker: drydock worker"
+        )
     return TimedOut(f"Lease {slow.id} is still {slow.state} after {in_words(limit)}: {slow.message}")
 
 
