@@ -111,7 +111,7 @@ class Kind(ABC):
     def needed_types(self, config: Any) -> frozenset[str]:
         """Return the resource types that a blueprint with this config may lease.
 
-        Override it if they depend on the config.
+        Override this method if the types depend on the config.
         """
         return frozenset(self.needs)
 

@@ -51,10 +51,10 @@ class Offer:
     network: str = ""
     confidential: tuple[str, ...] = ()
     family: str = ""
-    """Names of the quotas that it counts against, besides those for all offers, separated by spaces."""
+    """Names of the quotas that count the offer, besides those for all offers, separated by spaces."""
     country: str = ""
     boot_seconds: float | None = None
-    """Seconds until such a machine is usable: as observed, else as the provider says."""
+    """Seconds until such a machine is usable: as observed, else as stated by the provider."""
     available: bool = True
 
     @property

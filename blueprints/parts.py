@@ -19,5 +19,5 @@ class Part:
     identity: str
     attributes: dict[str, Any] = field(default_factory=dict)
     state: State = "ok"
-    """`dead`: it is given to nobody, and the resource lives on without it. `missing`: it was there before; only the
-    engine says so."""
+    """`dead`: the part is not leased, and the resource is used without it. `missing`: the part existed before; only the
+    engine sets this state."""

@@ -44,7 +44,7 @@ def location_of(found: Mapping[str, Any]) -> Location | None:
 
 LOCATIONS_VERSION = "2022-12-01"
 KEEP = 3600.0
-"""Seconds for which what a size can do is taken as known when a machine is made. Offers come from fresh readings."""
+"""Seconds for which a size's capabilities are cached when a machine is created. Offers are always read anew."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +52,11 @@ class Features:
     """The features of a marketplace image ("Virtual Machine Images - Get", features and hyperVGeneration)."""
 
     security: str = ""
-    """`TrustedLaunchSupported`, ...; empty where it says nothing."""
+    """`TrustedLaunchSupported`, ...; empty if the image does not state it."""
     generation: str = ""
-    """V1 or V2; empty where it is not told."""
+    """V1 or V2; empty if unknown."""
     controllers: frozenset[str] = frozenset({"SCSI"})
-    """By which it can have its disk; an image that says nothing knows SCSI alone."""
+    """Disk controllers that the image supports; an image that does not state any supports only SCSI."""
 
 
 class Account:

@@ -33,7 +33,7 @@ from blueprints.cloud.values import Order, Remnant
 NEVER = 2**33
 """A point in time far away."""
 LONGEST_TURN = 2.0
-"""Seconds that a call waits for its turn; a longer wait is for the frame (THROTTLED)."""
+"""Maximum seconds that a call waits for the rate limit; beyond that, it fails as THROTTLED and is repeated later."""
 
 
 class Connection:
@@ -170,7 +170,7 @@ def _fits(path: str, said: Any) -> bool:
 
 _OPERATIONS = frozenset({"operations", "operationresults"})
 _TOLD = frozenset({"id", "name", "properties", "status"})
-"""Of what a single object or operation tells there is at least one of these."""
+"""Fields of which every single object or operation has at least one."""
 
 
 class _Paced(policies.SansIOHTTPPolicy[Any, Any]):

@@ -68,9 +68,9 @@ class Azure(
     api: ClassVar[cloud.Api] = cloud.Api.GLOBAL
     key_source: ClassVar[str] = "run_command"
     types_every: ClassVar[float] = 300.0
-    """Resource SKUs is a listing of many megabytes that changes with releases, not with what is free."""
+    """Resource SKUs is a listing of many megabytes. It changes with releases, not with free capacity."""
     status_every: ClassVar[float] = 10.0
-    """Four listings each time, out of 25 reads per second."""
+    """Each poll makes four listings; 25 reads per second are allowed."""
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
         self._connection = Connection(credential, deadline)

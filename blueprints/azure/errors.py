@@ -144,7 +144,7 @@ def meaning(code: str, message: str = "", status: int = 0) -> Meaning:
 
 
 def refused(error: Mapping[str, Any], doing: str, *, status: int = 0, after: float = 0.0) -> CloudError:
-    """Return the CloudError for an error body, `{"code": ..., "message": ..., "details": [...]}`, in its own words."""
+    """Return a CloudError for an error body, `{"code": ..., "message": ..., "details": [...]}`, with its message."""
     code, message = _telling(error)
     found = meaning(code, message, status)
     return CloudError(

@@ -18,7 +18,7 @@ from blueprints.cloud.faults import CloudError, Meaning
 from blueprints.cloud.values import Instance, Lifecycle, Market, Order, Underway
 
 DISK = "StandardSSD_LRS"
-"""Where the order names no type: the better ones are not to be had with every size."""
+"""The disk type of orders that name none, because not every size supports the better types."""
 _POWER = {
     "starting": Lifecycle.PENDING,
     "running": Lifecycle.RUNNING,

@@ -136,9 +136,9 @@ class Size:
     trusted_launch: bool
     accelerated_network: bool
     generations: frozenset[str]
-    """Of images that it boots: V1, V2."""
+    """Generations of images that the size boots: V1, V2."""
     controllers: frozenset[str]
-    """By which it has its disks: SCSI, NVMe; empty where that is not told, as of older sizes, which have SCSI."""
+    """Disk controllers: SCSI, NVMe. Empty if Azure does not report them; older sizes, which have SCSI, do not."""
 
 
 def sizes(skus: Iterable[Mapping[str, Any]], prices: Prices) -> Iterator[Size]:

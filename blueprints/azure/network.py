@@ -281,7 +281,7 @@ Json = Mapping[str, Any]
 
 
 def problems(connection: Connection, order: Order) -> list[Problem]:
-    """Return the problems with the order's subnet, or of the shared network if it names none."""
+    """Return the problems with the order's subnet, or with the shared network if it names none."""
     if not order.network:
         return _of_ours(_read(connection, connection.group, f"drydock-{order.location}"), order.location)
     parts = _ID.fullmatch(order.network)

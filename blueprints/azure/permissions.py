@@ -50,7 +50,7 @@ IN_GROUP = (
     "Microsoft.Resources/subscriptions/resourceGroups/read",
     "Microsoft.Resources/tags/write",
 )
-"""All that the role for the resource group in docs/kinds/azure.md has; a test holds them equal."""
+"""All permissions of the role for the resource group in docs/kinds/azure.md; a test keeps both equal."""
 IN_SUBSCRIPTION = (
     "Microsoft.Authorization/permissions/read",
     "Microsoft.Compute/locations/operations/read",
@@ -62,7 +62,7 @@ IN_SUBSCRIPTION = (
     "Microsoft.Network/locations/usages/read",
     "Microsoft.Resources/subscriptions/locations/read",
 )
-"""The same of the role for the subscription."""
+"""All permissions of the role for the subscription on the same page."""
 _NO_QUOTA = "quotas are noticed only when a create is refused"
 WITHOUT = {
     "Microsoft.Authorization/permissions/read": "other missing permissions cannot be found in advance",
@@ -76,14 +76,14 @@ WITHOUT = {
     "Microsoft.Compute/virtualMachines/start/action": "stopped machines cannot be started",
     "Microsoft.Network/locations/usages/read": _NO_QUOTA,
 }
-"""What does not work without one; all else does."""
+"""Maps a permission to what fails without it. Without any other permission, the kind does not work."""
 _HOST_KEYS = {
     "Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action": "console",
     "Microsoft.Compute/virtualMachines/runCommand/action": "run_command",
 }
 JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action"
 _OF_OURS = frozenset({"Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/write"})
-"""Needed where the network is made by us."""
+"""Needed if Drydock creates the network."""
 _OF_ADDRESSES = frozenset(f"Microsoft.Network/publicIPAddresses/{act}" for act in ("delete", "join/action", "write"))
 
 

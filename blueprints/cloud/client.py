@@ -100,7 +100,7 @@ class Client(ABC):
         """Request the instance once, under the order's token. If this returns an Underway, continue with `created`."""
 
     def created(self, order: Order, handle: Mapping[str, str]) -> Instance | Underway:
-        """Return the result of a create that returned an Underway. By default, look for the instance."""
+        """Return the result of a create that returned an Underway. By default, looks for the instance."""
         return self.find(order) or Underway(handle=handle)
 
     @abstractmethod
@@ -111,7 +111,7 @@ class Client(ABC):
         """
 
     find_after: ClassVar[float] = 30.0
-    """Seconds after a lost answer from which on `find` proves an absence."""
+    """Seconds after a lost answer until None from `find` proves that there is no instance."""
     unseen_for: ClassVar[float] = 0.0
     """Seconds after an answered create during which reads may not know the instance yet.
 
@@ -287,7 +287,7 @@ class ListsRemains(ABC):
 
     @abstractmethod
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
-        """Return every object in a location that has these tags and is not an instance. For "", look in all locations.
+        """Return every object in a location that has these tags and is not an instance. For "", looks in all locations.
 
         Objects that an instance is using may be omitted. Makes one call for each type of object and each page.
         """
@@ -304,7 +304,7 @@ class Permission:
     unclear: str = ""
     """Why that cannot be determined, as the end of a sentence."""
     without: str = ""
-    """What fails without it, as part of a sentence; empty if machines cannot be made, reached or ended at all."""
+    """What fails without it, as a clause. Empty if machines cannot be created, reached or terminated at all."""
     host_key: str = ""
     """The value of the config's `host_key` that requires it."""
 

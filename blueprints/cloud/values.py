@@ -41,7 +41,7 @@ class Lifecycle(StrEnum):
     TERMINATING = "terminating"
     TERMINATED = "terminated"
     FAILED = "failed"
-    """The provider gave up on it. It may still exist and cost money, and must be terminated."""
+    """The provider reports a failure. The instance may still exist and cost money, and must be terminated."""
 
 
 class Market(StrEnum):
@@ -49,7 +49,7 @@ class Market(StrEnum):
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
-    """Cheaper, but taken away when the provider needs it."""
+    """Cheaper, but the provider may reclaim the instance at any time."""
 
 
 class Confidential(StrEnum):
@@ -80,7 +80,7 @@ class Gpu:
     maker: str
     """`nvidia`, `amd`, `intel`, `aws`, `google`."""
     model: str
-    """In lower case and without the maker: `a100`, `t4`, `h100`."""
+    """In lower case and without the vendor: `a100`, `t4`, `h100`."""
     count: int = 1
     memory_mib: int = 0
     """Memory of each."""
@@ -95,7 +95,7 @@ class Price:
     zone: str = ""
     """Empty if the price holds in every zone of the location."""
     source: str = ""
-    """Where the price is from: `provider`, or `bundled 2026-11-01` for the table that ships with us."""
+    """Where the price is from: `provider`, or `bundled 2026-11-01` for the bundled table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,7 +226,7 @@ class Instance:
     reason: str = ""
     """Why it is stopped, terminated or failed, in the provider's words."""
     preempted: bool = False
-    """Whether the provider took it back."""
+    """Whether the provider reclaimed it."""
     leaving: str = ""
     """The provider's announcement that it will take the machine back soon; empty if there is none."""
     parts: tuple[str, ...] = ()

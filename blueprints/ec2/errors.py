@@ -157,7 +157,7 @@ def _by_form(code: str) -> Meaning | None:
 
 
 def refused(code: str, message: str, status: int = 400, *, changes: bool = False) -> CloudError:
-    """Return the error for a refusal by EC2, in its own words, without the encoded blob that only EC2 can read."""
+    """Return the error for a refusal by EC2, with EC2's message but without the encoded part that only EC2 can read."""
     words = message.partition(_ENCODED)[0].strip()[:_LONGEST] or f"EC2 answered {status}."
     meaning, zone_wide = meaning_of(code, status, changes=changes), code in ZONE_WIDE
     reach = None

@@ -260,7 +260,7 @@ class Sort:
     many: bool = False
     tags: str = "Tags"
     prefix: str = ""
-    """Of its ids."""
+    """Prefix of the object's ids."""
     alone: tuple[str, str | Sequence[str]] | None = None
     """The filter for unused objects."""
     since: str = ""

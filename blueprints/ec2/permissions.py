@@ -66,7 +66,7 @@ NO_SUCH_ID = {
     "security group": "sg-00000000000000000",
     "spot request": "sir-00000000",
 }
-"""Ids that no thing has."""
+"""Ids that no object has."""
 YES, NO = "DryRunOperation", "UnauthorizedOperation"
 GROUP, RUN = "ec2:CreateSecurityGroup", "ec2:RunInstances"
 INSTALLATION = "drydock-installation"
@@ -269,7 +269,7 @@ READS = (
 )
 PRODUCTS, QUOTAS, WHO = "pricing:GetProducts", "servicequotas:ListServiceQuotas", "sts:GetCallerIdentity"
 PERMISSIONS = (*READS, GROUP, RUN, *(one.name for one in CHANGES), PRODUCTS, QUOTAS, WHO)
-"""All that the policy in docs/kinds/ec2.md allows; a test holds them equal."""
+"""All permissions of the policy in docs/kinds/ec2.md; a test keeps both equal."""
 WITHOUT = {
     "ec2:DescribeSpotPriceHistory": "spot offers have no prices",
     "ec2:GetConsoleOutput": "the console output cannot be read",
@@ -281,7 +281,7 @@ WITHOUT = {
     PRODUCTS: "regions that the bundled table lacks have no prices",
     QUOTAS: "quotas are noticed only when a create is refused",
 }
-"""What does not work without one; all else does."""
+"""Maps a permission to what fails without it. Without any other permission, the kind does not work."""
 OF_SPOT = frozenset({"ec2:CancelSpotInstanceRequests", "ec2:DescribeSpotPriceHistory"})
 _HOST_KEYS = {"ec2:GetConsoleOutput": "console"}
 

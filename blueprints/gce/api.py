@@ -41,9 +41,9 @@ from blueprints.gce.errors import of_operation, translated
 SCOPES = ("https://www.googleapis.com/auth/compute",)
 AUDIENCE = "https://compute.googleapis.com/"
 READ_SCOPES = ("https://www.googleapis.com/auth/cloud-platform.read-only",)
-"""The least that Cloud Resource Manager takes (its discovery document, projects.testIamPermissions)."""
+"""The narrowest scope that Cloud Resource Manager accepts (its discovery document, projects.testIamPermissions)."""
 LIFE = 3600
-"""Seconds; Google takes no more."""
+"""Lifetime of a token in seconds; Google accepts no more."""
 
 
 class Signed(Credentials):

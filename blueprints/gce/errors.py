@@ -140,7 +140,7 @@ def _reach(found: Meaning, text: str) -> Reach | None:
 
 @contextmanager
 def translated(*, writes: bool = False, asked: str = "Compute Engine") -> Iterator[None]:
-    """Convert every error of the SDK, the credentials or the connection to a CloudError. `asked` is the service."""
+    """Convert every error of the SDK, the credentials or the connection to a CloudError. `asked` names the service."""
     try:
         yield
     except GoogleAPICallError as error:

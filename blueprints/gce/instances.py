@@ -59,7 +59,7 @@ def instance(it: Any) -> Instance:
 def lone_disk(it: Any) -> Remnant:
     """Convert a `compute_v1.Disk`, which has its instance's name, to the contract's form.
 
-    Of the tags it has only those that are labels.
+    Only the tags that are labels are included.
     """
     zone = api.last(it.zone)
     return Remnant(

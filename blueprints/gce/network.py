@@ -201,7 +201,7 @@ PAGE = 500
 
 
 def problems(calls: Calls, order: Order) -> list[Problem]:
-    """Return the problems with the order's network or subnet, or of `default` if it names none."""
+    """Return the problems with the order's network or subnet, or with `default` if it names none."""
     parts = network_link(order.network, calls.project).split("/")
     if not is_subnet(order.network):
         return list(_of_network(_networks(calls, parts[1]), parts[-1], order.location))

@@ -65,7 +65,7 @@ PERMISSIONS = (
     "compute.zoneOperations.get",
     "compute.zoneOperations.list",
 )
-"""All that the role in docs/kinds/gce.md has; a test holds them equal."""
+"""All permissions of the role in docs/kinds/gce.md; a test keeps both equal."""
 WITHOUT = {
     "compute.acceleratorTypes.list": "types with attached GPUs are not offered",
     "compute.disks.resize": "disks cannot be enlarged",
@@ -79,13 +79,13 @@ WITHOUT = {
     "compute.networks.list": "the network cannot be checked in advance",
     "compute.zoneOperations.list": "the reclaim of a spot machine is not noticed",
 }
-"""What does not work without one; all else does."""
+"""Maps a permission to what fails without it. Without any other permission, the kind does not work."""
 _HOST_KEYS = {
     "compute.instances.getGuestAttributes": "guest_attributes",
     "compute.instances.getSerialPortOutput": "console",
 }
 OF_NETWORK = ("compute.subnetworks.get", "compute.subnetworks.use", "compute.subnetworks.useExternalIp")
-"""Needed where the subnet is, which may be another project."""
+"""Needed in the subnet's project, which may be another one."""
 
 
 class Permissions:

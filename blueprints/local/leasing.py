@@ -168,7 +168,7 @@ def _here() -> Transport:
 
 
 def ended(here: HostShell, home: Path, cgroup: str) -> bool:
-    """End the processes of a home's lease; return True if none is left."""
+    """End the processes of the lease that owns the home; return True if none is left."""
     if machine.as_root():
         if not groups.end(cgroup, home.name):
             return False
@@ -178,7 +178,7 @@ def ended(here: HostShell, home: Path, cgroup: str) -> bool:
 
 
 def swept(here: HostShell, home: Path) -> bool:
-    """Remove the files of a home's lease; return True if none is left."""
+    """Remove the files of the lease that owns the home; return True if none is left."""
     if os.path.lexists(home) and not here.remove_tree(str(home), root=False):
         return False
     uid = claims.uid_of(home) if machine.as_root() else None

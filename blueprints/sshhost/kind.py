@@ -78,7 +78,7 @@ class SshHost(WithAccounts, Registers, Scans, Updates):
         return access.scan(blueprint, address, port)
 
     def build(self) -> Plan:
-        """Connect, compare with the registration, and check that accounts can be made."""
+        """Return the plan that connects to the host and checks its registration, root access and tools."""
         return (Step(name="reach", act=reach), Step(name="prepare", act=accounts.prepare))
 
     def update(self) -> Plan:

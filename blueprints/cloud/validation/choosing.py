@@ -12,7 +12,7 @@ from blueprints.cloud.values import InstanceType, Location, Market
 from drydock.core.errors import InvalidRequest
 
 _LEAST_MIB = 900
-"""Images of today need about a gigabyte."""
+"""Current images need about a gigabyte of memory."""
 _DISK_GIB = 10
 
 
@@ -21,13 +21,13 @@ class Asking:
     """The operator's wishes. Empty fields mean the cheapest suitable type, in the first available place."""
 
     image: Mapping[str, str]
-    """The words of `Client.image`."""
+    """Image selectors, in the form that `Client.image` takes."""
     location: str = ""
     type: str = ""
     other_type: str = ""
     arch: str = "x86_64"
     max_price: float | None = None
-    """US dollars an hour, for each of the machines."""
+    """Maximum price of each machine in US dollars per hour."""
     disk_gib: int = 0
     network: str = ""
     user: str = "drydock"

@@ -14,11 +14,11 @@ from blueprints.cloud.values import Instance, Lifecycle, Market, Order
 from drydock.core import clock
 
 _CLOCKS = dt.timedelta(seconds=60)
-"""So far may two clocks be apart."""
+"""Tolerated difference between two clocks."""
 _REFUSED = frozenset({
     Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED, Meaning.NOT_FOUND, Meaning.INVALID, Meaning.CONFLICT,
 })  # fmt: skip
-"""A definite no: nothing was made."""
+"""Definite refusals, after which nothing was created."""
 _NOT_NOW = frozenset({Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED})
 _ENDED = (Lifecycle.TERMINATING, Lifecycle.TERMINATED)
 

@@ -36,7 +36,7 @@ class Made:
     """Seconds since 1970."""
     instance_id: str = ""
     asked: bool = False
-    """Its create was sent; before that there can be no instance."""
+    """Whether the create was sent. Until then, no instance can exist."""
 
 
 class Journal:

@@ -30,15 +30,15 @@ class Check:
     asserts: str
     act: Callable[[Environment], str]
     needs: str = ""
-    """The capability without which it is not supported."""
+    """The capability that the check requires."""
     lacks: str = ""
-    """The capability with which there is nothing to be seen."""
+    """The capability that a client must lack for the check to apply."""
     after: str = ""
     """The check that must have passed."""
     limit: float = 120.0
-    """Seconds; a call that is under way may be over it by its own deadline."""
+    """Seconds. A call in progress may exceed the limit by its own deadline."""
     makes: int = 0
-    """Machines that it has at once, beside the main one."""
+    """Number of machines that exist at once for the check, besides the main one."""
 
 
 CHECKS = (

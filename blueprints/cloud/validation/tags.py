@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from drydock.core import clock
 
 PREFIX = "dd-validate-"
-"""How their names begin, and no lease's machine's."""
+"""Prefix of the names of validation machines, which no lease's machine has."""
 INSTALLATION, RESOURCE, PROOF = "drydock-installation", "drydock-resource", "drydock-proof"
 PURPOSE, EXPIRES = "drydock-purpose", "drydock-expires"
 
@@ -26,7 +26,7 @@ class RunTags:
     owner: str
     run: str
     expires_at: dt.datetime
-    """By then nobody needs them any more."""
+    """When leftovers of the run may be deleted."""
     proof: Callable[[str], str] = lambda key: ""
 
     def key(self, part: str) -> str:

@@ -20,20 +20,20 @@ class Wish:
     image: Image
     zone: str = ""
     other_type: str = ""
-    """What `change-type` makes of it; empty: there is none, and the check is skipped."""
+    """The type to which the check `change-type` changes the machine. If empty, the check is skipped."""
     arch: str = "x86_64"
     disk_gib: int = 0
     price: float | None = None
-    """US dollars an hour of the dearer of both types; None: not known."""
+    """Price of the more expensive of both types in US dollars per hour; None if unknown."""
     user: str = "drydock"
     ssh_port: int = 22
     ssh_from: tuple[str, ...] = ("0.0.0.0/0",)
     network: str = ""
     public_address: bool = True
     image_pattern: str = ""
-    """What `Client.images` is asked for; empty: that check is skipped."""
+    """Pattern for `Client.images`. If empty, its check is skipped."""
     kept_types: tuple[str, ...] = ()
-    """Ids of types that have to be there still (`LOCATION/NAME`)."""
+    """Ids of types that must still exist (`LOCATION/NAME`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,22 +41,22 @@ class Limits:
     """Time limits in seconds. The longer limits are those of Brev's suite."""
 
     call: float = 120.0
-    """Until a call is let through that the provider throttles, or that finds it busy."""
+    """For a call that the provider throttles or rejects as busy to be accepted."""
     create: float = 180.0
     running: float = 1200.0
     ssh: float = 600.0
     first_boot: float = 600.0
     firewall: float = 120.0
     change: float = 600.0
-    """Until a change of tags, disk or type, or what the console says, can be read."""
+    """For a change to tags, disk or type, or new console output, to become readable."""
     stopped: float = 600.0
     ended: float = 1200.0
     expires_after: float = 60.0
-    """What the provider is told to end a machine after, where it can."""
+    """The lifetime of the machine in the check `expiry`."""
     all: float = 7200.0
-    """The whole suite, clean-up not counted."""
+    """For the whole suite without the clean-up."""
     pace: float = 3.0
-    """Between two looks."""
+    """Between two polls."""
 
 
 class Verdict(StrEnum):
@@ -65,11 +65,11 @@ class Verdict(StrEnum):
     PASSED = "passed"
     FAILED = "failed"
     NOT_SUPPORTED = "not supported"
-    """The client does not say that it can: that is no fault."""
+    """The client does not have the capability, which is not a failure."""
     SKIPPED = "skipped"
-    """Not wanted, or there is nothing to do it with."""
+    """The check was not selected, or lacks something that it needs."""
     NOT_RUN = "not run"
-    """What it needs has failed, or there was no time left."""
+    """A check that this one depends on failed, or no time was left."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,7 +33,7 @@ BELOW = Below(server.STORAGE)
 
 
 def have_storage(spec: Spec, memo: Json) -> Answer:
-    """Lease a storage for pages, logs and nginx's own files; its account runs the server."""
+    """Lease storage for pages, logs and nginx's own files. The storage's account runs the server."""
     if server.STORAGE in spec.parents:
         return Ready()
     config, size = spec.config, Amounts(disk_mib=spec.resource.capacity.disk_mib)

@@ -59,12 +59,12 @@ def answers(command: Command, site: Site, seconds: float) -> bool:
 
 
 def httpd(lease: LeaseView, still_mine: Callable[[], None]) -> SiteHttpd:
-    """Return the web server of a lease."""
+    """Return the web server of the lease's site."""
     return httpd_of(lease.resource.parents[STORAGE], Site.from_json(lease.facts["site"]), still_mine)
 
 
 def filesystem(lease: LeaseView, still_mine: Callable[[], None]) -> RootedFilesystem:
-    """Return the pages of a lease."""
+    """Return the files of the lease's site."""
     files = files_of(lease.resource.parents[STORAGE])
     root = f"{files.root}/{PAGES}"
     return RootedFilesystem(files.transport, still_mine=still_mine, root=root, usage_check=files.usage_check)

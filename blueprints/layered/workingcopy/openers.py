@@ -50,7 +50,7 @@ def command(lease: LeaseView, still_mine: Callable[[], None]) -> CopyCommand:
 
 
 def filesystem(lease: LeaseView, still_mine: Callable[[], None]) -> RootedFilesystem:
-    """Return the files of the copy."""
+    """Return the files in the copy."""
     return RootedFilesystem(_within(lease), still_mine=still_mine)
 
 
