@@ -42,7 +42,7 @@ def calling(user: int, name: Callable[[], str]) -> Iterator[None]:
         except DeadlineExceeded as error:
             raise HostSilent(
                 f"{name()} did not answer within {seconds:g} s.",
-                hint="It may be overloaded, or its processes may have been stopped. Try again later.",
+                hint="The host may be overloaded, or its processes may have been stopped. Try again later.",
             ) from error
         finally:
             _CALLING.reset(token)

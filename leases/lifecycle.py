@@ -17,11 +17,11 @@ TERMINATING, RELEASED = "terminating", "released"
 TERMINATED, REASSIGNED, FAILED = "terminated", "reassigned", "failed"
 STATES = (PENDING, RUNNING, STOPPING, STOPPED, TERMINATING, RELEASED, TERMINATED, REASSIGNED, FAILED)
 OVER = (TERMINATED, REASSIGNED, FAILED)
-"""States of instances that no longer cause any cost."""
+"""States of instances that no longer incur costs."""
 
 _LATER = Lease.objects.filter(resource=OuterRef("resource"), acquired_at__gt=OuterRef("acquired_at"))
 LAST_ON_MACHINE = Q(~Exists(_LATER))
-"""A condition for leases whose machine has not been leased again since."""
+"""Matches leases whose machine has not been leased again since then."""
 
 _ENDED, _LOST = Q(state__in=("destroyed", "broken")), Q(state="broken") | Q(state="active", resource__state="broken")
 _GONE = Q(resource=None) | Q(resource__gone_at__isnull=False) | Q(resource__state="destroyed")

@@ -1,4 +1,4 @@
-"""Limits on the number of long requests in one web process, so that threads stay free for the others."""
+"""Limits on the number of long requests in one web process, so that threads stay free for other requests."""
 
 from __future__ import annotations
 

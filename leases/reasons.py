@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """The reason for a state, in order of how much attention it needs.
+    """Reasons for a state, ordered by how much attention they need.
 
     A status consists of state, reason and a sentence.
     """

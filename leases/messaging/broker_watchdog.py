@@ -81,8 +81,8 @@ class BrokerWatchdog:
             free = self.processes - len(state.active_requests)
             if self.hearing.deaf(waiting=_waiting(self.queues), free=free):
                 log.critical(
-                    "This worker does not receive messages from the broker although messages wait. It exits to be "
-                    "restarted."
+                    "This worker does not receive messages from the broker although messages are waiting. "
+                    "It exits to be restarted."
                 )
                 os.kill(os.getpid(), signal.SIGTERM)
                 break

@@ -57,8 +57,8 @@ def after_commit(hint: str, *args: object) -> None:
 def once_committed(act: Callable[..., object], *args: object, **named: object) -> None:
     """Call `act` once the current transaction has committed, or at once if there is none.
 
-    An exception is logged, and a lost database connection in a single line: the sweep finds what is due. Does not
-    use a `partial`, because Django asks for its missing name when it logs an exception.
+    Logs an exception, or a single line if the database connection is lost: the sweep finds what is due. Does not use
+    a `partial`, because it lacks the name that Django logs with an exception.
     """
 
     def call() -> None:

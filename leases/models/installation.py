@@ -19,7 +19,7 @@ class Installation(models.Model):
     created_at = models.DateTimeField(db_default=Now())
 
     fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="")
-    """Fingerprint of the confirmed database and ownership key. With any other, nothing is destroyed."""
+    """Fingerprint of the confirmed database and ownership key. While they differ, nothing is destroyed."""
     problem = models.TextField(blank=True, default="", db_default="")
     """Why it is suspended, regardless of the fingerprint; empty if it is not."""
     confirmed_at = models.DateTimeField(null=True, blank=True)

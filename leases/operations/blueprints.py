@@ -292,7 +292,7 @@ def check_limit(found: Blueprint) -> None:
 
 
 def refuse_longer_default(usual: dt.timedelta | None, longest: dt.timedelta | None) -> None:
-    """Raise InvalidRequest if the default duration of leases exceeds the longest duration."""
+    """Raise InvalidRequest if the default duration of leases exceeds the maximum duration."""
     if usual is not None and longest is not None and usual > longest:
         raise InvalidRequest(
             f"The default duration of {written(usual)} exceeds the maximum duration of {written(longest)}.",

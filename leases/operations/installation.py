@@ -180,7 +180,7 @@ def unattended() -> Q:
 
 
 _AT_ONCE = dt.timedelta(seconds=5)
-"""The time during which a missing worker is not reported, since a waiting command brings its own worker."""
+"""The time during which a missing worker is not reported, since a waiting command starts its own worker."""
 
 
 def _there(name: str) -> bool:

@@ -62,7 +62,7 @@ def start(
 def get(who: Caller, job_id: int) -> JobInfo:
     """Return a job after reading its state from its host.
 
-    Raises NotFound, and connection errors of the host.
+    Raises NotFound, and errors from the connection to the host.
     """
     refuse_inside_transaction("Reading a job")
     return infos.job(jobs.advance(_job(who, job_id).pk))
@@ -117,7 +117,7 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
 def cancel(who: Caller, job_id: int) -> JobInfo:
     """Terminate a job's processes. If the host cannot be reached now, a worker retries.
 
-    Raises NotFound, and connection errors of the host.
+    Raises NotFound, and errors from the connection to the host.
     """
     job = _job(who, job_id)
     refuse_inside_transaction("Cancelling a job")

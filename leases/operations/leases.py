@@ -206,7 +206,7 @@ def get(who: Caller, lease_id: int) -> LeaseInfo:
 def named(who: Caller, name: str) -> int:
     """Return the id of the lease with this name. Raises NotFound, Conflict.
 
-    This is the caller's own live lease or, if there is none, the newest lease of that name that has ended. An operator
+    This is the caller's own live lease or, if there is none, the newest ended lease with that name. An operator
     also finds another owner's lease if it is the only live one with that name; Conflict if there are several.
     """
     own = Lease.objects.filter(owner_id=who.id, name=name, need="").order_by("-id")

@@ -183,7 +183,7 @@ exec setpriv --reuid "$1" --regid "$1" --clear-groups /bin/sh -s
 
 
 class Tenants(Protocol):
-    """Takes leases of one blueprint for a validation, one after another."""
+    """Takes leases from one blueprint for a validation, one after another."""
 
     def take(self) -> int:
         """Take a lease and return its number once it is active."""

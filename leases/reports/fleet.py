@@ -31,7 +31,7 @@ class Offered:
 
 @dataclass(kw_only=True)
 class There:
-    """The machines of a backend that still exist."""
+    """A backend's machines that still exist."""
 
     states: dict[str, int] = field(default_factory=dict)
     drift: dict[str, int] = field(default_factory=dict)

@@ -25,7 +25,7 @@ _ORDERS: dict[str, tuple[str, ...]] = {
     "vcpus": ("-o.vcpus", "o.price"),
     "ram": ("-o.ram_mib", "o.price"),
 }
-"""The columns that each order sorts by, before the id. Unknown values come last."""
+"""The columns of each sort order; ties are sorted by id. Unknown values come last."""
 _SEEN = """(SELECT max(n.seen_at) FROM blueprints_reading n WHERE n.credential_id = o.credential_id
     AND n.kind = o.kind AND n.what = 'inventory' AND n.place IN ('', o.location)) AS seen_at"""
 _FROM = "FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id"

@@ -56,7 +56,7 @@ def _from(span: Span) -> tuple[str, tuple[Any, ...]]:
 
 _SUMS = """count(DISTINCT u.lease_id), coalesce(sum(u.seconds), 0), coalesce(sum(u.seconds / 3600 * u.part * u.price), 0),
     coalesce(sum(u.part * u.price) FILTER (WHERE u.ended_at IS NULL), 0)"""
-"""The number of leases, seconds, dollars, and the continuing dollars an hour."""
+"""The number of leases, the seconds, the cost in US dollars, and the current cost per hour."""
 
 
 def groups(span: Span, by: str, limit: int) -> list[tuple[Any, ...]]:

@@ -59,7 +59,7 @@ READY = Reason.REQUESTED
 """The reason of an opinion without obstacles: the next check serves the lease."""
 _URGENT = [READY, *URGENCY]
 _JUST_ASKED = dt.timedelta(seconds=5)
-"""The time during which a missing worker is not reported, since a waiting command brings its own worker."""
+"""The time during which a missing worker is not reported, since a waiting command starts its own worker."""
 
 
 _OF_OPERATORS = ("authorizations allow", "blueprints", "budgets set", "installation", "resources", "worker")
@@ -99,7 +99,7 @@ def _answer(row: Lease, facts: Facts, asker: Asker) -> WaitingInfo:
         verdicts=tuple(_verdict(one) for one in opinions),
     )  # fmt: skip
     if row.release_wanted:
-        return replace(base, message="Its release was requested; it ends within seconds.")
+        return replace(base, message="The release was requested. The lease ends within seconds.")
     if row.parked and row.reason == Reason.WAITING_RETRY:
         return _retry(row, facts, base)
     if (excess := _over_quota(row, facts)) is not None:
@@ -239,7 +239,7 @@ def _alone(
     queue = f"{place - 1} older request{'s' if place > 2 else ''} come{'' if place > 2 else 's'} first"
     if first.reason is READY:
         does = "serves it" if first.decided else "decides"
-        turn = f"It is not first in the queue yet ({queue})" if place > 1 else f"The next check {does}"
+        turn = f"The lease is not first in the queue yet ({queue})" if place > 1 else f"The next check {does}"
         return replace(_told(base, first), message=f"{turn}: {first.clause}.")
     turn = f", and {queue}" if place > 1 else ""
     return replace(_told(base, first), message=f"Waits because {first.clause}{turn}{first.ends}.")

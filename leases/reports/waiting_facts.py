@@ -58,7 +58,7 @@ class Room:
     silent: int = 0
     """Suitable resources that are in service but do not answer."""
     cost: float | None = None
-    """The lowest hourly cost in US dollars of the lease on a resource with room; None if unknown."""
+    """The lowest hourly cost of the lease on a resource with room, in US dollars; None if unknown."""
     name: str = ""
     id: int = 0
     note: str = ""
@@ -156,7 +156,7 @@ class Facts:
     heads: Mapping[tuple[str, str], Queue]
     """The head of the queue for each (type, request class)."""
     rooms: Mapping[tuple[str, str], Mapping[int, Room]]
-    """For each (type, request class), what each blueprint has for it."""
+    """The room in each blueprint, by blueprint id, for each (type, request class)."""
     places: Mapping[int, int]
     """The place of each lease among those that compete for the same blueprints; the first place is 1."""
 

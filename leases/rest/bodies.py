@@ -1,4 +1,4 @@
-"""Request bodies, except for those that the engine has models of, such as `LeaseRequest`."""
+"""Request bodies, except those for which the engine has models, such as `LeaseRequest`."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Operation:
     also: dict[int, str] = field(default_factory=dict)
     request_headers: dict[str, str] = field(default_factory=dict)
     host: str = ""
-    """If the method waits for a host: what names it, one of `HOSTS`."""
+    """If the method waits for a host: the key of the function in `HOSTS` that names the host."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -96,7 +96,7 @@ def _table(name: str, of: Any, found: Iterable[Any]) -> StreamingHttpResponse:
 
 
 class Usage(Endpoint):
-    """The cost of leases, summed."""
+    """The total cost of leases."""
 
     @operation("Get costs", gives=UsageReport, or_gives=CSV, query=queries.UsageReport)
     def get(self, asked: Asked) -> Any:

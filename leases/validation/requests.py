@@ -57,7 +57,7 @@ _FIRST = frozenset({
     "forbidden_traits", "preferred_traits", "allowed_blueprints", "excluded_blueprints", "priority", "ttl", "until",
     "wait_limit", "heartbeat_limit", "serve_again", "choose", "name", "labels", "public_keys", "charged_group",
 })  # fmt: skip
-"""The fields that every fingerprint covers. Later ones count only if set, so that stored fingerprints stay valid."""
+"""The fields that every fingerprint covers. Others are covered only if set, so that stored fingerprints stay valid."""
 
 
 def _to_come(moment: dt.datetime | None, info: ValidationInfo) -> dt.datetime | None:

@@ -51,7 +51,7 @@ def open_watch(job: Job) -> Watch | None:
 def gather(watch: Watch, host: Command, name: str, *, remove: bool = True) -> Gathered:
     """Read the counters and the output of job `name`, and remove its container.
 
-    Raises connection errors of the host, so that the caller tries again.
+    Raises errors from the connection to the host, so that the caller tries again.
     """
     sample, at = measured(watch, host)
     end: JobEnd | None = None
@@ -79,7 +79,7 @@ def _remove_container(watch: Watch, host: Command) -> None:
 def measured(watch: Watch, host: Command) -> tuple[Sample | None, dt.datetime | None]:
     """Return the current counters and the database's time, or two Nones if the host does not report counters.
 
-    Raises connection errors of the host.
+    Raises errors from the connection to the host.
     """
     machine, shared = _holds(watch.lease, host)
     try:

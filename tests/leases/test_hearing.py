@@ -50,7 +50,7 @@ def test_a_deaf_worker_ends_itself_and_says_why():
             assert worker.process.wait(60) == 0
         finally:
             worker.stop()
-    assert "does not receive messages from the broker although messages wait" in worker.text()
+    assert "does not receive messages from the broker although messages are waiting" in worker.text()
 
 
 @pytest.fixture

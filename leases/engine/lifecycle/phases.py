@@ -12,7 +12,7 @@ from leases.engine.resources import failures
 from leases.models import Resource, Run
 
 EVICTING = ("build", "check", "power", "update")
-"""Phases of a resource whose failure evicts its holders."""
+"""Resource phases whose failure evicts the resource's holders."""
 HOLDERS_CHANGE = (*EVICTING, "resize", "retype")
 """Phases that change what the holders have, so all holders must be locked."""
 

@@ -79,7 +79,7 @@ def build_failed(current: Run, answer: Failed) -> None:
 def first_check_failed(current: Run, answer: Failed) -> int:
     """Keep a registered resource whose first check failed, and record the problem. Return the number of earlier failures.
 
-    The resource differs from its registration or does not answer. It is not leased.
+    The resource differs from its registration or does not answer, and cannot be leased.
     """
     message = f"First check failed: {answer.message}"
     evicted = lock_holders(current.resource_id)

@@ -29,7 +29,7 @@ from leases.states import LeaseState
 
 _WAITS = 5
 _NEAR = 4
-"""How many times the candidate limit is searched among resources that are not full, before all others are."""
+"""Up to this many times the candidate limit is searched among resources that are not full, before all are searched."""
 _ONE_SLOT = Amounts(slots=1)
 
 
