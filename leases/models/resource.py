@@ -101,7 +101,7 @@ class Resource(models.Model):
 
     idle_since = models.DateTimeField(null=True, blank=True, db_default=Now())
     dies_at = models.DateTimeField(null=True, blank=True)
-    """When the provider, or its maximum lifetime, ends it. No lease may last longer."""
+    """When the provider or its maximum lifetime will end it. No lease on it may last longer."""
     gone_at = models.DateTimeField(null=True, blank=True)
     """When its absence was confirmed. Until then, it counts against limits."""
     created_at = models.DateTimeField(db_default=Now())

@@ -41,7 +41,7 @@ GONE = Q(state="destroyed") | ~Q(gone_at=None)
 
 
 def visible(who: Caller) -> Any:
-    """Return the resources that the caller may see: all for an operator, those of their live leases for an owner."""
+    """Return the resources that the caller may see: operators see all, owners those that their live leases hold."""
     if who.operator:
         return Resource.objects.all()
     return Resource.objects.filter(leases__owner_id=who.id, leases__state__in=("acquired", "active", "released"))

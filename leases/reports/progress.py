@@ -34,7 +34,7 @@ def runs_for(leases: Sequence[Lease]) -> list[Run]:
 
 
 def with_failure(found: QuerySet[Lease]) -> QuerySet[Lease]:
-    """Annotate the leases that are being retried with the message of their last failure."""
+    """Annotate each lease that is being retried with the message of its last failure."""
     failed = Event.objects.filter(lease=OuterRef("pk"), to_state="pending").exclude(from_state="").order_by("-id")
     return found.annotate(failed=Case(When(bounces__gt=0, then=Subquery(failed.values("message")[:1]))))
 

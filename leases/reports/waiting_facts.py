@@ -129,7 +129,7 @@ class Member:
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """The leases with the same request, which are served in order, and the lease at the head of them."""
+    """A queue of leases with the same request, which are served in order, and the lease at its head."""
 
     id: int
     owner_id: int | None

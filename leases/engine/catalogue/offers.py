@@ -54,7 +54,7 @@ _BY_PRICE = "o.price NULLS LAST, o.id"
 
 @short
 def write(reading: Reading, token: uuid.UUID, offers: Sequence[Offer]) -> int | None:
-    """Store the offers of one place.
+    """Store the offers from one place.
 
     Return the number of rows that changed, or None if another process has taken over the poll.
     """

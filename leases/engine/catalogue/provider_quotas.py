@@ -57,7 +57,7 @@ class Left:
 
 @short
 def write(reading: Reading, token: uuid.UUID, found: Sequence[Allowance]) -> bool:
-    """Store the quotas of one place. Return whether more is available than before."""
+    """Store the quotas from one place. Return whether more is available than before."""
     if not keeps(reading.pk, token):
         return False
     given = json.dumps([asdict(one) for one in {_key(one): one for one in found}.values()])

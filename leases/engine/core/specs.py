@@ -118,7 +118,7 @@ def config(kind_name: str, stored: Any) -> Any:
 
 
 def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintView:
-    """Return a blueprint as a value. If `secrets` is true, include those of the credentials in its config."""
+    """Return a blueprint as a value. If `secrets` is true, include the secrets of the credentials that it names."""
     read = config(blueprint.kind, blueprint.config)
     named = {value for name, value in read if name.endswith("credential") and value} if secrets else set()
     return BlueprintView(

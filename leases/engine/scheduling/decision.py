@@ -28,7 +28,7 @@ class Verdict:
     sentence: str
     offer: str = ""
     reason: str = ""
-    """Why the candidate waits or says no, if that may change without a new decision."""
+    """Why the candidate waits or is ruled out, if that may change without a new decision."""
     cost: float | None = None
     price: float | None = None
     """If a budget is exceeded: what the lease and the whole resource would cost. None if unknown."""
@@ -159,7 +159,7 @@ class _Opinion:
 
     verdict: Verdict
     reason: Reason | None = None
-    """Why the candidate waits; None if it says no, builds or reclaims."""
+    """Why the candidate waits; None if it builds, reclaims or is ruled out."""
     draft: Draft | None = None
     reclaim: tuple[int, ...] = ()
     enough: bool = False

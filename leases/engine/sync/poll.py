@@ -72,7 +72,7 @@ class _Known(NamedTuple):
 
 
 def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> Doubts | None:
-    """Store a listing of one place.
+    """Store a listing from one place.
 
     Return the machines to suspect, or None if another process has taken over the poll.
     """
