@@ -47,7 +47,7 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
     default_ttl = DurationColumnField(
         label="Default lease duration",
         required=False,
-        help_text='The duration of a lease that is requested without one, such as "8h".',
+        help_text='The duration of a lease whose request does not specify one, such as "8h".',
     )
     max_ttl = DurationColumnField(
         label="Maximum lease duration", required=False,
@@ -107,7 +107,7 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
         return given
 
     def _kind_now(self) -> str:
-        """Return the kind whose inputs are shown: the posted one, the stored one, or the first available."""
+        """Return the kind whose inputs are shown: the posted one, else the stored one, else the first available one."""
         known = registry.names()
         return str(self.data.get("kind") or self.instance.kind or self.initial.get("kind") or (known or [""])[0])
 

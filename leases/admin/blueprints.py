@@ -1,4 +1,4 @@
-"""Blueprints in the console. They are edited through operations, and their kind validates the config."""
+"""Blueprints in the console, edited through operations. The kind validates the config."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def _counted(found: QuerySet[Any]) -> Coalesce:
 
 @admin.register(Blueprint)
 class BlueprintAdmin(OperatedAdmin):
-    """Blueprints, edited through operations and switched by actions."""
+    """Blueprints, edited through operations and enabled, disabled or drained by actions."""
 
     acts = ACTIONS
     form = BlueprintForm
@@ -254,7 +254,7 @@ class BlueprintAdmin(OperatedAdmin):
         return super().get_queryset(request).annotate(there=there, remembered=_counted(RememberedError.objects.all()))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Offer `enabled` only when a blueprint is added; later, actions switch it."""
+        """Offer `enabled` only when a blueprint is added; later, actions change it."""
         return self.add_fieldsets if obj is None else self.fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:

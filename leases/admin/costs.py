@@ -32,7 +32,7 @@ def _cost(row: Usage) -> str:
 
 @admin.register(Usage)
 class UsageAdmin(RecordAdmin):
-    """Usage records: one for each period in which a lease held a share of something with a price."""
+    """Usage records: one for each period in which a lease held a share of a priced resource."""
 
     list_display = (
         "number", "owner", "group", "lease_name", "blueprint", "kind", "resource", "instance_type", "place", "market",
@@ -56,7 +56,7 @@ class UsageAdmin(RecordAdmin):
     cost = columns.column("cost so far ($)", _cost)
 
     def found(self, words: str) -> Q | None:
-        """Find by the number of a lease or resource, or otherwise by words."""
+        """Find by the number of a lease or resource, or else by words."""
         if (pk := search.number(words)) is not None:
             return Q(lease_id=pk) | Q(resource_id=pk)
         return None

@@ -74,7 +74,7 @@ def _counts(counts: Mapping[str, int]) -> Any:
 
 
 def _readings(found: Sequence[BackendInfo]) -> Panel:
-    """Show how old the data of each account is, and which polls fail."""
+    """Show the age of each account's data, and the failing polls."""
     return Panel(
         title="Data freshness", empty="No account is polled.",
         columns=("Backend", "Account", "Data", "Age", "Problems"),

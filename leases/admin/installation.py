@@ -1,4 +1,4 @@
-"""This installation and its workers, and the confirmation that it may change anything outside."""
+"""This installation and its workers, and its confirmation after a restore or move."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class InstallationAdmin(RecordAdmin):
 
 @admin.register(Worker)
 class WorkerAdmin(RecordAdmin):
-    """Workers with the time when each was last seen."""
+    """Workers, with the time at which each was last seen."""
 
     list_display = ("name", "queues", "seen", "started")
     search_fields = ("name",)

@@ -95,7 +95,7 @@ def _seconds(name: str) -> Any:
 
 @admin.register(Watch)
 class WatchAdmin(RecordAdmin):
-    """Watched leases: workload and measured use. Arguments and environments may be secret and are not shown."""
+    """Measured leases: workload and usage. Arguments and environments may be secret and are not shown."""
 
     related = ("lease", "job")
     list_display = ("lease", "outcome", "says", "job_", "cpu", "memory", "seen", "over")

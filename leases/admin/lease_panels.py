@@ -24,7 +24,7 @@ from leases.states import LEASE
 
 
 def workload_panels(row: Lease) -> list[Panel]:
-    """Return the panels for the workload and measured use of a watched lease, or an empty list for other leases."""
+    """Return the panels for the workload and measured usage of a lease, or an empty list if it has neither."""
     watch = infos.watches_of([row]).get(row.pk)
     work, used = infos.workload(watch), infos.metrics(watch)
     found = [] if work is None else [_workload(work, watch.job if watch is not None else None)]
@@ -48,7 +48,7 @@ def _workload(work: WorkloadInfo, job: Job | None) -> Panel:
 
 
 def _metrics(used: MetricsInfo) -> Panel:
-    """Show measured use in the units of `drydock_client.values.MetricsInfo`."""
+    """Show measured usage in the units of `drydock_client.values.MetricsInfo`."""
     rows = [
         ("Processor", _measured(used.cpu_core_seconds, "core-seconds")),
         ("Memory", _measured(used.memory_mib_seconds, "MiB-seconds")),
@@ -75,7 +75,7 @@ def _measured(value: float | None, unit: str) -> str:
 
 LEASE_OVER = frozenset(state for state, following in LEASE.transitions.items() if not following)
 
-"""Final states, whose duration says nothing."""
+"""Final states, whose duration is not meaningful."""
 
 
 def of(row: Lease, request: HttpRequest) -> list[Panel]:
@@ -116,7 +116,7 @@ def head(row: Lease) -> Head:
 
 
 def _of_instance(instance: InstanceInfo) -> list[tuple[str, Any]]:
-    """Return facts about the machine in the terms of the cloud: state, current cost and the last failed operation."""
+    """Return facts about the cloud machine: state, current cost and the last failed operation."""
     facts: list[tuple[str, Any]] = [("instance", html.badge(instance.state))]
     if instance.hourly_cost:
         facts.append(("costs", f"${instance.hourly_cost:.4f} per hour"))
@@ -162,7 +162,7 @@ def _stages(row: Lease, events: Sequence[Event]) -> list[tuple[str, dt.timedelta
 
 
 def under_way(row: Lease, runs: Sequence[Run]) -> list[Panel]:
-    """Show the current step: percent, attempt, the last failure in the provider's words, and the person to act."""
+    """Show the current step: percent, attempt, the provider's last failure message, and who must act."""
     found = progress.of([row], runs).get(row.pk)
     if found is None:
         return []

@@ -250,7 +250,7 @@ class LeaseAdmin(RecordAdmin):
         return row
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Read the reasons why the listed leases wait."""
+        """Read the reasons for which the listed leases wait."""
         found = super().get_changelist_instance(request)
         infos.with_waits(found.result_list, caller(request.user))
         return found

@@ -34,7 +34,7 @@ READ = Action(
 
 
 class CatalogueAdmin(RecordAdmin):
-    """The base class for rows that polling writes, listed under a title that users know."""
+    """The base class for rows that polls write, with a list title that differs from the model name."""
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list under its title."""
@@ -102,7 +102,7 @@ class ReadingAdmin(CatalogueAdmin):
 
 @admin.register(Allowance)
 class AllowanceAdmin(CatalogueAdmin):
-    """Provider quotas: the limits of an account, and how much of each is used by anyone."""
+    """Provider quotas: the limits of an account, and their usage by all programs."""
 
     list_display = ("name", "account", "kind", "where", "family", "market", "used_", "read")
     list_filter = (OfferingKind, "credential")

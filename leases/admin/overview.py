@@ -1,6 +1,6 @@
 """The first page: problems, leases by state, blueprints with their capacity, workers, and the latest events.
 
-Every number links to the rows that it counts. Counts stop at MOST, and no query reads more ended leases than that.
+Every number links to the rows that it counts. Counts stop at MOST, and no query reads more than MOST ended leases.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from leases.states import LeaseState, ResourceState
 
 MOST = 10_000
 
-"""The maximum count. Counting further takes time and tells a person nothing."""
+"""The maximum count. Counting further takes time, and larger numbers are not useful."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Figure:
 
 
 def list_address(model: str, **chosen: Any) -> str:
-    """Return the address of a list of `leases` with filters."""
+    """Return the URL of a list page of `leases` with the given filters."""
     return f"{reverse(f'admin:leases_{model}_changelist')}?{urlencode(chosen)}"
 
 
@@ -95,7 +95,7 @@ def _pool_rows() -> list[tuple[Any, ...]]:
 
 
 def _pools(there: list[tuple[Any, ...]]) -> list[Pool]:
-    """Group the rows by blueprint, with the used and total capacity."""
+    """Group the rows by blueprint, and sum their used and total capacity."""
     table: dict[int, list[tuple[Any, ...]]] = {}
     for row in there:
         table.setdefault(row[0], []).append(row)
@@ -157,7 +157,7 @@ _NEEDS: tuple[tuple[tuple[str, str], Callable[[], QuerySet[Any]], Callable[[], s
 
 
 def _needs_attention(there: list[tuple[Any, ...]]) -> list[Figure]:
-    """List what needs attention, the installation itself first."""
+    """List items that need attention, those of the installation itself first."""
     broken = sum(row[5] for row in there if row[4] == ResourceState.BROKEN)
     quarantined, sick = (sum(row[at] or 0 for row in there) for at in (6, 7))
     others = count_up_to_most([rows_of() for _, rows_of, _ in _NEEDS])

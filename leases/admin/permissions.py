@@ -45,7 +45,7 @@ class QuotaForm(HolderForm):
     default_ttl = DurationColumnField(
         label="Default lease duration",
         required=False,
-        help_text='The duration of a lease that is requested without one, such as "8h".',
+        help_text='The duration of a lease whose request does not specify one, such as "8h".',
     )
     max_ttl = DurationColumnField(
         label="Maximum lease duration", required=False,

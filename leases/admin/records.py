@@ -1,4 +1,4 @@
-"""Read-only records of the engine: events, runs, shares, locks, failures, remembered errors and the like."""
+"""Read-only records of the engine: events, runs, shares, locks, failures, remembered errors and others."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECENT = 20_000
 
 @admin.register(Event)
 class EventAdmin(RecordAdmin):
-    """Events: what happened, to which object, why, and by whom."""
+    """Events, with the object, the reason and the actor of each."""
 
     related = ("lease", "resource", "blueprint")
     list_display = ("when", "what", "kind", "lease_", "resource_", "blueprint_", "lasted", "reason", "says", "actor")
@@ -221,7 +221,7 @@ class PartAdmin(RecordAdmin):
 
 @admin.register(Sync)
 class SyncAdmin(RecordAdmin):
-    """Discoveries: when each blueprint was last read, and why that failed, if it did."""
+    """Discoveries: when resources of each blueprint were last discovered, and why this failed, if it did."""
 
     related = ("blueprint",)
     list_display = ("blueprint_", "found", "seen", "due", "says")

@@ -1,4 +1,4 @@
-"""Pages that register hosts, individually or from CSV, and correct registrations once host keys are confirmed."""
+"""Pages that register hosts, individually or from CSV, and correct registrations. A person confirms the host keys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_CSV = 256 << 10
 
 CONFIRM_SECONDS = 3600
 
-"""Seconds for which a shown page can be confirmed."""
+"""Seconds within which a confirmation page can be submitted."""
 
 _SALT = "drydock.registering"
 
@@ -57,7 +57,7 @@ class CsvForm(forms.Form):
     file = forms.FileField(label="CSV file", required=False)
 
     def clean(self) -> dict[str, Any]:
-        """Return the text from whichever field was filled."""
+        """Return the text from the field that was filled in."""
         found = super().clean() or {}
         if (file := found.get("file")) is not None:
             if file.size > MAX_CSV:

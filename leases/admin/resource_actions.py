@@ -28,7 +28,7 @@ class PowerForm(ConfirmForm):
 
 
 class ForceDestroyForm(forms.Form):
-    """The form that asks why somebody vouches that a resource is gone."""
+    """The form that asks for the reason when a user confirms that a resource is gone."""
 
     message = forms.CharField(
         label="Reason",
@@ -73,12 +73,12 @@ def _unquarantine(who: Caller, row: Any, given: FormData) -> str:
 
 def _retire(who: Caller, row: Any, given: FormData) -> str:
     resources.retire(who, row.pk)
-    return "It is being removed."
+    return "The resource is being removed."
 
 
 def _remove(who: Caller, row: Any, given: FormData) -> str:
     resources.retire(who, row.pk)
-    return "It is being removed."
+    return "The resource is being removed."
 
 
 def _force(who: Caller, row: Any, given: FormData) -> str:
@@ -160,7 +160,7 @@ RESOURCE_ACTIONS = (
 
 _SHOWN = 400
 
-"""The number of characters of a console that fit into the message about the result of an action."""
+"""The maximum length of the console output that is shown in the result message of an action."""
 
 
 class DiskForm(ConfirmForm):

@@ -53,7 +53,7 @@ def _health(row: Resource) -> Any:
 
 @transaction.non_atomic_requests
 def _outside(view: Callable[..., HttpResponse], model_admin: ResourceAdmin, request: HttpRequest, **path: Any) -> Any:
-    """Call a view outside a transaction, because it reads keys from hosts."""
+    """Call a view outside a transaction, because the view reads keys from hosts."""
     return view(model_admin, request, **path)
 
 

@@ -1,4 +1,4 @@
-"""Base classes of the admins: read-only records that the engine writes, and rows that people edit."""
+"""Base classes of the admins: read-only records that the engine writes, and rows that users edit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 
     @property
     def said(self) -> str:
-        """The count in words, which says so if it is an estimate or a lower bound."""
+        """The count in words, marked as such if it is an estimate or a lower bound."""
         if self.count < self.most:
             return f"{self.count:,}"
         return f"more than {self.most:,}" if self.count == self.most else f"about {self.count:,}"
@@ -102,7 +102,7 @@ class ConsoleAdmin(ActionAdmin):
         return row
 
     def found(self, words: str) -> Q | None:
-        """Return the rows that match a search by index, or None to use Django's search over `search_fields`."""
+        """Return the rows that an indexed search finds, or None to use Django's search over `search_fields`."""
         return None
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
@@ -114,7 +114,7 @@ class ConsoleAdmin(ActionAdmin):
         return queryset.filter(condition), False
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Allow only the list's filters: other lookups could reveal a hidden column bit by bit."""
+        """Allow only the filters of the list, because other lookups could reveal a hidden column bit by bit."""
         return lookup in _filter_parameters(self)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
@@ -171,7 +171,7 @@ def _filter_parameters(model_admin: ConsoleAdmin) -> set[str]:
 
 
 def _secret_columns(model: type[Model], related: Sequence[str]) -> list[str]:
-    """Return the secret columns of a model and its related models, which are never read."""
+    """Return the secret columns of a model and its related models. The console never reads them."""
     found = [field.name for field in model._meta.fields if isinstance(field, EncryptedTextField)]
     for name in related:
         if "__" not in name:
@@ -199,7 +199,7 @@ class RecordAdmin(ConsoleAdmin):
 
 
 class OperatedAdmin(ConsoleAdmin):
-    """Rows that people edit; changes go through operations, which must not run inside a transaction."""
+    """Rows that users edit. Operations make the changes, and must not run inside a transaction."""
 
     @transaction.non_atomic_requests
     def add_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:

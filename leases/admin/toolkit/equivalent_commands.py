@@ -18,7 +18,7 @@ from drydock_client.operations import OPERATIONS
 
 @dataclass(frozen=True, kw_only=True)
 class Equivalent:
-    """An operation with its command and its REST call, both with placeholders for `{names}`."""
+    """The CLI command and the REST call for one operation, both with placeholders for `{names}`."""
 
     what: str
     command: str = ""
@@ -36,15 +36,15 @@ def _row(what: str, command: str = "", method: str = "", path: str = "", **body:
 def declared(
     operation: str, command: str, *, what: str = "", act: str = "", query: str = "", **body: Any
 ) -> Equivalent:
-    """Return the command and the REST call of a declared operation. An action's `what` is its label."""
+    """Return the command and the REST call for a declared operation. For an action, `what` is its label."""
     found = OPERATIONS[operation]
     path = found.path.replace("{act}", act) + (f"?{query}" if query else "")
     return Equivalent(what=what, command=command, method=found.method, path=path, body=body)
 
 
 LISTS: dict[str, Equivalent] = {
-    "attention": declared("attention", "drydock attention", what="What needs attention"),
-    "events": declared("events", "drydock events --follow", what="What happened"),
+    "attention": declared("attention", "drydock attention", what="Items that need attention"),
+    "events": declared("events", "drydock events --follow", what="Events"),
     "leases": declared("leases", "drydock leases", what="Leases"),
     "resources": declared("resources", "drydock resources list", what="Resources"),
     "blueprints": declared("blueprints", "drydock blueprints list", what="Blueprints"),
@@ -52,86 +52,90 @@ LISTS: dict[str, Equivalent] = {
     "authorizations": declared("authorizations", "drydock authorizations list", what="Authorizations"),
     "quotas": declared("quotas", "drydock quotas list", what="Quotas"),
     "budgets": declared("budgets", "drydock budgets list", what="Budgets"),
-    "usage": declared("usage", "drydock usage --by owner", what="What was spent", query="by=owner"),
-    "usage.records": declared("usage_records", "drydock usage --by lease --csv", what="As a table", query="as=csv"),
+    "usage": declared("usage", "drydock usage --by owner", what="Costs", query="by=owner"),
+    "usage.records": declared("usage_records", "drydock usage --by lease --csv", what="Usage records", query="as=csv"),
     "credentials": declared("credentials", "drydock credentials list", what="Credentials"),
     "offers": declared(
         "offers", "drydock offers --gpu MODEL --max-price 5", what="Offers", query="gpu=MODEL&max_price=5"
     ),
-    "locations": declared("locations", "drydock locations", what="Where accounts are read"),
+    "locations": declared("locations", "drydock locations", what="Polled locations"),
     "instance-types": declared("instance_types", "drydock instance-types", what="Offers by type"),
     "jobs": declared("jobs", "drydock job list", what="Jobs"),
     "workers": declared("workers", "drydock workers", what="Workers"),
     "orphans": declared("orphans", "drydock orphans list", what="Orphans"),
-    "fleet": declared("fleet", "drydock fleet", what="The fleet"),
+    "fleet": declared("fleet", "drydock fleet", what="Fleet"),
     "instances": declared("instances", "drydock instances list", what="Instances"),
     "tokens": _row("Tokens", "drydock tokens list"),
     "installation": _row("This installation", "drydock installation"),
-    "doctor": _row("Engines, workers, keys", "drydock doctor"),
+    "doctor": _row("Checks of the installation", "drydock doctor"),
 }
 
 PAGES = {
     "lease": declared("lease", "drydock show {id}", what="This lease"),
-    "lease.history": declared("lease_events", "drydock events --lease {id}", what="Its timeline"),
+    "lease.history": declared("lease_events", "drydock events --lease {id}", what="Events of this lease"),
     "leasegroup": declared("group", "", what="This group"),
     "job": declared("job", "drydock job show {id}", what="This job"),
-    "job.output": declared("job_output", "drydock job output {id}", what="Its output"),
+    "job.output": declared("job_output", "drydock job output {id}", what="Output of this job"),
     "resource": declared("resource", "drydock resources show {id}", what="This resource"),
     "resource.history": declared(
-        "events", "drydock events --resource {id}", what="Its timeline", query="resource={id}"
+        "events", "drydock events --resource {id}", what="Events of this resource", query="resource={id}"
     ),
     "resource.register": declared(
         "register", "drydock resources register {blueprint} address=ADDRESS host_keys=KEY", what="Register a host",
         address="ADDRESS", host_keys=["KEY"],
     ),
     "resource.change": declared(
-        "change_registration", "drydock resources change {id} address=10.0.0.8", what="Correct its registration",
+        "change_registration", "drydock resources change {id} address=10.0.0.8", what="Correct the registration",
         address="10.0.0.8",
     ),
     "blueprint": declared("blueprint", "drydock blueprints show {name}", what="This blueprint"),
     "blueprint.add": declared(
-        "add_blueprint", "drydock blueprints add NAME KIND KEY=VALUE", what="Add one",
+        "add_blueprint", "drydock blueprints add NAME KIND KEY=VALUE", what="Add a blueprint",
         name="NAME", kind="KIND", config={"KEY": "VALUE"},
     ),
     "blueprint.change": declared(
-        "change_blueprint", "drydock blueprints change {name} KEY=VALUE", what="Change it", config={"KEY": "VALUE"},
+        "change_blueprint", "drydock blueprints change {name} KEY=VALUE",
+        what="Change this blueprint", config={"KEY": "VALUE"},
     ),
     "authorization.add": declared(
         "decide_authorization", "drydock authorizations allow BLUEPRINT --user USER", what="Allow a user",
         blueprint="BLUEPRINT", user="USER",
     ),
     "quota.add": declared(
-        "set_quota", "drydock quotas set --user USER leases=5", what="Set limits", user="USER", max_leases=5
+        "set_quota", "drydock quotas set --user USER leases=5", what="Set a quota", user="USER", max_leases=5
     ),
     "quota.delete": declared(
-        "remove_quota", "drydock quotas remove --user USER", what="Lift all limits", query="user=USER"
+        "remove_quota", "drydock quotas remove --user USER", what="Remove this quota", query="user=USER"
     ),
     "budget.add": declared(
         "set_budget", "drydock budgets set 2.50 --user USER", what="Set a budget", user="USER", max_hourly=2.5,
     ),
     "budget.delete": declared(
-        "remove_budget", "drydock budgets remove --user USER", what="Remove it", query="user=USER"
+        "remove_budget", "drydock budgets remove --user USER", what="Remove this budget", query="user=USER"
     ),
     "credential": declared("credential", "drydock credentials show {name}", what="This credential"),
     "credential.add": declared(
-        "add_credential", "drydock credentials add NAME FIELD=@FILE", what="Store one",
+        "add_credential", "drydock credentials add NAME FIELD=@FILE", what="Add a credential",
         name="NAME", secrets={"FIELD": "SECRET"},
     ),
     "credential.change": declared(
-        "change_credential", "drydock credentials replace {name} --note NOTE", what="Change it", note="NOTE",
+        "change_credential", "drydock credentials replace {name} --note NOTE",
+        what="Change this credential", note="NOTE",
     ),
-    "credential.delete": declared("remove_credential", "drydock credentials remove {name}", what="Remove"),
-    "reading": declared("credential", "drydock credentials show {name}", what="Its account"),
+    "credential.delete": declared(
+        "remove_credential", "drydock credentials remove {name}", what="Remove this credential"
+    ),
+    "reading": declared("credential", "drydock credentials show {name}", what="Credential of the account"),
     "listing": declared(
         "offers", "drydock offers --type {type} --credential {name} --all", what="This type",
         query="type={type}&credential={name}&all=true",
     ),
-    "token.add": _row("Make one", "drydock tokens create NAME --scope read"),
+    "token.add": _row("Create a token", "drydock tokens create NAME --scope read"),
 }  # fmt: skip
 """The equivalents of pages, by model and page."""
 
 EQUIVALENTS = {**LISTS, **PAGES}
-"""All equivalents. Those of actions stand with the actions, and are added when a model's admin is made."""
+"""All equivalents. Actions add theirs when the admin of their model is created."""
 
 
 def add(key: str, found: Equivalent) -> None:
@@ -177,7 +181,7 @@ class SameElsewhere:
 
 
 def of_list(request: HttpRequest, model: str) -> list[SameElsewhere]:
-    """Return the equivalents of a model's list, also for models that are not ours."""
+    """Return the equivalents of a model's list, including lists of models from other apps."""
     return [line_for(request, key, {}) for key in OF_LIST.get(model, ())]
 
 
@@ -190,7 +194,7 @@ def of_row(request: HttpRequest, row: Any) -> list[SameElsewhere]:
 
 
 def of_action(request: HttpRequest, model: str, act: str, rows: list[Any]) -> list[SameElsewhere]:
-    """Return the equivalents of an action, one line for each of the first rows; also for add and delete."""
+    """Return the equivalents of an action (or of add or delete), one line for each of the first rows."""
     key = f"{model}.{act}"
     if key not in EQUIVALENTS:
         return of_list(request, model)
@@ -215,7 +219,7 @@ def line_for(request: HttpRequest, key: str, names: Mapping[str, Any]) -> SameEl
 
 
 def names_of(row: Any) -> dict[str, Any]:
-    """Return the names of a row in commands and paths."""
+    """Return the values that identify a row in commands and paths."""
     found = {"id": row.pk, "name": getattr(row, "name", "")}
     if row._meta.model_name == "run":
         found["side"], found["side_id"] = ("lease", row.lease_id) if row.lease_id else ("resource", row.resource_id)
@@ -250,7 +254,7 @@ def _body(found: Equivalent, names: Mapping[str, Any]) -> list[str]:
 
 
 def path_exists(path: str) -> bool:
-    """Return whether the API has this path, ignoring the catch-all for wrong addresses."""
+    """Return whether the API has this path, ignoring the catch-all for unknown paths."""
     try:
         return bool(resolve(path).route.removeprefix("api/"))
     except Resolver404:

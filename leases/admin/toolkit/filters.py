@@ -1,4 +1,4 @@
-"""Filters of lists. None of them queries a table for its choices."""
+"""Filters of lists. Their choices are known without querying a table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TypeFilter(admin.SimpleListFilter):
     parameter_name = "type"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return every type."""
+        """Return all types."""
         return [(name, name) for name in sorted(registry.resource_types())]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
@@ -51,7 +51,7 @@ class ReasonFilter(admin.SimpleListFilter):
     parameter_name = "reason"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return every reason that is stored with a row, the most urgent first."""
+        """Return all reasons that rows can have, the most urgent first."""
         kept = [reason for reason in Reason if reason not in (Reason.NONE, Reason.NO_WORKER)]
         return [(reason.value, reason.value.replace("_", " ")) for reason in kept]
 
@@ -68,7 +68,7 @@ class AttentionFilter(admin.SimpleListFilter):
     conditions: ClassVar[Mapping[str, Q | Callable[[], Q]]] = {}
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return every condition."""
+        """Return all conditions."""
         return [(name, name) for name in self.conditions]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:

@@ -18,7 +18,7 @@ from leases.operations import blueprints
 
 
 class DurationField(forms.CharField):
-    """A form field for a duration as people write it."""
+    """A form field for a duration such as "2h" or "1d12h"."""
 
     def clean(self, value: Any) -> Any:
         """Return a timedelta, or None for an optional field left empty."""
@@ -234,7 +234,7 @@ class ConfigWidget(forms.Textarea):
         return json.dumps({**(_object(data.get(f"{name}.{OTHER}")) or {}), **found})
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
-        """Return whether neither the complete object nor any part of it was posted."""
+        """Return whether no part of the object was posted."""
         return name not in data and not _has_inputs(data, name)
 
 

@@ -1,4 +1,4 @@
-"""HTML of one value: badges, times, durations, links and bars. User input is escaped here."""
+"""HTML for single values: badges, times, durations, links and bars. User input is escaped here."""
 
 from __future__ import annotations
 

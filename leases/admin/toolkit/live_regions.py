@@ -1,4 +1,4 @@
-"""Regions of a page that refresh themselves: htmx requests the same address again and receives only the region.
+"""Regions of a page that refresh themselves: htmx requests the same URL again and receives only the region.
 
 The browser sends a digest of the content it shows; the answer is 204 when only ages have changed since. Ages and
 countdowns run in the browser (`console.js`).

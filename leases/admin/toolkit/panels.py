@@ -1,4 +1,4 @@
-"""Tables below a record. Related rows are read with a fixed number of queries."""
+"""Tables below a record. They read related rows with a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Panel:
     """The text and address of a link to the remaining rows."""
     name: str = ""
     always: bool = False
-    """Whether to show the panel in full even when it is empty, because that is informative."""
+    """Whether to show the panel in full even when it is empty, because its emptiness is informative."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def runs(found: Iterable[Run]) -> Panel:
 
 
 def waits_for(run: Run) -> str:
-    """Return what a run is waiting for, in words."""
+    """Describe what a run is waiting for."""
     if run.waits_for == "operator":
         return f"a person: {run.hold_who}" if run.hold_who else "a person"
     return run.waits_for or ("cannot be cancelled" if run.uninterruptible else "-")

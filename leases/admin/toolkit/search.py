@@ -16,20 +16,20 @@ from leases.models import Lease, Resource
 
 MOST = 500
 
-"""The maximum number of matches of each sort. More specific words find fewer."""
+"""The maximum number of matches of each type. More specific searches find fewer."""
 
 _BIGGEST = (1 << 63) - 1
 
 
 def number(words: str) -> int | None:
-    """Return the number in a search (`12`, `#12`, `lease 12`), or None if there is none that a row could have."""
+    """Return the number in a search (`12`, `#12`, `lease 12`), or None if it contains no valid row number."""
     last = words.split()[-1].removeprefix("#") if words.split() else ""
     value = int(last) if last.isascii() and last.isdecimal() and len(last) < 20 else None
     return value if value is not None and value <= _BIGGEST else None
 
 
 def clean(words: str) -> str:
-    """Remove characters from the search that no text in the database can contain."""
+    """Remove characters that PostgreSQL text cannot contain from the search."""
     return words.replace("\x00", "").strip()[:200]
 
 
