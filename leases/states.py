@@ -47,7 +47,7 @@ class ResourceState(StrEnum):
     RELEASED = "released"
     """Being destroyed."""
     DESTROYED = "destroyed"
-    """Confirmed to exist no longer."""
+    """Confirmed to no longer exist."""
     BROKEN = "broken"
     """It failed. Anything that was built is destroyed (`gone_at`). The reason is kept until the resource is pruned."""
 
