@@ -57,7 +57,7 @@ def fail(message: str, mend: str) -> Answer:
 
 
 def state_folder() -> Answer:
-    """Check that only its owner can write to the state folder, and that nobody else can read the keys."""
+    """Check that only the owner can write to the state folder and read the keys."""
     state = settings.DRYDOCK.state
     if not state.exists():
         return ok(f"{state} will be created at first use.")

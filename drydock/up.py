@@ -42,8 +42,8 @@ ESCALATION = ((signal.SIGTERM, 6.0), (signal.SIGQUIT, 2.0), (signal.SIGKILL, 5.0
 class Program:
     """A program to run, and its name in the log.
 
-    If a `needed` program keeps exiting, all programs are stopped. Another one is restarted again and again, with
-    growing pauses, because the rest can do its work more slowly.
+    If a `needed` program keeps exiting, all programs are stopped. Other programs are restarted indefinitely, with
+    growing pauses, because the installation works without them, only more slowly.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Program:
 
 
 class Foreground:
-    """Runs programs until it is told to stop, or until a needed one keeps exiting."""
+    """Runs programs until a signal, or until a needed program keeps exiting."""
 
     def __init__(self, programs: Sequence[Program], say: Callable[[str, str], None] | None = None) -> None:
         self.programs = programs
@@ -273,8 +273,8 @@ def prepare() -> str:
 def sign_in() -> str:
     """Return how an administrator signs in. If none has a password, one is given a new password.
 
-    Commands make the operating system's user an administrator without a password, so the existence of an administrator
-    does not mean that anybody can sign in.
+    Commands make the operating system's user an administrator without a password, so an administrator
+    may exist although no one can sign in.
     """
     from django.contrib.auth import get_user_model
 

@@ -17,7 +17,7 @@ LONGEST_STDIN = 512 << 10
 
 
 class Jobs(Operations):
-    """Jobs of leases."""
+    """Operations on the jobs of leases."""
 
     @operation(
         "POST", "leases/{id}/jobs", "Start a job", scope="lease", status=202, body="Job", names={"words": "command"},

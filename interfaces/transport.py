@@ -72,9 +72,9 @@ class Process(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill the process if it was started on this machine, without waiting for a host.
+        """Kill the process if it runs on this machine. Never contacts a host.
 
-        A tenant can stop a process, but cannot prevent it from being killed. Does nothing if the process has ended.
+        A tenant can suspend the process, but cannot prevent it from being killed. Does nothing if it has ended.
         """
 
     @abstractmethod

@@ -41,17 +41,17 @@ Until = Annotated[str, typer.Option("--until", metavar="TIME", help="End, in the
 
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV, for a spreadsheet.")]
 
-Owner = Annotated[str, typer.Option("--owner", help="Only costs of this user.", rich_help_panel=_WHICH)]
+Owner = Annotated[str, typer.Option("--owner", help="Only costs for this user.", rich_help_panel=_WHICH)]
 
 Group = Annotated[str, typer.Option("--group", help="Only costs charged to this group.", rich_help_panel=_WHICH)]
 
 OfLease = Annotated[
-    int | None, typer.Option("--lease", min=1, help="Only costs of this lease.", rich_help_panel=_WHICH)
+    int | None, typer.Option("--lease", min=1, help="Only costs for this lease.", rich_help_panel=_WHICH)
 ]
 
-Blueprint = Annotated[str, typer.Option("--blueprint", help="Only costs of this blueprint.", rich_help_panel=_WHICH)]
+Blueprint = Annotated[str, typer.Option("--blueprint", help="Only costs for this blueprint.", rich_help_panel=_WHICH)]
 
-Kind = Annotated[str, typer.Option("--kind", help="Only costs of this kind: ec2, gce, azure.", rich_help_panel=_WHICH)]
+Kind = Annotated[str, typer.Option("--kind", help="Only costs for this kind: ec2, gce, azure.", rich_help_panel=_WHICH)]
 
 Place = Annotated[str, typer.Option("--place", help="Only costs in this location.", rich_help_panel=_WHICH)]
 

@@ -95,7 +95,7 @@ def add_orphans(app: typer.Typer) -> None:
 
 @guarded
 def list_orphans(*, as_json: o.AsJson = False) -> None:
-    """List orphans, suspects and rows without their machines, with cost. The exit code is 6 if there are any."""
+    """List orphans, suspects and rows without machines, with costs. The exit code is 6 if there are any."""
     found = o.client().orphans()
     if as_json:
         output.emit(found)

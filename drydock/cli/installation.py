@@ -185,7 +185,7 @@ def confirm_installation(
 def suspend_installation(
     *, message: Annotated[str, typer.Option("--message", "-m", help="Why.")] = "", as_json: o.AsJson = False
 ) -> None:
-    """Suspend all changes outside the database until somebody confirms, for example before a point-in-time recovery."""
+    """Suspend all changes outside the database until confirm-installation, such as before a point-in-time recovery."""
     who = _caller()
     from leases.operations import installation
 

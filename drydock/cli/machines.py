@@ -108,7 +108,8 @@ def _until_done(look: Callable[[], MachineInfo], act: str, alive: Callable[[], b
             output.say(f"{info.name}: {said}")
         if clock.monotonic() > until:
             raise TimedOut(
-                f"{act} of {info.name} has not finished yet.", hint="`drydock machine show` shows its progress."
+                f"The action {act} on {info.name} has not finished yet.",
+                hint="`drydock machine show` shows its progress.",
             )
         clock.sleep(PAUSE)
     if act not in ("stop", "start") and info.outcome == "failed":

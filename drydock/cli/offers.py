@@ -63,9 +63,11 @@ Continent = Annotated[
     typer.Option("--continent", metavar="AF|AS|EU|NA|OC|SA", help="Repeatable.", rich_help_panel=_WHERE),
 ]
 
-Credential = Annotated[str, typer.Option("--credential", help="Only offers of this account.", rich_help_panel=_WHERE)]
+Credential = Annotated[str, typer.Option("--credential", help="Only offers for this account.", rich_help_panel=_WHERE)]
 
-Kind = Annotated[str, typer.Option("--kind", help="Only offers of this kind: ec2, gce, azure.", rich_help_panel=_WHERE)]
+Kind = Annotated[
+    str, typer.Option("--kind", help="Only offers for this kind: ec2, gce, azure.", rich_help_panel=_WHERE)
+]
 
 Market = Annotated[str, typer.Option("--market", metavar="on_demand|spot", rich_help_panel=_COST)]
 

@@ -42,7 +42,9 @@ Spared = Annotated[list[str] | None, typer.Option("--skip", metavar="CHECK", hel
 
 Kept = Annotated[
     list[str] | None,
-    typer.Option("--kept-type", metavar="REGION/TYPE", help="This type must still exist; repeatable."),
+    typer.Option(
+        "--kept-type", metavar="REGION/TYPE", help="Instance type that the cloud must still offer; repeatable."
+    ),
 ]
 
 From = Annotated[
@@ -165,7 +167,7 @@ def _tell_of_leftovers(account: Account) -> None:
 
 
 def _agree(account: Account, wish: Wish, wanted: Collection[str], yes: bool) -> None:
-    """Print what would be spent, and ask for confirmation. Raises InvalidRequest if nobody can answer."""
+    """Print what would be spent, and ask for confirmation. Raises InvalidRequest if there is no terminal."""
     from blueprints.cloud.validation.choosing import cost, machines
 
     count = machines(wanted)

@@ -1,1 +1,1 @@
-"""The kernel: clock, errors, state tables, encryption, logging. It imports no other package of ours."""
+"""The shared core: clock, errors, state tables, encryption, logging. It imports no other Drydock package."""

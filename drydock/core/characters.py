@@ -20,17 +20,17 @@ _UNSAFE = re.compile(f"[{UNSAFE}\ud800-\udfff]")
 
 
 def first_unsafe(text: str, allowed: str = "") -> str:
-    """Return the first such character or lone surrogate that is not in `allowed`; empty if there is none."""
+    """Return the first unsafe character or lone surrogate that is not in `allowed`, or an empty string."""
     return next((found[0] for found in _UNSAFE.finditer(text) if found[0] not in allowed), "")
 
 
 def escaped(text: str, keep: str = "") -> str:
-    r"""Return the text with such characters escaped as in Python: `\x1b`, `\u202e`. Those in `keep` stay."""
+    r"""Return the text with unsafe characters escaped as in Python: `\x1b`, `\u202e`. Those in `keep` stay."""
     return _UNSAFE.sub(lambda found: found[0] if found[0] in keep else _written(found[0]), text)
 
 
 def escaped_json(text: str) -> str:
-    """Return a JSON text with such characters escaped as in JSON. Line breaks between values stay."""
+    """Return a JSON text with unsafe characters escaped as in JSON. Line breaks between values stay."""
     return _UNSAFE.sub(lambda found: found[0] if found[0] in "\n" else _units(found[0]), text)
 
 

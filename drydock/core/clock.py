@@ -1,4 +1,4 @@
-"""The clock of all programs. Deadlines in rows are compared with the database's clock instead."""
+"""The clock for all programs. Deadlines stored in rows are compared with the database's clock instead."""
 
 from __future__ import annotations
 

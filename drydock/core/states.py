@@ -12,14 +12,14 @@ S = TypeVar("S", bound=StrEnum)
 
 @dataclass(frozen=True, kw_only=True)
 class StateTable(Generic[S]):
-    """The states of one model, with the states that may follow each. A state that none may follow is terminal."""
+    """The states of a model, and the states that may follow each of them. A state without successors is terminal."""
 
     name: str
     transitions: Mapping[S, frozenset[S]]
 
     @property
     def terminal(self) -> frozenset[S]:
-        """Return the states that no state may follow."""
+        """Return the states without successors."""
         return frozenset(state for state, following in self.transitions.items() if not following)
 
     def allows(self, old: S, new: S) -> bool:

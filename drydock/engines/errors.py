@@ -1,4 +1,4 @@
-"""Errors of the private engines, worded for people."""
+"""Errors from the private engines, with messages for users."""
 
 from __future__ import annotations
 

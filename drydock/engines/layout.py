@@ -106,7 +106,7 @@ class Layout:
 
 
 def make_state(state: Path) -> None:
-    """Create the state folder. If we are root, others may pass through it but not list it."""
+    """Create the state folder. If run as root, other users can traverse the folder but not list it."""
     with _explained(state):
         state.parent.mkdir(parents=True, exist_ok=True)
         make_private(state, 0o711 if os.geteuid() == 0 else 0o700)
@@ -124,7 +124,7 @@ def _explained(state: Path) -> Iterator[None]:
 
 
 def make_private(path: Path, mode: int = 0o700, owner: int | None = None) -> None:
-    """Create a folder with exactly this mode and owner. Refuses an existing one that somebody else may have created."""
+    """Create a folder with exactly this mode and owner. Refuses a folder that another user may have made."""
     try:
         path.mkdir(mode=mode)
     except FileExistsError:

@@ -20,11 +20,11 @@ class JobState(Enum):
     STARTING = "starting"
     """Requested, but not seen running yet; `start` may safely be called again."""
     RUNNING = "running"
-    """Its process is alive."""
+    """The process of the job is running."""
     EXITED = "exited"
-    """It ended by itself, and its exit code is known."""
+    """The job ended by itself, and its exit code is known."""
     CANCELLED = "cancelled"
-    """It was ended by `cancel`."""
+    """The job was ended by `cancel`."""
     LOST = "lost"
     """Its process is gone without a valid exit code.
 

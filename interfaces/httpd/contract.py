@@ -17,11 +17,11 @@ class HttpdState(Enum):
     """The state of the server."""
 
     STOPPED = "stopped"
-    """It is not running, and is not meant to."""
+    """The server is stopped."""
     RUNNING = "running"
-    """Its process is alive."""
+    """The server process is running."""
     FAILED = "failed"
-    """It was started and has died without having been stopped."""
+    """The server was started, and its process died."""
 
 
 @dataclass(frozen=True, kw_only=True)

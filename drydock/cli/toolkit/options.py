@@ -211,7 +211,7 @@ def client(owner: str | None = None) -> Client:
 
 
 def group(by_itself: Callable[..., None], said: str) -> typer.Typer:
-    """Create a group of commands that runs `by_itself`, a listing, if no command is named."""
+    """Create a command group that runs `by_itself`, usually a listing, if no command is given."""
     made = typer.Typer(help=said, invoke_without_command=True)
 
     def listed(context: typer.Context, *, as_json: AsJson = False) -> None:
