@@ -118,7 +118,7 @@ class Environment(BaseSettings):
     # Where things are
     database_url: str = setting("", "PostgreSQL 15 or later as `postgresql://user:password@host:port/name?sslmode=...`; use `?host=/folder` for a socket. Empty: start a private PostgreSQL.", validation_alias="DATABASE_URL")
     prepared_statements: bool = setting(True, "Prepare the engine's most frequent statements once for each connection, which halves their cost. Turn it off behind a transaction pooler without support for prepared statements (PgBouncer before 1.22).")
-    broker_url: str = setting("", "Redis or Valkey as `redis://host:port/number`, `rediss://...` or `redis+socket:///path`. Empty: start a private one.", validation_alias="BROKER_URL")
+    broker_url: str = setting("", "Redis or Valkey as `redis://host:port/number`, `rediss://...` or `redis+socket:///path`. Empty: start a private broker.", validation_alias="BROKER_URL")
     broker_prefix: str = setting("drydock:", "Prefix of every key in the broker, so that several installations can share one server.")
     state: Folder = setting(default_state, "Folder of the private engines and generated keys. Default: `/var/lib/drydock` as root, otherwise `drydock` in the user's state folder.")
 
@@ -143,19 +143,19 @@ class Environment(BaseSettings):
     log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.", pattern="^(DEBUG|INFO|WARNING|ERROR)$")
 
     # REST
-    body_limit_bytes: int = setting(1 << 20, "Largest JSON body of a request. A larger one is refused before it is read.", ge=1024)
+    body_limit_bytes: int = setting(1 << 20, "Largest JSON body of a request. A larger body is refused before it is read.", ge=1024)
     file_limit_bytes: int = setting(64 << 20, "Largest content of one file in a request.", ge=1024)
-    tree_limit_bytes: int = setting(4 << 30, "Largest tree of files in a request. It passes through the web process's temporary folder.", ge=1024)
+    tree_limit_bytes: int = setting(4 << 30, "Largest tree of files in a request. The tree is stored in the web process's temporary folder meanwhile.", ge=1024)
     requests_per_minute: int = setting(1200, "Requests per minute that one user may send to each web process, with all tokens together. Further requests return 429.", ge=1)
     longest_wait_seconds: float = setting(30.0, "Longest time that a request waits for a lease (`?wait=`). Clients repeat the request.", ge=0, le=600)
     body_seconds: float = setting(30.0, "Longest time for receiving the body of a request, other than a file or tree.", gt=0, le=3600)
     host_seconds: float = setting(10.0, "Longest time that a request waits for a leased host, for example for the state of a job or a folder. Then the request fails with 504 and the name of the host. Such requests can use at most half of the threads, and those of one user three eighths. Workers use the same limit for jobs and measured leases.", gt=0, le=300)
     transfer_seconds: float = setting(600.0, "Longest time for copying one file or tree through the web process.", gt=0, le=86_400)
-    token_days_limit: int = setting(366, "Longest life of a token, in days.", ge=1)
-    tokens_limit: int = setting(100, "Maximum number of valid tokens of one user.", ge=1)
+    token_days_limit: int = setting(366, "Maximum lifetime of a token, in days.", ge=1)
+    tokens_limit: int = setting(100, "Maximum number of valid tokens per user.", ge=1)
 
     # Workers
-    worker_concurrency: int = setting(4, "Processes of each worker that `make up` starts.", ge=1, le=256)
+    worker_concurrency: int = setting(4, "Number of processes in each worker that `make up` starts.", ge=1, le=256)
     inline: bool | None = setting(None, "Let a Python program that waits for a lease do the work itself, in its own threads, if no worker is running. Unset: only with private engines.")
     sweep_interval_seconds: float = setting(2.0, "How often the sweep runs every periodic check.", gt=0)
     lost_worker_seconds: float = setting(30.0, "A worker without a heartbeat for this long counts as lost.", gt=0)
@@ -163,8 +163,8 @@ class Environment(BaseSettings):
     visibility_timeout_seconds: int = setting(600, "Time after which the broker gives an unacknowledged message to another worker.", ge=10)
 
     # Engine
-    step_token_seconds: float = setting(60.0, "A step whose worker has not reported for this long may be taken over.", gt=0)
-    step_retry_limit: int = setting(8, "Attempts at one step before it counts as failed.", ge=1)
+    step_token_seconds: float = setting(60.0, "A step whose worker has not reported for this long may be taken over by another worker.", gt=0)
+    step_retry_limit: int = setting(8, "Number of attempts at a step before the step counts as failed.", ge=1)
     step_backoff_seconds: float = setting(2.0, "Delay before the second attempt at a step; doubled for each further attempt.", gt=0)
     step_backoff_limit_seconds: float = setting(300.0, "Longest delay between two attempts at a step.", gt=0)
     head_reservation_seconds: float = setting(30.0, "How long the head of a queue waits before a resource is reserved for it.", ge=0)
@@ -173,7 +173,7 @@ class Environment(BaseSettings):
     serve_limit: int = setting(200, "Number of leases that one task grants before it leaves the rest of the queue to the next task.", ge=1)
     sweep_batch: int = setting(500, "Number of rows that one check of the sweep processes; the next sweep continues.", ge=1)
     bounce_limit: int = setting(5, "How many times a lease returns to the queue after its resource or activation failed, before it is marked as broken.", ge=0)
-    unreachable_limit_seconds: float = setting(300.0, "A resource that does not answer for this long loses its leases. If Drydock built it, it is replaced.", gt=0)
+    unreachable_limit_seconds: float = setting(300.0, "A resource that does not answer for this long loses its leases. A resource that Drydock built is then replaced.", gt=0)
     check_failure_limit: int = setting(3, "Number of consecutive failed health checks after which a resource is taken out of service.", ge=1)
     remember_step_seconds: float = setting(60.0, "How long a failed build of unknown cause rules out its offer.", ge=0)
     remember_offer_seconds: float = setting(300.0, "How long a failed offer is ruled out, for example when it is sold out.", ge=0)
@@ -184,7 +184,7 @@ class Environment(BaseSettings):
     discovery_interval_seconds: float = setting(60.0, "How often resources are discovered by kinds that support it.", gt=0)
     inventory_interval_seconds: float | None = setting(None, "How often the offers of an account are read. Unset: the provider's default (ec2 600 s, gce 1,800 s, azure 300 s).", gt=0)
     status_interval_seconds: float | None = setting(None, "How often the status of Drydock's resources in an account is read. Unset: the provider's default (ec2 and gce 5 s, azure 10 s).", gt=0)
-    choose: Literal["order", "price", "fastest"] = setting("order", "How to choose between blueprints that could build, if the request does not specify it: `order` (the operators' order), `price` (cheapest) or `fastest` (ready soonest).")
+    choose: Literal["order", "price", "fastest"] = setting("order", "How to choose between blueprints that could build, if the request does not specify this: `order` (the operators' order), `price` (cheapest) or `fastest` (ready soonest).")
     orphan_interval_seconds: float = setting(300.0, "How often provider objects with this installation's tag are compared with the resources in the database.", gt=0)
     orphan_apart_seconds: float = setting(900.0, "An orphan is destroyed if it still exists this long after it was first seen.", ge=0)
     orphan_dry_run: bool = setting(False, "Only list orphans with the action that would be taken, until an operator decides on each.")

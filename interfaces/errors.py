@@ -152,7 +152,7 @@ class TooLarge(InterfaceError):
 
 
 class QuotaExceeded(FileError):
-    """The size limit of this lease, or the disk space, does not allow this write."""
+    """The write exceeds the lease's size limit or the free disk space."""
 
     code = "quota_exceeded"
 

@@ -104,7 +104,7 @@ class Command(Interface):
 
 
 def argv_of(words: Words) -> list[str]:
-    """Return the exact arguments of a command. Raises InvalidRequest if it is empty or contains invalid characters."""
+    """Return a command as exact arguments. Raises InvalidRequest if it is empty or contains invalid characters."""
     for word in [words] if isinstance(words, str) else words:
         if said := unpassable(str(word)):
             raise InvalidRequest(f"A command cannot contain {said}.", field="command")

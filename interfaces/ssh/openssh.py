@@ -45,7 +45,7 @@ def entry(
     names: Sequence[str], there: SshEndpoint, *, known_hosts: Path, identity: Identity, jump: str = "",
     proxy_command: str = "",
 ) -> str:  # fmt: skip
-    """Return an entry of a configuration file. `known_hosts_of` must be called with the first of the names.
+    """Return an entry for a configuration file. Call `known_hosts_of` with the first of the names.
 
     `jump` is the name of the bastion's entry. `proxy_command` is a shell command that makes the connection instead.
     """

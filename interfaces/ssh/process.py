@@ -1,4 +1,4 @@
-"""A process on a host, over one channel of a connection."""
+"""A remote process, which uses one channel of an SSH connection."""
 
 from __future__ import annotations
 

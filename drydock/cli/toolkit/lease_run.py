@@ -135,7 +135,7 @@ class LeaseRun:
                 cleaned = waiting.until_over(client, going, attended, limit=CLEANING, quiet=self.quiet)
                 if not cleaned and not self.quiet:
                     output.say(
-                        "cleaning takes longer; it continues with the next command that waits, or with `make up`"
+                        "cleaning has not finished; it continues with the next command that waits, or with `make up`"
                     )
 
     def _tell_how(self, infos: Sequence[LeaseInfo], *, held: bool = False) -> None:
