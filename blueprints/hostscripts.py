@@ -56,7 +56,7 @@ elsewhere() {
   for p in "$@"; do echo "/proc/$p/status"; done |
     xargs grep -LsE "^NSsid:[[:space:]]+$session([[:space:]]|\$)" | processes
 }
-unseen() { echo "The processes of this host cannot be seen: $1." >&2; return 71; }
+unseen() { echo "The processes on this host cannot be seen: $1." >&2; return 71; }
 numbers() {
   set -- $(alive "$@")
   case " $* " in *" $$ "*) ;; *) unseen "this script is not among them"; return;; esac

@@ -81,7 +81,7 @@ RENUMBER = (
     + _UIDS
     + r"""
 user=$1
-id -u "$user" >/dev/null 2>&1 || { echo "There is no account $user." >&2; exit 1; }
+id -u "$user" >/dev/null 2>&1 || { echo "The account $user does not exist." >&2; exit 1; }
 locked_counter && number=$(next_uid) || exit 1
 again usermod -u "$number" "$user" >&2 9>&- && again groupmod -g "$number" "$user" >&2 9>&- || exit 1
 [ "$(id -u "$user") $(id -g "$user")" = "$number $number" ] ||

@@ -298,7 +298,7 @@ def _refused(spec: Spec, memo: Json, error: CloudError) -> Answer:
     if error.meaning not in _ELSEWHERE:
         raise error
     if memo.get("why"):
-        return _back(spec, memo, "it is off, and is started as soon as capacity is available")
+        return _back(spec, memo, "is off. Drydock starts it as soon as capacity is available")
     sentence = f"The type cannot be changed to {spec.wanted['type']}: {error.message}"[:500]
     return Wait(after=0.0, memo={"why": error.message}, percent=80, sentence=sentence)
 

@@ -204,7 +204,7 @@ class Gce(
             return
         machine, accelerator, count = split_type(type_name)
         if (accelerator, count) != split_type(instance.type)[1:]:
-            raise refused("The GPUs of an instance cannot be changed with its type.")
+            raise refused("A change of type cannot change the GPUs of an instance.")
         self._instances.change_type(instance, machine)
 
     def set_tags(self, instance: Instance, tags: Mapping[str, str]) -> None:

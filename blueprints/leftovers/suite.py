@@ -206,7 +206,7 @@ def _judged(row: Row, planted: Planted, seen: Sequence[tuple[str, Answer | str]]
     elif there and rests:
         verdict, message = (
             Verdict.OK,
-            f"The row still leads to uid {planted.uid}, which was not given to the next lease.",
+            f"The row still gives access to uid {planted.uid}, but the next lease has another uid.",
         )
     elif there:
         verdict, message = Verdict.SURVIVED, f"Seen by {', '.join(there)}."

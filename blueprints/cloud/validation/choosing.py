@@ -92,7 +92,7 @@ def _place(client: Client, asked: Asking) -> Location:
 
 def _named(found: Mapping[str, InstanceType], name: str, where: str) -> InstanceType:
     if name not in found:
-        raise InvalidRequest(f"Type {name!r} is not available there.", field=where)
+        raise InvalidRequest(f"Type {name!r} is not available in the chosen location.", field=where)
     return found[name]
 
 

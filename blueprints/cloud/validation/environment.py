@@ -132,7 +132,9 @@ class Environment:
         except CloudError as error:
             if error.meaning is not Meaning.AMBIGUOUS:
                 raise
-            answer = self.until("The machine of the lost answer", lambda: self.client.find(order), self.limits.create)
+            answer = self.until(
+                "Finding the machine whose create was not answered", lambda: self.client.find(order), self.limits.create
+            )
         return self.standing(order, prepared, answer, began_at)
 
     def prepare(self, order: Order) -> Mapping[str, str]:

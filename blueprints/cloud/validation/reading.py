@@ -31,7 +31,7 @@ def locations(environment: Environment) -> str:
     expect(all(names), "A location has no name.")
     usable = [one.name for one in found if one.available]
     expect(usable, f"None of {len(found)} locations is available.")
-    expect(environment.wish.location in usable, f"{environment.wish.location} is not among the available ones.")
+    expect(environment.wish.location in usable, f"The location {environment.wish.location} is not available.")
     return f"{len(usable)} of {len(found)} are available"
 
 

@@ -124,15 +124,17 @@ def firewall(environment: Environment) -> str:
     rules, address = [Rule(port=port, source=_ANYWHERE)], environment.address(machine)
     listener = _listen(environment, port)
     try:
-        expect(not environment.outside.connects(address, port), f"Port {port} is reached although it was not opened.")
+        expect(not environment.outside.connects(address, port), f"Port {port} is reachable although it was not opened.")
         environment.ask(client.open_ports, machine, rules)
         environment.ask(client.open_ports, machine, rules)
         environment.until(
-            f"Port {port} is reached", lambda: environment.outside.connects(address, port), environment.limits.firewall
+            f"Port {port} is reachable",
+            lambda: environment.outside.connects(address, port),
+            environment.limits.firewall,
         )
         environment.ask(client.close_ports, machine, rules)
         environment.ask(client.close_ports, machine, rules)
-        closed = f"Port {port} is no longer reached"
+        closed = f"Port {port} is no longer reachable"
         environment.until(closed, lambda: not environment.outside.connects(address, port), environment.limits.firewall)
         expect(environment.run("echo in").strip() == "in", "Closing the port also closed the SSH port.")
     finally:
@@ -146,7 +148,7 @@ def _listen(environment: Environment, port: int) -> int:
     machine = environment.machine.instance
     inside = machine.private_address or machine.public_address
     said = environment.run(_LISTEN, str(port), "900", inside).strip()
-    expect(said.isdigit(), f"Nothing can listen in the guest: {said or 'there was no output'}.")
+    expect(said.isdigit(), f"No program can listen on a port in the guest: {said or 'there was no output'}.")
     environment.until(
         "The guest listens", lambda: environment.run(_TRY, str(port), inside).strip() == "up", environment.limits.call
     )
@@ -174,7 +176,7 @@ def tags(environment: Environment) -> str:
 
     found = environment.until("The tag is reported", there, environment.limits.change)
     lost = sorted(set(environment.machine.order.tags) - set(found.tags))
-    expect(not lost, f"Setting the tag removed these: {', '.join(lost)}.")
+    expect(not lost, f"Setting the tag removed these tags: {', '.join(lost)}.")
     listed = environment.ask(client.instances, machine.location, {**environment.run_tags.of_run, **wanted})
     expect(machine.id in [one.id for one in listed], "The machine is not listed by the new tag.")
     return ""

@@ -167,11 +167,11 @@ class Suite:
         if check.needs and check.needs not in self._able:
             return _finding(check, Verdict.NOT_SUPPORTED, f"The client does not implement {check.needs}.")
         if check.lacks and check.lacks in self._able:
-            return _finding(check, Verdict.NOT_SUPPORTED, f"The client implements {check.lacks}.")
+            return _finding(check, Verdict.NOT_SUPPORTED, f"The check applies only to clients without {check.lacks}.")
         before = self._findings[check.after].verdict if check.after else Verdict.PASSED
         if before is not Verdict.PASSED:
             verdict = before if before is Verdict.NOT_SUPPORTED else Verdict.NOT_RUN
-            return _finding(check, verdict, f"The check needs {check.after}, which is {before}.")
+            return _finding(check, verdict, f"The check depends on {check.after}, whose result is: {before}.")
         if elapsed > self.environment.limits.all and check.name != _LAST:
             return _finding(
                 check, Verdict.NOT_RUN, f"The time limit of {self.environment.limits.all:.0f} s is reached."

@@ -26,7 +26,7 @@ def _look(spec: Spec, memo: Json, host: LeaseView) -> Answer:
         return refused
     facts = hosts.facts_of(host, there)
     if missing := there.run(scripts.TOOLS, there.git_uid, protocol_of(_repository(spec))).strip():
-        return Failed(scope=Scope.OFFER, code="no_git", message=f"On {facts['host']} {missing}.")
+        return Failed(scope=Scope.OFFER, code="no_git", message=f"On {facts['host']}, {missing}.")
     version = there.run("git --version").strip()
     folder = f"{facts['home']}/{spec.resource.key}"
     return Ready(facts=facts | {"folder": folder, "git": version, "repository": _repository(spec)})

@@ -158,8 +158,8 @@ THERE = '[ -d "$1/git/mirror/.git" ] && echo 1 || echo 0'
 """$1 control folder. Prints 1 if the mirror exists, else 0."""
 
 TOOLS = r"""
-command -v git >/dev/null 2>&1 || { echo 'there is no git'; exit 0; }
-[ -z "$1" ] || command -v setpriv >/dev/null 2>&1 || { echo 'there is no setpriv (util-linux)'; exit 0; }
-[ "$2" != ssh ] || command -v ssh >/dev/null 2>&1 || echo 'there is no ssh'
+command -v git >/dev/null 2>&1 || { echo 'git is not installed'; exit 0; }
+[ -z "$1" ] || command -v setpriv >/dev/null 2>&1 || { echo 'setpriv (util-linux) is not installed'; exit 0; }
+[ "$2" != ssh ] || command -v ssh >/dev/null 2>&1 || echo 'ssh is not installed'
 """
 """$1 git's account or empty, $2 protocol of the repository. Prints the missing tools."""
