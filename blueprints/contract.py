@@ -105,7 +105,7 @@ class Kind(ABC):
         return {}
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
-        """Return the problems of a blueprint. Creates nothing, but may call the provider."""
+        """Return the problems with a blueprint. Creates nothing, but may call the provider."""
         return ()
 
     def needed_types(self, config: Any) -> frozenset[str]:

@@ -49,7 +49,7 @@ class WithAccounts(Kind, Activates, HandsOver, Checks, Controls):
         return (_REACH, Step(name="look", act=actions.check_health))
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Return openers for commands and files over SSH with the lease's own account and key."""
+        """Return functions that open commands and files over SSH with the lease's own account and key."""
         return openers(access.transport_of, "command", "filesystem")
 
     def control(self, lease: LeaseView) -> Control | None:

@@ -47,7 +47,7 @@ def controller(of_size: frozenset[str]) -> str:
 def machine_body(
     order: Order, nic: str, *, security: Mapping[str, Any] | None, controller: str = ""
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the body of the PUT of a machine.
+    """Return the body of a machine's PUT request.
 
     Disk, network card and address are deleted with it (deleteOption; the default keeps them).
     """

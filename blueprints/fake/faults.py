@@ -144,7 +144,7 @@ class LeaseFields(Fields):
     same_resource_as: str = Field(default="", description="Another needed lease, which is requested first.")
 
     def needed(self, parents: Mapping[str, LeaseView]) -> NeededLease | None:
-        """Return the need, or None while the lease whose resource it must share is missing."""
+        """Return the lease to request, or None while the lease whose resource it must share is missing."""
         if self.same_resource_as and self.same_resource_as not in parents:
             return None
         on = (parents[self.same_resource_as].resource.id,) if self.same_resource_as else ()

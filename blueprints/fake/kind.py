@@ -91,7 +91,7 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         return (step("destroy", "delete", actions.delete), step("destroy", "confirm", actions.confirm))
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Return openers for fakes of all interfaces."""
+        """Return functions that open fakes of all interfaces."""
         return openers.OPENERS
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:

@@ -133,7 +133,7 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
         return (step("destroy", "delete", actions.delete), step("destroy", "confirm", actions.confirm))
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Return openers for fakes of all interfaces."""
+        """Return functions that open fakes of all interfaces."""
         return openers.OPENERS
 
 

@@ -48,7 +48,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Read and write under the file's one write lock: all of it happens, or nothing."""
+        """Read and write atomically, under the file's one write lock."""
         db = self._connect()
         try:
             db.execute("BEGIN IMMEDIATE")

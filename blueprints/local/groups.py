@@ -25,7 +25,7 @@ _KILLING = 5.0
 
 @dataclass(frozen=True)
 class Group:
-    """The group of a lease; `bounded` if it limits the lease to its share."""
+    """A lease's group. `bounded` is true if the group limits the lease to its share."""
 
     folder: Path
     bounded: bool

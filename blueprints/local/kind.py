@@ -79,7 +79,7 @@ class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
         )
 
     def interfaces(self) -> Mapping[str, Opener]:
-        """Return openers for commands and files with the lease's own uid, in its home."""
+        """Return functions that open commands and files with the lease's own uid, in its home."""
         return hosts.openers(leasing.transport_of, "command", "filesystem")
 
     def control(self, lease: LeaseView) -> Control | None:

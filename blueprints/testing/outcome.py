@@ -34,7 +34,7 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How far a plan came. `spec` has the facts, secrets and parents gathered on the way."""
+    """How far a plan got. `spec` has the facts, secrets and parents gathered on the way."""
 
     ended: Ended
     spec: Spec

@@ -105,7 +105,7 @@ def test_what_cannot_be_had_at_all_is_the_old_type_and_off():
     cloud = Cloud(refused=["big", "small"])
     answer = carried_out(cloud, *RETYPE, **WANTED)
     assert isinstance(answer, Failed)
-    assert "is a small again, and it is off" in answer.message
+    assert "is a small again, and is off" in answer.message
     assert (cloud.it.type, cloud.it.state) == ("small", Lifecycle.STOPPED)
 
 

@@ -92,7 +92,7 @@ class Environment:
     # Making.
 
     def order(self, part: str, **other: Any) -> Order:
-        """Return the order of a check, always the same for the same part. `other` overrides fields."""
+        """Return a check's order, which is always the same for the same part. `other` overrides fields."""
         if part not in self.orders:
             self.orders[part] = self._order(part)
         return replace(self.orders[part], **other)
