@@ -1,4 +1,4 @@
-"""Instances: cloud machines, requested and shown in the terms of a cloud."""
+"""Instances: whole cloud machines, requested and shown in cloud terms."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class Interfaces(Operations):
 
     @operation("GET", "leases/{id}/access", "Get the SSH access to a lease")
     def access(self, id: int) -> AccessInfo:
-        """Return how to reach a lease now: host, port, user, host keys with fingerprints, and its end; no secrets."""
+        """Return the current SSH host, port, user, host keys with fingerprints, and end of the lease; no secrets."""
 
     @abstractmethod
     def run(

@@ -66,7 +66,7 @@ class Machines(Operations):
         """Return a machine's power, type, tags, capabilities and current action.
 
         `id` is the id of the lease that holds the machine exclusively or, with `resource`, which is for operators
-        only, the id of the resource. The other methods take the same.
+        only, the id of the resource. The other methods take the same arguments.
         """
         return self.resource_machine(id) if resource else self.lease_machine(id)
 
