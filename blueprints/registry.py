@@ -114,8 +114,10 @@ def _load(name: str, place: str) -> Kind:
         loaded = getattr(import_module(module), attribute)()
     except Exception as error:
         raise KindBroken(f"The kind {name!r} ({place}) cannot be loaded: {error}", field="kind") from error
-    if not isinstance(loaded, Kind) or loaded.name != name:
-        raise KindBroken(f"{place} is not a kind named {name!r}.", field="kind")
+    if not isinstance(loaded, Kind):
+        raise KindBroken(f"{place}, registered as the kind {name!r}, is not a Kind.", field="kind")
+    if loaded.name != name:
+        raise KindBroken(f"{place} is registered as the kind {name!r}, but its name is {loaded.name!r}.", field="kind")
     for match in loaded.matches:
         has, asks = loaded.Attributes.model_fields, loaded.Requirements.model_fields
         if match.attribute in asks and match.requirement in has and match.attribute not in has:

@@ -137,7 +137,7 @@ if DRYDOCK.behind_proxy:
 REST_FRAMEWORK = {"UNAUTHENTICATED_USER": None, "DEFAULT_SCHEMA_CLASS": "leases.rest.schema.Schema"}
 SPECTACULAR_SETTINGS = {
     "TITLE": "Drydock",
-    "DESCRIPTION": "Leases of machines, and of the things that run on machines.",
+    "DESCRIPTION": "Lease machines, and the accounts, folders, sites and repositories on them.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",

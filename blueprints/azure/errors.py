@@ -144,7 +144,10 @@ def meaning(code: str, message: str = "", status: int = 0) -> Meaning:
 
 
 def refused(error: Mapping[str, Any], doing: str, *, status: int = 0, after: float = 0.0) -> CloudError:
-    """Return a CloudError for an error body, `{"code": ..., "message": ..., "details": [...]}`, with its message."""
+    """Convert an Azure error body (`{"code": ..., "message": ..., "details": [...]}`) to a CloudError.
+
+    If the outer code only wraps another one, the code and message come from `details`.
+    """
     code, message = _telling(error)
     found = meaning(code, message, status)
     return CloudError(

@@ -175,9 +175,11 @@ def _ours(part: str, there: Mapping[str, Any], order: Order, body: Mapping[str, 
             Meaning.INVALID, f"{named} already exists, but is not tagged as belonging to this Drydock installation."
         )
     if str(there.get("location") or "").lower() != order.location:
-        raise CloudError(Meaning.CONFLICT, f"{named} of an earlier attempt is still in {there.get('location')}.")
+        raise CloudError(Meaning.CONFLICT, f"{named} from an earlier attempt still exists in {there.get('location')}.")
     if body.get("zones") and list(there.get("zones") or ()) != body["zones"]:
-        raise CloudError(Meaning.CONFLICT, f"{named} of an earlier attempt is in zone {there.get('zones')}.")
+        zones = ", ".join(map(str, there.get("zones") or ()))
+        where = f"in zone {zones}" if zones else "in no zone"
+        raise CloudError(Meaning.CONFLICT, f"{named} from an earlier attempt still exists {where}.")
 
 
 def _state(there: Mapping[str, Any]) -> str:

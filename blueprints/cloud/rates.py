@@ -55,7 +55,7 @@ class Rate:
             if wait > most:
                 raise CloudError(
                     Meaning.THROTTLED,
-                    f"Drydock's own limit of {self.per_second:g} calls per second is used up.",
+                    f"Drydock's own rate limit of {self.per_second:g} calls per second has been reached.",
                     after=wait,
                 )
             self._tokens -= 1.0

@@ -1,11 +1,12 @@
 """The account of the host lease under a resource, for the steps that clean and prepare it.
 
-From outside (`Controlled`): as root or through sudo of the control account. Root then owns the home, and the account
-owns only the folders in it that a lease gets. A lease therefore cannot leave a start-up file, a key or a link in a
-place read by root or by a login, and root works in a folder that nobody else can change.
+The account is managed in one of two ways. `Controlled`: from outside, as root, either directly or with sudo from the
+control account. Root owns the home, and the account owns only the folders that leases get. A lease therefore cannot
+plant a start-up file, a key or a link anywhere that root or a login shell reads, and root works in a folder that no
+other account can change.
 
-From within (`Uncontrolled`): as the account itself, if it cannot be reached from outside. The results cannot be relied
-on: a resource in such an account is destroyed after its lease, and never receives a credential.
+`Uncontrolled`: from within, as the account itself, if there is no access from outside. The results cannot be trusted: a
+resource in such an account is destroyed after its lease, and never receives a credential.
 """
 
 from __future__ import annotations

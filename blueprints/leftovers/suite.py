@@ -67,9 +67,9 @@ class Suite:
     def look(
         self, planted: Planted, after: Party | Pages, *, beside: Party | None = None, outside: Outside | None = None
     ) -> Report:
-        """Look for every row as the next lease, as the lease beside it, and from outside.
+        """Check which planted rows are still visible to the next lease, to a lease beside it, and from outside.
 
-        Each party removes what it finds as far as it can.
+        Each observer removes what it finds where it can.
         """
         findings = {row.name: _unplanted(row, planted) for row in self.rows if row.name in planted.refused}
         rows = [row for row in self.rows if row.name not in planted.refused]

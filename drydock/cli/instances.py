@@ -86,7 +86,7 @@ def _dollars(price: float | None) -> str:
 @guarded
 def create(
     *, type_: Types = None, location: Locations = None, zone: Zones = None,
-    image: Annotated[str, typer.Option("--image", help="Image, by the cloud's id.")] = "",
+    image: Annotated[str, typer.Option("--image", help="Image id as the cloud names it, such as an AMI id.")] = "",
     market: Annotated[str, typer.Option("--market", metavar="on_demand|spot|any")] = "on_demand",
     max_price: Annotated[float | None, typer.Option("--max-price", metavar="DOLLARS", help="Per hour.")] = None,
     vcpus: Annotated[int, typer.Option("--vcpus", help="Minimum number of vCPUs.")] = 0,

@@ -30,7 +30,7 @@ from drydock.cli.toolkit.exits import PlainGroup
 app = typer.Typer(
     name="drydock",
     cls=PlainGroup,
-    help="Leases of machines, and of the things that run on machines.\n\n"
+    help="Lease machines, and the accounts, folders, sites and repositories on them.\n\n"
     "Start with `drydock demo`, then `drydock lease --help`.",
     no_args_is_help=True,
     invoke_without_command=True,

@@ -350,5 +350,5 @@ def _show_host_report(report: HostReport, as_json: bool) -> None:
         output.say(f"The search is not complete: {report.unanswered}")
     if report.survived:
         output.say(f"SURVIVED: {', '.join(report.survived)}. Its processes end after five minutes; everything else "
-f"has {report.token} in its name.")  # fmt: skip
+            f"has {report.token} in its name.")  # fmt: skip
     return None

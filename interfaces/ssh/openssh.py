@@ -45,9 +45,10 @@ def entry(
     names: Sequence[str], there: SshEndpoint, *, known_hosts: Path, identity: Identity, jump: str = "",
     proxy_command: str = "",
 ) -> str:  # fmt: skip
-    """Return an entry for a configuration file. Call `known_hosts_of` with the first of the names.
+    """Return a Host entry for an ssh_config file.
 
-    `jump` is the name of the bastion's entry. `proxy_command` is a shell command that makes the connection instead.
+    Host keys are looked up under `names[0]`, so pass that name to `known_hosts_of`. `jump` names the entry of the
+    bastion. `proxy_command`, if given, makes the connection instead.
     """
     lines = [
         ("HostName", there.host.replace("%", "%%")), ("Port", str(there.port)), ("User", there.user),

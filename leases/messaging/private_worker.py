@@ -112,8 +112,8 @@ class Onlooker:
             return alive
         warnings.warn(
             f"No worker is running, so lease {self._lease_id} is neither built nor cleaned. Start a worker "
-"with `drydock worker` or `make up`, or set DRYDOCK_INLINE = True to do the work in this "
-"process.",
+            "with `drydock worker` or `make up`, or set DRYDOCK_INLINE = True to do the work in this "
+            "process.",
             NoWorkerWarning, stacklevel=4,
         )  # fmt: skip
         return False

@@ -92,7 +92,7 @@ def _dropped(who: Caller) -> Iterator[Attention]:
         yield Attention(
             what="dropped_messages", kind="installation", id=None, name="", since=row.dropped_at,
             message=f"{row.dropped_messages} broker messages that were not Drydock's own were dropped so far, the "
-f"last because {row.dropped_message}.",
+                f"last because {row.dropped_message}.",
             mend=("Check who can write to the broker. Give Drydock a broker of its own, or set a password "
 "(BROKER_URL)."),
         )  # fmt: skip

@@ -112,7 +112,7 @@ def confirm(who: Caller) -> InstallationInfo:
 
 @checked
 def suspend(who: Caller, message: str) -> InstallationInfo:
-    """Suspend the installation, so that nothing outside the database is changed until an operator confirms it.
+    """Suspend the installation, so that nothing outside the database is changed until an operator confirms the installation.
 
     Raises Conflict if it is already suspended.
     """

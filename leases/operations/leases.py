@@ -312,7 +312,7 @@ def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
             raise
         raise Conflict(
             f"{to} cannot take over lease {lease_id} because of a quota, a budget, a missing authorization "
-"or a lease of the same name.", field="to", hint=f"{to} or an operator can see which of these.",
+            "or a lease of the same name.", field="to", hint=f"{to} or an operator can see which of these.",
         ) from None  # fmt: skip
 
 

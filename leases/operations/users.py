@@ -152,8 +152,8 @@ def info(row: Any) -> UserInfo:
 def _administrator(who: Caller) -> None:
     if who.maker:
         raise NotAllowed(
-            f"This token was created by {who.maker}, and only {who.name} can manage users.",
-            hint="Use a token that its owner created.",
+            f"{who.maker} created this token for {who.name}; such tokens cannot manage users.",
+            hint=f"Use a token that {who.name} created.",
         )
     found = get_user_model()._default_manager.filter(pk=who.id, is_active=True, is_superuser=True)
     if not (who.operator and found.exists()):

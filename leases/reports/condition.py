@@ -77,8 +77,8 @@ def _late() -> dt.timedelta:
 def _suspended(problem: str, since: dt.datetime | None) -> Trouble:
     return Trouble(
         what="suspended", since=since,
-        message=("The installation is suspended. Nothing is built or destroyed until an operator confirms it: "
-f"{problem}"),
+        message="The installation is suspended, and nothing is built or destroyed until an operator confirms the "
+        f"installation: {problem}",
         mend="`drydock installation` lists the deferred actions. `drydock confirm-installation` resumes work.",
     )  # fmt: skip
 
@@ -94,7 +94,7 @@ def _late_sweep(swept: dt.datetime, now: dt.datetime) -> Trouble:
     return Trouble(
         what="sweep_late", since=swept,
         message=f"The last sweep was {in_words(now - swept)} ago, although a sweep is due every "
-f"{settings.DRYDOCK.sweep_interval_seconds:g} s. Work that is due is delayed.",
+            f"{settings.DRYDOCK.sweep_interval_seconds:g} s. Work that is due is delayed.",
         mend="Check that beat runs and that a worker serves the queue periodic. Meanwhile: drydock sweep",
     )  # fmt: skip
 

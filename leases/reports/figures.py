@@ -144,7 +144,7 @@ FIGURES = (
     Figure(
         name="resources_doubted", labels=("blueprint", "why"),
         says="Machines in service that may be gone (suspected), disappeared together with everything else in "
-"their account (vanished), or were switched off outside Drydock (stopped).",
+            "their account (vanished), or were switched off outside Drydock (stopped).",
         sql="SELECT b.name, r.observed, count(*) FROM leases_resource r JOIN blueprints_blueprint b"
         " ON b.id = r.blueprint_id WHERE r.state = 'active' AND (r.observed IN ('suspected', 'vanished')"
         " OR r.observed = 'stopped' AND r.facts ? 'stopped') GROUP BY 1, 2",
@@ -181,7 +181,7 @@ FIGURES = (
     ),
     Figure(
         name="suspended", says=("1 while the installation is suspended, so that nothing outside the database is changed until "
-"an operator confirms it; otherwise 0."), labels=(),
+            "an operator confirms it; otherwise 0."), labels=(),
         sql=lambda: [(int(bool(installation.current().problem)),)],
     ),
     Figure(

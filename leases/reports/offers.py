@@ -87,8 +87,8 @@ _GROUP = ("credential_id", "kind", "location", "type")
 def types(search: Search, *, after: int, limit: int) -> list[dict[str, Any]]:
     """Return offers by type and location, with the prices in each zone and market.
 
-    They are ordered by the id of the first offer that the search finds. The page is selected first, so that details
-    are collected only for its types.
+    Rows are ordered by the lowest id among their matching offers. The query first selects one page of types, then
+    collects prices and details for those types only.
     """
     what = _wanted(search)
     same = " AND ".join(f"o.{name} = {{0}}.{name}" for name in _GROUP)

@@ -83,7 +83,7 @@ class Wait(Query):
         Field(
             ge=0, le=3600,
             description="Answer as soon as the lease is active or has ended (with `If-None-Match`: has changed), or "
-"after this number of seconds, up to the server's limit.",
+                "after this number of seconds, up to the server's limit.",
         ),
     ] = 0.0  # fmt: skip
 

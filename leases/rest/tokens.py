@@ -126,7 +126,7 @@ def _span(ttl: str | float | dt.timedelta | None, by: Token | None) -> dt.timede
             f"Your token is valid for another {in_words(left)} and cannot create one that is valid for longer.",
             field="ttl",
             hint="Omit ttl to get the longest possible validity. The console and `drydock tokens` on the server "
-"can create tokens that are valid for longer.",
+                "can create tokens that are valid for longer.",
         )  # fmt: skip
     return min(span, longest, left)
 

@@ -111,7 +111,7 @@ class LeaseRequest(BaseModel):
     choose: Literal["", "order", "price", "fastest"] = Field(
         default="",
         description="Blueprint to build with if several could: the first in the operators' order, the cheapest, or "
-"the one that is ready soonest. Empty: the installation's setting.",
+            "the one that is ready soonest. Empty: the installation's setting.",
     )  # fmt: skip
     name: Text = ""
     labels: dict[Word, Text] = Field(default_factory=dict, max_length=100)

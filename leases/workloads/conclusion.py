@@ -34,7 +34,7 @@ _REMOVAL = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """The last data from the host: `end` of the workload's job, and `sample`, the counters read `at` that time."""
+    """The last data read from the host: how the workload's job ended, and its counters with the time of reading."""
 
     end: JobEnd | None = None
     sample: Sample | None = None

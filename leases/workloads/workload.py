@@ -35,7 +35,7 @@ class Workload(BaseModel):
     command: Words | None = Field(
         default=None,
         description="Exact arguments, or one line for a shell. With an image: the arguments of its entry point, or "
-"empty for the image's own command.",
+            "empty for the image's own command.",
     )  # fmt: skip
     image: Annotated[str, Field(max_length=255)] = Field(
         default="", description="Container image, such as docker.io/library/alpine:3. Empty: no container."
@@ -43,7 +43,7 @@ class Workload(BaseModel):
     env: dict[Variable, Value] = Field(
         default_factory=dict, max_length=1000, repr=False,
         description=("Environment variables. They are stored encrypted until the workload has started, and are never "
-"shown."),
+            "shown."),
     )  # fmt: skip
     cwd: Annotated[str, Field(max_length=4096, pattern=_NUL_FREE), AfterValidator(_passable)] = Field(
         default="", description="Working folder: relative to the lease's home, or absolute in the container."

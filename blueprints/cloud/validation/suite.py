@@ -46,7 +46,7 @@ CHECKS = (
     Check(name="locations", act=reading.locations, asserts="There is a location, and at least one is available."),
     Check(name="types", act=reading.types, limit=300.0,
           asserts=("Two listings of types agree. Ids are unique and stable, and a location's types are among those "
-"of all locations.")),
+              "of all locations.")),
     Check(name="prices", act=reading.prices, asserts="Prices are above 0 and name their source."),
     Check(name="quotas", act=reading.quotas, needs="quota", asserts="Quotas and their usage are reported."),
     Check(name="image-choice", act=reading.image_choice,
@@ -60,13 +60,13 @@ CHECKS = (
           asserts="The same token does not create a second machine, whatever the parameters."),
     Check(name="listing", act=creating.listing, after="create", limit=600.0,
           asserts=("The machine is listed by its tags, only in its location, and can be read by its id and its "
-"name.")),
+              "name.")),
     Check(name="boot", act=running.boot, after="create", limit=1200.0, asserts="The machine runs and has an address."),
     Check(name="ssh", act=running.ssh, after="boot", needs="user-data", limit=700.0,
           asserts="The control account can log in, and only the expected host key is accepted."),
     Check(name="guest", act=running.guest, after="ssh", limit=700.0,
           asserts=("cloud-init has finished, the system is the ordered Debian or Ubuntu, and the account has a "
-"home and passwordless sudo.")),
+              "home and passwordless sudo.")),
     Check(name="firewall", act=running.firewall, needs="firewall", after="ssh", limit=600.0,
           asserts="A port is reached from outside only while it is open."),
     Check(name="tags", act=running.tags, needs="tags", after="boot", limit=600.0,

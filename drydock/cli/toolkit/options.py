@@ -134,7 +134,8 @@ Heartbeat = Annotated[
         "--heartbeat-limit",
         metavar="SPAN|none",
         rich_help_panel=_TIME,
-        help="End the lease after this time without a heartbeat; 60s without --keep, --run and --container.",
+        help="End the lease if no heartbeat arrives for this long. Default: 60s; "
+        "no limit if --keep, --run or --container is given.",
     ),
 ]
 
@@ -173,7 +174,7 @@ Choose = Annotated[
     typer.Option(
         "--choose", metavar="order|price|fastest",
         help=("How to choose among blueprints that could build: the first in the operators' order, the cheapest, or "
-"the one that is ready soonest."),
+            "the one that is ready soonest."),
         rich_help_panel=_REST,
     ),
 ]  # fmt: skip

@@ -94,7 +94,7 @@ def current() -> Standing:
         if known[1].problem and (before is None or before[1].problem != known[1].problem):
             log.warning(
                 (
-                    "The installation is suspended until an operator confirms it; nothing outside the database is "
+                    "The installation is suspended until an operator confirms the installation; nothing outside the database is "
                     "changed: %s"
                 ),
                 known[1].problem,

@@ -262,7 +262,7 @@ def groups(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
 
 
 def members_of(group_id: int) -> list[PendingLease]:
-    """Lock the pending members by id and return them.
+    """Lock the group's pending members in the order of their ids, and return them.
 
     Returns an empty list if a member has ended or is about to end, because then all members end.
     """

@@ -265,7 +265,7 @@ def _opinion(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
             return _wait(candidate, Reason.WAITING_AUTHORIZATION, "your request to use it is pending")
         return replace(
             _no(candidate, ("you are not authorized to use it; request that with: drydock authorizations ask "
-f"{candidate.name}"),
+                f"{candidate.name}"),
                 Reason.WAITING_AUTHORIZATION), excluded=True,
         )  # fmt: skip
     if switched_off := _switched_off(candidate):
