@@ -459,7 +459,7 @@ def test_who_may_share_and_follow(server: Server, config: Json, slots: int, isol
 def test_leases_that_must_be_alone_get_one_slot(server: Server, config: Json) -> None:
     hosts = Hosts(server, **config)
     hosts.said = {"slots": 2}
-    with pytest.raises(InvalidRequest, match="one at a time"):
+    with pytest.raises(InvalidRequest, match="only one lease at a time"):
         hosts.registered()
 
 

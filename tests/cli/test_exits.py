@@ -102,7 +102,7 @@ def test_several_errors_are_told_by_the_first():
 
 def test_an_ended_lease_that_a_server_tells_of_ends_the_program_as_one_here():
     """A server names an interface's error by its code: the client cannot know the class."""
-    said = {"code": "lease_ended", "detail": "Lease 1 is over.", "is_a": ["interface", "error"]}
+    said = {"code": "lease_ended", "detail": "Lease 1 has ended.", "is_a": ["interface", "error"]}
     told = failure(409, json.dumps(said).encode(), "http://localhost")
     assert (exits.code_of(told), exits.code_of(of_interfaces.LeaseEnded(told.message))) == (
         exits.CONFLICT,

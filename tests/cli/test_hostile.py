@@ -26,7 +26,7 @@ REFUSED = [
     (("lease", "fake", "--keep", "--until", "2001-01-01T00:00Z"), 2, "until: it is in the past"),
     (("lease", "fake", "--keep", "--until", "9999-12-31T23:59:59-12:00"), 2, "until"),
     (("lease", "fake", "--keep", "--priority", "101"), 2, "priority"),
-    (("lease", "fake", "--keep", "--label", "a"), 2, "label: 'a' is not KEY=VALUE"),
+    (("lease", "fake", "--keep", "--label", "a"), 2, "label: 'a' is not of the form KEY=VALUE"),
     (("lease", "fake", "--keep", "--label", f"a={ODD}"), 2, "labels.a"),
     (("lease", "fake", "--keep", "--name", "\x1b[31mred"), 2, "name"),
     (("lease", "fake", "--keep", "--key", "k" * 300), 2, "idempotency_key"),

@@ -86,7 +86,7 @@ def test_doctor_says_how_things_are(cli):
 def test_a_database_that_does_not_answer_is_told_in_a_line(servers):
     nowhere = servers.also(DATABASE_URL="postgresql://drydock@/x?host=/nowhere")
     done = nowhere("leases", code=1)
-    assert done.stderr.startswith("drydock: The database does not answer")
+    assert done.stderr.startswith("drydock: The database is not reachable: ")
     wrong = servers.also(DATABASE_URL="mysql://x/y")("leases", code=1)
     assert "DATABASE_URL" in wrong.stderr
 

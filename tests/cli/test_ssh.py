@@ -209,8 +209,8 @@ def test_an_ended_lease_and_a_kind_without_ssh_say_so(cli, lab, fakes):
         assert "not reached by SSH" in told
         assert "drydock run" in told
     cli("release", number)
-    assert "is over" in cli("ssh", number, "true", code=4).stderr
-    assert "is over" in cli("port-forward", number, "8080:80", code=4).stderr
+    assert "has ended" in cli("ssh", number, "true", code=4).stderr
+    assert "has ended" in cli("port-forward", number, "8080:80", code=4).stderr
     assert "does not exist or is not yours" in cli("ssh", "999999", code=3).stderr
 
 
@@ -279,7 +279,7 @@ def test_a_local_host_gives_a_shell_with_a_terminal_of_its_own(cli, host):
         assert done.stdout == f"{uid}\ngiven"
         assert cli("ssh", "desk", stdin="echo by script; exit 4\n", code=4).stdout == "by script\n"
         assert "on this machine" in cli("port-forward", "desk", "8080:80", code=2).stderr
-    assert "is over" in cli("ssh", str(lease["id"]), code=4).stderr
+    assert "has ended" in cli("ssh", str(lease["id"]), code=4).stderr
 
 
 def test_a_local_shell_ends_with_the_lease(cli, host):

@@ -59,7 +59,7 @@ def test_ssh_knows_a_lease_by_number_and_name_and_no_key_is_written(cli, lab, tm
             ["ssh", "-F", config, "drydock-site", "true"], env=here.environment, capture_output=True, timeout=60
         )
         assert ended.returncode == 255
-        assert b"is over" in ended.stderr
+        assert b"has ended" in ended.stderr
     assert "no active lease" in here("ssh-config", "--install").stderr
     here("ssh-config", "--remove")
     assert files(home) == {".ssh/config": THEIRS}

@@ -185,7 +185,7 @@ def test_a_database_of_another_version_is_named(config):
     leave(config.state)
     assert wait_until_stopped(config)
     (config.layout.data(POSTGRESQL) / "PG_VERSION").write_text("17\n")
-    with pytest.raises(EngineError, match="made by PostgreSQL 17"):
+    with pytest.raises(EngineError, match="created by PostgreSQL 17"):
         ensure(config, POSTGRESQL)
     leave(config.state)
 

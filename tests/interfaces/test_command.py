@@ -172,7 +172,7 @@ def test_a_hundred_megabytes_do_not_stay_in_memory(peer: Peer) -> None:
     assert len(result.stdout) < 1.1 * (1 << 20)
     assert result.stdout.startswith(b"begin\n\0")
     assert result.stdout.endswith(b"\0end\n")
-    assert b"bytes left out" in result.stdout
+    assert b"bytes omitted" in result.stdout
 
 
 def test_running_out_of_time_ends_the_whole_family(peer: Peer) -> None:

@@ -300,7 +300,7 @@ def test_what_is_gone_is_lost_in_its_provider_s_own_words(grown_up, cloud):
     gone = cloud.instances()[0].key
     cloud.lose(gone)
     look("status")
-    assert Lease.objects.get(state="broken").message == f"The provider has no {gone}."
+    assert Lease.objects.get(state="broken").message == f"The provider reports that {gone} does not exist."
 
 
 def test_what_is_gone_soon_after_it_was_made_is_only_suspected(served, cloud):
@@ -321,7 +321,7 @@ def test_what_a_listing_leaves_out_and_exists_stays_and_the_listing_is_at_fault(
     for _ in range(3):
         look("status")
     assert Lease.objects.filter(state="active").count() == 3
-    assert "left out 3 machines that exist" in Reading.objects.get(what="status").message
+    assert "omitted 3 machines that exist" in Reading.objects.get(what="status").message
 
 
 def test_what_cannot_be_asked_for_is_suspected_until_it_can_and_is_well_then(grown_up, cloud, monkeypatch):

@@ -120,7 +120,7 @@ def test_a_machine_that_was_taken_back_is_noticed_by_one_listing_and_served_agai
     look("status")
     served.refresh_from_db()
     assert served.state == "broken"
-    assert "taken back" in served.message
+    assert "reclaimed by the provider" in served.message
     ready(served.replaced_by, until)
     gone()
     assert ec2.objects() == {}

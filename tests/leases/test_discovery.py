@@ -98,7 +98,7 @@ def test_what_cannot_be_written_stops_nothing_else_and_is_said(look, cloud):
     look()
     assert Resource.objects.get().identity == "serial-1"
     said = Sync.objects.get()
-    assert said.message.startswith("2 of 3 could not be registered: aaaa")
+    assert said.message.startswith("2 of 3 resources could not be registered: aaaa")
     assert (said.token, said.found) == (None, 3)
     cloud.uproot("serial-1")
     look()

@@ -49,7 +49,7 @@ def test_a_waiting_lease_that_asks_for_more_waits_as_one_of_another_shape(full, 
     release.release(full.pk, actor="ada")
     until(other, state="active")
     longer.refresh_from_db()
-    assert "lives 5:00:00" in longer.message
+    assert "live 5:00:00" in longer.message
 
 
 def test_nothing_is_shortened_and_nothing_without_an_end_is_extended(full, ask, owner):

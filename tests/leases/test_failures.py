@@ -69,7 +69,7 @@ def test_a_refused_destruction_keeps_the_resource_and_says_so_everywhere(held, a
     assert REFUSED in told.message
     for who, kind in ((chief, "resource"), (ada, "lease")):
         (needed,) = [one for one in attention.needed(who) if one.what == "destroy_failed"]
-        assert (needed.kind, REFUSED in needed.message, "$0.6000 an hour" in needed.message) == (kind, True, True)
+        assert (needed.kind, REFUSED in needed.message, "$0.6000 per hour" in needed.message) == (kind, True, True)
     bob = caller(User.objects.create_user("bob"))
     assert not [one for one in attention.needed(bob) if one.what == "destroy_failed"]
     assert _values("undestroyed") == [("pool", 1)]

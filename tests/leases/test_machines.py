@@ -200,7 +200,7 @@ def test_types_that_it_cannot_become_are_refused_before_anything_is_done(held, a
 
 def test_a_type_too_small_for_what_is_leased_of_it_is_refused(cloud, ask, until, operator):
     lease = until(ask("fake_cloud", cpu_millicores=5000), state="active")
-    with pytest.raises(InvalidRequest, match="5 vCPUs leased, 2 vCPUs there"):
+    with pytest.raises(InvalidRequest, match="5 vCPUs leased, 2 vCPUs on the new type"):
         machines.change_type(operator, lease.pk, "small")
 
 
@@ -271,7 +271,7 @@ def test_what_is_not_supported_is_named(held, ada, blueprint, ask, until):
     row = Blueprint.objects.get()
     Blueprint.objects.update(config={**row.config, "lacks": ["reboots", "consoles", "powers"]})
     for act, name in ((machines.reboot, "reboot"), (machines.console, "console-output"), (machines.stop, "stop-start")):
-        with pytest.raises(NotSupported, match="is not supported by fake_cloud") as refused:
+        with pytest.raises(NotSupported, match="is not supported by the kind fake_cloud") as refused:
             act(ada, held.pk)
         assert refused.value.capability == name
     assert machines.get(ada, held.pk).capabilities == ("resize-volume", "change-type", "tags")

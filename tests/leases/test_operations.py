@@ -212,7 +212,7 @@ class TestResources:
     def test_a_held_resource_is_not_retired(self, blueprint, ada, root):
         blueprint()
         lease = ask(ada)
-        with pytest.raises(Conflict, match="held"):
+        with pytest.raises(Conflict, match="is leased or busy"):
             resources.retire(root, lease.resource)
         leases.release(ada, lease.id)
         resources.retire(root, lease.resource)

@@ -87,7 +87,7 @@ def test_whoever_holds_a_part_that_dies_is_told_and_keeps_its_lease(blueprint, a
     lease = until(ask("fake_activated", extra={"gpu": 1}), state="active")
     look(lease.resource, dies("gpu-0"))
     told = Event.objects.get(kind="resource.part", lease=lease)
-    assert told.message == "gpu gpu-0 was ok and is dead."
+    assert told.message == "gpu gpu-0 changed from ok to dead."
     lease.refresh_from_db()
     assert lease.state == "active"
     look(lease.resource, dies("gpu-0"))

@@ -73,7 +73,7 @@ def test_a_resource_at_the_end_of_its_life_takes_no_lease_that_would_outlive_it(
     never = ask(ttl="3h")
     settle()
     never.refresh_from_db()
-    assert "lives 2:00:00" in never.message
+    assert "live 2:00:00, but the lease would last 3:00:00" in never.message
 
 
 def test_drained_and_quarantined_resources_serve_nobody(blueprint, ask, until):

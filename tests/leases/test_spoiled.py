@@ -231,7 +231,7 @@ def test_a_machine_that_was_taken_back_says_so(cloud, ask, until):
     lease = ready(ask("host", exclusive=True), until)
     cloud.preempt(cloud.key(lease))
     until_lost(lease)
-    assert "taken back" in lease.message
+    assert "reclaimed by the provider" in lease.message
     gone()
     assert cloud.double.objects() == {}
 

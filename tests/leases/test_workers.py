@@ -128,7 +128,7 @@ def test_with_the_broker_stopped_beat_serves_everything(life, tmp_path):
         finally:
             beat.terminate()
             beat.wait(15)
-    assert b"does not take hints" in (tmp_path / "beat.log").read_bytes()
+    assert b"does not accept hints" in (tmp_path / "beat.log").read_bytes()
 
 
 def test_sending_a_hint_to_a_stopped_broker_is_no_error_and_the_request_stands(blueprint, ask, monkeypatch, until):

@@ -32,7 +32,7 @@ def outage(site: Site, how, seconds: float) -> tuple[float, Counter[tuple[str, i
                 assert answer.headers["Content-Type"].startswith(
                     "application/problem+json" if path.startswith("/api/") else "text/html"
                 )
-                assert "does not answer" in answer.body
+                assert "The database is not reachable" in answer.body
         time.sleep(0.2)
     site.servers.start(POSTGRESQL)
     return time.time(), seen

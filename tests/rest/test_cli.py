@@ -64,11 +64,11 @@ def host(blueprint):
     return blueprint("here", kind="local_host", resource_type="host", config=config)
 
 
-def test_a_laptop_leases_works_and_releases(cli, working, host, owner, tmp_path):
+def test_a_laptop_leases_works_and_releases(cli, server, working, host, owner, tmp_path):
     _, secret = tokens.create(caller(owner), name="laptop")
     assert "login" in cli("leases", code=7).stderr
     assert "token is not valid" in cli("login", stdin="ddk_wrong\n", code=7).stderr
-    assert "You are ada" in cli("login", stdin=f"{secret}\n").stderr
+    assert f"You are logged in to {server.url} as ada." in cli("login", stdin=f"{secret}\n").stderr
     assert (tmp_path / "config" / "tokens.json").stat().st_mode & 0o077 == 0
 
     assert cli.json("explain", "host")["outcome"] == "build"

@@ -53,7 +53,7 @@ def test_acts_are_asked_for_and_their_outcome_is_told(ada, whole):
 def test_what_is_not_supported_names_the_capability(ada, whole):
     said = ada("POST", f"leases/{whole}/change-type", {"type_name": "big"}, code=409)
     assert (said["code"], said["capability"]) == ("not_supported", "change-type")
-    assert "not supported by fake" in said["detail"]
+    assert "not supported by the kind fake" in said["detail"]
     Blueprint.objects.update(config={"lacks": ["powers", "reboots", "resizes", "tags", "consoles"]})
     names = {"stop": "stop-start", "start": "stop-start", "reboot": "reboot", "resize": "resize-volume", "tags": "tags"}
     for act, name in names.items():

@@ -75,7 +75,7 @@ def test_a_token_made_for_an_owner_shows_no_private_key_and_names_its_maker(api,
     lent = Api(made["token"])
     child = Api(lent("POST", "tokens", {"name": "y"}, code=201)["token"])
     for one in (lent, child):
-        assert "made by chief" in one("POST", f"leases/{held}/private_key", code=403)["detail"]
+        assert "created by chief" in one("POST", f"leases/{held}/private_key", code=403)["detail"]
     assert api(owner)("POST", f"leases/{held}/private_key")["private_key"] == "-----BEGIN"
     child("POST", f"leases/{held}/extend", {"ttl": "3h"})
     child("POST", f"leases/{held}/release", {})
