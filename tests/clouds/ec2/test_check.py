@@ -200,7 +200,7 @@ def test_a_zone_without_a_default_subnet_is_named(double: Double, ec2: Ec2) -> N
 def test_a_full_quota_is_told_with_its_figures(double: Double, ec2: Ec2) -> None:
     name = "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances"
     double.limits["L-1216C47A"] = (name, 3.0)
-    assert "no room" not in str(problems(double))
+    assert "quotas do not allow" not in str(problems(double))
     made(ec2, order())
     (told,) = problems(double)
     assert (told.field, told.fatal) == ("types", False)
@@ -208,7 +208,7 @@ def test_a_full_quota_is_told_with_its_figures(double: Double, ec2: Ec2) -> None
         "us-east-1: the account's quotas do not allow a single machine; the smallest type is"
     )
     assert f"{name} has 2 of 3 vcpus in use" in told.message
-    assert "no room" not in str(problems(double, markets=["on_demand", "spot"])), "there is room for spot"
+    assert "quotas do not allow" not in str(problems(double, markets=["on_demand", "spot"])), "there is room for spot"
 
 
 def test_a_type_that_is_not_there_is_told(double: Double) -> None:
