@@ -226,9 +226,11 @@ seconds=$2 python=${3:-python3} homes=$4
 """
     + _BOUNDED
     + r"""
+# A folder that somebody moves away while find is inside it ends the whole search, with the status of any small error.
+# So each search goes on to the root folder and prints that last: without it, the search was not finished.
 nothing() {
-  one=$(bounded find "$1" -xdev ! -name . -uid "$uid" -print -quit 2>/dev/null)
-  [ $? -lt 124 ] && [ -z "$one" ]
+  found=$(bounded find "$1" / -xdev '(' -path / -prune -print ')' -o ! -name . -uid "$uid" -print -quit 2>/dev/null)
+  [ "$found" = / ]
 }
 # What of a file system that the uid has mounted through FUSE is left when its server is gone.
 while read -r _ _ _ _ point rest; do
@@ -239,11 +241,14 @@ done </proc/self/mountinfo
 left=0
 for place in /tmp /var/tmp /dev/shm /dev/mqueue /run /run/lock "/run/user/$uid" /var/spool /var/mail /var/crash; do
   [ -d "$place" ] || continue
-  nothing "$place/." && continue
-  bounded find "$place/." -xdev ! -name . -uid "$uid" -delete 2>/dev/null
-  # A folder with things of others in it stays, but belongs to nobody who comes after.
-  bounded find "$place/." -xdev ! -name . -uid "$uid" -execdir chown -h 0:0 '{}' + 2>/dev/null
-  nothing "$place/." || left=1
+  n=0
+  until nothing "$place/."; do
+    [ $n -lt 10 ] || { left=1; break; }
+    n=$((n + 1))
+    bounded find "$place/." -xdev ! -name . -uid "$uid" -delete 2>/dev/null
+    # A folder with things of others in it stays, but belongs to nobody who comes after.
+    bounded find "$place/." -xdev ! -name . -type d -uid "$uid" -execdir chown -h 0:0 '{}' + 2>/dev/null
+  done
 done
 # Message queues are there also where nobody has mounted them; root of a container may not be allowed to look.
 queues='mount --make-rprivate / && mount -t mqueue mqueue /tmp && cd /tmp || exit 0

@@ -134,14 +134,15 @@ user=$1 home=$2
 homes=${home%/*}
 chmod 700 -- "$home" && rm -rf -- "$home/.ssh" || exit 1
 if [ -e "$home/.ssh" ] || [ -L "$home/.ssh" ]; then echo "$home/.ssh cannot be removed." >&2; exit 1; fi
-timeout -s KILL 5 find "$homes/." -xdev -path "$homes/./${home##*/}" -prune -o -uid "$(id -u "$user")" \
-  -execdir chown -h 0:0 '{}' + 2>/dev/null
-[ $? -lt 124 ] || echo unfinished
+# A folder that is moved away while find is inside it ends the search. A finished search has printed the root folder.
+found=$(timeout -s KILL 5 find "$homes/." / -xdev '(' -path / -prune -print ')' -o \
+  -path "$homes/./${home##*/}" -prune -o -uid "$(id -u "$user")" -execdir chown -h 0:0 '{}' + 2>/dev/null)
+[ "$found" = / ] || echo unfinished
 """
 """$1 user, $2 home. Removes what could let the former owner in later; to be run after CLOSE_ACCESS, when nothing runs.
 
 sshd reads more in ~/.ssh than authorized_keys, and the keys there are the former owner's. Set-uid files of the account
-in the homes of other leases could run as it. Prints `unfinished` if there was too little time to search those homes.
+in the homes of other leases could run as it. Prints `unfinished` if those homes could not be searched to the end.
 """
 
 DROP_SETUID = r"""

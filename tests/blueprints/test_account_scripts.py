@@ -12,8 +12,10 @@ import pytest
 from blueprints.accounts import scripts
 
 
-@pytest.mark.parametrize(("finds", "says"), [("exit 1", ""), ("exec sleep 60", "unfinished\n")])
-def test_homes_that_could_not_be_searched_in_time_are_not_taken_for_clean(tmp_path: Path, finds: str, says: str):
+@pytest.mark.parametrize(
+    ("finds", "says"), [("echo /; exit 1", ""), ("exit 1", "unfinished\n"), ("exec sleep 60", "unfinished\n")]
+)
+def test_homes_that_could_not_be_searched_to_the_end_are_not_taken_for_clean(tmp_path: Path, finds: str, says: str):
     """Set-uid files of the account in other homes would let its former owner in."""
     home, programs = tmp_path / "homes" / "mine", tmp_path / "bin"
     (home / ".ssh").mkdir(parents=True)

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -314,6 +315,61 @@ def test_on_a_busy_machine_a_lease_waits_until_all_was_looked_through(
         assert not folders.home_of(lease).exists()
     assert isinstance(leasing.make_home(replace(spec, deadline=60), {}), Ready)
     hosts.ready("deactivate", host, replace(lease, facts=account.facts))
+
+
+MOVING = """
+import os, shutil, sys
+place = sys.argv[1]
+print(flush=True)
+while True:
+    for n in range(40):
+        home, away = f"{place}/m{n}", f"{place}.away/m{n}"
+        os.makedirs(f"{home}/a/b/c/d/e/f/g", exist_ok=True)
+        os.rename(home, away)
+        shutil.rmtree(away)
+"""
+
+
+def test_folders_that_others_move_away_meanwhile_hide_nothing_from_the_sweep(hosts: Hosts, host: ResourceView) -> None:
+    """Such a move ends a search by find with all that it had still before it."""
+    peers.needs_root()
+    uid, place = FIRST_UID + 97, Path(f"/tmp/dd-moving-{os.getpid()}")
+    sweep = leasing.shell(hosts.spec("deactivate", host))
+    with peers.removed(place), peers.removed(Path(f"{place}.away")):
+        for folder in (place, Path(f"{place}.away")):
+            folder.mkdir()
+        movers = [
+            subprocess.Popen(
+                [sys.executable, "-c", MOVING, str(place)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+            for _ in range(2)
+        ]
+        try:
+            for mover in movers:
+                assert mover.stdout is not None
+                mover.stdout.readline()
+            for n in range(25):
+                litter = place / f"z{n}"
+                litter.touch()
+                os.chown(litter, uid, uid)
+                done = sweep.as_root(hostscripts.SWEEP_UID, str(uid), "20")
+                assert done.split()[-1] != "0" or not litter.exists(), n
+        finally:
+            for mover in movers:
+                mover.kill()
+                mover.communicate()
+
+
+@pytest.mark.parametrize(("ends", "left"), [("exit 1", "1"), ('case " $* " in *" / "*) echo /;; esac; exit 1', "0")])
+def test_a_search_that_ended_early_is_not_taken_for_clean(
+    hosts: Hosts, host: ResourceView, tmp_path: Path, ends: str, left: str
+) -> None:
+    peers.needs_root()
+    (tmp_path / "find").write_text(f"#!/bin/sh\n{ends}\n")
+    (tmp_path / "find").chmod(0o755)
+    sweep = leasing.shell(hosts.spec("deactivate", host))
+    done = sweep.as_root(f"PATH={tmp_path}:$PATH\n{hostscripts.SWEEP_UID}", str(FIRST_UID + 97), "20")
+    assert done.split()[-1] == left
 
 
 def test_a_folder_with_things_of_others_stays_but_is_nobodys(hosts: Hosts, lease: LeaseView) -> None:
