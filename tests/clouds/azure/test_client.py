@@ -232,8 +232,8 @@ def test_what_an_earlier_attempt_left_elsewhere_is_in_the_way(bench: Bench) -> N
     with pytest.raises(CloudError) as caught:
         bench.azure.prepare(elsewhere)
     assert caught.value.meaning is Meaning.CONFLICT
-    assert "still in eastus" in caught.value.message
-    with pytest.raises(CloudError, match="is in zone") as caught:
+    assert "still exists in eastus" in caught.value.message
+    with pytest.raises(CloudError, match="still exists in zone") as caught:
         bench.azure.prepare(order(zone="2", token="attempt-3"))
     assert caught.value.meaning is Meaning.CONFLICT
     bench.swept()
