@@ -429,7 +429,7 @@ class Consoles(ABC):
 class Updates(ABC):
     """An outdated resource can be updated in place to its blueprint's current generation, while idle.
 
-    A registered resource is updated to its changed registration.
+    A registered resource is updated to match its current registration.
     """
 
     at_once: ClassVar[bool] = False

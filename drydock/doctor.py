@@ -146,7 +146,7 @@ def workers() -> Answer:
 
     if missing := next((one for one in condition.troubles() if one.what == "no_worker"), None):
         lasting = "make up, or celery -A drydock worker -Q claims,steps,periodic --beat"
-        return fail(missing.message, f"{missing.mend}; for lasting ones: {lasting}")
+        return fail(missing.message, f"{missing.mend}. To keep workers running: {lasting}")
     worker = apps.get_model("leases", "Worker")
     since = clock.now() - dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
     if alive := worker._default_manager.filter(seen_at__gt=since).count():

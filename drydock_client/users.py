@@ -25,11 +25,11 @@ class Users(Operations):
     def add_user(
         self, user: str, *, operator: bool = False, groups: Collection[str] = (), password: str | None = None
     ) -> PasswordInfo:
-        """Add a user with the given password, or with a generated one that is shown only now."""
+        """Add a user with the given password, or with a generated one that is shown only once."""
 
     @operation("POST", "users/{user}/password", "Set a user's password", scope="operate", body="NewPassword")
     def set_user_password(self, user: str, *, password: str | None = None) -> PasswordInfo:
-        """Set a user's password to the given one, or to a generated one that is shown only now."""
+        """Set a user's password to the given one, or to a generated one that is shown only once."""
 
     @operation(
         "POST", "users/{user}/{act}", "Enable or disable a user", scope="operate",

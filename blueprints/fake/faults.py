@@ -178,7 +178,7 @@ class NeedLocks(_Where):
 
 
 class NeedMaintenance(_Where):
-    """The step requests maintenance of a related resource whenever it is not granted."""
+    """The step requests maintenance of a related resource, and proceeds only once it is granted."""
 
     does: Literal["need_maintenance"] = "need_maintenance"
     relation: str = "parent"

@@ -228,7 +228,7 @@ class Instances:
         return self._calls.write(self._client.insert_unary, request)
 
     def raw(self, zone: str, name: str) -> compute_v1.Instance | None:
-        """Return an instance by name or id, or None if Google reports that this very instance does not exist."""
+        """Return an instance by name or id, or None if it does not exist."""
         request = compute_v1.GetInstanceRequest(project=self._calls.project, zone=zone, instance=name)
         try:
             it = self._calls.read(self._client.get, request)

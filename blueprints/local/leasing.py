@@ -101,7 +101,7 @@ def _end_processes(spec: Spec) -> bool:
 def remove_files(spec: Spec, memo: Json) -> Answer:
     """Remove the home and, as root, the uid's files in world-writable directories.
 
-    A home that was set aside keeps its uid.
+    If the home cannot be removed, it is moved aside, and its uid stays reserved until the home is gone.
     """
     if answer := elsewhere(spec.resource):
         return answer

@@ -47,7 +47,7 @@ def add(
     group: Annotated[list[str] | None, typer.Option("--group", help="Add the user to this group; repeatable.")] = None,
     stdin: Stdin = False, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Add a user, and print the generated password, which is shown only now.
+    """Add a user, and print the generated password, which is shown only once.
 
     [dim]drydock users add ada --group lab[/dim]
     """
@@ -57,7 +57,7 @@ def add(
 
 @guarded
 def password(name: Name, *, stdin: Stdin = False, as_json: o.AsJson = False) -> None:
-    """Set another password for a user. A generated password is printed, and shown only now."""
+    """Set another password for a user. A generated password is printed, and shown only once."""
     _tell_password(o.client().set_user_password(name, password=_password_given(stdin)), as_json)
 
 
@@ -105,7 +105,7 @@ def _tell_password(made: PasswordInfo, as_json: bool) -> None:
         return output.emit(made)
     if made.password:
         output.line(made.password)
-        output.say(f"the password of {made.user.name}; it is shown only now")
+        output.say(f"the password of {made.user.name}; it is shown only once")
     else:
         output.say(f"the password of {made.user.name} was set")
     return None
@@ -190,7 +190,7 @@ def create_token(
     name: Annotated[str, typer.Argument(help="Purpose of the token.")], *,
     scope: Scope = "lease", ttl: TokenTtl = None, user: TokenUser = None, as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Create a token and print it. It is shown only now."""
+    """Create a token and print it. It is shown only once."""
     made, secret = _tokens().create_token(name, scope=scope, ttl=ttl, user=user)
     from drydock_client.values import to_json
 
@@ -198,7 +198,7 @@ def create_token(
         return output.emit({**to_json(made), "token": secret})
     output.line(secret)
     output.say(f"token {made.id} of {made.user}, scope {made.scope}, until {output.text(made.expires_at)}")
-    output.say("the token is shown only now; store it with `drydock --server URL login` or in DRYDOCK_TOKEN")
+    output.say("the token is shown only once; store it with `drydock --server URL login` or in DRYDOCK_TOKEN")
     return None
 
 

@@ -94,7 +94,7 @@ class HttpClient(HttpJobs, HttpInterfaces, Client):
     def create_token(
         self, name: str, *, scope: str = "lease", ttl: str | None = None, user: str | None = None
     ) -> tuple[TokenInfo, str]:
-        """Create a token and return it with its secret, which is shown only now.
+        """Create a token and return it with its secret, which is shown only once.
 
         The new token has no wider scope than the current one, expires no later, and is revoked with it.
         """

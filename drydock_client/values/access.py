@@ -65,7 +65,7 @@ class UserInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class PasswordInfo:
-    """A user whose password was set. `password` is the generated one, shown only now, or empty if it was given."""
+    """A user whose password was set. `password` is the generated one, shown only once, or empty if it was given."""
 
     user: UserInfo
     password: str

@@ -102,7 +102,7 @@ class ReadingAdmin(CatalogueAdmin):
 
 @admin.register(Allowance)
 class AllowanceAdmin(CatalogueAdmin):
-    """Provider quotas: the limits of an account, and their usage by all programs."""
+    """Provider quotas: an account's limits and its current usage, including usage outside Drydock."""
 
     list_display = ("name", "account", "kind", "where", "family", "market", "used_", "read")
     list_filter = (OfferingKind, "credential")

@@ -135,7 +135,7 @@ class AuthorizationAdmin(HolderAdmin):
         obj.pk = permissions.authorize(who, obj.blueprint.name, **holder(obj), message=obj.note).id
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Decline first, so that an event is recorded and waiting leases are checked again."""
+        """Decline the authorization first, so that an event is recorded and waiting leases are checked again."""
         permissions.decline(caller(request.user), obj.blueprint.name, **holder(obj), message="Deleted.")
         super().delete_model(request, obj)
 

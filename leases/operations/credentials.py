@@ -245,7 +245,9 @@ def make_polls_due(who: Caller, account: Credential, kinds: Iterable[str]) -> in
     reading = [kind for kind in sorted(set(kinds)) if reads(kind)]
     if not reading:
         raise Conflict(
-            (f"There is nothing to poll with {account.name!r}: no blueprint whose kind reads offers uses it."),
+            (
+                f"There is nothing to poll with {account.name!r}: it is not used by any blueprint whose kind reads offers."
+            ),
             hint="`drydock credentials` shows which blueprints name it.",
         )
     with transaction.atomic():

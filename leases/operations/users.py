@@ -45,7 +45,7 @@ def get(who: Caller, user: str) -> UserInfo:
 def add(
     who: Caller, user: str, *, operator: bool = False, groups: Collection[str] = (), password: str | None = None
 ) -> PasswordInfo:
-    """Add a user with the given password, or with a generated one that is returned only now.
+    """Add a user with the given password, or with a generated one that is returned only once.
 
     An operator sees and changes everything, and administers users. Raises InvalidRequest, Conflict if the name is
     taken, NotAllowed.
@@ -71,7 +71,7 @@ def add(
 
 @checked
 def set_password(who: Caller, user: str, *, password: str | None = None) -> PasswordInfo:
-    """Set the given password, or a generated one that is returned only now. Ends all browser sessions of the user.
+    """Set the given password, or a generated one that is returned only once. Ends all browser sessions of the user.
 
     Raises InvalidRequest, NotAllowed, NotFound.
     """

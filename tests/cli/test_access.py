@@ -139,7 +139,7 @@ def test_users_are_added_given_passwords_grouped_and_disabled(cli):
     """Also that of `make up`: after these commands there is an administrator, and somebody can sign in."""
     added = cli("users", "add", "grace", "--group", "yard")
     assert len(added.stdout.strip()) >= 12
-    assert "shown only now" in added.stderr
+    assert "shown only once" in added.stderr
     assert cli("users", "add", "grace", code=4).stdout == ""
     assert cli.json("users", "password", "grace", "--stdin", stdin="a phrase of four words\n")["password"] == ""
     cli("users", "password", "grace", "--stdin", code=2, stdin="12345678\n")

@@ -72,7 +72,7 @@ class Journal:
     def unfinished(self) -> tuple[Made, ...]:
         """Return the names under which something may be left, oldest first.
 
-        A last line that a crash cut off belongs to a call that was not made.
+        A last line truncated by a crash is ignored: lines are written before their calls, so that call was never made.
         """
         found: dict[str, Made] = {}
         for said in self._lines():
@@ -185,7 +185,7 @@ def _places(client: Client) -> Sequence[str]:
 def clean(
     client: Client, run_tags: RunTags, journal: Journal, limits: Limits | None = None
 ) -> tuple[list[str], list[str]]:
-    """Delete everything that earlier runs have left, found by the journal, and by the owner's tag and a proof.
+    """Delete everything that earlier runs left behind: what the journal lists, and machines with our tag and a proof.
 
     Return the names that are gone now, and a sentence for each of the others.
     """

@@ -69,7 +69,7 @@ _ALIKE = f"""
 
 
 def demand(placement: PlacementRequest) -> Demand:
-    """Return how many leases wait for the same room as this lease."""
+    """Return how many leases wait for the same capacity as this lease."""
     for alike, siblings in rows(_ALIKE, (placement.lease_id,)):
         return Demand(1 + alike, siblings + pending.reclaiming(placement.type, placement.lease_id))
     return ALONE
