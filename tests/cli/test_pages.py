@@ -147,7 +147,7 @@ TOGETHER = [
         elsewhere={"pg_": _SERVER, "createdb": _SERVER, "sudo tar": _SERVER},
         # What is suspended is not well.
         codes={"drydock doctor ": 0, "drydock doctor": 1},
-        prints={"drydock installation": r"^going back to Monday\. Until `drydock confirm-installation` nothing"},
+        prints={"drydock installation": r"^going back to Monday\. Nothing outside the database is changed until"},
     ),
     Page(path="docs/how-to/secure.md", words={r"\brevoke 3\b": "revoke 1"}, elsewhere={
         "make audit": "needs the internet", "drydock credentials": _HOST,
