@@ -76,7 +76,7 @@ class Failed:
     message: str
     code: str = ""
     key: str = ""
-    """What is ruled out, in the form of `Offer.counted`; only with `Scope.LOCATION`. An empty part matches anything."""
+    """Quota keys to exclude, in the form of `Offer.counted`; only for `Scope.LOCATION`. An empty part matches any."""
     blames_request: bool = False
     """The provider says that the request is wrong.
 

@@ -387,7 +387,7 @@ _WORDS = {"nic": "network card", "ip": "address", "nsg": "firewall", "disk": "vo
 
 
 def _remnant(part: str, found: Mapping[str, Any]) -> Remnant:
-    """Its name is its key with the part's ending; one that ends otherwise was not made by us under that name."""
+    """Return an object as a remnant. Its key is its name without the suffix of its part."""
     named = str(found["name"])
     suffix = SUFFIXES[part]
     return Remnant(

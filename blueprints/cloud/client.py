@@ -36,7 +36,7 @@ class Api(StrEnum):
     """The scope of an inventory call: one location, or all locations at once."""
 
     GLOBAL = "global"
-    """One call covers all locations."""
+    """A call lists all locations at once."""
     LOCATIONAL = "locational"
     """One call (or one per page) for each location."""
 
@@ -304,7 +304,7 @@ class Permission:
     unclear: str = ""
     """Why that cannot be determined, as the end of a sentence."""
     without: str = ""
-    """What fails without it, as a clause. Empty if machines cannot be created, reached or terminated at all."""
+    """The feature that fails without the permission, as a clause. Empty if no machine can be used without it."""
     host_key: str = ""
     """The value of the config's `host_key` that requires it."""
 

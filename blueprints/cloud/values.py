@@ -95,7 +95,7 @@ class Price:
     zone: str = ""
     """Empty if the price holds in every zone of the location."""
     source: str = ""
-    """Where the price is from: `provider`, or `bundled 2026-11-01` for the bundled table."""
+    """Source of the price: `provider`, or `bundled 2026-11-01` for the bundled table."""
 
 
 @dataclass(frozen=True, kw_only=True)

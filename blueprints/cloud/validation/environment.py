@@ -58,7 +58,7 @@ class Machine:
 
 
 class Environment:
-    """One run on one account. `main` is the machine that most checks use."""
+    """A run of the checks on one account. `main` is the machine that most checks use."""
 
     def __init__(
         self, client: Client, wish: Wish, run_tags: RunTags, journal: Journal, *, limits: Limits | None = None,

@@ -15,7 +15,7 @@ from interfaces.errors import HostKeyMismatch, InterfaceError
 from interfaces.keys import new_key_pair
 
 RELEASES = {"ubuntu": ("20.04", "22.04", "24.04", "26.04"), "debian": ("11", "12", "13")}
-"""What machines may run."""
+"""The releases that a machine may run, by distribution."""
 ARCHITECTURES = ("x86_64", "arm64")
 _LARGEST = 64 << 10
 _ANYWHERE = "0.0.0.0/0"

@@ -96,7 +96,7 @@ CHECKS = (
 )  # fmt: skip
 NAMES = tuple(one.name for one in CHECKS)
 CHEAP = tuple(one.name for one in CHECKS[: NAMES.index("refused-create")])
-"""Those that make nothing."""
+"""The names of the checks that create nothing."""
 _LAST = "nothing-left"
 
 
@@ -118,7 +118,7 @@ def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> frozenset[
 
 
 class Suite:
-    """One run. `told` is called with each check as it begins (and None), and with its finding."""
+    """A run of the suite. `told` is called with None when a check begins, and with its finding when the check ends."""
 
     def __init__(
         self, environment: Environment, *, wanted: Collection[str] | None = None,
