@@ -23,23 +23,26 @@ CHECK_SECONDS = 5.0
 
 DEAF_CHECKS = 6
 
-"""Consecutive checks after which a worker counts as deaf.
+"""Number of consecutive checks without a received message after which a worker is considered deaf.
 
-They take half a minute, while a worker with a free process receives a message within milliseconds. Counts checks
-rather than seconds, because the machine may be suspended.
+These checks take half a minute, while a worker with a free process receives a message within milliseconds. Checks are
+counted and not seconds, because the machine may be suspended.
 """
 
 END_CHECK_SECONDS = 1.0
 
 QUIET_CHECKS = 10
 
-"""Consecutive checks without active tasks after which a worker that was told to end is considered hung."""
+"""Number of consecutive checks without active tasks after which a worker that should end is considered hung."""
 
 _LOG_SECONDS = 2.0
 
 
 class BrokerContact:
-    """Counts the checks at which messages are waiting and the worker is free but receives none. Makes no calls."""
+    """Counts consecutive checks at which messages are waiting and the worker is free, but receives none.
+
+    Makes no calls.
+    """
 
     looks = 0
 
@@ -48,16 +51,16 @@ class BrokerContact:
         self.looks = 0
 
     def deaf(self, *, waiting: int, free: int) -> bool:
-        """Record a check and return whether the worker has stopped receiving messages.
+        """Record a check. Return True if the worker has stopped receiving messages.
 
-        `waiting` is the number of messages in its queues, `free` the number of its idle processes.
+        `waiting` is the number of messages in the worker's queues, and `free` the number of its idle processes.
         """
         self.looks = self.looks + 1 if waiting and free > 0 else 0
         return self.looks >= DEAF_CHECKS
 
 
 class BrokerWatchdog:
-    """Checks the worker from a separate thread in its main process."""
+    """A thread in the worker's main process that checks whether the worker still receives messages."""
 
     def __init__(self, queues: Sequence[str], processes: int) -> None:
         self.queues, self.processes = queues, processes
@@ -92,10 +95,10 @@ class BrokerWatchdog:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _hangs(self) -> bool:
-        """Return whether the worker fails to end after it was told to.
+        """Wait until the worker ends. Return True if it still runs although it should have ended.
 
-        It should end as soon as it has no active tasks, and at the latest when the tokens of its steps have
-        expired.
+        The worker should end as soon as it has no active tasks, and at the latest when the tokens of its steps
+        have expired.
         """
         quiet, until = 0, clock.monotonic() + settings.DRYDOCK.step_token_seconds
         while not self._over.wait(END_CHECK_SECONDS):
@@ -106,7 +109,7 @@ class BrokerWatchdog:
 
 
 def _say(message: str) -> None:
-    """Log a message, or write it to standard error if a hanging signal handler holds the log's lock."""
+    """Log a message, or write it to standard error if a signal handler that hangs holds the lock of the log."""
     said = threading.Thread(target=log.critical, args=(message,), daemon=True)
     said.start()
     said.join(_LOG_SECONDS)

@@ -1,4 +1,4 @@
-"""The handler for each hint: one table for Celery workers, inline workers, and tests."""
+"""The functions that handle hints, in one table for Celery workers, inline workers and tests."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ HANDLERS: dict[str, Callable[..., object]] = {
     "read": poll.read,
 }
 
-"""The function that handles each hint. Any of them may be called twice or never."""
+"""The function that handles each hint. A function may be called twice for one hint, or never."""

@@ -1,6 +1,7 @@
-"""Deduplicate hints with keys in the broker.
+"""Deduplicate hints by keys in the broker.
 
-The keys mark which hints wait unread in a queue, which a process is handling, and which leases' hosts are in use.
+The keys record which hints wait unread in a queue, which hints a process is handling, and for which leases a process is
+using the host.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from typing import Any
 
 UNREAD_SECONDS = 30
 
-"""Seconds for which a mark stands for a message. If a whole queue is lost, its marks no longer count."""
+"""Seconds after which a key no longer means that a hint is waiting, because a whole queue may have been lost."""
 
 UNDER_WAY_SECONDS = 10
 
-"""Seconds after which another process may handle the same hint, because the first may have died."""
+"""Seconds after which another process may handle the same hint, because the first process may have died."""
 
 
 def put(client: Any, queue: str, hint: str, args: Sequence[object]) -> bool:
-    """Mark that this hint is being sent. Return False if the queue already contains the same hint."""
+    """Record that this hint is being sent. Return False if the queue already contains the same hint."""
     with client.pipeline(transaction=False) as together:
         together.set(_unread(hint, args), 1, nx=True, ex=UNREAD_SECONDS)
         together.llen(queue)
@@ -27,15 +28,15 @@ def put(client: Any, queue: str, hint: str, args: Sequence[object]) -> bool:
 
 
 def take(client: Any, hint: str, args: Sequence[object]) -> bool:
-    """Record that the hint was read, so that the same hint is a new message from now on. Always returns True."""
+    """Record that the hint was read, so that the same hint may be sent again. Always returns True."""
     client.delete(_unread(hint, args))
     return True
 
 
 def begin(client: Any, hint: str, args: Sequence[object]) -> bool:
-    """Return True if the caller alone may handle this hint.
+    """Return True if no other process is handling this hint, so that the caller may.
 
-    Otherwise returns False, and `end` tells the process that handles it to send it again.
+    Otherwise returns False, and the process that is handling the hint sends it again when it calls `end`.
     """
     if not client.set(_under_way(hint, args), 1, nx=True, ex=UNDER_WAY_SECONDS):
         return False
@@ -45,17 +46,17 @@ def begin(client: Any, hint: str, args: Sequence[object]) -> bool:
 def end(client: Any, hint: str, args: Sequence[object]) -> bool:
     """Record that the hint was handled.
 
-    Return True if it was sent again meanwhile, so that the caller must resend it.
+    Return True if the same hint was sent meanwhile. The caller must then send it again, because others ignored it.
     """
     client.delete(_under_way(hint, args))
     return bool(client.delete(_unread(hint, args)))
 
 
 def look(client: Any, lease: int, owner: int | None, *, places: int, seconds: int) -> list[str]:
-    """Mark the start of a check on a lease's host, within the limit on concurrent checks for the lease's owner.
+    """Record that a check on a lease's host begins, unless too many checks for the same owner are running.
 
-    Returns the marks to pass to `looked`, or an empty list if another check is under way or the limit is reached. The
-    marks expire after `seconds`.
+    Returns the keys to pass to `looked`, or an empty list if the lease is already being checked or the limit is
+    reached. The keys expire after `seconds`.
     """
     first = f"looking:lease:{lease}"
     if not client.set(first, 1, nx=True, ex=seconds):
@@ -68,7 +69,7 @@ def look(client: Any, lease: int, owner: int | None, *, places: int, seconds: in
 
 
 def looked(client: Any, taken: Sequence[str]) -> bool:
-    """Remove the marks of a finished check."""
+    """Delete the keys of a finished check."""
     return bool(client.delete(*taken))
 
 

@@ -1,4 +1,4 @@
-"""Hints: messages that something may be due. If one is lost, the sweep finds the same work later."""
+"""Hints: messages that something may be due. If a hint is lost, the sweep finds the same work later."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ QUEUES = {
 
 ALONE = {"serve", "sweep"}
 
-"""Hints that only one process handles at a time for the same arguments.
+"""Hints that only one process at a time may handle with the same arguments.
 
-Two processes would examine the same pending leases, one of them waiting for the other's locks.
+Two processes would examine the same pending leases, and one would wait for the locks of the other.
 """
 
 _PAUSE = 5.0
@@ -50,15 +50,15 @@ _silent_until = 0.0
 
 
 def after_commit(hint: str, *args: object) -> None:
-    """Send the hint once the current transaction has committed, or at once if there is none."""
+    """Send the hint after the current transaction has committed, or at once if no transaction is open."""
     once_committed(send, hint, *args)
 
 
 def once_committed(act: Callable[..., object], *args: object, **named: object) -> None:
-    """Call `act` once the current transaction has committed, or at once if there is none.
+    """Call `act` after the current transaction has committed, or at once if no transaction is open.
 
-    Logs an exception, or a single line if the database connection is lost: the sweep finds what is due. Does not use
-    a `partial`, because it lacks the name that Django logs with an exception.
+    An exception is only logged, in a single line if the database connection is lost, because the sweep finds what
+    is due. A `partial` is not used, because it lacks the name that Django logs with an exception.
     """
 
     def call() -> None:
@@ -73,7 +73,10 @@ def once_committed(act: Callable[..., object], *args: object, **named: object) -
 
 
 def send(hint: str, *args: object) -> bool:
-    """Send the hint now, unless its queue already contains it. Return whether a worker will read it. Never raises."""
+    """Send the hint now, unless its queue already contains it. Never raises an exception.
+
+    Return True if a worker will read the hint.
+    """
     collected: deque[tuple[str, tuple[object, ...]]] | None = getattr(_local, "collected", None)
     if collected is None:
         return bool(_with_broker(partial(_publish, hint, args), otherwise=False))
@@ -93,10 +96,10 @@ def _publish(hint: str, args: tuple[object, ...], producer: Any) -> bool:
 
 @contextlib.contextmanager
 def read(hint: str, *args: object) -> Iterator[bool]:
-    """Handle a hint that a worker has read, in this block.
+    """Provide a block in which a worker handles a hint that it has read.
 
-    Yields False if another process is handling it and will do so once more, so that nothing is left to do. Never
-    raises.
+    Yields False if another process is handling the same hint and will do so once more, so that nothing is left to
+    do. Never raises an exception of its own.
     """
     begin, alone = (hint_dedup.begin, True) if hint in ALONE else (hint_dedup.take, False)
     mine = _with_broker(lambda producer: begin(producer.channel.client, hint, args), otherwise=True)
@@ -108,17 +111,17 @@ def read(hint: str, *args: object) -> Iterator[bool]:
 
 
 _LOOKERS = 2
-"""At most one in this many of a worker's processes may check leases of the same owner at the same time."""
+"""The divisor that determines how many of a worker's processes may check leases of one owner at the same time."""
 _MARGIN = 10
-"""Seconds by which a check may exceed the time that its host has to answer."""
+"""Seconds by which a check may take longer than the time that its host has to answer."""
 
 
 @contextlib.contextmanager
 def looking(lease: int, owner: int | None) -> Iterator[bool]:
-    """Reserve a lease's host for a check in this block. Never raises.
+    """Reserve the host of a lease for a check in this block.
 
-    Yields False if another process is checking it, or if the limit of processes that check leases of its owner is
-    reached: a tenant can make a host hang, and workers serve all owners.
+    Yields False if another process is checking the host, or if too many processes check leases of its owner: a
+    tenant can make a host hang, and workers serve all owners. Never raises an exception of its own.
     """
     places = max(1, settings.DRYDOCK.worker_concurrency // _LOOKERS)
     seconds = math.ceil(settings.DRYDOCK.host_seconds) + _MARGIN
@@ -136,9 +139,9 @@ def looking(lease: int, owner: int | None) -> Iterator[bool]:
 
 
 def _with_broker(act: Callable[[Any], bool], *, otherwise: bool) -> bool:
-    """Return the result of `act`, given a producer.
+    """Call `act` with a producer, and return its result.
 
-    Returns `otherwise` if hints are being collected or the broker does not answer.
+    Returns `otherwise` if hints are being collected, or if the broker does not answer.
     """
     global _silent_until
     if getattr(_local, "collected", None) is not None or clock.monotonic() < _silent_until:
@@ -154,7 +157,7 @@ def _with_broker(act: Callable[[Any], bool], *, otherwise: bool) -> bool:
 
 @contextlib.contextmanager
 def collected() -> Iterator[deque[tuple[str, tuple[object, ...]]]]:
-    """Collect this thread's hints instead of sending them, so that this process can handle them."""
+    """Collect the hints of this thread instead of sending them, so that this process can handle them."""
     before = getattr(_local, "collected", None)
     _local.collected = deque()
     try:

@@ -7,10 +7,11 @@ from leases.messaging.handlers import HANDLERS, sweep
 
 
 def settle(limit: int = 2_000, *, tolerated: tuple[type[Exception], ...] = ()) -> int:
-    """Sweep, and handle all hints that result from it, directly or indirectly. Return the number of hints handled.
+    """Sweep, and handle all hints that result from the sweep, directly or indirectly.
 
-    Does not wait for work that is due later. Exceptions are raised after all hints are handled, except those of a
-    `tolerated` type: if other processes work on the same rows, the next sweep tries again.
+    Returns the number of hints handled. Does not wait for work that is due later. Exceptions are raised after all
+    hints are handled, except those of a `tolerated` type: if other processes work on the same rows, the next sweep
+    tries again.
     """
     done, failed = 0, list[Exception]()
     with hints.collected() as collected:

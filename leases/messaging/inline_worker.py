@@ -1,4 +1,4 @@
-"""A worker in this process: one thread that sweeps, and threads that handle hints."""
+"""A worker in this process, with one thread that sweeps and several threads that handle hints."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ log = logging.getLogger(__name__)
 
 SWEEP_EVERY = 0.3
 
-"""Seconds between sweeps; more frequent than beat's, because a user is waiting."""
+"""Seconds between two sweeps. They are more frequent than those of Celery beat, because a user is waiting."""
 
 HANDS = 4
 
 GIVE_UP = 20
 
-"""The number of consecutive failures, of any kind, after which waiting is pointless."""
+"""Number of consecutive failures of any kind after which the worker is considered unable to work."""
 
 Hint = tuple[str, tuple[object, ...]]
 
 
 class InlineWorker:
-    """Threads that handle hints until `end` is called."""
+    """Threads that sweep and handle hints until `end` is called."""
 
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}"
@@ -41,7 +41,7 @@ class InlineWorker:
             thread.start()
 
     def take(self, found: deque[Hint]) -> None:
-        """Move collected hints into the worker's queue, emptying `found`."""
+        """Move hints that were collected into the worker's queue. `found` is empty afterwards."""
         while found:
             hint = found.popleft()
             if hint[0] == "sweep":
@@ -51,7 +51,7 @@ class InlineWorker:
                 self._queue.put(hint)
 
     def end(self, patience: float) -> None:
-        """Stop the threads, waiting up to `patience` seconds for them to finish their current work."""
+        """Stop the threads. Wait up to `patience` seconds until they have finished their current work."""
         self._over.set()
         self._sweep_now.set()
         until = clock.monotonic() + patience
@@ -103,7 +103,7 @@ class InlineWorker:
 
     @property
     def trouble(self) -> str:
-        """The last error after `GIVE_UP` consecutive failures, or else an empty string."""
+        """The last error if `GIVE_UP` attempts have failed in a row, or else an empty string."""
         return self._last if self._failures >= GIVE_UP else ""
 
     def _close(self) -> None:

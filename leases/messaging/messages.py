@@ -1,4 +1,4 @@
-"""The messages that a worker accepts from the broker: hints in our own format, and nothing else."""
+"""The messages that a worker accepts from the broker: only hints in Drydock's own format."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 
 _redis: Any = redis
 
-"""Its type stubs lack the parts that are overridden here."""
+"""Typed as Any, because its type stubs lack the methods that are overridden here."""
 
 LONGEST = 16 << 10
 
-"""The maximum length of a message body in characters; ours have fewer than a hundred."""
+"""The maximum length of a message body in characters. Drydock's own have fewer than a hundred."""
 
 LONGEST_WORD = 255
 
@@ -37,7 +37,7 @@ _IDS = range(1 << 63)
 
 ARGUMENTS: dict[str, tuple[type[Any], ...]] = {"serve": (str,), "sweep": ()}
 
-"""The argument types of each hint's task; all others take an id."""
+"""The types of the arguments of each hint. A hint that is not listed has one id as its argument."""
 
 _TASK = "leases."
 
@@ -49,18 +49,18 @@ _SHOWN = 200
 
 
 class Unreadable(ValueError):
-    """A message is not one of ours; the text says why."""
+    """A message that is not a valid hint. The text says why."""
 
 
 class Dropped:
-    """Counts the messages dropped in this process, logs at most one line every few seconds, and reports the total."""
+    """Counts the messages that this process drops, logs at most one line every few seconds, and reports the total."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._unreported, self._unsaid, self._last, self._said_at = 0, 0, "", float("-inf")
 
     def count(self, why: str) -> None:
-        """Count one message, dropped because of `why`."""
+        """Count one dropped message. `why` is the reason."""
         with self._lock:
             self._unreported, self._unsaid, self._last = self._unreported + 1, self._unsaid + 1, why[:_SHOWN]
             if clock.monotonic() - self._said_at < _LOG_SECONDS:
@@ -69,7 +69,7 @@ class Dropped:
         log.error("Dropped %d broker messages that are not Drydock's own, the last because: %s", number, why)
 
     def report(self) -> None:
-        """Add the messages counted since the last report to the installation's row."""
+        """Add the messages that were counted since the last report to the row of the installation."""
         with self._lock:
             number, why, self._unreported = self._unreported, self._last, 0
         if not number:
@@ -86,7 +86,7 @@ DROPPED = Dropped()
 
 
 def readable(raw: Any, queue: str) -> dict[str, Any]:
-    """Return the message rebuilt from its hint and arguments. Raises Unreadable."""
+    """Return the message, rebuilt from its hint and arguments. Raises Unreadable if it is not a valid hint."""
     whole = _mapping(raw, "message")
     headers, properties = _mapping(whole.get("headers"), "headers"), _mapping(whole.get("properties"), "properties")
     task = headers.get("task")
@@ -145,7 +145,7 @@ def _is(kind: type[Any], value: Any) -> bool:
 
 
 def _unspoiled(work: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a step of the emulated acknowledgement so that keys of the wrong type are removed."""
+    """Wrap a step of the emulated acknowledgement so that it removes keys of the wrong type."""
 
     def done(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -183,7 +183,7 @@ class QoS(_redis.QoS):  # type: ignore[misc]
     restore_visible = _unspoiled(_redis.QoS.restore_visible)
 
     def restore_by_tag(self, tag: Any, client: Any = None, leftmost: bool = False) -> None:
-        """Return a message to its queue, or drop it if it cannot be parsed."""
+        """Return a message to its queue, or drop the message if it cannot be parsed."""
         try:
             super().restore_by_tag(tag, client, leftmost)
         except (ValueError, TypeError, RecursionError, ArithmeticError) as error:
@@ -207,7 +207,7 @@ class Channel(_redis.Channel):  # type: ignore[misc]
         raise Empty
 
     def remove_spoiled(self, error: ResponseError) -> None:
-        """Delete the queues' keys whose type is not the one that Celery uses. Raises `error` if there are none."""
+        """Delete those keys of the queues that have another type than Celery uses. Raises `error` if there are none."""
         queues = (self._q_for_pri(queue, priority) for priority in self.priority_steps for queue in self.active_queues)
         wanted = {**dict.fromkeys(queues, b"list"), self.unacked_key: b"hash", self.unacked_index_key: b"zset"}
         with self.conn_or_acquire() as client:
@@ -221,7 +221,7 @@ class Channel(_redis.Channel):  # type: ignore[misc]
 
 
 class Transport(_redis.Transport):  # type: ignore[misc]
-    """Passes on only readable messages."""
+    """A Redis transport that passes on only messages that are valid hints."""
 
     Channel = Channel
 

@@ -1,4 +1,4 @@
-"""A worker inside a waiting program, for as long as it waits and only while no other worker is alive."""
+"""A worker inside a program that waits for a lease, while it waits and no other worker is alive."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 _EVERY = 1.0
 
-"""Seconds between two checks for other workers."""
+"""Seconds between two checks whether another worker is alive."""
 
 _WHERE = "Run `drydock doctor`; logs/cli.log in the state folder has the details."
 
 _PATIENCE = 8.0
 
-"""Seconds that the worker in this process has to finish its current steps."""
+"""Time in seconds that the worker in this process has to finish its current steps."""
 
 
 class PrivateWorker:
-    """A `drydock_client.protocol.Attendance` that starts a worker here as soon as a check finds none alive.
+    """A `drydock_client.protocol.Attendance` that starts a worker in this process when no other worker is alive.
 
-    The worker's threads end with this process, however it ends. A program that finds its lease ready at once never
+    The worker's threads end with this process, however it ends. A program whose lease is ready at once never
     checks, and starts no thread.
     """
 
@@ -51,7 +51,7 @@ class PrivateWorker:
         return self
 
     def look(self) -> bool:
-        """Return True once a worker is alive, in this process or another.
+        """Start a worker in this process if none is alive. Return True once a worker is alive.
 
         Raises DrydockError if the worker in this process keeps failing.
         """
@@ -84,7 +84,7 @@ class PrivateWorker:
 
 
 class Onlooker:
-    """A `drydock_client.protocol.Attendance` that starts nothing, and warns once if no worker is alive."""
+    """A `drydock_client.protocol.Attendance` that starts no worker, and warns once if none is alive."""
 
     private = False
 
@@ -98,9 +98,9 @@ class Onlooker:
         """Do nothing, because nothing was started."""
 
     def look(self) -> bool:
-        """Return whether a worker was seen recently.
+        """Warn and return False if no worker is alive.
 
-        Checks only once, after two seconds; returns True before and after that.
+        Checks only once, after two seconds. Returns True before and after that.
         """
         if clock.monotonic() < self._next:
             return True
@@ -125,13 +125,13 @@ class NoWorkerWarning(RuntimeWarning):
 
 _WARN_AFTER = 2.0
 
-"""Seconds before the check; a lease that is granted at once is ready by then."""
+"""Seconds until the only check. A lease that is granted at once is ready by then."""
 
 
 def worker_beside(lease_id: int) -> PrivateWorker | Onlooker:
-    """Return an attendance for a Python program that waits for a lease.
+    """Return the attendance for a Python program that waits for a lease.
 
-    If `DRYDOCK_INLINE` is set, as with private engines, it runs a worker in this process; otherwise it only warns if no
-    worker is alive.
+    If `DRYDOCK_INLINE` is set, as with private engines, it runs a worker in this process. Otherwise it only warns
+    if no worker is alive.
     """
     return PrivateWorker() if getattr(settings, "DRYDOCK_INLINE", False) else Onlooker(lease_id)

@@ -21,15 +21,15 @@ _watch: BrokerWatchdog | None = None
 def _leave_the_end_to_the_parent(**_: Any) -> None:
     """Ignore SIGTERM in a child process.
 
-    A shell sends it to the whole job (`kill %1`), but only the parent decides that the children finish their
-    current steps. The children end with the parent, because they read the end of its pipe.
+    A shell sends SIGTERM to the whole job (`kill %1`), but the children must finish their current steps, and only
+    the parent ends them. The children notice the end of the parent, because they read the end of its pipe.
     """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @worker_ready.connect
 def _begin(sender: Any = None, **_: Any) -> None:
-    """Start the heartbeat and the watchdog, once the children are forked and the worker takes tasks."""
+    """Start the heartbeat and the watchdog, after the children are forked and the worker accepts tasks."""
     global _pulse, _watch
     database.forget_draining()
     queues = sorted(sender.app.amqp.queues.consume_from)
@@ -39,13 +39,13 @@ def _begin(sender: Any = None, **_: Any) -> None:
 
 @worker_shutting_down.connect
 def _ending(**_: Any) -> None:
-    """Begin draining. Runs in a signal handler, so it only sets a byte."""
+    """Begin to drain the worker. Runs in a signal handler, so it only sets a byte."""
     database.begin_draining()
 
 
 @worker_shutdown.connect
 def _end(**_: Any) -> None:
-    """Stop the watchdog and the heartbeat, once the current steps are done."""
+    """Stop the watchdog and the heartbeat, after the current steps have finished."""
     global _pulse, _watch
     if _watch is not None:
         _watch.end()

@@ -1,4 +1,4 @@
-"""The database models of leases, resources, and what belongs to them."""
+"""The database models of leases, resources, and the objects that belong to them."""
 
 from leases.models.access import Authorization, Quota
 from leases.models.budget import Budget

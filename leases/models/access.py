@@ -43,7 +43,7 @@ class Authorization(models.Model):
 
 
 class Quota(models.Model):
-    """How much a user, or the members of a group together, may hold at the same time, and for how long.
+    """A limit on what a user, or the members of a group together, may hold at the same time, and for how long.
 
     An empty field means no limit.
     """

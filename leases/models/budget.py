@@ -1,4 +1,4 @@
-"""Budgets: limits on spending per hour."""
+"""Budgets: limits on the hourly cost of users, groups and blueprints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HOLDERS = ("user", "group", "blueprint")
 
 
 def _names_one() -> Q:
-    """Return the condition that exactly one of the holders is set."""
+    """Return the condition that exactly one of user, group and blueprint is set."""
     named = Q()
     for holder in _HOLDERS:
         named |= Q(**{f"{other}__isnull": other != holder for other in _HOLDERS})
@@ -21,10 +21,10 @@ def _names_one() -> Q:
 
 
 class Budget(models.Model):
-    """A limit on spending per hour.
+    """A limit on the hourly cost of a user, group or blueprint.
 
-    A user's budget limits the user's leases, a group's budget limits the leases charged to it, and a blueprint's budget
-    limits everything that the blueprint has built.
+    A user's budget limits the cost of the user's leases, a group's budget that of the leases charged to the group,
+    and a blueprint's budget that of all resources that the blueprint has built.
     """
 
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE)

@@ -1,4 +1,4 @@
-"""Deferred cleanup: what lost leases may have left on a resource that continues to exist."""
+"""Deferred cleanup of resources that continue to exist after they lost a lease."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from leases.models.resource import Resource
 class Debt(models.Model):
     """A cleanup that a resource still needs, because a lease lost its share before the resource was cleaned.
 
-    The resource serves no new lease until the cleanup is done. The lease may be over or served elsewhere by now, so
-    what the cleanup needs is stored here.
+    The resource serves no new lease until the cleanup is done. By then the lease may have ended or moved to another
+    resource, so this row stores what the cleanup needs.
     """
 
     resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="debts")
@@ -25,7 +25,7 @@ class Debt(models.Model):
     secrets = EncryptedJSONField(default=dict, null=True)
     locks: models.JSONField[Any, Any] = models.JSONField(default=dict)
     holds: models.JSONField[Any, Any] = models.JSONField(default=dict)
-    """The leases that the lease's activation had requested, as a mapping from name to id."""
+    """The ids of the leases that the activation of the lost lease had requested, by their names."""
     tries = models.PositiveIntegerField("attempts", default=0, db_default=0)
     due_at = models.DateTimeField(db_default=Now())
     message = models.TextField(blank=True, default="", db_default="", help_text="Why the last attempt failed.")

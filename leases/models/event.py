@@ -1,4 +1,4 @@
-"""Events: what happened, to which object, why, caused by whom, and how long the previous state lasted."""
+"""Events: records of what happened to which object, why, by whom, and how long the previous state lasted."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from django.db.models.functions import Now
 
 
 class Event(models.Model):
-    """Something that happened. Database triggers write the transitions, so none can be missing.
+    """A record of something that happened. Database triggers write the events of all transitions.
 
-    The references have no constraint, because an event outlives the objects that it is about.
+    References have no constraint, because an event is kept longer than the objects to which it refers.
     """
 
     at = models.DateTimeField(db_default=Now())

@@ -1,4 +1,4 @@
-"""Failures: the last failed action on a resource, in the provider's words, kept until an action succeeds."""
+"""Failures: the last failed action on each resource, with the provider's message."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from leases.models.resource import Resource
 
 
 class Failure(models.Model):
-    """The last failed action on a resource: a destruction that is retried, a stop, a start, a larger disk.
+    """The last failed action on a resource, such as a stop, or a destruction that is retried.
 
-    Deleted when an action succeeds or the resource is gone.
+    The row is deleted when an action succeeds or the resource is gone.
     """
 
     resource = models.OneToOneField(Resource, on_delete=models.CASCADE, related_name="failure")
     lease = models.ForeignKey(
         Lease, null=True, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
     )
-    """The lease that held the whole resource at that time."""
+    """The lease that held the whole resource when the action failed."""
     act = models.CharField("action", max_length=16)
-    """destroy, stop, start, power-cycle, reboot, resize, change-type or tag."""
+    """One of destroy, stop, start, power-cycle, reboot, resize, change-type and tag."""
     code = models.CharField(max_length=128, blank=True, default="", db_default="")
     """The provider's error code."""
     message = models.TextField()
     attempts = models.PositiveIntegerField(default=1, db_default=1)
-    """Consecutive failed attempts at this action since `since`."""
+    """Number of attempts at this action that have failed in a row since `since`."""
     since = models.DateTimeField(db_default=Now())
     at = models.DateTimeField(db_default=Now())
-    """When the last attempt failed."""
+    """The time of the last failed attempt."""
 
     def __str__(self) -> str:
         return f"{self.act} of resource {self.resource_id}: {self.message}"

@@ -1,4 +1,4 @@
-"""The installation itself and its workers."""
+"""The installation and its workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 
 class Installation(models.Model):
-    """This installation, in one row. Its id and epoch are in the name and tags of every object created outside."""
+    """This installation, as a single row. Objects that it creates have its id and epoch in their names and tags."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     uuid = models.UUIDField(default=uuid.uuid4, editable=False)
@@ -19,19 +19,19 @@ class Installation(models.Model):
     created_at = models.DateTimeField(db_default=Now())
 
     fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="")
-    """Fingerprint of the confirmed database and ownership key. While they differ, nothing is destroyed."""
+    """Hashes of the confirmed database and ownership key. Nothing is destroyed while the present ones differ."""
     problem = models.TextField(blank=True, default="", db_default="")
-    """Why it is suspended, regardless of the fingerprint; empty if it is not."""
+    """Why the installation is suspended, apart from a different fingerprint. Empty if there is no such reason."""
     confirmed_at = models.DateTimeField(null=True, blank=True)
     confirmed_by = models.CharField(max_length=150, blank=True, default="", db_default="")
     epochs: models.JSONField[Any, Any] = models.JSONField(default=list, db_default=models.Value([], models.JSONField()))
-    """Later epochs, each with the first resource id (`r`) and lease id (`l`) that belongs to it."""
+    """The epochs after the first, each with the first resource id (`r`) and lease id (`l`) that belong to it."""
     swept_at = models.DateTimeField(null=True, blank=True)
-    """When the last sweep was completed."""
+    """The time at which the last sweep was completed."""
     dropped_messages = models.BigIntegerField(default=0, db_default=0)
     """Number of broker messages that workers could not read and dropped."""
     dropped_message = models.TextField(blank=True, default="", db_default="")
-    """Why the last of these messages could not be read."""
+    """Why the last of the dropped messages could not be read."""
     dropped_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -42,7 +42,7 @@ class Installation(models.Model):
 
 
 class Worker(models.Model):
-    """A worker process group and when it was last seen."""
+    """A worker process with its child processes, and when it last sent a heartbeat."""
 
     name = models.CharField(max_length=255, primary_key=True)
     queues = ArrayField(models.CharField(max_length=63), default=list)

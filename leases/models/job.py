@@ -1,4 +1,4 @@
-"""Jobs, which are detached commands on leased hosts; watched workloads, and the output kept from them."""
+"""Jobs, which are detached commands on leased hosts; watched leases; and output kept from workloads."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Job(models.Model):
 
 
 class Watch(models.Model):
-    """The workload and measurements of a lease that was requested with either or both."""
+    """The workload and the measurements of a lease that was requested with either or both of them."""
 
     lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="watch")
     workload: models.JSONField[Any, Any] = models.JSONField(
@@ -67,20 +67,20 @@ class Watch(models.Model):
         null=True, editable=False, help_text="The environment of the workload; cleared once its job is created."
     )
     job = models.OneToOneField(Job, null=True, on_delete=models.PROTECT, related_name="watch")
-    """The workload's job, once it was started. There is never a second one."""
+    """The job of the workload, once it was started. A workload is started only once."""
     due_at = models.DateTimeField(db_default=Now(), editable=False, help_text="When a worker checks it next.")
     began_at = models.DateTimeField(null=True)
-    """When the active lease was first checked."""
+    """The time of the first check after the lease became active."""
     over_at = models.DateTimeField(null=True)
-    """When the workload and its measurements were complete."""
+    """The time at which the workload and its measurements were complete."""
     outcome = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """How the workload ended, as a code (`leases.workloads.outcomes`)."""
+    """The code of the outcome of the workload (`leases.workloads.outcomes`)."""
     message = models.TextField(blank=True, default="", db_default="", help_text="The outcome as a sentence.")
     sample: models.JSONField[Any, Any] = models.JSONField(null=True, help_text="The counters of the last sample.")
     sampled_at = models.DateTimeField(null=True)
     samples = models.PositiveIntegerField(default=0, db_default=0)
     complete = models.BooleanField(default=False, db_default=False)
-    """Whether the last sample was taken at the end of the lease, before it was cleaned."""
+    """True if the last sample was taken after the lease ended and before it was cleaned."""
     cpu_seconds = models.FloatField(null=True, help_text="Core-seconds.")
     memory_mib_seconds = models.FloatField(null=True)
     network_in = models.BigIntegerField(null=True, help_text="Bytes.")
@@ -98,7 +98,7 @@ class Watch(models.Model):
 
 
 class KeptOutput(models.Model):
-    """The beginning and the end of a workload's output, kept after its host is gone."""
+    """The first and the last part of a workload's output, kept after its host is gone."""
 
     lease = models.OneToOneField(Lease, on_delete=models.PROTECT, related_name="kept_output")
     job = models.OneToOneField(Job, on_delete=models.PROTECT, related_name="kept_output")

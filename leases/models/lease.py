@@ -23,7 +23,7 @@ class LeaseGroup(models.Model):
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     same = models.CharField(max_length=16, blank=True, default="", db_default="")
     different = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """`resource` or `parent`: what the members must have in common (`same`), or must not (`different`)."""
+    """What the members must have in common (`same`) or must not (`different`): `resource` or `parent`."""
     idempotency_key = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001 - NULL is not unique
     fingerprint = models.CharField(max_length=64, blank=True, default="", db_default="")
     created_at = models.DateTimeField(db_default=Now())
@@ -46,7 +46,7 @@ class Lease(models.Model):
     owner = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.PROTECT, related_name="leases", db_index=False
     )
-    """None for a lease that the installation itself holds because an idle resource needs it."""
+    """The user to whom the lease belongs. None if the installation holds the lease for a resource that needs it."""
     charged_group = models.ForeignKey(
         Group, null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False
     )
@@ -75,67 +75,67 @@ class Lease(models.Model):
     allowed_blueprints = ArrayField(models.BigIntegerField(), null=True, blank=True)
     excluded_blueprints = ArrayField(models.BigIntegerField(), default=list, db_default=[])
     avoided_resources = ArrayField(models.BigIntegerField(), default=list, db_default=[])
-    """Resources that failed this lease; it returns to them only if there is no other."""
+    """Ids of resources that failed this lease. They are used again only if there is no other."""
     only_resources = ArrayField(models.BigIntegerField(), null=True, blank=True)
     """Ids of the resources that may serve the lease; None means any."""
     public_keys = ArrayField(models.TextField(), default=list, db_default=[])
 
     shape = models.CharField(max_length=32)
-    """The request class: a hash of everything that decides which resources could serve the lease.
+    """The request class: a hash of everything that determines which resources could serve the lease.
 
     Leases of one class are served in order.
     """
     priority = models.SmallIntegerField(default=0, db_default=0)
     rank = models.FloatField(default=0)
-    """Position in the queue, lower first: the time of the root's request minus the head start of its priority."""
+    """Position in the queue, lower first: the time of the owner's request minus the head start of its priority."""
     root = models.ForeignKey("self", null=True, blank=True, on_delete=models.PROTECT, related_name="+", db_index=False)
 
     resource = models.ForeignKey(
         "leases.Resource", null=True, blank=True, on_delete=models.PROTECT, related_name="leases"
     )
-    """The resource that it has or had a share of; empty while it waits."""
+    """The resource of which the lease has or had a share. Empty while the lease is pending."""
     for_resource = models.ForeignKey(
         "leases.Resource", null=True, blank=True, on_delete=models.PROTECT, related_name="holds", db_index=False
     )
-    """The resource that holds this lease on another one."""
+    """The resource that needs this lease on another resource."""
     for_lease = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.PROTECT, related_name="holds", db_index=False
     )
     need = models.CharField(max_length=63, blank=True, default="", db_default="")
-    """The name under which `for_resource` or `for_lease` requested it."""
+    """The name under which `for_resource` or `for_lease` requested this lease."""
     need_phase = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """The phase with which it ends; empty if it lasts as long as its holder."""
+    """The phase after which the lease ends. Empty if the lease lasts as long as its holder."""
 
     ttl = models.DurationField(null=True, blank=True, help_text="Measured from when the lease becomes active.")
     until = models.DateTimeField(null=True, blank=True)
     ttl_defaulted = models.BooleanField(default=False, db_default=False)
-    """The request set no end, so `ttl` is a default, which a shorter default of the blueprint replaces."""
+    """True if the request set no end. `ttl` is then a default, which a shorter default of the blueprint replaces."""
     limited = models.BooleanField(default=False, db_default=False)
-    """Whether limits on its duration apply. They do not if an operator, another lease or a resource requested it."""
+    """True if limits on the duration apply: an owner requested the lease, not an operator, lease or resource."""
     give_up_at = models.DateTimeField(null=True, blank=True)
     heartbeat_limit = models.DurationField(null=True, blank=True)
     heartbeat_at = models.DateTimeField(null=True, blank=True)
     held = models.BooleanField(default=False, db_default=False)
-    """Held for debugging: however the lease ends, the resource is kept as it is until the hold ends."""
+    """True if the lease is held for debugging: after its end, the resource stays unchanged until the hold ends."""
     hold_until = models.DateTimeField(null=True, blank=True)
     release_wanted = models.CharField(max_length=32, blank=True, default="", db_default="")
     """The reason for a requested release, which is carried out after commit or by the sweep."""
     release_actor = models.CharField(max_length=150, blank=True, default="", db_default="")
     due_at = models.DateTimeField(null=True, blank=True)
-    """When a pending lease is tried again even if nothing wakes it."""
+    """The time at which a pending lease is tried again even if nothing wakes it."""
     parked = models.BooleanField(default=False, db_default=False)
-    """Out of the queue until `due_at` or a wake-up, because of a limit on its owner, such as a quota."""
+    """True if the lease is out of the queue until `due_at` or a wake-up, because of a limit such as a quota."""
     bounces = models.PositiveSmallIntegerField(default=0, db_default=0)
     verdicts: models.JSONField[Any, Any] = models.JSONField(
         default=list, db_default=models.Value([], models.JSONField())
     )
-    """The verdicts on all candidates from the last decision."""
+    """The verdicts on all candidates in the last decision."""
     serve_again = models.BooleanField(default=False, db_default=False)
-    """Whether to request it again if its resource is lost. `replaced_by` is then the new lease."""
+    """True to request the lease again if its resource is lost. `replaced_by` is then the new lease."""
     choose = models.CharField(max_length=16, blank=True, default="", db_default="")
-    """How to choose between blueprints that could build; empty for the installation's default."""
+    """How to choose between blueprints that could build. If empty, the default of the installation is used."""
     watched = models.BooleanField(default=False, db_default=False)
-    """Whether it has a `Watch`: a workload, or measurements."""
+    """True if the lease has a `Watch`, for a workload or measurements."""
     replaced_by = models.ForeignKey(
         "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="replaces", db_index=False
     )

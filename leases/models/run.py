@@ -1,4 +1,4 @@
-"""Runs: the execution of a kind's plan for a resource or a lease."""
+"""Runs: plans that are being carried out for a resource or a lease."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Run(models.Model):
     memo: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
     wanted: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
     asked: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True)
-    """The request of the lease that caused a build; None for other runs."""
+    """The request of the lease that caused a build. None for any other run."""
 
     due_at = models.DateTimeField(null=True, blank=True, db_default=Now())
-    """When to call the step next; NULL while the run waits for leases, maintenance or a person."""
+    """The time of the next call. NULL while the run waits for leases, maintenance or a person."""
     token = models.UUIDField(null=True, blank=True)
     token_until = models.DateTimeField(null=True, blank=True)
     in_call = models.BooleanField("call in progress", default=False, db_default=False)
-    """A call was begun and its answer has not been applied, so it may have taken effect."""
+    """True if a call was begun and its answer is not applied yet, so that the call may have taken effect."""
     tries = models.PositiveIntegerField("attempts", default=0, db_default=0)
     step_since = models.DateTimeField(null=True, blank=True)
     uninterruptible = models.BooleanField(default=False, db_default=False)
@@ -59,7 +59,10 @@ class Run(models.Model):
     waits_for = models.CharField(max_length=16, blank=True, default="", db_default="")
     """`leases`, `maintenance` or `operator`; empty while it is not waiting for any of them."""
     maintenance: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True)
-    """The maintenance of another resource that it requested: `resource`, `relation`, `action`, `holders`, `granted`."""
+    """The maintenance that the run requested for another resource.
+
+    Fields: `resource`, `relation`, `action`, `holders` and `granted`.
+    """
     hold_who = models.CharField(max_length=150, blank=True, default="", db_default="")
     started_at = models.DateTimeField(db_default=Now())
 
@@ -75,6 +78,6 @@ class Run(models.Model):
 
     @property
     def debt_id(self) -> int | None:
-        """The id of the deferred cleanup that this run carries out on the resource for a former lease, or None."""
+        """The id of the deferred cleanup that this run carries out, or None if it carries out none."""
         found: int | None = (self.wanted or {}).get("debt")
         return found

@@ -1,4 +1,4 @@
-"""Shares and slot locks: how much, and what in particular, a lease holds of a resource."""
+"""Shares and slot locks: the amounts and the named parts of a resource that a lease holds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from leases.models.resource import Resource
 
 
 class Share(models.Model):
-    """How much a lease holds of a resource. Inserting or deleting a share changes the resource's `used_*`."""
+    """The amounts that a lease holds of a resource. Inserting or deleting a share changes the resource's `used_*`."""
 
     lease = models.OneToOneField(Lease, primary_key=True, on_delete=models.PROTECT, related_name="share")
     resource = models.ForeignKey(Resource, on_delete=models.PROTECT, related_name="shares")
     exclusive = models.BooleanField(default=False, db_default=False)
-    """The lease holds the whole resource, including any later growth."""
+    """True if the lease holds the whole resource, including any later growth."""
     slots = models.PositiveIntegerField()
     cpu_millicores = models.PositiveBigIntegerField(default=0, db_default=0)
     ram_mib = models.PositiveBigIntegerField(default=0, db_default=0)
@@ -30,7 +30,7 @@ class Share(models.Model):
 
 
 class SlotLock(models.Model):
-    """An exclusive claim by name (a port, one GPU's UUID). The primary key is the lock."""
+    """An exclusive claim to a named object, such as a port or the UUID of a GPU. The primary key is the lock."""
 
     key = models.CharField(max_length=255, primary_key=True)
     name = models.CharField(max_length=63, blank=True, default="", db_default="")

@@ -1,4 +1,4 @@
-"""Orphans: objects at a provider that have our tag but no row of their own."""
+"""Orphans: objects at a provider that have our tags but no row of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blueprints.models import Blueprint
 
 
 class Search(models.Model):
-    """The search for orphans through one blueprint. One worker at a time searches, holding a token as for a step."""
+    """The search for orphans of one blueprint. The worker that searches holds a token, as for a step."""
 
     blueprint = models.OneToOneField(Blueprint, primary_key=True, on_delete=models.CASCADE, related_name="search")
     due_at = models.DateTimeField(db_default=Now())
@@ -30,18 +30,18 @@ class Search(models.Model):
 
 
 class Stray(models.Model):
-    """An orphan: an object at a provider with our tag and without a row, or one whose resource is gone.
+    """An orphan: an object at a provider that has our tag but no row, or whose resource is gone.
 
-    If it is provably ours and was seen twice, some time apart, it is destroyed or adopted. `position` and `memo` say
-    how far its destruction has come.
+    If it is provably ours and was seen twice, some time apart, it is destroyed or adopted. `position` and `memo`
+    record the progress of its destruction.
     """
 
     class Proof(models.TextChoices):
         PROVEN = "proven"
         UNNAMED = "unnamed"
-        """Its proof is valid, but its name is only a tag, which a copy of it would also have."""
+        """The proof is valid, but the name is only a tag, which a copy of the object would also have."""
         SUSPECT = "suspect"
-        """It has our tag with an invalid proof or under another name. It is never touched."""
+        """The object has our tag with an invalid proof or under another name. It is never changed."""
 
     class Wanted(models.TextChoices):
         DESTROY = "destroy"
@@ -51,11 +51,11 @@ class Stray(models.Model):
     key = models.CharField(max_length=255)
     epoch = models.PositiveIntegerField()
     resource_number = models.PositiveBigIntegerField()
-    """The id of its resource, which may have no row."""
+    """The id of the resource for which the object was created. There may be no such row."""
     proof = models.CharField(max_length=16, choices=Proof.choices, default="proven", db_default="proven")
     what = models.CharField(max_length=255, blank=True, default="", db_default="")
     facts: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
-    """Its location, type and components, as its provider reports them."""
+    """The location, type and components of the object, as reported by the provider."""
     price = models.FloatField(null=True, blank=True, help_text="US dollars per hour, if known.")
     made_at = models.DateTimeField(null=True, blank=True)
     first_seen_at = models.DateTimeField(db_default=Now())
@@ -64,7 +64,7 @@ class Stray(models.Model):
     wanted = models.CharField(
         "requested action", max_length=16, choices=Wanted.choices, blank=True, default="", db_default=""
     )
-    """What an operator has requested."""
+    """The action that an operator has requested, or empty."""
     wanted_by = models.CharField("requested by", max_length=150, blank=True, default="", db_default="")
     message = models.TextField(blank=True, default="", db_default="")
     position = models.PositiveSmallIntegerField(default=0, db_default=0)

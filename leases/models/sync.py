@@ -1,4 +1,4 @@
-"""Discovery: one row per blueprint whose kind supports it."""
+"""The schedule of discovery: one row for each blueprint whose kind supports discovery."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from blueprints.models import Blueprint
 
 
 class Sync(models.Model):
-    """The discovery of one blueprint. One worker at a time discovers, holding a token as for a step."""
+    """The discovery of the resources of one blueprint. The worker that runs it holds a token, as for a step."""
 
     blueprint = models.OneToOneField(Blueprint, primary_key=True, on_delete=models.CASCADE, related_name="sync")
     due_at = models.DateTimeField(db_default=Now())

@@ -7,21 +7,21 @@ from django.db.models import Q
 
 
 class Usage(models.Model):
-    """A lease's share of a priced resource, for as long as it was held at that price.
+    """A period in which a lease held a share of a resource at one price.
 
-    Triggers write it together with the share, so it is exact even after crashes. If the machine is destroyed after the
-    lease, a further row lasts until it is gone. A row names everything and refers to no other row, so it stays when
-    leases and resources are pruned and users and blueprints are removed.
+    Triggers write the row together with the share, so it is exact even after crashes. If the machine is destroyed
+    after the lease, a further row lasts until the machine is gone. The row contains names and no references, so it
+    is kept when leases and resources are pruned and users and blueprints are removed.
     """
 
     lease_id = models.BigIntegerField()
     lease_name = models.CharField(max_length=255, blank=True, default="", db_default="")
     owner_id = models.BigIntegerField(null=True, blank=True)
     owner = models.CharField(max_length=255, blank=True, default="", db_default="")
-    """Empty for the installation itself, which holds what an idle resource needs."""
+    """The name of the owner. Empty for a lease that the installation holds because an idle resource needs it."""
     group_id = models.BigIntegerField(null=True, blank=True)
     group = models.CharField(max_length=255, blank=True, default="", db_default="")
-    """The group that the lease was charged to."""
+    """The name of the group to which the lease was charged."""
     blueprint_id = models.BigIntegerField()
     blueprint = models.CharField(max_length=255)
     kind = models.CharField(max_length=63)
@@ -33,15 +33,15 @@ class Usage(models.Model):
     place = models.CharField(max_length=255, blank=True, default="", db_default="")
     market = models.CharField(max_length=63, blank=True, default="", db_default="")
     price = models.FloatField()
-    """US dollars per hour for the whole resource, as of the grant."""
+    """The price of the whole resource when the share was granted, in US dollars per hour."""
     part = models.FloatField()
-    """The fraction of the resource: its slots divided by all slots."""
+    """The fraction of the resource that the lease held: its slots divided by all slots."""
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
     reserved_until = models.DateTimeField(null=True, blank=True)
-    """Time until which its price is reserved, for a lease without an end under a budget; empty in the first hour."""
+    """Until when the budget reserves the price of a lease without an end. Empty in the first hour."""
     ends_at = models.DateTimeField(null=True, blank=True)
-    """When the lease ends because its budget does not cover another hour."""
+    """The time at which the lease ends because its budget does not cover another hour."""
 
     class Meta:
         verbose_name_plural = "usage"

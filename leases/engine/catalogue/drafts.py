@@ -1,4 +1,4 @@
-"""Draft machines from offers, and plan the change of a machine to another instance type."""
+"""Draft machines based on offers, and plan how a machine changes to another instance type."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def drafts(
     blueprint: Blueprint, kind: Kind, config: Any, asked: Asked | None, *, choose: str = "",
     failing: Sequence[tuple[str, str]] = (),
 ) -> Sequence[Draft]:  # fmt: skip
-    """Return what could be built for a request, best first.
+    """Return what the blueprint could build for a request, best first.
 
-    If `asked` is None, return what to build to keep the minimum ready. `failing` lists the (scope, key) pairs of recent
-    failures. Drafts that match one of them, or that exceed the account's quota (`Draft.refused`), come last, and are
+    If `asked` is None, return what to build to keep the minimum ready. `failing` lists the (scope, key) pairs of
+    recent failures. Drafts that match one of them, or that exceed the account's quota (`Draft.refused`), are
     returned only if there are no others.
 
     Raises CatalogueStale, and any exception of the kind.
@@ -58,7 +58,7 @@ def _draft(kind: Offers, config: Any, asked: Asked | None, offer: Offer, refused
 
 
 def _refuse_stale(account: str, kind: str) -> None:
-    """Raise CatalogueStale if the catalogue was never read or cannot be read now, so an empty result proves nothing."""
+    """Raise CatalogueStale if the catalogue was never read or its last poll failed, so that no offers prove nothing."""
     trouble = catalogue.trouble(account, kind)
     if not catalogue.was_read(account, kind):
         raise CatalogueStale(f"its catalogue has not been read yet{f': {trouble}' if trouble else ''}")
@@ -67,18 +67,21 @@ def _refuse_stale(account: str, kind: str) -> None:
 
 
 _KEPT = ("region", "zone", "image", "isolation", "continent", "arch", "market")
-"""Attributes that a machine keeps when its type changes."""
+"""Attributes that a machine keeps when its instance type changes."""
 _OF_OFFER = ("family", "price_source")
-"""Facts that come from the offer and change with it."""
+"""Facts that a machine takes from its offer, and that change with the offer."""
 
 
 def type_of(resource: Resource) -> str:
-    """Return the provider's name for the machine's type, or an empty string if it has none."""
+    """Return the provider's name for the machine's instance type, or an empty string if it has none."""
     return _said(resource)[0]
 
 
 def _said(resource: Resource) -> tuple[str, str]:
-    """Return type and market from a machine's offer name (place/type/market); both are empty if it has none."""
+    """Return the instance type and the market from the name of a machine's offer (place/type/market).
+
+    Both are empty if the machine has no offer.
+    """
     place, offer = f"{resource.zone}/", resource.offer
     if not resource.zone or not offer.startswith(place):
         return "", ""
@@ -127,7 +130,7 @@ def _offered(resource: Resource, kind: str, sought: Sought) -> Offer:
 
 
 def _there(resource: Resource, kind: str, sought: Sought) -> Offer | None:
-    """Return the first offer found in the machine's own zone, or None."""
+    """Return the first matching offer in the machine's own zone, or None if there is none."""
     return next((one for one in catalogue.find(kind, sought, limit=500) if one.place == resource.zone), None)
 
 
@@ -145,9 +148,9 @@ def _another(resource: Resource, offer: Offer) -> InvalidRequest:
 
 
 def _refuse_too_small(resource: Resource, draft: Draft) -> None:
-    """Raise InvalidRequest if the current shares would not fit on the new type.
+    """Raise InvalidRequest if the current shares would not fit on the new instance type.
 
-    An exclusive lease takes whatever the machine becomes.
+    An exclusive lease fits on any type, because it takes the whole machine.
     """
     if resource.held_alone:
         return
@@ -165,7 +168,7 @@ def _refuse_too_small(resource: Resource, draft: Draft) -> None:
 
 
 def _kept(draft: Draft, gone: list[str]) -> Mapping[str, Any]:
-    """Return the parts of the draft that the machine takes over. Its slots and disk stay as they are."""
+    """Return the parts of the draft that the machine takes over. Its slots and disk remain unchanged."""
     return {
         "offer": draft.offer, "price": draft.price, "gone": gone,
         "attributes": {name: value for name, value in draft.attributes.items() if name not in _KEPT},

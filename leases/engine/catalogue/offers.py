@@ -1,4 +1,4 @@
-"""The catalogue: store a provider's offers, find those that meet a placement request, and look up prices."""
+"""The catalogue: store a provider's offers, find the offers that meet a placement request, and look up prices."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WRITE = f"""
     ON CONFLICT (credential_id, kind, location, zone, type, market) DO UPDATE SET
         {", ".join(f"{name} = excluded.{name}" for name in _SAID)}, changed_at = clock_timestamp()
     WHERE {_SAME} IS DISTINCT FROM {_NEW}"""
-"""Writes only offers that changed: between two polls, few of many thousands do."""
+"""Writes only offers that have changed, because few of many thousand offers change between two polls."""
 _MISSED = f"""
     UPDATE blueprints_listing o SET available = FALSE, changed_at = clock_timestamp()
     WHERE o.credential_id = %s AND o.kind = %s AND (%s = '' OR o.location = %s) AND o.available
@@ -54,7 +54,7 @@ _BY_PRICE = "o.price NULLS LAST, o.id"
 
 @short
 def write(reading: Reading, token: uuid.UUID, offers: Sequence[Offer]) -> int | None:
-    """Store the offers from one place.
+    """Store the offers that a poll has read from one place.
 
     Return the number of rows that changed, or None if another process has taken over the poll.
     """
@@ -95,7 +95,7 @@ def find(
     kind: str, sought: Sought, *, choose: str = "", but: Sequence[str] = (), not_in: Sequence[str] = (),
     not_counted: Sequence[str] = (), room: Sql | None = None, limit: int = 50,
 ) -> list[Offer]:  # fmt: skip
-    """Return the best offers for a query: the cheapest, or those that boot soonest, first.
+    """Return the best offers for a query, starting with the cheapest or with those that boot soonest.
 
     Excludes offers by name (`but`), by zone (`not_in`), and by the quota that they count against (`not_counted`).
     `room` is an additional SQL condition on a listing `o`.
@@ -116,7 +116,7 @@ def _offer(row: tuple[Any, ...]) -> Offer:
 
 
 def condition(sought: Sought) -> Sql:
-    """Return SQL that is true if listing `o` meets the query."""
+    """Return an SQL condition that is true if listing `o` meets the query."""
     found = Sql("TRUE")
     for text, value in _CONDITIONS:
         if (asked := value(sought)) not in (None, "", 0, []):
@@ -125,7 +125,7 @@ def condition(sought: Sought) -> Sql:
 
 
 def _patterns(sought: Sought) -> list[str]:
-    """Return the requested type names as LIKE patterns."""
+    """Return the LIKE patterns for the requested type names."""
     escaped = (name.replace("\\", "\\\\").replace("%", r"\%").replace("_", r"\_") for name in sought.types)
     return [name.replace("*", "%") for name in escaped]
 
@@ -161,7 +161,7 @@ _SEEN = f"""
 
 
 def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
-    """Return the offers with these names as a dict by name, whether or not they are available."""
+    """Return the offers with these names as a dict by name, including offers that are not available."""
     sql = f"""
         SELECT {_FOUND} FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id
         WHERE c.name = %s AND o.kind = %s AND o.type = ANY(%s) AND {_NAME} = ANY(%s)"""
@@ -171,7 +171,10 @@ def named(account: str, kind: str, offers: Sequence[str]) -> dict[str, Offer]:
 
 
 def booted(resource_id: int) -> None:
-    """Add the time that a resource took to become usable to its offer's statistics. Recent values have more weight."""
+    """Add the time that a resource took to become usable to the statistics of its offer.
+
+    Recent times have more weight.
+    """
     run(_SEEN, (resource_id,))
 
 

@@ -1,4 +1,4 @@
-"""When provider accounts are polled, and the results of their last polls."""
+"""Schedules the polls of provider accounts, and stores the results of their last polls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leases.messaging import hints
 
 _PLACES_EVERY = 600.0
 _READS_FOR = 120.0
-"""Time limit for one poll, in seconds; a poll of a large region reads a few dozen pages."""
+"""Time limit for one poll, in seconds. A poll of a large region reads a few dozen pages."""
 _LONGEST = 300.0
 """The longest delay between two attempts of a failing poll, in seconds."""
 _DUE = """
@@ -39,7 +39,7 @@ _DONE = """
 
 @dataclass(kw_only=True)
 class _Used:
-    """Where blueprints use an account: everywhere, or in certain places."""
+    """The places where blueprints use an account: everywhere, or only the places in `places`."""
 
     everywhere: bool = False
     places: set[str] = field(default_factory=set)
@@ -75,10 +75,10 @@ def keeps(reading_id: int, token: uuid.UUID) -> bool:
 
 
 def done(reading: Reading, token: uuid.UUID, every: float, *, problem: str, found: int | None) -> None:
-    """Finish a poll and schedule the next one.
+    """Finish a poll, and schedule the next one.
 
-    The next poll is due after about `every` seconds, with jitter to spread the polls of many accounts, and later
-    after a failure.
+    The next poll is due after about `every` seconds, or later if this poll failed. A random variation spreads the
+    polls of many accounts.
     """
     after = min(every * 3, max(every, _LONGEST)) if problem else every
     spread_ = after * (0.9 + secrets.randbelow(201) / 1000)
@@ -100,7 +100,7 @@ def interval(reading: Reading, kind: Offers) -> float:
 
 
 def _used() -> dict[tuple[int, str], _Used]:
-    """Return the accounts that blueprints use, and the places where they build."""
+    """Return the accounts that blueprints use, each with the places where blueprints build."""
     known = dict(Credential.objects.values_list("name", "id"))
     found: dict[tuple[int, str], _Used] = defaultdict(_Used)
     for blueprint in Blueprint.objects.filter(kind__in=_offering()):
@@ -120,7 +120,7 @@ def _used() -> dict[tuple[int, str], _Used]:
 _STOOD_IN = """
     SELECT DISTINCT r.attributes ->> 'region' FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE b.kind = %s AND b.config ->> 'credential' = %s AND r.gone_at IS NULL"""
-"""Places where one of our resources still exists, even if blueprints no longer name the place."""
+"""Selects places where a resource still exists, even if blueprints no longer name the place."""
 
 
 def _offering() -> list[str]:
@@ -137,9 +137,10 @@ def reads(name: str) -> bool:
 
 
 def _bounded(kind: str, used: _Used, names: list[str]) -> list[str]:
-    """Return the places where provider quotas are read.
+    """Return the names of the places for which provider quotas are read.
 
-    This is each place; or, if one place stands for all of them, the places that blueprints name.
+    These are all places. If a single entry without a name stands for all of them, they are the places that
+    blueprints name.
     """
     if not isinstance(registry.kind(kind), Allows):
         return []
@@ -156,7 +157,7 @@ def _spread_allowances(of_account: dict[str, Any], places: list[str]) -> None:
 
 @short
 def spread(reading: Reading, token: uuid.UUID, places: list[Place]) -> int:
-    """Schedule inventory and status polls for exactly the places that blueprints or resources use."""
+    """Schedule inventory and status polls for exactly those places that blueprints or resources use."""
     if not keeps(reading.pk, token):
         return 0
     used = _used().get((reading.credential_id, reading.kind), _Used())

@@ -1,4 +1,4 @@
-"""Providers' quotas for accounts, and how much of each quota is left."""
+"""The quotas that providers set for accounts, and how much of each quota is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leases.engine.core.database import rows, run, short
 from leases.engine.placement.constraints import Sql
 
 _FRESH = 600.0
-"""Age in seconds beyond which a poll is too old to refuse anything."""
+"""Age of a poll in seconds beyond which its quotas refuse no offer."""
 _KEY = ("location", "name", "family", "market")
 _GIVEN = """jsonb_to_recordset(%s::jsonb) AS g(location text, name text, family text, market text, unit text,
     "limit" float8, used float8)"""
@@ -44,20 +44,20 @@ _ON_ITS_WAY = """
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """A provider quota, and how much of it is used by our machines that the provider does not count yet."""
+    """A provider quota, and how much of it our machines use that the provider does not count yet."""
 
     of: Allowance
     ours: float = 0.0
 
     @property
     def room(self) -> float:
-        """The amount of the quota that may still be used."""
+        """The amount of the quota that may still be used, in the unit of the quota."""
         return self.of.limit - self.of.used - self.ours
 
 
 @short
 def write(reading: Reading, token: uuid.UUID, found: Sequence[Allowance]) -> bool:
-    """Store the quotas from one place. Return whether more is available than before."""
+    """Store the quotas that a poll has read from one place. Return whether they allow more than before."""
     if not keeps(reading.pk, token):
         return False
     given = json.dumps([asdict(one) for one in {_key(one): one for one in found}.values()])
@@ -72,7 +72,7 @@ def _key(one: Allowance) -> tuple[str, ...]:
 
 
 def left(account: str, kind: str) -> list[Left]:
-    """Return the remaining quotas of an account, according to the last polls."""
+    """Return what is left of the quotas of an account, according to the last polls."""
     known = rows(_KNOWN, (account, kind, _FRESH))
     if not known:
         return []
@@ -82,9 +82,9 @@ def left(account: str, kind: str) -> list[Left]:
 
 
 def _left(row: tuple[Any, ...], coming: Sequence[tuple[Any, ...]], offers: dict[str, Offer]) -> Left:
-    """Return the quota and what our uncounted machines use of it.
+    """Return the quota, and how much of it is used by machines that the provider does not count yet.
 
-    A machine is uncounted if it has no instance yet or is newer than the poll.
+    These are machines that have no instance yet or are newer than the poll.
     """
     allowance = Allowance(**dict(zip((*_KEY, "unit", "limit", "used"), row, strict=False)))
     read_at = row[-1]
@@ -93,7 +93,7 @@ def _left(row: tuple[Any, ...], coming: Sequence[tuple[Any, ...]], offers: dict[
 
 
 def refusal(known: Sequence[Left], sought: Sought, offer: Offer) -> str:
-    """Return why the account's quota does not allow an offer, or an empty string if it does.
+    """Return why the account's quotas do not allow an offer, or an empty string if they do.
 
     The reason includes the provider's figures.
     """
@@ -115,7 +115,7 @@ _ROOM = """NOT EXISTS (SELECT FROM jsonb_to_recordset(%s::jsonb) AS q(location t
         AND CASE q.unit WHEN 'vcpus' THEN o.vcpus WHEN 'gpus' THEN o.gpu_count WHEN 'instances' THEN 1 ELSE %s END
             > greatest(q.room, 0))"""
 _LARGEST = 4096
-"""An amount that exceeds what one machine uses of any quota. A quota with this much left needs no check."""
+"""More than one machine uses of any quota. A quota with this much left needs no check."""
 
 
 def room(known: Sequence[Left], sought: Sought) -> Sql | None:

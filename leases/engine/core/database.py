@@ -53,7 +53,7 @@ _word = mmap.mmap(-1, 1)
 
 
 def begin_draining() -> None:
-    """Stop this process and its forks from starting steps. Steps that are running finish."""
+    """Stop this process and its forks from starting steps. Steps that are already running finish."""
     _word[0] = 1
 
 
@@ -73,13 +73,13 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 LOST = (OperationalError, InterfaceError)
-"""Errors that Django raises for a lost connection, but also for other causes; see `is_lost`."""
+"""Exception classes that Django raises for a lost connection, and also for other errors; see `is_lost`."""
 PATIENCE = 60.0
-"""How long waiting programs tolerate a database that does not answer, in seconds."""
+"""Time in seconds for which `patient` retries while the database does not answer."""
 _PAUSE = 0.25
 _CONNECTION = "08"
 _ENDED = {"57P01", "57P02", "57P03", "57P04", "57P05", "25P03"}
-"""SQLSTATEs of connections ended by an administrator, a crash or a timeout, or refused at startup or shutdown."""
+"""SQLSTATEs that mean a connection was ended by an administrator, crash or timeout, or was refused."""
 _REPORT_EVERY = 1.0
 _answering: ContextVar[bool] = ContextVar("answering", default=False)
 _reported_at = float("-inf")
@@ -89,8 +89,8 @@ _guard = threading.Lock()
 def is_lost(error: BaseException) -> bool:
     """Return whether an error means that the connection was lost or could not be opened.
 
-    Closes the broken connection, so that the next statement reconnects; a rollback may have replaced the connection
-    already. Returns False inside a transaction, because the code that opened the transaction must handle the error.
+    Closes a broken connection, so that the next statement opens a new one. Returns False inside a transaction,
+    because the code that opened the transaction must handle the error.
     """
     if not isinstance(error, LOST) or connection.in_atomic_block:
         return False
@@ -100,7 +100,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def _of_connection(error: BaseException) -> bool:
-    """Return whether the error reports a connection failure rather than a failed statement."""
+    """Return whether a database error reports a failed connection, as opposed to a failed statement."""
     if not isinstance(error, OperationalError):
         return False
     state = getattr(error.__cause__, "sqlstate", None) or ""
@@ -146,7 +146,10 @@ def request_finished(**_: object) -> None:
 
 
 _STALE_PLAN = "0A000"
-"""A migration changed a type that a prepared statement returns. The rollback discards the prepared statements."""
+"""SQLSTATE raised after a migration changed a type that a prepared statement returns.
+
+The rollback discards the prepared statements, so the transaction can be repeated.
+"""
 _REPEAT = {"40P01", "40001", _STALE_PLAN}
 _LOCK_NOT_AVAILABLE = "55P03"
 _TRIES = 8
@@ -161,7 +164,7 @@ those minutes the table may grow, while planning again costs a few milliseconds.
 
 class _Local(threading.local):
     ours = False
-    """True if the open transaction is one that `short` repeats."""
+    """True if `short` opened the current transaction, and can therefore repeat it."""
     plans_until = 0.0
 
 
@@ -173,9 +176,10 @@ class InsideTransaction(Conflict):
 
 
 def short(work: Callable[P, R]) -> Callable[P, R]:
-    """Wrap `work` in its own transaction, repeated after a deadlock or serialization failure.
+    """Wrap `work` in a transaction of its own that is repeated after a deadlock or serialization failure.
 
-    Raises Busy if a lock was not free within the lock timeout, and InsideTransaction inside a caller's transaction.
+    The wrapped function raises Busy if a lock was not free within the lock timeout, and InsideTransaction inside a
+    caller's transaction.
     """
 
     @wraps(work)
@@ -239,10 +243,10 @@ def rows(sql: str, params: Any = (), *, hot: bool = False) -> list[tuple[Any, ..
 
 
 def some(sql: str, params: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement, at most as many as one periodic check processes.
+    """Return the first rows of a statement, up to the number that one periodic check processes.
 
-    Without an ORDER BY, the rows are chosen at random, so that rows that fail every time do not keep the others from
-    being processed.
+    Without an ORDER BY, the rows are chosen at random. Otherwise rows that fail every time could keep the others
+    from being processed.
     """
     ordered = sql if "ORDER BY" in sql else f"SELECT * FROM ({sql}) found ORDER BY random()"
     return rows(f"{ordered} LIMIT {settings.DRYDOCK.sweep_batch}", params)
@@ -256,15 +260,15 @@ def run(sql: str, params: Any = (), *, hot: bool = False) -> int:
 
 
 def leases_by_id(condition: str) -> str:
-    """Return the WHERE condition for an UPDATE of several leases that locks them in the order of their ids.
+    """Return a WHERE condition for updating several leases, which locks them in the order of their ids.
 
-    A plain UPDATE locks rows in the order in which its plan finds them, so two of them can deadlock.
+    A plain UPDATE locks rows in the order in which its plan finds them, so two such UPDATEs can deadlock.
     """
     return f"id = ANY(ARRAY(SELECT id FROM leases_lease WHERE {condition} ORDER BY id FOR NO KEY UPDATE))"
 
 
 def _cursor(hot: bool) -> Any:
-    """Return a cursor, which uses prepared statements if the statement is `hot`.
+    """Return a cursor that uses prepared statements if the statement is `hot`.
 
     A hot statement is sent again and again with the same text, and planning it costs more than executing it. The
     server plans it once for each connection. A statement whose best plan depends on its parameters must not be hot.
@@ -272,8 +276,8 @@ def _cursor(hot: bool) -> Any:
     A hot statement about one row passes the row's state as a parameter: with a literal, the planner picks a small
     partial index for that state and reads all of it.
 
-    Prepares nothing inside a caller's transaction, which cannot be repeated after a migration invalidates a plan,
-    or while Django logs statements, which it cannot do for prepared ones.
+    Nothing is prepared inside a caller's transaction, because it cannot be repeated after a migration invalidates a
+    plan, or while Django logs statements, because Django cannot log prepared ones.
     """
     db: Any = connections[DEFAULT_DB_ALIAS]
     repeatable = _local.ours or not db.in_atomic_block
@@ -296,9 +300,9 @@ def bound_lock_waits() -> None:
 
 
 def attempt(act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
-    """Return the result of `act`, or log its exception and return None.
+    """Return the result of `act`. If it raises an exception, log the exception and return None.
 
-    Raises the exception if the database connection is lost, because the remaining rows would fail as well.
+    A lost database connection is raised instead, because every later call would fail as well.
     """
     try:
         return act(*args, **kwargs)
@@ -310,7 +314,7 @@ def attempt(act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
 
 
 def each(act: Callable[..., object], found: Iterable[tuple[object, ...]]) -> int:
-    """Call `act` for each row. Return the number of calls that neither raised nor returned False."""
+    """Call `act` for each row. Return the number of calls that neither failed nor returned False."""
     return sum(attempt(_done, act, *row) or False for row in found)
 
 

@@ -1,9 +1,9 @@
 """This installation: its identity and epoch, whether it is suspended, and proof of which provider objects it created.
 
-The rows of a restored or copied database refer to provider objects that may have changed, or may now belong to another
-installation. The installation therefore stores the fingerprint of the database and ownership key for which an operator
-confirmed it. While the fingerprint differs, nothing outside the database is changed, and sweeps only list what they
-would destroy, until an operator confirms the installation again.
+The rows of a restored or copied database refer to provider objects that may have changed since, or may now belong to
+another installation. To detect this, an operator confirms the installation for one database and one ownership key, and
+the installation stores the fingerprint of both. While the fingerprint differs, Drydock changes nothing outside the
+database, and sweeps only list the objects that they would destroy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from leases.models import Installation, Resource
 log = logging.getLogger(__name__)
 
 _KEPT = 5.0
-"""How long a process caches what it read, in seconds."""
+"""Time in seconds for which a process caches the status of the installation."""
 _FIRST_EPOCH = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 
 ELSEWHERE = "The installation was confirmed for another database: this one was restored, copied or moved."
@@ -49,7 +49,7 @@ def add_dropped(number: int, why: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Epoch:
-    """An epoch, and the first ids of resources (`r`) and leases (`l`) that belong to it."""
+    """The number of an epoch, and the first resource id (`r`) and lease id (`l`) that belong to it."""
 
     number: int
     r: int
@@ -83,7 +83,7 @@ _shown: tuple[float, str] | None = None
 
 
 def current() -> Standing:
-    """Return the status of the installation, read again every few seconds."""
+    """Return the status of the installation. It is read again every few seconds."""
     global _known
     with _guard:
         known = _known
@@ -103,9 +103,9 @@ def current() -> Standing:
 
 
 def problem() -> str:
-    """Return why the installation is suspended, or an empty string, without checking the database's identity.
+    """Return why the installation is suspended, or an empty string if it is not.
 
-    Costs one statement, for use in pages.
+    Intended for pages: it costs at most one statement, because it does not check the identity of the database.
     """
     with _guard:
         known, shown = _known, _shown
@@ -118,7 +118,7 @@ def problem() -> str:
 
 
 def seen(said: str) -> str:
-    """Cache a reason for suspension that was read together with other data. Return the reason to show."""
+    """Cache the reason for suspension that another query has read. Return the reason to show, or an empty string."""
     global _shown
     with _guard:
         said = said or (OTHER_KEY if _known and _known[1].problem == OTHER_KEY else "")
@@ -129,7 +129,7 @@ def seen(said: str) -> str:
 def notice() -> None:
     """Detect a restored database before this process writes its first row.
 
-    Rows written afterwards belong to the epoch that the next confirmation begins.
+    Rows that are written afterwards belong to the epoch that begins when an operator confirms the installation.
     """
     if _known is None:
         current()
@@ -162,7 +162,7 @@ def _make() -> Installation:
 
 
 def _adopt(row: Installation) -> None:
-    """Confirm an installation from a version without fingerprints, provided that it has no resources."""
+    """Confirm an installation that an older version created without a fingerprint, if it has no resources."""
     if not Resource.objects.exists():
         row.fingerprint = fingerprint(row.uuid)
         Installation.objects.filter(pk=1, fingerprint="").update(fingerprint=row.fingerprint)
@@ -180,7 +180,7 @@ def _problem(row: Installation) -> str:
 
 
 def fingerprint(name: uuid.UUID) -> str:
-    """Return hashes of the database's identity and the ownership key. The hashes do not reveal either."""
+    """Return hashes of the database's identity and of the ownership key, from which neither can be recovered."""
     # Read the key first: its first use creates its file, which the database's half of the hash depends on.
     key = hmac.new(str(settings.DRYDOCK_OWNERSHIP_KEY).encode(), name.bytes, hashlib.sha256).hexdigest()[:24]
     database = hashlib.sha256("|".join(_database()).encode()).hexdigest()[:24]
@@ -188,9 +188,9 @@ def fingerprint(name: uuid.UUID) -> str:
 
 
 def _database() -> list[str]:
-    """Return what distinguishes this database from a restored or copied one: the cluster, the database and the table.
+    """Return values that differ between this database and a restored or copied one: cluster, database and table.
 
-    With private engines this includes the state folder, because it is copied as a folder.
+    With private engines, the path of the state folder is included, because such a database is copied as a folder.
     """
     found = rows(
         "SELECT d.oid::text, 'leases_installation'::regclass::oid::text FROM pg_database d"
@@ -228,7 +228,7 @@ _SUSPEND = "UPDATE leases_installation SET problem = %s, epochs = epochs || %s::
 
 
 def _suspend(problem: str, actor: str) -> bool:
-    """Store the problem and the ids from which a new epoch begins once an operator confirms."""
+    """Store the problem, and the ids from which a new epoch begins when an operator confirms the installation."""
     with transaction.atomic():
         epoch = rows("SELECT epoch FROM leases_installation FOR NO KEY UPDATE")[0][0]
         changed = run(_SUSPEND, (problem[:2000], json.dumps([_beginning(epoch)])))
@@ -238,15 +238,15 @@ def _suspend(problem: str, actor: str) -> bool:
 
 
 def _beginning(epoch: int) -> dict[str, int | None]:
-    """Return the beginning of an epoch that follows `epoch` and has no number yet."""
+    """Return the first ids of the epoch that follows `epoch`. The new epoch has no number yet."""
     return {"epoch": None, "after": epoch, "r": _after("resource"), "l": _after("lease")}
 
 
 def confirm(*, actor: str) -> bool:
     """Confirm that this database and ownership key belong to the installation.
 
-    Begins a new epoch, so that no name used after the backup is used again. Returns False if the installation was not
-    suspended.
+    Begins a new epoch, so that no external name that was used after the backup is used again. Returns False if the
+    installation was not suspended.
     """
     current()
     with transaction.atomic():
@@ -265,12 +265,16 @@ def confirm(*, actor: str) -> bool:
 
 
 def _next(epoch: int) -> int:
-    """Return the next epoch number. It counts minutes, so that two restores of one backup get different numbers."""
+    """Return the number of the next epoch.
+
+    Epochs are numbered in minutes, so that an installation that is restored twice from one backup gets different
+    numbers.
+    """
     return max(epoch + 1, int((clock.now() - _FIRST_EPOCH).total_seconds() // 60))
 
 
 def _after(table: str) -> int:
-    """Return the first id of a table that, as far as this database knows, has not been given out."""
+    """Return the first id of a table that this database has not assigned yet."""
     return int(rows(f"SELECT nextval(pg_get_serial_sequence('leases_{table}', 'id')) + 1")[0][0])
 
 
@@ -287,26 +291,29 @@ INSTALLATION, EPOCH, RESOURCE, PROOF = (
     "drydock-installation", "drydock-epoch", "drydock-resource", "drydock-proof",
 )  # fmt: skip
 BLUEPRINT = "drydock-blueprint"
-"""The tag that names the blueprint of an object. The proof does not cover it."""
+"""The tag that contains the name of an object's blueprint. The proof of ownership does not cover it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Proven:
-    """The result of checking an object's tags: the epoch and the resource id for which this installation created it."""
+    """The epoch and the resource id that the tags of an external object prove."""
 
     epoch: int
     resource: int
 
 
 def tags(short: str, epoch: int, resource: int) -> dict[str, str]:
-    """Return the tags of a resource, including the proof of ownership."""
+    """Return the tags for the external object of a resource, including the proof of ownership."""
     return {
         INSTALLATION: short, EPOCH: str(epoch), RESOURCE: str(resource), PROOF: _proof(short, str(epoch), str(resource)),
     }  # fmt: skip
 
 
 def proven(found: Mapping[str, str], short: str) -> Proven | None:
-    """Return the epoch and resource id that an object's tags prove, or None if installation `short` did not create it."""
+    """Return the epoch and resource id that an object's tags prove, or None if `short` did not create the object.
+
+    `short` is the short name of the installation.
+    """
     epoch, resource = found.get(EPOCH, ""), found.get(RESOURCE, "")
     if found.get(INSTALLATION) != short or not (_number(epoch) and _number(resource)):
         return None

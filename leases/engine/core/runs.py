@@ -38,7 +38,10 @@ def start(
     asked: Any = None,
     wanted: dict[str, Any] | None = None,
 ) -> int | None:
-    """Start a run unless the lease or resource already has one; return its id or None. Call inside a transaction."""
+    """Start a run and return its id, or return None if the lease or resource already has a run.
+
+    Call inside a transaction.
+    """
     body = None if asked is None else json.dumps(asked)
     found = rows(_START, (resource_id, lease_id, phase, body, json.dumps(wanted or {})))
     if not found:
@@ -56,7 +59,7 @@ _FREE = "NOT in_call AND NOT uninterruptible"
 
 
 def stop(*, lease_id: int | None = None, resource_id: int | None = None) -> bool:
-    """Stop the run of a lease or resource now if it can be interrupted, or else at the next boundary between steps.
+    """Stop the run of a lease or resource: at once if it can be interrupted, or else after its current step.
 
     Returns True if no run is left.
     """
@@ -76,7 +79,10 @@ _MARK = "UPDATE leases_lease SET release_wanted = {reason}, release_actor = {act
 
 
 def end_children(*, for_lease: int | None = None, for_resource: int | None = None, phase: str | None = None) -> None:
-    """Mark for release all leases that a lease or resource holds, or only those that it holds for one phase."""
+    """Mark for release all leases that a lease or resource holds.
+
+    If `phase` is given, only those that it holds for that phase.
+    """
     column = "for_lease_id" if for_lease is not None else "for_resource_id"
     only = " AND need_phase = %s" if phase is not None else ""
     params: list[Any] = [for_lease if for_lease is not None else for_resource, *([phase] if phase is not None else [])]
@@ -99,10 +105,10 @@ def end_waiting_siblings(lease_id: int) -> None:
 
 
 def want_release(lease_id: int, *, reason: str, actor: str) -> None:
-    """Mark a lease for release in the caller's transaction, together with its group if the lease is pending.
+    """Mark a lease for release in the caller's transaction. If the lease is pending, mark its group too.
 
-    The group is marked at once, so that a transaction that releases several members locks all of them in the order of
-    their ids, whatever order it names them in.
+    The group is marked at once, so that a transaction that releases several members locks all of them in the order
+    of their ids, whatever order it names them in.
     """
     own = f"id = %s AND {_RIGHTFUL} AND release_wanted = ''"
     group = f"{_WAITING} AND EXISTS (SELECT FROM leases_lease l WHERE l.id = %s AND l.state = 'pending')"
@@ -117,7 +123,7 @@ def want_release(lease_id: int, *, reason: str, actor: str) -> None:
 
 
 def hints_for_holder(lease_id: int) -> None:
-    """Send hints after commit to the runs that may be waiting for this lease."""
+    """After the commit, send hints to the runs that may be waiting for this lease."""
     hints.once_committed(_wake_holder, lease_id)
 
 
@@ -132,7 +138,7 @@ def undo_activation(lease_id: int, resource_id: int) -> None:
 
 
 def wake_for(lease_id: int) -> None:
-    """Let the runs that wait for this lease continue. Called when the lease has become active or ended."""
+    """Let the runs that wait for this lease continue. Call it when the lease has become active or ended."""
     for (run_id,) in rows(
         "UPDATE leases_run n SET due_at = clock_timestamp() FROM leases_lease c WHERE c.id = %s"
         " AND n.waits_for = 'leases' AND n.due_at IS NULL AND ((c.for_lease_id IS NOT NULL AND n.lease_id = c.for_lease_id)"

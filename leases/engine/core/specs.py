@@ -1,7 +1,7 @@
 """Convert database rows to the frozen values that kinds work on, find dependencies, and redact secrets.
 
-A lost lease may have left something behind on its resource: the host may answer again, or an account may not have been
-removed yet. A resource that exists only inside its dependencies is gone once all of these are gone.
+A lease that was lost may have left something on its resource: the host may answer again, or an account may not have
+been removed yet. A resource that exists only inside its dependencies is gone once all of these are gone.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _LAST = """
 
 
 def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
-    """Return the newest lease under each name that the resource holds for life, as two lists.
+    """Return the latest lease for each dependency that the resource holds for life, as two lists of ids.
 
-    The first list has the leases that have left something behind, the second list those that have not.
+    The first list has the leases that may have left something on their resource, the second list all others.
     """
     left, gone = list[int](), list[int]()
     for lease_id, there, kind, kept in rows(_LAST, (resource_id,)):
@@ -49,12 +49,12 @@ def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
 
 
 def _undone(kind: str) -> bool:
-    """Return whether ending a lease of this kind removes everything that was built on it."""
+    """Return whether the end of a lease of this kind removes everything that was built on the lease."""
     return isinstance(registry.kind(kind), Activates | Cleans)
 
 
 def has_lost_all_dependencies(resource: Resource) -> bool:
-    """Return whether the resource exists only inside its dependencies and all of these are gone."""
+    """Return whether the resource exists only inside its dependencies, and all of these are gone."""
     if not _gone_with_needs(resource):
         return False
     left, gone = last_dependencies(resource.pk)
@@ -62,7 +62,10 @@ def has_lost_all_dependencies(resource: Resource) -> bool:
 
 
 def has_lost_a_dependency(resource: Resource) -> bool:
-    """Return whether a dependency that contained the resource is gone, so that the resource may never answer again."""
+    """Return whether the resource exists only inside its dependencies, and one of these is gone.
+
+    Such a resource may never answer again.
+    """
     return _gone_with_needs(resource) and bool(last_dependencies(resource.pk)[1])
 
 
@@ -71,7 +74,7 @@ def _gone_with_needs(resource: Resource) -> bool:
 
 
 def secrets_of(spec: Spec) -> list[Any]:
-    """Return every secret that a step can access, including those of the leases that it depends on."""
+    """Return every secret that a step with this spec can access, including those of the leases it depends on."""
     leases = [*spec.parents.values(), *([spec.lease] if spec.lease is not None else [])]
     return [*resource_secrets(spec.resource), *(found for lease in leases for found in _of_lease(lease))]
 
@@ -84,7 +87,7 @@ def _of_lease(lease: LeaseView) -> Iterator[Any]:
 
 
 def resource_secrets(resource: ResourceView) -> Iterator[Any]:
-    """Return the secrets of a resource, of its account and of everything it depends on."""
+    """Yield the secrets of a resource, of its account and of everything that the resource depends on."""
     yield resource.secrets
     yield resource.blueprint.credentials
     for parent in resource.parents.values():
@@ -92,7 +95,9 @@ def resource_secrets(resource: ResourceView) -> Iterator[Any]:
 
 
 def redacted(answer: Answer) -> Answer:
-    """Return the answer without NUL bytes and secrets in its texts, including secrets that are part of the answer.
+    """Return the answer without NUL bytes and secrets in its texts.
+
+    Secrets that are part of the answer are removed too.
 
     PostgreSQL cannot store NUL bytes in text.
     """
@@ -132,7 +137,7 @@ def blueprint_view(blueprint: Blueprint, *, secrets: bool = False) -> BlueprintV
 
 
 def asked_view(lease: Lease, kind_name: str) -> Asked:
-    """Return a lease's request as a value.
+    """Return the request of a lease as a value.
 
     Raises ValidationError if the kind does not accept one of the requirements.
     """
@@ -161,15 +166,18 @@ def asked(kind_name: str, stored: dict[str, Any]) -> Asked:
 
 
 def key(letter: str, pk: int) -> str:
-    """Return the external name of resource (`r`) or lease (`l`) `pk`: unique to this installation and a valid DNS label."""
+    """Return the external name of resource (`r`) or lease (`l`) `pk`, which is a valid DNS label.
+
+    No other installation uses the same name.
+    """
     here = installation.current()
     return _key(here.short, here.epoch_of(letter, pk), letter, pk)
 
 
 def made_as(resource: Resource) -> installation.Proven:
-    """Return the epoch and number with which a resource was created.
+    """Return the epoch and the resource id under which a resource was created.
 
-    For an adopted resource, these are the epoch and number of the lost row.
+    For an adopted resource, these are the epoch and the id of the lost row.
     """
     lost = resource.facts.get("adopted") if resource.origin == Resource.Origin.ADOPTED else None
     if lost:
@@ -183,7 +191,7 @@ def name_of(resource: Resource) -> str:
 
 
 def key_of(here: installation.Standing, made: installation.Proven) -> str:
-    """Return the external name with which a resource was created, whether or not its row still exists."""
+    """Return the external name of a resource that was created as `made`. Its row need not exist any more."""
     return _key(here.short, made.epoch, "r", made.resource)
 
 
@@ -203,9 +211,10 @@ def tags(resource: Resource) -> dict[str, str]:
 
 
 def resource_view(resource: Resource, *, parents: bool = True, ending: bool = False) -> ResourceView:
-    """Return a resource as a value with its secrets and, if `parents` is true, the leases that it holds on others.
+    """Return a resource as a value, including its secrets.
 
-    If `ending` is true, include ended leases that have left something behind, in their last state.
+    If `parents` is true, include the active leases that the resource holds on others. If `ending` is also true,
+    include ended leases that may have left something behind, in their last state.
     """
     return ResourceView(
         id=resource.pk,
@@ -289,7 +298,7 @@ def control_of(view: LeaseView) -> Control | None:
 
 
 _HOLDS = "SELECT 1 FROM leases_lease WHERE {whose}_id = %s AND state = %s AND need <> '' LIMIT 1"
-"""Most holders hold no leases, and this check costs far less than reading the leases."""
+"""A check that costs far less than reading the leases, and most holders hold no leases."""
 
 
 def held_by(
@@ -297,7 +306,7 @@ def held_by(
 ) -> dict[str, LeaseView]:
     """Return the leases that a resource or lease holds, by the name under which it requested them.
 
-    Includes only active leases and, if `ending` is true, leases that have left something behind.
+    Includes only active leases and, if `ending` is true, ended leases that may have left something behind.
     """
     whose = {"for_resource": for_resource} if for_resource is not None else {"for_lease": for_lease}
     wanted = Q(**whose, state="active")
@@ -310,7 +319,7 @@ def held_by(
 
 
 def owed_view(debt: Debt) -> LeaseView:
-    """Return a lease as it was on the resource that it lost, which has yet to be cleaned."""
+    """Return a lease in its last state on the resource that it lost and that must still be cleaned."""
     lease = debt.lease
     lease.resource, lease.facts, lease.secrets = debt.resource, debt.facts, debt.secrets
     held = Lease.objects.filter(pk__in=debt.holds.values()).select_related("owner", "resource__blueprint")

@@ -1,6 +1,6 @@
-"""Tokens that let one process at a time carry out a blueprint's periodic task.
+"""Tokens that let only one process at a time carry out a blueprint's periodic task.
 
-They work through connection poolers, unlike advisory locks.
+Unlike advisory locks, they work through connection poolers.
 """
 
 from __future__ import annotations
@@ -36,19 +36,22 @@ _DONE = """
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLease:
-    """A periodic task for every blueprint whose kind has the `capability`. One process at a time carries it out.
+    """A periodic task for each blueprint whose kind has the `capability`, carried out by one process at a time.
 
-    `table` stores the tasks; `hint` asks a worker to carry one out.
+    `table` is the table that stores the tasks. `hint` is the message that asks a worker to carry one out.
     """
 
     table: str
     capability: type
     hint: str
     which: str = field(default="TRUE")
-    """SQL condition that selects among the blueprints `b` whose kind has the capability."""
+    """SQL condition that blueprints `b` must meet, in addition to a kind with the capability."""
 
     def ask(self) -> int:
-        """Queue the task for every blueprint whose task is due. Return the number of blueprints."""
+        """Ask workers to carry out the task for every blueprint for which it is due.
+
+        Return the number of blueprints.
+        """
         names = ([name for name in registry.names() if self._can(name)],)
         run(self._sql(_BEGIN), names)
         found = rows(self._sql(_DUE), names)
@@ -64,13 +67,13 @@ class TokenLease:
         return token if took else None
 
     def keep(self, blueprint_id: int, token: uuid.UUID) -> bool:
-        """Extend the token by its full term. Return False if another process has taken over."""
+        """Extend the token by its full term. Return False if another process has taken over the task."""
         return bool(run(self._sql(_KEEP), (settings.DRYDOCK.step_token_seconds, blueprint_id, token)))
 
     def done(self, blueprint_id: int, token: uuid.UUID, *, after: float, problem: str, found: int | None) -> bool:
-        """Finish the task and schedule the next one in `after` seconds.
+        """Finish the task, and schedule it again in `after` seconds.
 
-        Return False if another process has taken over.
+        Return False if another process has taken over the task.
         """
         return bool(patient(run, self._sql(_DONE), (after, problem, problem, found, blueprint_id, token)))
 

@@ -60,7 +60,7 @@ _RETURN = """
 def release_lease(lease_id: int, *, reason: str, message: str, actor: str) -> str:
     """Lock and release a lease. Return its former state, or an empty string if it was already released or ended.
 
-    If `reason` or `actor` is empty, the value recorded with the request for release is used.
+    An empty `reason` or `actor` is replaced by the value that was recorded with the request for release.
     """
     found = rows(_RELEASE, (message, reason, actor[:150], lease_id, _RIGHTFUL), hot=True)
     if not found:
@@ -84,7 +84,7 @@ def announce(lease_id: int, state: str, reason: str) -> None:
 
 
 def explain(lease_id: int, reason: str, message: str, **columns: Any) -> None:
-    """Set the reason and message of a lease without changing its state. Record an event if either has changed."""
+    """Set the reason and message of a lease without changing its state. Record an event if either differs."""
     changed = run(
         "UPDATE leases_lease SET reason = %s, message = %s WHERE id = %s AND (reason, message) <> (%s, %s)",
         (reason, message, lease_id, reason, message),
@@ -109,13 +109,13 @@ def lock_resource(resource_id: int) -> bool:
 
 
 Holders: TypeAlias = list[tuple[int, str]]
-"""(lease id, state) of each lease with a share."""
+"""The id and the state of each lease that has a share of a resource."""
 
 
 def lock_holders(resource_id: int) -> Holders:
     """Lock the leases that have a share of a resource, and return them.
 
-    As everywhere, leases are locked before their resource.
+    Call it before the resource is locked: everywhere, leases are locked before their resource.
     """
     sql = """
         SELECT l.id, l.state FROM leases_lease l WHERE l.id IN (
@@ -124,7 +124,10 @@ def lock_holders(resource_id: int) -> Holders:
 
 
 def are_all_holders(resource_id: int, holders: Holders) -> bool:
-    """Return whether `holders` are still all leases with a share. Call with the resource locked."""
+    """Return whether `holders` are still all leases that have a share of the resource.
+
+    Call it with the resource locked.
+    """
     there = rows("SELECT lease_id FROM leases_share WHERE resource_id = %s", (resource_id,))
     return {lease_id for (lease_id,) in there} == {lease_id for lease_id, _ in holders}
 
@@ -132,7 +135,8 @@ def are_all_holders(resource_id: int, holders: Holders) -> bool:
 def take_out_of_service(resource: Resource, message: str) -> None:
     """Stop offering the resource to leases.
 
-    A resource that we built is drained and then destroyed; any other is quarantined until an operator acts.
+    A resource that Drydock built is drained and then destroyed. Any other resource is quarantined until an operator
+    acts.
     """
     column = "drained" if resource.origin == Resource.Origin.BUILT else "quarantined"
     run(f"UPDATE leases_resource SET {column} = TRUE, note = %s WHERE id = %s", (message[:2000], resource.pk))

@@ -1,4 +1,4 @@
-"""Workers, and which of them are alive according to their heartbeats in the database."""
+"""The workers of this installation, and which of them are alive according to their heartbeats in the database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUEUES = ("claims", "steps", "periodic")
 
 
 def own_name() -> str:
-    """Return the name of this process as a worker."""
+    """Return the name under which this process is listed as a worker."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -35,7 +35,7 @@ def seen(name: str, queues: Sequence[str] = QUEUES) -> None:
 
 
 def gone(name: str) -> None:
-    """Remove a worker that has shut down."""
+    """Remove a worker that has shut down from the list of workers."""
     run("DELETE FROM leases_worker WHERE name = %s", (name,))
 
 
@@ -56,7 +56,7 @@ def forget_lost() -> int:
 
 
 class Pulse:
-    """A thread that sends this worker's heartbeat, whether busy or idle, and its other periodic reports."""
+    """A thread that records this worker's heartbeat and makes its other periodic reports, even while it is busy."""
 
     def __init__(self, queues: Sequence[str], *reports: Callable[[], None]) -> None:
         self.name, self.queues, self._reports = own_name(), tuple(queues), reports
@@ -65,7 +65,7 @@ class Pulse:
         self._thread.start()
 
     def end(self) -> None:
-        """Stop the thread and remove the worker."""
+        """Stop the thread, and remove the worker from the list of workers."""
         self._over.set()
         self._thread.join(5)
 
@@ -76,9 +76,10 @@ class Pulse:
         self._say(*self._reports, partial(gone, self.name))
 
     def _say(self, *reports: Callable[[], None]) -> None:
-        """Send one heartbeat.
+        """Record one heartbeat, and make the other reports.
 
-        A failure costs one heartbeat. No connection stays open, because child processes are forked meanwhile.
+        A failure costs only this heartbeat. The database connection is closed afterwards, because child
+        processes are forked between heartbeats.
         """
         try:
             for report in reports:

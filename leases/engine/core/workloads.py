@@ -40,7 +40,7 @@ def require_commands(asked: LeaseRequest) -> None:
 def _runs_commands(kind: str) -> bool:
     """Return whether leases of this kind can run commands.
 
-    Return True for a kind that cannot be loaded, because it serves no lease.
+    A kind that cannot be loaded counts as one that can, because it serves no lease.
     """
     try:
         return COMMAND in registry.kind(kind).interfaces()
@@ -49,7 +49,7 @@ def _runs_commands(kind: str) -> bool:
 
 
 def write(lease_id: int, workload: Workload | None) -> None:
-    """Store what to collect from a lease, in the transaction that writes the lease."""
+    """Store which jobs and metrics to collect from a lease, in the transaction that writes the lease."""
     if workload is None:
         Watch.objects.create(lease_id=lease_id)
     else:
@@ -64,7 +64,7 @@ _HOLDS_BACK = """
 
 
 def holds_back(lease_id: int) -> bool:
-    """Return whether to delay the cleaning of an ended lease until its last output and metrics are collected.
+    """Return whether cleaning of an ended lease must wait until its last output and metrics are collected.
 
     A setting limits the delay.
     """
@@ -86,7 +86,7 @@ _DUE = """
 
 
 def due() -> int:
-    """Queue a check for every watched lease that is due for one. Return the number of leases.
+    """Ask workers to check every watched lease that is due for a check. Return the number of leases.
 
     A lease is checked often at first, and later at the configured interval.
     """

@@ -1,11 +1,11 @@
-"""Outcomes of a lease's phases (activation, deactivation, cleaning), and its transfer to another owner.
+"""Act on the outcomes of a lease's phases (activation, deactivation, cleaning), and transfer leases to other owners.
 
-A transfer changes the owner in one transaction, and from then on interfaces serve the new owner alone. That transaction
-starts a run that closes the account, ends its processes and lets the new owner in with new keys. If the run fails, the
-lease ends, since the former owner might still have access.
+A transfer changes the owner in one transaction, and from then on interfaces serve only the new owner. The transaction
+starts a run that closes the account, ends its processes and gives the new owner access with new keys. If the run fails,
+the lease ends, because the former owner might still have access.
 
 Outcomes are applied in the transaction that applies the step's answer, with lease and resource locked. If the lease no
-longer exists, a run of the resource itself deactivates and cleans (`cleanup`).
+longer exists, its resource is deactivated and cleaned by a run of the resource (`cleanup`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ from leases.validation.requests import digest
 
 
 def begin_activation(lease_id: int, resource_id: int, kind_name: str) -> None:
-    """Start the activation of an acquired lease on its active resource, or make it active if its kind needs none."""
+    """Start the activation of an acquired lease on its active resource.
+
+    If the kind needs no activation, make the lease active at once.
+    """
     if isinstance(registry.kind(kind_name), Activates):
         run(
             "UPDATE leases_lease SET reason = %s, message = 'It is being set up.' WHERE id = %s AND state = 'acquired'",
@@ -53,7 +56,7 @@ def _activate(lease_id: int) -> None:
 
 
 def activated(current: Run) -> None:
-    """Complete an activation: make the lease active, or undo the activation if the lease was released meanwhile."""
+    """Make the lease active after its activation, or undo the activation if the lease was released meanwhile."""
     assert current.lease_id is not None
     if _state(current.lease_id) == LeaseState.ACQUIRED and not current.cancel_wanted:
         _activate(current.lease_id)
@@ -76,9 +79,10 @@ def activation_failed(current: Run, answer: Failed) -> None:
 
 
 def _leave(current: Run, answer: Failed, message: str) -> None:
-    """Move a lease away from a resource that does not answer, without counting it as one of the lease's attempts.
+    """Move a lease to another resource because its own does not answer.
 
-    Anything that the lease may have left there is cleaned when the resource answers again.
+    The move does not count as one of the lease's attempts. Anything that the lease may have left on the resource is
+    cleaned when the resource answers again.
     """
     assert current.lease_id is not None
     cleanup.incur(current.lease_id, LeaseState.RELEASED, current.resource_id)
@@ -90,7 +94,7 @@ def _leave(current: Run, answer: Failed, message: str) -> None:
 
 
 def deactivated(current: Run) -> None:
-    """Continue with cleaning after the account and its processes were removed.
+    """Start the cleaning after a deactivation, which has removed the account and its processes.
 
     Leases that were never active are cleaned too, because their activation may have left something behind.
     """
@@ -103,7 +107,7 @@ def deactivated(current: Run) -> None:
 
 
 def cleaned(current: Run) -> None:
-    """Return the share of a cleaned lease. Then end the lease, or place it elsewhere."""
+    """Return the share of a cleaned lease. Then end the lease, or place it on another resource."""
     if current.debt_id is not None:
         cleanup.paid(current)
         return
@@ -120,7 +124,7 @@ def cleaned(current: Run) -> None:
 def cleaning_failed(current: Run, answer: Failed) -> None:
     """Keep other leases off a resource that could not be cleaned.
 
-    Destroys a resource that we built. On any other resource, the cleanup is deferred.
+    A resource that Drydock built is destroyed. On any other resource, the cleanup is deferred.
     """
     silent = unreachable.told_by(current, answer)
     if silent:
@@ -167,7 +171,7 @@ _READ_STANDING = """
 
 
 class _Standing(NamedTuple):
-    """The properties of a locked lease that decide whether it can be transferred."""
+    """The columns of a locked lease that decide whether it can be transferred."""
 
     state: str
     ends: bool
@@ -210,7 +214,7 @@ def transfer(lease_id: int, *, of: int | None, to: int, to_name: str, actor: str
 
 
 def _refuse_transfer(lease_id: int, found: _Standing, to: int) -> Kind:
-    """Raise Conflict, Busy or NotSupported if the lease cannot be transferred. Return its resource's kind."""
+    """Raise Conflict, Busy or NotSupported if the lease cannot be transferred. Return the kind of its resource."""
     refused = {
         f"Lease {lease_id} already belongs to this user.": found.owner_id == to,
         f"Lease {lease_id} is {found.state}; only active leases can be transferred.": found.state != LeaseState.ACTIVE,
@@ -238,10 +242,10 @@ _USAGE_ENDS = """
 
 
 def _change_owner(lease: Lease, to: int) -> None:
-    """Change the owner, and with it the request class.
+    """Change the owner of a lease, and therefore its request class.
 
-    What the former owner alone decided ends: keys, the idempotency key, the group to charge, heartbeats, a hold, open
-    jobs.
+    Settings that belonged to the former owner end: keys, the idempotency key, the charged group, heartbeats, a hold
+    and open jobs.
     """
     secrets: dict[str, Any] = dict(lease.secrets or {})
     secrets.pop("private_key", None)
@@ -261,7 +265,7 @@ def _change_owner(lease: Lease, to: int) -> None:
 def _refuse_excess(lease_id: int, found: _Standing, to: int, to_name: str) -> None:
     """Raise Conflict or NotAllowed if the new owner may not have the lease.
 
-    Checks the quota, then the budget, then the blueprint, which is the order of the locks.
+    Checks the quota, the budget and the blueprint in this order, in which their rows must be locked.
     """
     if excess := quotas.exceeded(lease_id):
         raise Conflict(f"{to_name} cannot take over the lease: {excess.sentence}", field="to")
@@ -286,7 +290,7 @@ def _unpark(owner_id: int | None) -> None:
 
 
 def handed_over(current: Run) -> None:
-    """Record that the keys were replaced and only the new owner has access.
+    """Record that the keys were replaced and only the new owner has access to the lease.
 
     If the lease is no longer active or the run was cancelled, start the deactivation instead.
     """
@@ -299,7 +303,7 @@ def handed_over(current: Run) -> None:
 
 
 def hand_over_failed(current: Run, answer: Failed) -> None:
-    """Request the release of the lease, since its former owner might still have access.
+    """Request the release of the lease, because its former owner might still have access.
 
     If the lease is no longer active, start the deactivation instead.
     """

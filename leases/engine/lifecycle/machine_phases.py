@@ -1,4 +1,4 @@
-"""Actions on a machine that its lease requests: stop, start, reboot, resize, change of instance type, tags.
+"""Carry out actions on a machine that its lease requests: stop, start, reboot, resize, change of type, tags.
 
 A machine is not considered lost during such an action, or while it is off on request.
 """
@@ -26,7 +26,7 @@ PHASES = {"reboot": "reboot", "resize": "resize", "retype": "change-type", "tag"
 
 
 class Wish(NamedTuple):
-    """A requested action on a machine: the action, who requested it, and for which lease."""
+    """A requested action on a machine, with the lease for which it was requested and the user who requested it."""
 
     resource_id: int
     phase: str
@@ -55,10 +55,10 @@ _NOW = """
 
 @short
 def ask(wish: Wish) -> bool:
-    """Record a requested action for a worker to carry out. Return False if the same action is already running.
+    """Request an action on a machine, which a worker carries out. Return False if the same action is already running.
 
-    Raises Conflict if the machine is not active, is off (for a reboot), is busy with another action, or if a budget
-    does not allow a more expensive type. The price of the new type is reserved and charged from now on.
+    Raises Conflict if the machine is not active, is off (for a reboot) or is busy with another action, or if a
+    budget does not allow a more expensive type. From now on, the leases are charged at the price of the new type.
     """
     unaffordable = _unaffordable(wish)
     now = _locked(wish.resource_id)
@@ -82,9 +82,9 @@ def ask(wish: Wish) -> bool:
 
 
 def _unaffordable(wish: Wish) -> str:
-    """Return why a budget does not allow a more expensive type, or an empty string if it does.
+    """Return why budgets do not allow a more expensive type, or an empty string if they do.
 
-    Call before locking the machine: claims lock budgets first.
+    Call before the machine is locked: claims lock budgets first.
     """
     was = rows("SELECT price FROM leases_resource WHERE id = %s", (wish.resource_id,))[0][0]
     rise = _rise(wish, was)
@@ -92,7 +92,7 @@ def _unaffordable(wish: Wish) -> str:
 
 
 def _rise(wish: Wish, was: float | None) -> float:
-    """Return by how much the machine's price will rise, in US dollars an hour."""
+    """Return the amount by which the machine's price will rise, in US dollars an hour."""
     if wish.phase != "retype":
         return 0.0
     price = wish.wanted["draft"]["price"]
@@ -107,8 +107,8 @@ def _same(there: Any, wanted: dict[str, Any]) -> bool:
 def switch(wish: Wish) -> bool:
     """Switch a machine on or off according to `wanted["power"]`, and keep it in that state.
 
-    Returns False if it is already in that state or being switched. Raises Conflict if it is not active or is busy with
-    another action.
+    Returns False if the machine is already in that state or being switched to it. Raises Conflict if the machine is
+    not active or is busy with another action.
     """
     now = _locked(wish.resource_id)
     wanted = wish.wanted["power"]
@@ -143,7 +143,7 @@ def _refuse_busy(now: _Now) -> None:
 
 
 def _drop_check(now: _Now) -> None:
-    """Cancel a running health check. It only observes, so its answer can be ignored."""
+    """Cancel a health check that is running. A check changes nothing, so its answer can be ignored."""
     if now.run_id is None:
         return
     for current in Run.objects.filter(pk=now.run_id, phase=Run.Phase.CHECK):
@@ -154,7 +154,10 @@ def _drop_check(now: _Now) -> None:
 def tell(
     outcome: str, phase: str, message: str, *, resource_id: int, lease_id: int | None, actor: str = "drydock"
 ) -> None:
-    """Record an event when an action on the machine is requested, done or failed, also for the lease that requested it."""
+    """Record an event when an action on a machine is requested, done or failed.
+
+    The event also belongs to the lease that requested the action.
+    """
     details = {"act": PHASES[phase]}
     record_event(
         f"machine.{outcome}", message, actor=actor, resource_id=resource_id, lease_id=lease_id, details=details
@@ -168,7 +171,7 @@ def rebooted(current: Run) -> None:
 
 
 def resized(current: Run) -> None:
-    """Record the larger disk, also in the share of an exclusive lease."""
+    """Record the larger disk of the machine, also in the share of an exclusive lease."""
     disk_gib = current.wanted["disk_gib"]
     resource = Resource.objects.get(pk=current.resource_id)
     _become(resource, {"total_disk_mib": 1024 * disk_gib, "facts": {**resource.facts, "disk_gib": disk_gib}})
@@ -177,7 +180,7 @@ def resized(current: Run) -> None:
 
 
 def retyped(current: Run) -> None:
-    """Record the new type, and the size, price and attributes of its offer."""
+    """Record the new instance type of the machine, and the size, price and attributes of its offer."""
     draft, resource = current.wanted["draft"], Resource.objects.get(pk=current.resource_id)
     kept = {name: value for name, value in resource.attributes.items() if name not in draft["gone"]}
     _become(
@@ -195,7 +198,7 @@ def retyped(current: Run) -> None:
 
 
 def tagged(current: Run) -> None:
-    """Record the tags that were set."""
+    """Record that the tags were set."""
     resource = Resource.objects.only("facts").get(pk=current.resource_id)
     tags = {**resource.facts.get("tags", {}), **current.wanted["tags"]}
     Resource.objects.filter(pk=current.resource_id).update(facts={**resource.facts, "tags": tags})
@@ -203,9 +206,9 @@ def tagged(current: Run) -> None:
 
 
 def failed(current: Run, answer: Failed) -> None:
-    """Record that an action failed; the machine and its leases stay as they were, at the old price.
+    """Record that an action failed. The machine and its leases remain unchanged, at the old price.
 
-    A machine that may now be off, although it should be on, is switched on again.
+    A machine that may now be off although it should be on is switched on again.
     """
     if "was_price" in current.wanted:
         run("UPDATE leases_resource SET price = %s WHERE id = %s", (current.wanted["was_price"], current.resource_id))
@@ -220,7 +223,7 @@ def failed(current: Run, answer: Failed) -> None:
 
 
 def _become(resource: Resource, columns: dict[str, Any], extra: dict[str, int] | None = None) -> None:
-    """Change a machine's size. The share of an exclusive lease is deleted and inserted again for the whole machine."""
+    """Change the size of a machine. The share of an exclusive lease is replaced by one of the whole machine."""
     alone = rows(
         "DELETE FROM leases_share WHERE resource_id = %s AND exclusive RETURNING lease_id, slots, created_at",
         (resource.pk,),
@@ -243,7 +246,7 @@ _WHOLE = """
 
 
 def _well(current: Run, power: str) -> None:
-    """Record the power that the machine now has, and reset its health checks."""
+    """Record whether the machine is now on or off, and reset its health checks."""
     run(
         "UPDATE leases_resource r SET power = %s, power_at = NULL, check_failures = 0,"
         " check_at = clock_timestamp() + b.check_interval FROM blueprints_blueprint b"

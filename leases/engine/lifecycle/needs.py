@@ -1,4 +1,4 @@
-"""The leases, slot locks and maintenance of related resources that a step needs."""
+"""Provide the leases, slot locks and maintenance of related resources that a step needs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from leases.validation.requests import read
 
 
 def provide(current: Run, need: Need) -> str:
-    """Request the needs that are not met. Return what the run waits for (`leases` or `maintenance`), or an empty string.
+    """Request what the step needs and does not have yet.
 
-    Call inside the transaction that applies the step's answer. Raises NotToBeHad if a need cannot be met.
+    Returns what the run waits for (`leases` or `maintenance`), or an empty string if nothing is missing. Call
+    inside the transaction that applies the step's answer. Raises NotToBeHad if a need cannot be met.
     """
     satisfied(current)
     for wanted in need.locks:
@@ -44,7 +45,7 @@ _FOR_WHOM = """
 
 
 def _for_whom(current: Run) -> set[int]:
-    """Return the blueprints of everything that this run serves, directly or indirectly."""
+    """Return the ids of the blueprints whose resources need this run, directly or indirectly."""
     return {found for (found,) in rows(_FOR_WHOM, (current.lease_id or (current.asked or {}).get("lease"),))}
 
 
@@ -66,7 +67,7 @@ def _lock(current: Run, wanted: NeededLock) -> None:
 
 
 def _choice(current: Run, wanted: NeededLock) -> tuple[str, tuple[str, ...]]:
-    """Return the lock's scope and the values to choose from. For parts, these are the healthy parts."""
+    """Return the scope of a slot lock, and the values to choose from. For parts, these are the healthy parts."""
     if not wanted.part_class:
         return wanted.scope, wanted.candidates
     well = Part.objects.filter(resource_id=current.resource_id, part_class=wanted.part_class, state="ok")
@@ -88,9 +89,9 @@ def _ask(current: Run, wanted: NeededLease) -> None:
 
 
 def _owner(current: Run) -> int | None:
-    """Return the owner for a needed lease: that of the lease that needs it, or None if a resource needs it.
+    """Return the owner of the lease that needs another lease, or None if a resource needs it.
 
-    The leases that a resource holds outlive its owners and belong to the installation.
+    A lease that a resource needs belongs to the installation, because it outlives the resource's leases.
     """
     return current.lease.owner_id if current.lease is not None else None
 
@@ -124,9 +125,9 @@ _OPEN = """
 
 
 def children(current: Run) -> list[tuple[int, str, str]]:
-    """Return (id, state, message) of the newest lease under each name that the run's holder requested.
+    """Return (id, state, message) of the latest lease for each need of the run's lease or resource.
 
-    Includes an ended lease only if it was requested after this run began.
+    Ended leases are included only if they were requested after this run began.
     """
     column = "for_lease_id" if current.lease_id is not None else "for_resource_id"
     pk = current.lease_id if current.lease_id is not None else current.resource_id
@@ -134,7 +135,7 @@ def children(current: Run) -> list[tuple[int, str, str]]:
 
 
 def satisfied(current: Run) -> bool:
-    """Return whether every lease that the run requested is active. Raises NotToBeHad if one of them is broken."""
+    """Return whether all leases that the run requested are active. Raises NotToBeHad if one of them is broken."""
     found = children(current)
     for lease_id, state, message in found:
         if state == "broken":
@@ -143,9 +144,9 @@ def satisfied(current: Run) -> bool:
 
 
 def end_phase(current: Run) -> None:
-    """Release everything that the phase needed, whether the phase succeeded or failed.
+    """Release the leases that a phase needed, whether it succeeded or failed.
 
-    Ends its leases, and ends maintenance that no other run needs.
+    Maintenance is ended too, unless another run needs it.
     """
     if current.lease_id is not None:
         end_children(for_lease=current.lease_id, phase=current.phase)

@@ -1,4 +1,4 @@
-"""A table that maps each phase to the actions after its success or failure."""
+"""Map each phase to the functions that act on its success and on its failure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from leases.engine.resources import failures
 from leases.models import Resource, Run
 
 EVICTING = ("build", "check", "power", "update")
-"""Resource phases whose failure evicts the resource's holders."""
+"""Phases of a resource after whose failure its leases are evicted."""
 HOLDERS_CHANGE = (*EVICTING, "resize", "retype")
-"""Phases that change what the holders have, so all holders must be locked."""
+"""Phases that change the shares of a resource's leases, so all of these leases must be locked."""
 
 ACTS = ("power", "reboot", "resize", "retype", "tag")
-"""Phases that users request for machines. Success deletes the record of an earlier failure."""
+"""Phases that users request for machines. If one of them succeeds, the record of an earlier failure is deleted."""
 
 
 def keeps_trying(run: Run) -> bool:
-    """Return whether the phase is repeated until it succeeds.
+    """Return whether the run's phase is repeated until it succeeds.
 
-    The first check of a registered resource is repeated until it succeeds or the registration is corrected or removed.
-    A destruction is repeated until the resource is confirmed absent. If a dependency that contained the resource is
-    gone, the number of attempts is limited: everything else has disappeared with it, or is cleaned with the leases that
-    the resource still holds.
+    The first check of a registered resource is repeated until it succeeds, or the registration is corrected or
+    removed. A destruction is repeated until the resource is confirmed to no longer exist. However, if the resource
+    was contained in a dependency that is gone, the number of attempts is limited: everything else has disappeared
+    with the dependency, or is cleaned with the leases that the resource still holds.
     """
     if run.phase == "build" and run.resource.origin == Resource.Origin.REGISTERED:
         return True
@@ -34,7 +34,7 @@ def keeps_trying(run: Run) -> bool:
 
 
 def kept(run: Run, answer: Failed) -> int:
-    """Record another failure of a phase that is repeated.
+    """Record another failure of a phase that is repeated until it succeeds.
 
     Return the number of earlier failures, which determines the delay before the next attempt.
     """
@@ -54,7 +54,7 @@ def failed(run: Run, answer: Failed) -> None:
 
 
 def cancelled(run: Run) -> None:
-    """Apply the cancellation of a run: the lease is released, or the resource is destroyed."""
+    """Act on the cancellation of a run: undo the activation of its lease, or destroy its resource."""
     if run.lease_id is not None:
         runs.undo_activation(run.lease_id, run.resource_id)
     elif run.phase == "destroy":

@@ -1,4 +1,7 @@
-"""Release: end a lease's right, clean while its share is still held, return the share, and serve the next lease."""
+"""Release leases: end the right, clean the resource, return the share, and serve the next lease.
+
+The lease keeps its share during the cleaning.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from leases.states import LeaseState, ResourceState
 
 @dataclass(kw_only=True)
 class ReleaseContext:
-    """The rows that the end of a lease affects, read with the lease locked."""
+    """Facts that decide how a lease ends and what its end affects, read with the lease locked."""
 
     id: int
     state: str
@@ -41,10 +44,10 @@ class ReleaseContext:
     has_run: bool
     parked_siblings: bool
     keep: bool
-    """True if the resource may stay after this lease."""
+    """True if the resource may be kept after this lease."""
     watched: bool
     returned: bool = False
-    """True once the share was returned in this transaction."""
+    """True after the share was returned in this transaction."""
 
 
 _RIGHTFUL = ["pending", "acquired", "active"]
@@ -67,25 +70,26 @@ _READ = f"""
 
 
 def lock(lease_id: int) -> ReleaseContext | None:
-    """Lock a lease and return the rows that its end affects, or None if the lease does not exist.
+    """Lock a lease and return the facts that decide how it ends, or None if the lease does not exist.
 
-    Reads in a new statement, because a statement that waited for a lock sees joined rows as they were before.
+    Reads the facts in a new statement, because a statement that waited for a lock sees older versions of joined
+    rows.
     """
     return read(lease_id) if rows(_LOCK, (lease_id,), hot=True) else None
 
 
 def read(lease_id: int) -> ReleaseContext:
-    """Return the rows that the end of a locked lease affects."""
+    """Return the facts that decide how a locked lease ends."""
     return ReleaseContext(
         **dict(zip(ReleaseContext.__dataclass_fields__, rows(_READ, (_RIGHTFUL, lease_id), hot=True)[0], strict=False))
     )
 
 
 def follow_up(ending: ReleaseContext) -> None:
-    """Act on the committed end of a lease.
+    """Act on the end of a lease after the commit.
 
-    Ends the pending leases of its group, unparks leases that wait for quota, retires a resource that is not kept, and
-    hands over free room.
+    Ends the pending leases of its group, unparks leases that wait for quota, retires the resource if it is not
+    kept, and grants free room to other leases.
     """
     if ending.in_group:
         end_waiting_siblings(ending.id)
@@ -103,7 +107,10 @@ def follow_up(ending: ReleaseContext) -> None:
 
 
 def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message: str = "") -> None:
-    """End a lease at once or, inside a caller's transaction, after the commit. Idempotent."""
+    """Release a lease at once or, inside a caller's transaction, after the commit.
+
+    May be repeated.
+    """
     if connection.in_atomic_block:
         want_release(lease_id, reason=reason, actor=actor)
         hints.after_commit("end", lease_id)
@@ -112,7 +119,10 @@ def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message
 
 
 def end(lease_id: int, *, reason: str = "", actor: str = "", message: str = "") -> None:
-    """Do everything towards the end of a lease that is possible now. Idempotent; called until the lease has ended."""
+    """Do everything that is now possible to end a lease. Call it again until the lease has ended.
+
+    Calls that find nothing to do have no effect.
+    """
     try:
         ending = _end(lease_id, reason, actor, message)
     except Busy:
@@ -135,7 +145,10 @@ def _end(lease_id: int, reason: str, actor: str, message: str) -> ReleaseContext
 
 
 def wind_down(ending: ReleaseContext, before: str) -> None:
-    """Advance a released lease towards the return of its share, as far as is possible without external calls."""
+    """Start the next phase of a released lease, or return its share if none is left.
+
+    Makes no external calls.
+    """
     if before == LeaseState.PENDING:
         claims.unreserve(ending.id)
         return give_back(ending)
@@ -180,7 +193,7 @@ def take_out_unless_reusable(lease_id: int, kind: Kind) -> None:
 
 
 def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
-    """Return the share and end the lease. The caller follows up after the commit."""
+    """Return the share of a lease and end it. The caller calls `follow_up` after the commit."""
     if ending.has_locks:
         run("DELETE FROM leases_slotlock WHERE lease_id = %s", (ending.id,))
     return_lease(ending.id, reason=reason)
@@ -192,7 +205,7 @@ def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
 def finished(lease_id: int) -> None:
     """Return the share of a lease that has been cleaned.
 
-    Call inside a transaction. The follow-up happens after the commit.
+    Call inside a transaction. `follow_up` is called after the commit.
     """
     ending = lock(lease_id)
     if ending is None:

@@ -1,4 +1,4 @@
-"""Outcomes of a resource's phases: build, check, update, power, destroy."""
+"""Act on the outcomes of a resource's phases: build, check, update, power, destroy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leases.states import ResourceState
 
 
 def cancelled(current: Run) -> None:
-    """Destroy a resource whose run was cancelled, or restart the run if a lease has claimed the resource meanwhile."""
+    """Destroy a resource whose run was cancelled, or restart the run if a lease has claimed the resource since."""
     wanted = rows(
         "SELECT used_slots > 0 OR reserved_for_id IS NOT NULL FROM leases_resource WHERE id = %s",
         (current.resource_id,),
@@ -40,7 +40,7 @@ def cancelled(current: Run) -> None:
 
 
 def built(current: Run) -> None:
-    """Activate a resource that was built, and the leases that claimed room on it."""
+    """Make a resource active that was built, and activate the leases that claimed room on it."""
     move_resource(
         current.resource_id,
         ResourceState.ACTIVE,
@@ -68,7 +68,7 @@ def built(current: Run) -> None:
 
 
 def build_failed(current: Run, answer: Failed) -> None:
-    """Return the holders of a failed build to the queue, and destroy the parts that were created."""
+    """Destroy what a failed build has created, and return its leases to the queue."""
     remembered_errors.remember(current.resource, answer)
     message = f"Build failed at {current.step or 'a step'}: {answer.message}"
     _take_out(
@@ -77,9 +77,10 @@ def build_failed(current: Run, answer: Failed) -> None:
 
 
 def first_check_failed(current: Run, answer: Failed) -> int:
-    """Keep a registered resource whose first check failed, and record the problem. Return the number of earlier failures.
+    """Record why the first check of a registered resource failed, and keep the resource.
 
-    The resource differs from its registration or does not answer, and cannot be leased.
+    The resource differs from its registration or does not answer, and therefore cannot be leased. Returns the
+    number of earlier failures.
     """
     message = f"First check failed: {answer.message}"
     evicted = lock_holders(current.resource_id)
@@ -95,7 +96,7 @@ def _take_out(current: Run, reason: Reason, message: str, *, counts: bool = True
 
 
 def checked(current: Run) -> None:
-    """Return a healthy resource to service, and make its deferred cleanups due."""
+    """Record a successful check. The resource serves leases again, and its deferred cleanups become due."""
     unreachable.clear(current.resource_id)
     run(
         "UPDATE leases_resource r SET check_failures = 0, observed = 'ok', observed_at = clock_timestamp(),"
@@ -107,10 +108,10 @@ def checked(current: Run) -> None:
 
 
 def check_failed(current: Run, answer: Failed) -> None:
-    """Count a failed check, and take the resource out of service after several in a row.
+    """Count a failed check, and take the resource out of service after several failures in a row.
 
-    It is destroyed if we built it, and quarantined otherwise. A resource that was switched off on request is not
-    expected to answer.
+    Drydock destroys a resource that it built or adopted, and quarantines any other. A resource that was switched
+    off on request is not expected to answer.
     """
     if maintenance.is_wanted_off(current.resource_id):
         record_event(
@@ -145,9 +146,9 @@ def check_failed(current: Run, answer: Failed) -> None:
 
 
 def _unanswered(current: Run, answer: Failed) -> None:
-    """Mark a resource that does not answer. If that lasts too long, take its leases away.
+    """Mark a resource that does not answer. If it does not answer for too long, take its leases away.
 
-    It is replaced if we built or adopted it; otherwise it serves again as soon as it answers.
+    A resource that Drydock built or adopted is then replaced. Any other serves leases again as soon as it answers.
     """
     unreachable.mark(current.resource_id, answer.message)
     if not unreachable.too_long(current.resource_id):
@@ -175,13 +176,13 @@ def powered(current: Run) -> None:
 
 
 _FOR_NOW = ("retries", "deadline")
-"""Codes of failures that may not recur later."""
+"""Codes of failures that a later attempt may not repeat."""
 
 
 def power_failed(current: Run, answer: Failed) -> None:
-    """Tell the runs that wait for the power cycle that it failed, and schedule a retry.
+    """Schedule another attempt to switch the machine, and fail the runs that wait for its power cycle.
 
-    If the provider cannot stop the machine, a power-off is not retried.
+    If the provider cannot stop the machine, switching it off is not retried.
     """
     lease_id = act_failures.record(current, answer)
     record_event("resource.power_failed", answer.message, resource_id=current.resource_id, lease_id=lease_id)
@@ -200,7 +201,7 @@ def power_failed(current: Run, answer: Failed) -> None:
 
 
 def updated(current: Run) -> None:
-    """Record that the resource matches its blueprint."""
+    """Record that the resource matches its blueprint again."""
     run(
         "UPDATE leases_resource r SET generation = %s, check_failures = 0, observed = 'ok' WHERE r.id = %s",
         (current.wanted.get("generation", current.resource.blueprint.generation), current.resource_id),
@@ -212,7 +213,10 @@ def updated(current: Run) -> None:
 
 
 def update_failed(current: Run, answer: Failed) -> None:
-    """Replace a resource that cannot be updated in place. If we did not build it, take it out of service and retry."""
+    """Drain a resource that cannot be updated in place, so that it is replaced.
+
+    If Drydock did not build it, keep it out of service and schedule another attempt.
+    """
     if current.resource.origin != Resource.Origin.BUILT:
         failures = unreachable.failing(current.resource_id, f"Update failed: {answer.message}")
         wait = settings.DRYDOCK.step_backoff_seconds * 2 ** min(failures, 20)
@@ -225,14 +229,14 @@ def update_failed(current: Run, answer: Failed) -> None:
 
 
 def destroyed(current: Run) -> None:
-    """Record that the resource is confirmed absent."""
+    """Record that the resource is confirmed to no longer exist."""
     retirement.gone(current.resource_id)
 
 
 def destroy_failed(current: Run, answer: Failed) -> None:
-    """Release the leases that the resource holds.
+    """Record that the resource is gone, because a dependency that contained it is gone.
 
-    The resource that contained it is gone, and the rest cannot be reached.
+    Whatever remains cannot be reached. The leases that the resource holds are released.
     """
     message = f"Considered gone together with the resource that contained it: {answer.message}"
     record_event("resource.gone_with_parents", message, resource_id=current.resource_id)

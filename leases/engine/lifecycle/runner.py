@@ -1,4 +1,4 @@
-"""Carries out the steps of a run, under a token."""
+"""Carry out the steps of a run under a token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leases.models import Run
 log = logging.getLogger(__name__)
 
 _BUDGET = 10.0
-"""How long one task continues a run whose next step is due at once, in seconds."""
+"""Time in seconds for which one task continues a run whose next step is due at once."""
 
 
 def carry_on(run_id: int) -> bool:
@@ -52,7 +52,7 @@ _TAKE = """
 
 
 def _one(run_id: int) -> bool:
-    """Claim the run, call its next step and apply the answer. Return False if there is nothing to do now."""
+    """Claim the run, call its next step and apply the answer. Return False if nothing is due."""
     if standing().problem:
         return False
     token = uuid.uuid4()
@@ -70,7 +70,7 @@ def _one(run_id: int) -> bool:
 
 
 def _ids(current: Run) -> dict[str, Any]:
-    """Return the context for the run's log lines."""
+    """Return the fields that log lines about the run contain."""
     return {
         "run": current.pk, "phase": current.phase, "resource": current.resource_id, "lease": current.lease_id,
         "blueprint": current.resource.blueprint.name,
@@ -95,13 +95,13 @@ def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
 
 
 def _ends_here(current: Run, step: Step | None) -> bool:
-    """Return whether to cancel the run now: between two calls, and only if the last call cannot still take effect."""
+    """Return whether to cancel the run now. A run is not cancelled while the effect of its last call is unknown."""
     open_ = current.in_call and step is not None and (step.find is not None or not step.interruptible)
     return current.cancel_wanted and not current.uninterruptible and not open_
 
 
 def _in_time(answer: Answer, step: Step, seconds: float) -> Answer:
-    """Return the answer, or a failure if the step is past its deadline and still not done.
+    """Return the answer of a step, or a failure if the step has not finished by its deadline.
 
     The deadline is checked after the call, because the step may not have been called for a long time.
     """
@@ -114,7 +114,7 @@ def _in_time(answer: Answer, step: Step, seconds: float) -> Answer:
 
 
 def _call(current: Run, step: Step) -> Answer:
-    """Make one short call to a kind. An exception becomes an answer."""
+    """Call a step once, and return its answer. An exception is returned as an answer."""
     assert not connection.in_atomic_block, "no transaction is open during a call outside"
     look = step.find if current.in_call else None
     answer = _answer(current, step, look)
@@ -158,7 +158,7 @@ def _understood(answer: Any, step: Step) -> Answer:
 
 
 def _apply(current: Run, token: uuid.UUID, outcome: Any, answer: Answer | None, plan: Plan) -> bool:
-    """Apply an outcome. Return True if the run can continue at once."""
+    """Apply the outcome of a call to its run. Return True if the run can continue at once."""
     try:
         again = patient(step_results.apply, current, token, outcome, answer, plan)
     except Exception as error:

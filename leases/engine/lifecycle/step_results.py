@@ -1,4 +1,4 @@
-"""Decides what a step's answer means for its run (next step, wait, retry or fail), and stores the results."""
+"""Decide what a step's answer means for its run (next step, wait, retry or fail), and store the results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
 
 AT_MOST = 1000
-"""Maximum number of entries kept for one resource."""
+"""Maximum number of moved files that are recorded for one resource."""
 _KEEP = """
     UPDATE leases_resource SET facts = jsonb_set(facts, '{aside}', coalesce(facts -> 'aside', '[]') || to_jsonb(%s::text))
     WHERE id = %s AND NOT coalesce(facts -> 'aside', '[]') ? %s
@@ -30,9 +30,10 @@ _KEEP = """
 
 
 def keep_aside(current: Run, answer: Ready) -> None:
-    """Record files that a cleaning could not remove and moved aside, and those that a check has removed since.
+    """Record files that a cleaning could not remove and moved aside, and files that a health check has removed since.
 
-    The lease has ended and the resource stays in service. Its health checks retry the removal and report what is left.
+    The lease has ended and the resource stays in service. Health checks retry the removal and report the files that
+    are left.
     """
     if where := str(answer.facts.get("put_aside") or "")[:1000]:
         _put(current, where)
@@ -59,9 +60,9 @@ Outcome = Callable[[Run, Answer | None, Plan], bool]
 
 
 def apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, plan: Plan) -> bool:
-    """Apply a step's answer if the token is still valid. Return True if the run can continue at once.
+    """Apply the outcome of a step if the token is still valid. Return True if the run can continue at once.
 
-    Raises Busy if shares of the resource change in every attempt to lock their holders.
+    Raises Busy if the shares of the resource change during every attempt to lock its leases.
     """
     for _ in range(8):
         more = _apply(run, token, outcome, answer, plan)
@@ -72,7 +73,10 @@ def apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, p
 
 @short
 def _apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, plan: Plan) -> bool | None:
-    """Apply an outcome. Return None, so that the caller retries, if the resource's holders changed during locking."""
+    """Apply an outcome.
+
+    Return None if the resource's leases changed while they were locked, so that the caller retries.
+    """
     holders = _lock(run)
     if holders is not None and not are_all_holders(run.resource_id, holders):
         return None
@@ -84,7 +88,10 @@ def _apply(run: Run, token: uuid.UUID, outcome: Outcome, answer: Answer | None, 
 
 
 def _lock(run: Run) -> Holders | None:
-    """Lock the rows that the outcome may affect, in order. Return the holders if their shares may change, or None."""
+    """Lock the rows that the outcome may affect, in the global lock order.
+
+    Returns the locked leases if the phase may change the shares of all leases, or None.
+    """
     holders = None
     if run.lease_id is not None:
         rows("SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (run.lease_id,))
@@ -103,12 +110,12 @@ def _still_holds(run: Run, token: uuid.UUID) -> bool:
 
 
 def in_(seconds: float) -> Any:
-    """Return the time `seconds` from now by the database's clock, because this machine's clock may be wrong."""
+    """Return the time `seconds` from now by the database's clock, because the clock of this machine may be wrong."""
     return Now() + dt.timedelta(seconds=seconds)
 
 
 def leave(run: Run, **columns: Any) -> None:
-    """Schedule the next call of the run. If the run was told to end and can end here, make it due at once."""
+    """Release the token and schedule the next call. A run that is to be cancelled and can end here is due at once."""
     if run.cancel_wanted and not columns.get("in_call") and not columns.get("uninterruptible", run.uninterruptible):
         columns["due_at"] = Now()
     Run.objects.filter(pk=run.pk).update(token=None, token_until=None, **columns)
@@ -123,7 +130,7 @@ def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:
 
 
 def postponed(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Postpone a run whose kind is not installed here. No step was called, so this does not count as a failure."""
+    """Postpone a run whose kind is not installed here. This is not a failure, because no step was called."""
     assert isinstance(answer, Unknown)
     leave(run, in_call=run.in_call, step_since=None, due_at=in_(_NOT_HERE), sentence=answer.message)
     return False
@@ -133,9 +140,9 @@ _NOT_HERE = 10.0
 
 
 def unkept(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Handle an answer that could not be stored.
+    """Schedule another attempt after an answer that could not be stored.
 
-    The call was made, so its result is looked up again.
+    The call was made, so the next attempt looks up its result first.
     """
     assert isinstance(answer, Unknown)
     return again(run, answer.message.replace("\0", ""), in_call=True)
@@ -150,13 +157,13 @@ def done(run: Run, answer: Answer | None, plan: Plan) -> bool:
 
 
 def gone_with_parents(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Finish the destruction of a resource that existed only inside its dependencies, now that all of these are gone."""
+    """Finish the destruction of a resource that existed only inside its dependencies, which are all gone."""
     record_event("resource.gone_with_parents", "The resource that contained it is gone.", resource_id=run.resource_id)
     return done(run, answer, plan)
 
 
 def failed(run: Run, answer: Failed) -> bool:
-    """Finish a run whose phase has failed, or repeat the phase if it must succeed in the end."""
+    """End a run whose phase has failed, or repeat the phase if it must succeed eventually."""
     needs.end_phase(run)
     if phases.keeps_trying(run):
         return again(
@@ -172,9 +179,9 @@ def again(
     run: Run, message: str, *, code: str = "", in_call: bool = False, limit: bool = True, tried: int | None = None,
     **columns: Any,
 ) -> bool:  # fmt: skip
-    """Schedule another attempt at the step, with backoff. After too many attempts, the phase fails.
+    """Schedule another attempt of the step, later after each failure. After too many attempts, the phase fails.
 
-    Pass `tried`, the number of attempts, if it differs from the run's own count.
+    Pass `tried`, the number of earlier attempts, if it differs from the run's own count.
     """
     tries = run.tries if tried is None else tried
     if run.phase == Run.Phase.DESTROY:
@@ -192,7 +199,7 @@ def again(
 
 
 def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Act on a step's answer."""
+    """Act on the answer of a step."""
     step = plan[run.position]
     if log := getattr(answer, "log", ""):
         record_event("step.log", log[:20_000], details={"step": step.name, "phase": run.phase}, **_about(run))
@@ -256,7 +263,7 @@ def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
 
 
 def _keep(run: Run, answer: Ready) -> None:
-    """Store the facts of a step's answer with the lease or the resource. For a lost lease, store no facts."""
+    """Store the facts of a step's answer with the lease or the resource. For a lost lease, facts are not stored."""
     keep_aside(run, answer)
     if run.debt_id is not None:
         return

@@ -1,6 +1,7 @@
 """The life of a resource outside its phases.
 
-Provisioning, remembered errors, deferred cleanup, eviction, maintenance, retirement, and unreachable resources.
+Contains provisioning, remembered errors, deferred cleanup, eviction, maintenance, retirement, and unreachable
+resources.
 """
 
 __all__ = [

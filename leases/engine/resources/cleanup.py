@@ -1,8 +1,8 @@
 """Deferred cleanup of resources that could not be cleaned when their leases ended.
 
-A resource with deferred cleanup is in maintenance, with a message that gives the reason, and stays there even if its
-quarantine is lifted. Runs of the resource itself (deactivate, then clean) do the cleanup, and are repeated until the
-resource answers. Destroying the resource or handing it back ends its deferred cleanups.
+A resource with deferred cleanup is in maintenance, with a message that gives the reason, and remains so even if its
+quarantine is lifted. Runs of the resource (deactivate, then clean) do the cleanup, and are repeated until the resource
+answers. Deferred cleanups end when the resource is destroyed or handed back.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SPOILED = (
 
 
 def incur(lease_id: int, state: str, resource_id: int) -> None:
-    """Store what is needed to clean up after a lease on this resource, if the lease may have used it.
+    """Store a deferred cleanup of this resource after a lease, if the lease may have used the resource.
 
     The lease and the resource must be locked.
     """
@@ -68,7 +68,10 @@ def _explain(resource_id: int) -> None:
 
 
 PATIENCE = dt.timedelta(hours=1)
-"""How long a cleanup waits while what was built on the lost lease is destroyed, which may need the lease's account."""
+"""How long a cleanup waits for the destruction of what was built on the lost lease.
+
+That destruction may need the account of the lease, which the cleanup removes.
+"""
 _DUE = """
     SELECT DISTINCT ON (d.resource_id) d.id, d.resource_id FROM leases_debt d
     JOIN leases_resource r ON r.id = d.resource_id AND r.state = 'active' JOIN leases_lease l ON l.id = d.lease_id
@@ -81,7 +84,7 @@ _DUE = """
 
 
 def due() -> int:
-    """Begin one due cleanup on every resource that is not busy."""
+    """Start one due cleanup on every resource that is not busy. Return the number started."""
     return each(_pay, rows(_DUE, (PATIENCE,)))
 
 
@@ -99,7 +102,7 @@ def _pay(debt_id: int, resource_id: int) -> bool:
 def try_now(resource_id: int) -> bool:
     """Make the deferred cleanups of a resource due, because the resource seems to answer again.
 
-    Return whether any of them was not yet due.
+    Return whether any of them was not due before.
     """
     sooner = "UPDATE leases_debt SET due_at = clock_timestamp() WHERE resource_id = %s AND due_at > clock_timestamp()"
     waited = run(sooner, (resource_id,))
@@ -109,14 +112,14 @@ def try_now(resource_id: int) -> bool:
 
 
 def deactivated(current: Run) -> None:
-    """Continue with cleaning after the account of the lease and its processes were removed."""
+    """Start the cleaning after the account of the lost lease and its processes were removed."""
     start(resource_id=current.resource_id, phase="clean", wanted=current.wanted)
 
 
 def paid(current: Run) -> None:
     """Finish a cleanup. Take the resource out of service if the lease had rights that cleaning cannot undo.
 
-    Call in the run's last transaction.
+    Call in the last transaction of the run.
     """
     debt = _of(current)
     kind = registry.kind(debt.resource.blueprint.kind)
@@ -132,7 +135,7 @@ def paid(current: Run) -> None:
 
 
 def unpaid(current: Run, answer: Failed) -> None:
-    """Handle a failed cleanup: replace a resource that we built, and retry on any other resource later."""
+    """Act on a failed cleanup: replace a resource that Drydock built, or schedule another attempt on any other."""
     debt = _of(current)
     message = f"Could not be cleaned: {answer.message}"
     record_event("resource.cleaning_failed", message, resource_id=debt.resource_id, lease_id=debt.lease_id)

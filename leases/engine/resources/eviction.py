@@ -1,4 +1,4 @@
-"""Evict leases from a resource: take their shares away."""
+"""Evict leases from a resource by taking their shares away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leases.states import LeaseState
 def evict_all(
     resource_id: int, holders: Holders, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Evict all given holders from the resource."""
+    """Evict all given leases from a resource. See `evict` for the arguments."""
     for lease_id, state in holders:
         evict(lease_id, state, resource_id, reason=reason, message=message, stays=stays, counts=counts)
 
@@ -29,12 +29,12 @@ def evict_all(
 def evict(
     lease_id: int, state: str, resource_id: int, *, reason: str, message: str, stays: bool = False, counts: bool = True
 ) -> None:
-    """Take a locked lease's share away.
+    """Take the share of a locked lease away.
 
     An acquired lease returns to the queue, an active lease breaks, and a released lease ends.
 
-    If `stays` is true, the resource is not destroyed, so it needs a deferred cleanup of anything that the lease may have
-    left behind. If `counts` is true, the return to the queue uses up one of the lease's attempts.
+    If `stays` is true, the resource continues to exist, so that whatever the lease may have left on it needs a
+    deferred cleanup. If `counts` is true, the return to the queue counts as one of the lease's attempts.
     """
     if stays:
         cleanup.incur(lease_id, state, resource_id)
@@ -56,9 +56,9 @@ def evict(
 
 @short
 def orphan(lease_id: int, *, message: str) -> bool:
-    """Break an active lease that lost a dependency, and request it again if it asks for that. Its resource stays.
+    """Break an active lease that lost a dependency, and request it again if it asked for that.
 
-    Returns False if the lease is not active or is being released.
+    The resource of the lease is not affected. Returns False if the lease is not active or is being released.
     """
     found = rows(
         "SELECT resource_id FROM leases_lease WHERE id = %s AND state = 'active' AND release_wanted = ''"
@@ -81,7 +81,7 @@ _AGAIN = f"""
 
 
 def ask_again(lease_id: int) -> None:
-    """Request a lost lease again at its old place in the queue, if its request asked for that, and set `replaced_by`."""
+    """Request a lost lease again at its old place in the queue, if it asked for that, and set `replaced_by`."""
     for new_id, resource_type in rows(_AGAIN, (lease_id,)):
         run("UPDATE leases_lease SET replaced_by_id = %s WHERE id = %s", (new_id, lease_id))
         run("INSERT INTO leases_watch (lease_id) SELECT id FROM leases_lease WHERE id = %s AND watched", (new_id,))
@@ -89,7 +89,7 @@ def ask_again(lease_id: int) -> None:
 
 
 def bounce(lease_id: int, resource_id: int, *, reason: str, message: str, counts: bool = True) -> None:
-    """Return a lease to the queue, or break it if that has happened too often. Its share must already be deleted."""
+    """Return a lease to the queue, or break it if it has returned too often. Its share must already be deleted."""
     bounces, wanted = rows("SELECT bounces, release_wanted FROM leases_lease WHERE id = %s", (lease_id,))[0]
     if wanted:
         move_lease(lease_id, LeaseState.RELEASED, reason=wanted)

@@ -1,4 +1,4 @@
-"""Background actions on resources that have failed and not succeeded since."""
+"""Records background actions on resources that have failed and not succeeded since."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from leases.models import Resource, Run
 
 DESTROY = "destroy"
 TELLING = 2
-"""The number of failed attempts after which a destruction is reported; a single failure may be chance."""
+"""Number of failed attempts after which a failing destruction is reported. A single failure may be chance."""
 DEADLINE = "deadline"
-"""The code of an action that was accepted but not done in time.
+"""The code of an action that the provider accepted but did not complete in time.
 
-A destruction with this code is reported at once, since its step has already waited as long as any should take.
+A destruction with this code is reported at once, because its step has already waited as long as any should take.
 """
 REPORTED = f"(f.act = '{DESTROY}' AND (f.attempts >= {TELLING} OR f.code = '{DEADLINE}'))"
 """SQL condition for the destructions that are reported."""
@@ -32,14 +32,14 @@ _LAST_LEASE = """
 
 
 def act_of(current: Run) -> str:
-    """Return the user-facing name of what a run does to its resource, such as `power-cycle`."""
+    """Return the user-facing name of the action of a run, such as `power-cycle`."""
     if current.phase == Run.Phase.POWER:
         return _POWER.get(str(current.wanted.get("power")), "power-cycle")
     return "change-type" if current.phase == Run.Phase.RETYPE else str(current.phase)
 
 
 def record(current: Run, answer: Failed) -> int | None:
-    """Record that an action failed. Return the lease that holds the whole resource, or None."""
+    """Record that an action on a resource failed. Return the lease that holds the whole resource, or None."""
     said = (act_of(current), answer.code[:128], answer.message[:2000].replace("\0", ""))
     was_reported = _is_reported(current.resource_id)
     ((attempts, lease_id),) = rows(_KEEP, (current.resource_id, current.resource_id, *said))
@@ -54,7 +54,7 @@ def _is_reported(resource_id: int) -> bool:
 
 
 def _report(resource: Resource, answer: Failed, attempts: int) -> None:
-    """Record an event for a destruction that keeps failing, also for the owner of the last lease."""
+    """Record an event for a destruction that keeps failing. The event also belongs to the last lease, for its owner."""
     last = [pk for (pk,) in rows(_LAST_LEASE, (resource.pk,))]
     record_event(
         "resource.destroy_failed", sentence(resource, attempts, answer.message), resource_id=resource.pk,
@@ -64,12 +64,12 @@ def _report(resource: Resource, answer: Failed, attempts: int) -> None:
 
 
 def sentence(resource: Resource, attempts: int, message: str) -> str:
-    """Describe a destruction that keeps failing, with the resource's hourly cost if it is known."""
+    """Return a sentence about a destruction that keeps failing, with the resource's hourly cost if it is known."""
     cost = "" if resource.price is None else f" It continues to cost ${resource.price:.4f} per hour."
     tried = f"in {attempts} attempts" if attempts > 1 else "yet"
     return f"{resource} could not be destroyed {tried}: {message}{cost}"
 
 
 def forget(resource_id: int) -> None:
-    """Delete the record of a failed action, because the action has succeeded or the resource is gone."""
+    """Delete the record of a failed action, because an action has succeeded or the resource is gone."""
     run("DELETE FROM leases_failure WHERE resource_id = %s", (resource_id,))

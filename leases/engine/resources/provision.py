@@ -23,9 +23,10 @@ from leases.reasons import Reason
 
 
 def amend(resource_id: int, answer: Ready) -> None:
-    """Store the facts that a step found out about a resource. Call inside the transaction that applies the step's answer.
+    """Store the facts about a resource that a step has reported.
 
-    If a capacity shrinks below the amount in use, existing shares are kept, but nothing more can be claimed.
+    Call inside the transaction that applies the step's answer. If a capacity is now less than the amount in use,
+    existing shares are kept, but nothing more can be claimed.
     """
     resource = Resource.objects.get(pk=resource_id)
     columns: dict[str, object] = {}
@@ -45,16 +46,16 @@ def amend(resource_id: int, answer: Ready) -> None:
 
 
 def set_further(resource_id: int, capacity: Amounts) -> None:
-    """Set the totals of the resource's additional classes of capacity."""
+    """Set the totals of the resource's further classes of capacity."""
     for name, total in capacity.extra.items():
         Capacity.objects.update_or_create(resource_id=resource_id, name=name, defaults={"total": total})
 
 
 def set_parts(resource_id: int, parts: Sequence[specs.Part], *, whole: bool = False) -> bool:
-    """Store the named parts and their states. Return whether one became available again.
+    """Store the named parts of a resource and their states. Return whether a part became available again.
 
-    Parts of the same classes (with `whole`, of any class) that are not named are kept as missing, since a lease may
-    hold them.
+    Other known parts of the same classes (or of all classes, if `whole` is true) are kept as missing, because a
+    lease may hold them.
     """
     known = {(part.part_class, part.identity): part for part in Part.objects.filter(resource_id=resource_id)}
     for part in parts:
@@ -82,24 +83,24 @@ def _set_part(resource_id: int, known: Part | None, part: specs.Part) -> None:
 
 
 def _tell(part: Part, state: str) -> None:
-    """Record a part's change of state for the resource, and for the lease that holds the part."""
+    """Record the new state of a part as an event of the resource and of the lease that holds the part."""
     message = f"{part.part_class} {part.identity} changed from {part.state} to {state}."
     holder = rows("SELECT lease_id FROM leases_slotlock WHERE key = %s", (part_lock(part.resource_id, part),))
     record_event("resource.part", message, resource_id=part.resource_id, lease_id=holder[0][0] if holder else None)
 
 
 def part_lock(resource_id: int, part: Part) -> str:
-    """Return the key of the slot lock on a part."""
+    """Return the key of the slot lock for a part."""
     return f"{part_scope(resource_id, part.part_class)}/{part.identity}"[:255]
 
 
 def part_scope(resource_id: int, part_class: str) -> str:
-    """Return the scope of slot locks on parts of this class."""
+    """Return the scope of the slot locks for parts of this class."""
     return f"{part_class} of resource {resource_id}"
 
 
 def _count(resource_id: int, part_class: str) -> bool:
-    """Set the capacity class named like the parts to the number of healthy parts. Return whether it grew."""
+    """Set the capacity that is named like the part class to the number of healthy parts. Return whether it grew."""
     grown = rows(
         "UPDATE leases_capacity c SET total = w.n FROM leases_capacity o, (SELECT count(*) AS n FROM leases_part p"
         " WHERE p.resource_id = %s AND p.part_class = %s AND p.state = 'ok') w"
@@ -110,9 +111,9 @@ def _count(resource_id: int, part_class: str) -> bool:
 
 
 def lock_blueprint(blueprint_id: int) -> Blueprint | None:
-    """Lock the blueprint row and return it, or None if it no longer exists.
+    """Lock and return the blueprint, or return None if it no longer exists.
 
-    Builds, and changes to its limit, wait for this lock.
+    Builds with the blueprint, and changes of its limits, wait for this lock.
     """
     return Blueprint.objects.select_for_update(no_key=True).filter(pk=blueprint_id).first()
 
@@ -122,13 +123,13 @@ _THERE = """
             SELECT FROM leases_resource WHERE blueprint_id = %s AND gone_at IS NULL LIMIT %s) t),
         (SELECT count(*) FROM (
             SELECT FROM leases_resource WHERE blueprint_id = %s AND gone_at IS NULL AND state = 'pending' LIMIT %s) p)"""
-"""Counts only up to the limits, which is enough."""
+"""Counts resources only up to the limits, because more do not change the result."""
 
 
 def may_build(blueprint: Blueprint, draft: Draft | None = None) -> bool:
-    """Return whether the blueprint's limits allow one more resource now and, if a draft is given, also its budget.
+    """Return whether the blueprint's limits allow one more resource now.
 
-    The blueprint must be locked.
+    If a draft is given, the blueprint's budget must allow its price too. The blueprint must be locked.
     """
     most = blueprint.max_resources
     there, building = rows(_THERE, (blueprint.pk, most or 0, blueprint.pk, blueprint.max_builds))[0]
@@ -141,7 +142,7 @@ def insert(
     blueprint: Blueprint, draft: Draft, *, actor: str, message: str, asked: Any = None, origin: str = "built",
     reserved_for: int | None = None, registration: Any = None,
 ) -> claims.Room:  # fmt: skip
-    """Insert a drafted resource with its further capacities and parts, and begin its build."""
+    """Insert a drafted resource with its further capacities and parts, and start its build."""
     notice()
     life = blueprint.max_lifetime
     resource = Resource.objects.create(
@@ -169,9 +170,9 @@ def insert(
 
 
 def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:
-    """Return the resource that the draft is part of, or None.
+    """Return the resource to which the resource of this draft belongs as a part, or None.
 
-    Prefers a resource of the same blueprint; otherwise there must be only one with that identity.
+    A resource of the same blueprint is preferred. Otherwise there must be only one resource with that identity.
     """
     if not draft.part_of:
         return None

@@ -1,4 +1,4 @@
-"""Errors that exclude an offer, a zone or a blueprint for some time."""
+"""Errors that exclude an offer, a zone, a location or a blueprint for some time."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from leases.states import ResourceState
 
 
 def _seconds(scope: Scope) -> float | None:
-    """Return for how many seconds a failure of this scope is remembered; None means until an operator acts."""
+    """Return how long a failure of this scope is remembered, in seconds. None means until an operator acts."""
     return None if scope is Scope.OPERATOR else getattr(settings.DRYDOCK, f"remember_{scope.value}_seconds")
 
 
 def remember(resource: Resource, answer: Failed) -> None:
-    """Remember a failure, so that other candidates are tried for some time."""
+    """Remember a failed build, so that other candidates are tried for some time."""
     if answer.blames_request:
         answer = _with_others(resource, answer)
     scope = answer.scope
@@ -43,7 +43,7 @@ def remember(resource: Resource, answer: Failed) -> None:
 
 
 def _with_others(resource: Resource, answer: Failed) -> Failed:
-    """Return the failure, with scope OPERATOR if several types of the blueprint were refused in the same way."""
+    """Return the failure, with scope OPERATOR if the provider refused several types of the blueprint for one reason."""
     alike = list(
         RememberedError.objects.filter(
             Q(until=None) | Q(until__gt=Now()),
@@ -63,9 +63,10 @@ def _with_others(resource: Resource, answer: Failed) -> Failed:
 
 
 def leads_elsewhere(resource: Resource, answer: Failed) -> bool:
-    """Return whether the provider refused only this offer, so that other offers may still work.
+    """Return whether the provider refused only this offer, zone or location, so that other offers may succeed.
 
-    Trying other offers uses up none of the lease's attempts, because each offer is excluded once it has failed.
+    Trying the next offer does not count as one of the lease's attempts, because every offer that failed is
+    excluded.
     """
     definite = answer.scope in (Scope.OFFER, Scope.ZONE, Scope.LOCATION) and answer.code not in _UNCLEAR
     return bool(resource.offer) and definite
@@ -75,7 +76,7 @@ _UNCLEAR = ("retries", "deadline", "need")
 
 
 def forget(resource: Resource) -> None:
-    """Forget the error that excluded an offer, because the offer was built."""
+    """Forget the error that excluded an offer, because a machine was built from the offer."""
     RememberedError.objects.filter(blueprint_id=resource.blueprint_id, key=resource.offer, scope="offer").delete()
 
 
@@ -89,9 +90,10 @@ _MENDED = """
 
 
 def mended(kind: str, credential: str, codes: Iterable[str]) -> None:
-    """Forget errors that an invalid credential caused, because a listing with it works again.
+    """Forget errors that an invalid credential caused, because a listing with the credential works again.
 
-    Keeps errors from the last half minute, so that a call that is refused on its own is not repeated all the time.
+    Errors of the last half minute are kept, so that a call that is refused for another reason is not repeated all
+    the time.
     """
     for blueprint_id, resource_type in rows(_MENDED, (kind, credential, list(codes))):
         message = f"The credential {credential} works again. Calls that were refused with it are tried again."
@@ -100,13 +102,13 @@ def mended(kind: str, credential: str, codes: Iterable[str]) -> None:
 
 
 ALIKE = 3
-"""If this many types are refused as invalid with the same code, the request is to blame."""
+"""If the provider refuses this many types with the same code, the request is considered invalid, not the types."""
 
 
 def is_requests(types: Collection[str], *, built_since: bool) -> bool:
-    """Return whether the request, and so the blueprint's config, caused the refusals of these types.
+    """Return whether these types were refused because the request, and so the blueprint's config, is invalid.
 
-    This is assumed if all were refused with the same code. If the blueprint has built something since the first
-    refusal, the types are the cause instead.
+    This is assumed if enough types were refused with the same code, unless the blueprint has built something since
+    the first refusal.
     """
     return len(set(types)) >= ALIKE and not built_since

@@ -1,4 +1,4 @@
-"""Retire resources that are idle, lost, outdated, taken out of service or gone."""
+"""Retire resources that are idle, outdated or out of service, and record those that are lost or gone."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def retire_idle(
 ) -> bool:
     """Retire a resource that no lease has a share of.
 
-    Return whether its destruction or, if it is outdated, its update has begun. If `unwanted` is true, a resource that
-    is still being built is retired only if no minimum requires it.
+    Returns whether its destruction or, if it is only outdated, its update was started. If `unwanted` is true, a
+    resource that is still being built is retired only if it is not needed for the blueprint's minimum.
     """
     try:
         return _retire(resource_id, reason, message, actor, unwanted)
@@ -56,7 +56,7 @@ _NOT_KEPT = """
 
 
 def why_not_kept(resource_id: int) -> tuple[Reason, str]:
-    """Return a code and a sentence that say why a resource that we built is not kept after its lease."""
+    """Return a code and a sentence that say why a built resource is not kept after its lease."""
     for drained, disabled, too_old, note in rows(_NOT_KEPT, (resource_id,)):
         if drained:
             return Reason.DRAINED, f"Drained: {note}" if note else "Drained."
@@ -78,10 +78,10 @@ _ROLLING = """
 
 
 def _may_roll(resource_id: int) -> bool | None:
-    """Return whether one more resource may be updated or replaced now.
+    """Return whether the blueprint allows one more resource to be updated or replaced now.
 
-    Returns None if the resource is not merely outdated. Locks the blueprint, so that two processes never count at
-    the same time.
+    Returns None if the resource has another reason for retirement than being outdated. Locks the blueprint, so that
+    two processes never count at the same time.
     """
     lock = "SELECT 1 FROM blueprints_blueprint WHERE id = (SELECT blueprint_id FROM leases_resource WHERE id = %s)"
     rows(f"{lock} FOR NO KEY UPDATE", (resource_id,))
@@ -93,7 +93,7 @@ def _may_roll(resource_id: int) -> bool | None:
 def begin_update(resource_id: int, generation: int) -> bool:
     """Start an in-place update of an idle resource.
 
-    Return False if it is leased, not active, awaiting cleanup or has a run. Call inside a transaction.
+    Returns False if the resource is leased, is not active, awaits cleanup or has a run. Call inside a transaction.
     """
     taken = run(
         "UPDATE leases_resource r SET in_maintenance = TRUE WHERE id = %s AND used_slots = 0 AND state = 'active'"
@@ -105,15 +105,16 @@ def begin_update(resource_id: int, generation: int) -> bool:
 
 
 def begin_destroy(resource_id: int, to: ResourceState, *, reason: str, message: str, actor: str) -> None:
-    """Move a resource that has no run to state `to`, and begin its destruction. Call inside a transaction."""
+    """Move a resource that has no run to state `to`, and start its destruction. Call inside a transaction."""
     move_resource(resource_id, to, reason=reason, message=message, actor=actor, reserved_for=None)
     start(resource_id=resource_id, phase="destroy")
 
 
 def lose(resource_id: int, *, reason: Reason, message: str, actor: str = "drydock") -> bool:
-    """Destroy a dead or failed resource. Its leases break or return to the queue. Return False if it was already ending.
+    """Destroy a lost or failed resource. Its leases break or return to the queue.
 
-    Raises Busy if its shares change in every attempt to lock their holders.
+    Returns False if the resource was already ending. Raises Busy if its shares change during every attempt to lock
+    its leases.
     """
     for _ in range(8):
         done = _lose(resource_id, reason, message, actor)
@@ -124,7 +125,7 @@ def lose(resource_id: int, *, reason: Reason, message: str, actor: str = "drydoc
 
 @short
 def _lose(resource_id: int, reason: str, message: str, actor: str) -> bool | None:
-    """Do one attempt of `lose`. Return None if a share was taken meanwhile, so that the caller tries again."""
+    """Attempt `lose` once. Return None if a share was taken meanwhile, so that the caller tries again."""
     holders = lock_holders(resource_id)
     found = rows("SELECT state FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
     if not found or found[0][0] not in (ResourceState.PENDING, ResourceState.ACTIVE):
@@ -144,14 +145,17 @@ def take_out(
     actor: str = "drydock",
     counts: bool = True,
 ) -> None:
-    """Evict all holders and begin the destruction. Resource and holders must be locked."""
+    """Evict all leases from a resource and start its destruction. The leases and the resource must be locked."""
     eviction.evict_all(resource_id, holders, reason=reason, message=message, counts=counts)
     run("DELETE FROM leases_run WHERE resource_id = %s", (resource_id,))
     begin_destroy(resource_id, ResourceState.BROKEN, reason=reason, message=message, actor=actor)
 
 
 def gone(resource_id: int, *, forced: str = "", actor: str = "drydock") -> None:
-    """Record that a resource is gone, as a step or an operator has confirmed. Call inside a transaction."""
+    """Record that a resource no longer exists, which a step or an operator has confirmed.
+
+    Call inside a transaction.
+    """
     state, resource_type = rows(
         "SELECT state, type FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,)
     )[0]

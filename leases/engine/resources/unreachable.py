@@ -1,7 +1,7 @@
-"""Resources that do not answer, and resources that their provider no longer lists.
+"""Resources that do not answer, and machines that their provider no longer lists.
 
-Each kind declares the failure codes that mean that a resource does not answer (`Kind.unreachable`). Every function here
-runs inside the transaction that applies the step's answer.
+Each kind declares the failure codes that mean that a resource does not answer (`Kind.unreachable`). All functions run
+inside the transaction that applies the step's answer.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from leases.states import SUSPECTED, VANISHED
 UNREACHABLE = "unreachable"
 """The observed status of a resource that does not answer."""
 RECHECK = 10.0
-"""The longest time between two checks of a resource that does not answer, in seconds."""
+"""The longest time in seconds between two checks of a resource that does not answer."""
 _AT_ONCE = (Run.Phase.ACTIVATE, Run.Phase.CHECK, Run.Phase.UPDATE)
 _ON_LEASE = (Run.Phase.ACTIVATE, Run.Phase.DEACTIVATE, Run.Phase.CLEAN)
 _PHASES = (*_ON_LEASE, Run.Phase.CHECK, Run.Phase.UPDATE)
 
 
 def told_by(current: Run, answer: Failed) -> bool:
-    """Return whether the answer means that the resource itself does not answer."""
+    """Return whether a failure means that the resource itself does not answer."""
     kind = registry.kind(current.resource.blueprint.kind)
     return current.phase in _PHASES and answer.code in kind.unreachable
 
 
 def ends_phase(current: Run, answer: Failed) -> bool:
-    """Return whether the failure ends the phase, rather than being retried in place.
+    """Return whether a failure ends the phase at once, so that its step is not retried.
 
-    A lease is moved to another resource, a check has its result, cleaning waits until the resource answers, and a
-    registered resource is checked from the beginning. A resource that we built is destroyed if it cannot be cleaned, so
-    its cleaning is retried as often as other steps.
+    A registered resource is then checked from the beginning. If the resource does not answer, the lease is moved to
+    another resource, a check has its result, and cleaning waits until the resource answers. However, a resource
+    that Drydock built is destroyed if it cannot be cleaned, so its cleaning is retried as often as other steps.
     """
     registered = current.resource.origin == Resource.Origin.REGISTERED
     if registered and current.phase in (Run.Phase.BUILD, Run.Phase.UPDATE):
@@ -53,7 +53,7 @@ def ends_phase(current: Run, answer: Failed) -> bool:
 
 
 def notice(current: Run, answer: Failed) -> None:
-    """Mark the resource as unreachable if a step that will be retried found that the resource does not answer."""
+    """Mark the resource as unreachable if a step reports that it does not answer, and will be retried."""
     if told_by(current, answer):
         mark(current.resource_id, answer.message)
 
@@ -69,7 +69,7 @@ _MARK = """
 
 
 def mark(resource_id: int, message: str) -> None:
-    """Close the resource to leases until a check finds that it answers. The first such check is due at once."""
+    """Close the resource to new leases until a check finds that it answers. A first check is due at once."""
     for (fresh,) in rows(_MARK, (UNREACHABLE, message[:2000], RECHECK, resource_id)):
         if fresh:
             record_event("resource.unreachable", message, resource_id=resource_id)
@@ -92,13 +92,16 @@ def failing(resource_id: int, message: str) -> int:
 
 
 def check_in(resource_id: int, seconds: float) -> None:
-    """Schedule the next check of the resource in `seconds`."""
+    """Schedule the next check of the resource in `seconds` seconds."""
     later = "UPDATE leases_resource SET check_at = clock_timestamp() + %s * interval '1 s' WHERE id = %s"
     run(later, (seconds, resource_id))
 
 
 def clear(resource_id: int) -> None:
-    """Return a resource that answers to service, and clear the suspicion on its leases. Holders must be locked."""
+    """Return a resource that answers to service, and clear the suspicion on its leases.
+
+    The leases that have a share of the resource must be locked.
+    """
     found = rows(
         "UPDATE leases_resource r SET suspect_since = NULL, message = '' FROM leases_resource before"
         " WHERE r.id = %s AND before.id = r.id AND before.suspect_since IS NOT NULL RETURNING r.type",
@@ -112,13 +115,16 @@ def clear(resource_id: int) -> None:
 
 
 def tell_leases(resource_id: int, message: str) -> None:
-    """Tell the active leases that the resource does not answer. Holders must be locked."""
+    """Set a message on the active leases that says that the resource does not answer.
+
+    The leases must be locked.
+    """
     for lease_id in _leases(resource_id, Reason.READY):
         explain(lease_id, Reason.SUSPECTED, f"The resource does not answer: {message}"[:2000])
 
 
 def _leases(resource_id: int, reason: Reason) -> list[int]:
-    """Return the active leases on the resource that have this reason."""
+    """Return the ids of the active leases on the resource that have this reason."""
     sql = """
         SELECT l.id FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id
         WHERE s.resource_id = %s AND l.state = 'active' AND l.reason = %s ORDER BY l.id"""
@@ -132,7 +138,7 @@ def too_long(resource_id: int) -> bool:
 
 
 def since(resource_id: int) -> str:
-    """Return when the resource stopped answering, formatted for use in a message."""
+    """Return the time at which the resource stopped answering, as text for a message."""
     ((at,),) = rows("SELECT date_trunc('second', suspect_since) FROM leases_resource WHERE id = %s", (resource_id,))
     return f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -147,13 +153,13 @@ _KEEP_SEEN = """
 
 
 def keep_seen(resource_id: int, found: Owned) -> None:
-    """Store the result of a direct read, which takes precedence over a listing."""
+    """Store the result of reading one machine directly, which takes precedence over a listing."""
     run(_KEEP_SEEN, (json.dumps({**found.facts, "state": found.state}), found.power, resource_id))
 
 
 @short
 def suspect(resource_id: int, message: str, *, observed: str = SUSPECTED, reason: Reason = Reason.SUSPECTED) -> None:
-    """Record, also for its leases, that a machine may be gone or off. Changes nothing else."""
+    """Record for a machine and its leases that the machine may be gone or off. Changes nothing else."""
     holders = lock_holders(resource_id)
     before = rows("SELECT state, observed FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,))
     if not before or before[0][0] != "active":
@@ -207,9 +213,9 @@ _ANNOUNCE = """
 
 @short
 def announce(resource_id: int, why: str) -> None:
-    """Announce to its leases, and to applications in this process, that the provider will reclaim a machine soon.
+    """Tell the leases on a machine, and applications in this process, that the provider will soon take it back.
 
-    The announcement is made once, even though both a listing and the guest may report the reclaim.
+    Does so only once, even though both a listing and the guest may report it.
     """
     message = f"The provider will reclaim the machine soon: {why}"
     holders = lock_holders(resource_id)

@@ -1,6 +1,6 @@
-"""Takes a request to its share: claim at once, or decide whether to build, reclaim, wait or refuse.
+"""Scheduling turns a request into a share: it claims room at once, or decides to build, reclaim, wait or refuse.
 
-Groups and the queue are here too.
+It also serves the queue and grants groups.
 """
 
 __all__ = ["allocate", "candidates", "decision", "groups", "place", "preempt", "request", "serve"]

@@ -1,4 +1,4 @@
-"""Act on the decision for a lease that found no room: build, reclaim, wait or refuse."""
+"""Carry out the decision for a lease that found no room: build, reclaim, wait or refuse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from leases.states import LeaseState
 
 
 def decide(lease_id: int) -> Outcome:
-    """Decide what to do for one pending lease, and do it."""
+    """Decide what to do for one pending lease, and carry out the decision."""
     waiter = pending.read(lease_id)
     if waiter is None:
         return Outcome.GONE
@@ -69,10 +69,10 @@ def act(waiter: pending.PendingLease, decision: Decision) -> Outcome:
 
 
 def _reclaim(waiter: pending.PendingLease, decision: Reclaim, verdicts: Any) -> Outcome:
-    """Retire idle resources for a lease, unless it can be placed now.
+    """Retire idle resources to make room for a lease, unless the lease can be placed now.
 
-    A resource that is idle now may have been in use when no room was found, and could serve this very lease.
-    Members of a group look for room together.
+    A resource that is idle now may have been in use when no room was found, and could serve this very lease. The
+    members of a group look for room together instead.
     """
     if waiter.group_id is None and (outcome := place(waiter.id, wait=True)) is not Outcome.NO_ROOM:
         return outcome
@@ -92,7 +92,7 @@ def _wait(lease_id: int, reason: Reason, message: str, verdicts: Any, retry_at: 
 
 @short
 def _beyond(lease_id: int, decision: Wait, verdicts: Any) -> Outcome:
-    """Keep a lease waiting if its own budgets stop it; park it if nothing else does."""
+    """Let a lease wait if budgets of its owner or group stop it. Park it if nothing else stops it."""
     if pending.lock(lease_id) is None:
         return Outcome.GONE
     if decision.reason is Reason.WAITING_BUDGET and decision.only_personal:
@@ -141,7 +141,10 @@ def build(lease_id: int, blueprint_id: int, draft: Draft, verdicts: Any) -> Outc
 
 @short
 def build_reserved(waiter: pending.PendingLease, blueprint_id: int, draft: Draft) -> bool:
-    """Build a resource for this pending lease that only its group may claim. Return whether the build has begun."""
+    """Start to build a resource for this pending lease that only its group may claim.
+
+    Return whether the build was started.
+    """
     reserved = "SELECT 1 FROM leases_resource WHERE reserved_for_id = %s AND state IN ('pending', 'active')"
     if pending.lock(waiter.id) is None or rows(reserved, (waiter.id,)):
         return False
@@ -161,7 +164,7 @@ def _take(waiter: pending.PendingLease, room: claims.Room) -> Outcome:
 
 
 def _stored(lease: Lease) -> dict[str, Any]:
-    """Return the parts of the lease that the run stores for the build that it caused."""
+    """Return the fields of a lease that are stored with the run of the build that the lease caused."""
     return {
         "lease": lease.pk, "root": lease.root_id or lease.pk, "rank": lease.rank, "priority": lease.priority,
         "owner": lease.owner_id, "type": lease.type, "requirements": lease.requirements, "exclusive": lease.exclusive,

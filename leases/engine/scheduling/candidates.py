@@ -1,6 +1,6 @@
-"""Read the blueprints that could serve a pending lease as candidates for the decision.
+"""Read the blueprints that could serve a pending lease, as candidates for the decision.
 
-A candidate has counts, limits, offers, remembered errors, and the capacity that is already being released.
+A candidate contains counts, limits, offers, remembered errors, and the capacity that is already being released.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _COUNTED = 100
 
 
 class Demand(NamedTuple):
-    """Other pending leases that wait for the resources that are being released."""
+    """The number of pending leases that wait for the same capacity as one lease."""
 
     alike: int
-    """This lease and others with the same request, counted up to `_COUNTED`."""
+    """This lease and other leases of the same request class, counted up to `_COUNTED`."""
     others: int
-    """Leases that wait only for a resource to be released: heads of other request classes, and members of the group."""
+    """Leases that wait only until a resource is released: heads of other request classes, and members of this group."""
 
     def places(self, placement: PlacementRequest, drafts: Sequence[Draft]) -> int:
-        """Return how many resources the leases need if these are built from the first draft."""
+        """Return how many resources all of these leases need, if resources are built from the first draft."""
         most = _fitting(placement, drafts[0].capacity) if drafts else 1
         return -(-self.alike // most) + self.others
 
@@ -52,7 +52,7 @@ ALONE = Demand(1, 0)
 
 
 def _fitting(placement: PlacementRequest, capacity: Amounts) -> int:
-    """Return how many leases with this request fit on one resource."""
+    """Return how many leases with this request fit on one resource with this capacity."""
     if placement.exclusive:
         return 1
     asked = [(getattr(placement.amounts, name), getattr(capacity, name)) for name in CLASSES]
@@ -79,15 +79,15 @@ _LEAVES = """
     {0}.state IN ('released', 'broken') AND {0}.gone_at IS NULL AND EXISTS (
         SELECT FROM leases_run n WHERE n.resource_id = {0}.id AND n.lease_id IS NULL AND n.phase = 'destroy'
             AND n.waits_for = '' AND n.tries < 3)"""
-"""The resource is being destroyed, and its destruction neither waits for anything nor keeps failing."""
+"""True for a resource whose destruction has begun, waits for nothing and does not keep failing."""
 _CLEANED = """
     i.gone_at IS NOT NULL AND NOT EXISTS (
         SELECT FROM leases_run m WHERE m.lease_id = h.id AND (m.waits_for <> '' OR m.tries >= 3))"""
-"""Resource `i` is gone, and its lease `h` is being cleaned."""
+"""True if resource `i` is gone, and the cleaning of its lease `h` waits for nothing and does not keep failing."""
 
 
 def places_leaving(blueprint_id: int, maximum: int) -> int:
-    """Return how many more resources the blueprint's limit will allow once the resources now being destroyed are gone."""
+    """Return how many more resources the blueprint's limit allows once the current destructions are complete."""
     leaves = _LEAVES.format("r")
     sql = f"""
         SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = %s AND r.gone_at IS NULL
@@ -96,7 +96,7 @@ def places_leaving(blueprint_id: int, maximum: int) -> int:
 
 
 def holders_leaving(placement: PlacementRequest) -> int:
-    """Return how many resources that are being or were just destroyed still hold leases on usable resources."""
+    """Return the number of resources that are or were just being destroyed and hold leases on usable resources."""
     fit, leaves = held(placement), _LEAVES.format("i")
     sql = f"""
         SELECT count(DISTINCT i.id) FROM leases_resource i
@@ -109,7 +109,7 @@ def holders_leaving(placement: PlacementRequest) -> int:
 log = logging.getLogger(__name__)
 
 _MACHINES = ("host", "machine")
-"""Resource types whose resources are called machines in messages."""
+"""Types of resources that messages call machines."""
 
 _COUNTS = """
     SELECT b.id, {allowed},
@@ -132,9 +132,9 @@ _COUNTS = """
 def candidates(
     placement: PlacementRequest, wanted: Demand = ALONE, spending: BudgetCheck = UNBOUNDED
 ) -> list[Candidate]:
-    """Return every blueprint that the request allows as a candidate, in the order in which they are tried.
+    """Return all blueprints that the request allows as candidates, in the order in which they are tried.
 
-    `wanted` is the number of other leases that wait; `spending` has the budgets that the lease is charged to.
+    `wanted` is how many leases wait for the same capacity. `spending` has the budgets that the lease is charged to.
     """
     may, fit = allowed(placement), suits(placement)
     every = Blueprint.objects.filter(resource_type=placement.type).prefetch_related(_errors())
@@ -154,7 +154,7 @@ def candidates(
 
 
 def _errors() -> Any:
-    """Return a prefetch of the remembered errors that are still in force by the database's clock."""
+    """Return a prefetch of the remembered errors that are still in force, according to the database's clock."""
     return Prefetch("errors", RememberedError.objects.filter(Q(until=None) | Q(until__gt=Now())))
 
 
@@ -255,9 +255,9 @@ def _drafts(
 ) -> Sequence[Draft]:
     """Return what the blueprint would build for this request.
 
-    If that is nothing and the kind drafts by itself, returns what it could build for any request, so that the
-    verdict can say why that does not suit. Only the first offers are read; if budgets allow none of the fastest,
-    the cheapest follow them.
+    If there is nothing and the kind drafts without offers, return what it could build for any request, so that the
+    verdict can say why that does not suit. Only the best offers are read. If these are the fastest ones and budgets
+    allow none of them, the cheapest are added.
     """
     found = machine_drafts.drafts(blueprint, kind, config, one, **how)
     if isinstance(kind, Offers) and how["choose"] == "fastest" and not any(map(affords, found)):
@@ -284,7 +284,7 @@ def _asked(kind_name: str, placement: PlacementRequest) -> Asked:
 
 
 def draft_misfit(draft: Draft, wants: Asked, matches: Any) -> str:
-    """Return why a draft would not serve the request, or an empty string if it would."""
+    """Return why a draft does not meet the request, or an empty string if it does."""
     if short := shortfall(wants.amounts.shortage(draft.capacity)):
         return short
     if lacking := wants.traits - draft.traits:
@@ -315,9 +315,10 @@ def _setbacks(blueprint: Blueprint) -> list[Exclusion]:
 
 
 def _idle(blueprint_id: int) -> tuple[int, ...]:
-    """Return the resources that have been idle longest, first those that hold leases or are part of others.
+    """Return up to three resources that have been idle longest.
 
-    Removing those frees what they hold or belong to.
+    Resources that hold leases or are part of another resource come first, because removing them frees more
+    capacity.
     """
     sql = """
         SELECT r.id FROM (SELECT id, part_of_id, idle_since FROM leases_resource
@@ -329,7 +330,7 @@ def _idle(blueprint_id: int) -> tuple[int, ...]:
 
 
 def _spare(blueprint_id: int) -> tuple[tuple[int, float], ...]:
-    """Return (id, price) of the resources with a price that have been idle longest."""
+    """Return the id and hourly price of resources with a price, starting with the one that has been idle longest."""
     sql = """
         SELECT r.id, r.price FROM leases_resource r
         WHERE r.blueprint_id = %s AND r.state = 'active' AND r.used_slots = 0 AND r.origin = 'built' AND r.price > 0
@@ -338,7 +339,7 @@ def _spare(blueprint_id: int) -> tuple[tuple[int, float], ...]:
 
 
 def idle_holders(placement: PlacementRequest) -> tuple[int, ...]:
-    """Return idle resources whose own leases hold room that the request could use."""
+    """Return the idle resources that themselves hold leases on room that the request could use."""
     fit = held(placement)
     sql = f"""
         SELECT i.id FROM leases_resource i JOIN leases_lease h ON h.for_resource_id = i.id AND h.state = 'active'

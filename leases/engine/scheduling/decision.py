@@ -1,4 +1,7 @@
-"""Decide what to do for a pending lease without room: build, reclaim, wait or refuse. A pure function of candidates."""
+"""Decide what to do for a pending lease that found no room: build, reclaim, wait or refuse.
+
+The decision is a pure function of the candidates.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from leases.engine.placement.constraints import TINY
 from leases.reasons import Reason
 
 COUNTED = 1000
-"""Suitable resources are counted up to this number, so that a decision does not cost more as the fleet grows."""
+"""Suitable resources are counted up to this number, so that the cost of a decision does not grow with the fleet."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +31,10 @@ class Verdict:
     sentence: str
     offer: str = ""
     reason: str = ""
-    """Why the candidate waits or is ruled out, if that may change without a new decision."""
+    """Why the candidate waits or is ruled out, if that can change before the next decision."""
     cost: float | None = None
     price: float | None = None
-    """If a budget is exceeded: what the lease and the whole resource would cost. None if unknown."""
+    """What the lease and the whole resource would cost, if a budget is exceeded. None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as it is stored with the lease."""
@@ -50,19 +53,19 @@ class Verdict:
 
 @dataclass(frozen=True, kw_only=True)
 class Exclusion:
-    """A remembered error: the offer, zone or blueprint that it excludes, and until when."""
+    """A remembered error, with the offer, zone, location or blueprint that it excludes, and when the exclusion ends."""
 
     scope: str
     key: str
     message: str
     until: dt.datetime | None
     passes: bool = False
-    """True if nothing has failed and no action is needed: the exclusion ends by itself, at an unknown time."""
+    """True if nothing has failed, and the exclusion ends by itself at an unknown time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A blueprint as input to the decision."""
+    """A blueprint that might serve the request, with the facts that the decision needs."""
 
     id: int
     name: str
@@ -71,13 +74,13 @@ class Candidate:
     authorized: bool = True
     authorization_asked: bool = False
     impossible: str = ""
-    """Why the blueprint could never serve the request; empty if it could."""
+    """Why the blueprint can never serve the request. Empty if it can."""
     builds: bool = True
     drafts: tuple[Draft, ...] = ()
-    """What the blueprint could build for the request, best first."""
+    """What the blueprint can build for the request, best first."""
     stale: str = ""
     there: int = 0
-    """Resources that count towards the limit, counted up to it."""
+    """Number of resources that count towards the blueprint's limit, counted up to the limit."""
     maximum: int | None = None
     building: int = 0
     max_builds: int = 10
@@ -85,34 +88,34 @@ class Candidate:
     budget: BudgetState | None = None
     """The budget for everything that the blueprint has built; None if it has no budget."""
     freeing: float = 0.0
-    """US dollars an hour that current destructions will free."""
+    """US dollars an hour that the budget regains once the current destructions are complete."""
     spare: tuple[tuple[int, float], ...] = ()
-    """Idle resources that may be removed to free budget, each with its price."""
+    """Idle resources that may be removed to free budget, as (id, hourly price)."""
     suitable: int = 0
-    """Resources that could serve the request if empty, counted up to `COUNTED`."""
+    """Number of resources that could serve the request if they were empty, counted up to `COUNTED`."""
     used_slots: int = 0
     slots: int = 0
-    """The slots of the suitable resources: in use, and in total."""
+    """Total slots of the suitable resources; `used_slots` of them are in use."""
     noun: str = "resource"
-    """What one of its resources is called in messages."""
+    """The word by which messages call a resource of this blueprint."""
     silent: int = 0
-    """How many of the suitable resources do not answer."""
+    """Number of suitable resources that do not answer."""
     idle: tuple[int, ...] = ()
-    """Idle resources that may be removed to make room under the limit, starting with those that free others."""
+    """Idle resources that may be removed to make room under the blueprint's limit, in the order of removal."""
     leaving: int = 0
-    """How many more resources the limit will allow once the resources now being destroyed are gone."""
+    """How many more resources the limit allows once the current destructions are complete."""
     wanted: int = 1
-    """Resources needed for this lease, for others like it, and for leases that wait for a resource to be released."""
+    """Resources that are needed for this lease, for others of its class, and for leases that wait for a release."""
 
     @property
     def enough_leaves(self) -> bool:
-        """Whether destructions under way make enough room, so that nothing else has to be removed."""
+        """True if current destructions make enough room, so that no further resource has to be removed."""
         return self.leaving >= self.wanted
 
 
 @dataclass(frozen=True, kw_only=True)
 class Build:
-    """Build this draft with this blueprint."""
+    """Build a resource from this draft with this blueprint."""
 
     blueprint_id: int
     draft: Draft
@@ -121,7 +124,7 @@ class Build:
 
 @dataclass(frozen=True, kw_only=True)
 class Reclaim:
-    """Remove these idle resources, then decide again."""
+    """Remove these idle resources, and then decide again."""
 
     resource_ids: tuple[int, ...]
     verdicts: tuple[Verdict, ...]
@@ -130,16 +133,16 @@ class Reclaim:
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """Do nothing now. Decide again when woken, or at `retry_at`."""
+    """Do nothing now. Decide again when the lease is woken, or at `retry_at`."""
 
     reason: Reason
     message: str
     verdicts: tuple[Verdict, ...]
     retry_at: dt.datetime | None = None
     personal: bool = False
-    """True if a candidate exceeds a budget of the lease's owner or group, so that another owner's lease might be served."""
+    """True if a candidate exceeds a budget of the owner or group, so that leases of other owners may be served."""
     only_personal: bool = False
-    """True if only budgets of the lease's owner or group are exceeded."""
+    """True if budgets of the lease's owner or group are the only ones exceeded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,22 +158,22 @@ Decision: TypeAlias = Build | Reclaim | Wait | Refuse
 
 @dataclass(frozen=True, kw_only=True)
 class _Opinion:
-    """One candidate's verdict and its consequences."""
+    """The verdict on one candidate, and what to do if it determines the decision."""
 
     verdict: Verdict
     reason: Reason | None = None
-    """Why the candidate waits; None if it builds, reclaims or is ruled out."""
+    """Why the candidate waits. None if it builds, reclaims or is ruled out."""
     draft: Draft | None = None
     reclaim: tuple[int, ...] = ()
     enough: bool = False
-    """True if what the candidate waits for is on its way."""
+    """True if the capacity that the candidate waits for is already being built or released."""
     until: dt.datetime | None = None
     personal: bool = False
     """True if a budget of the lease's owner or group is exceeded."""
     excluded: bool = False
     """True if the blueprint is disabled or drained, or the owner may not use it.
 
-    The decision whether other blueprints can serve the request ignores it.
+    Such a candidate is ignored when deciding whether the request must be refused.
     """
 
 
@@ -180,12 +183,13 @@ def decide(
 ) -> Decision:  # fmt: skip
     """Return the decision for a request, given its candidates in order.
 
-    Builds with the first candidate that can, or with the cheapest or fastest of them (`choose`). Otherwise reclaims
-    with the first candidate that can, or else waits.
+    Builds with the first candidate that can build, or with the cheapest or fastest of these (`choose`). Otherwise
+    reclaims resources of the first candidate that has any, or else waits.
 
-    `held_idle` are idle resources whose own leases hold room that this lease could use, `held_leaving` is how many
-    such resources are already being destroyed, and `wanted` is how many leases wait for that room. If enough is
-    being released, nothing else is removed. `spending` has the budgets that limit what may be built for this lease.
+    `held_idle` are idle resources that themselves hold leases on room that this lease could use. `held_leaving` is
+    the number of such resources that are already being destroyed, and `wanted` the number of leases that wait for
+    that room. If enough room is being released, nothing else is removed. `spending` has the budgets that limit what
+    may be built for this lease.
     """
     opinions = [(candidate, _opinion(candidate, spending)) for candidate in candidates]
     verdicts = tuple(opinion.verdict for _, opinion in opinions)
@@ -219,9 +223,9 @@ _CHOICES: dict[str, Callable[[Draft], float]] = {
     "price": lambda draft: (float("inf") if draft.offer else 0.0) if draft.price is None else draft.price,
     "fastest": lambda draft: float("inf") if draft.boot_seconds is None else draft.boot_seconds,
 }
-"""The key by which drafts are compared. Ties keep the operators' order.
+"""Functions that return the key by which drafts are compared. If keys are equal, the blueprints' order decides.
 
-A draft without an offer costs nothing extra, because it is the operator's own. Unknown prices come last.
+A draft without an offer costs nothing extra, because it uses the operator's own hardware. Unknown prices come last.
 """
 
 
@@ -295,7 +299,7 @@ def _without_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
 
 
 def _full(candidate: Candidate, which: str) -> str:
-    """Return a clause that says how full the blueprint's resources are, and how many of them do not answer."""
+    """Return a clause that says how full the suitable resources are, and how many of them do not answer."""
     n, one = candidate.suitable, candidate.suitable == 1
     there = f"its only {which}{candidate.noun}" if one else f"all {_number(n)} {which}{candidate.noun}s"
     if one and candidate.silent:
@@ -366,10 +370,10 @@ def _at_limit(candidate: Candidate, maximum: int) -> _Opinion:
 
 
 def _first_draft(candidate: Candidate, spending: BudgetCheck) -> tuple[Draft | None, Exclusion | None]:
-    """Return the first draft that no remembered error rules out and that the budgets allow.
+    """Return the first draft that no remembered error rules out and all budgets allow.
 
-    If budgets allow none of these, returns the cheapest. If errors rule out all drafts, returns the error that ends
-    first instead.
+    If budgets allow none, return the cheapest draft that no error rules out. If errors rule out all drafts, return
+    the error that ends first.
     """
     errors = [setback for draft in candidate.drafts if (setback := _setback(candidate, draft))]
     able = [draft for draft in candidate.drafts if _setback(candidate, draft) is None]
@@ -386,9 +390,10 @@ def _affords(candidate: Candidate, draft: Draft) -> bool:
 
 
 def _beyond_budget(candidate: Candidate, draft: Draft, spending: BudgetCheck) -> _Opinion | None:
-    """Return the opinion if a budget does not allow a draft, or None if all budgets do.
+    """Return the opinion on a candidate whose draft exceeds a budget, or None if all budgets allow the draft.
 
-    If the blueprint's own budget is exceeded, its idle resources are reclaimed if that frees enough.
+    If the blueprint's own budget is exceeded, the candidate reclaims its idle resources, provided that this frees
+    enough.
     """
     if against := spending.against(draft):
         return replace(_wait(candidate, Reason.WAITING_BUDGET, against), personal=True)
@@ -416,7 +421,7 @@ def _setback(candidate: Candidate, draft: Draft) -> Exclusion | None:
 
 
 def rules_out(scope: str, key: str, draft: Draft) -> bool:
-    """Return whether a remembered error with this scope and key excludes a draft."""
+    """Return whether a remembered error with this scope and key rules out the draft."""
     if scope == "location":
         return counts(key, draft.counted)
     return {"offer": draft.offer, "zone": draft.zone, "blueprint": "", "operator": ""}.get(scope) == key
@@ -435,7 +440,7 @@ def _wait(candidate: Candidate, reason: Reason, sentence: str, until: dt.datetim
 
 
 def _dear(opinion: _Opinion, draft: Draft, spending: BudgetCheck) -> _Opinion:
-    """Return the opinion with the draft's cost added, so that a changed budget can be compared with it later."""
+    """Return the opinion with the cost of the draft, so that it can be compared with the budget when that changes."""
     cost, whole = (None if value == UNKNOWN else value for value in (spending.cost(draft), price_of(draft)))
     return replace(
         opinion,

@@ -1,4 +1,4 @@
-"""Groups: claim a share for every member in one transaction or for none, and make room for a waiting group."""
+"""Grant groups: claim shares for all members in one transaction or for none, and make room for a waiting group."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ STALLED = (
     Reason.WAITING_AUTHORIZATION,
     Reason.NEEDS_OPERATOR,
 )
-"""Reasons to wait that are not a lack of room, so that room released by other leases would not help."""
+"""Reasons for waiting that room released by other leases would not resolve."""
 
 
 def gather(group_id: int) -> Outcome:
-    """Reserve free resources for members that have none yet, and build for those that find none."""
+    """Reserve free resources for the members that have none, and build resources for members that find none."""
     acted = _each_alone(group_id)
     while (without := _reserve_free(group_id)) is not None:
         if not _make_room_for_one(group_id, [member for member in without if member.id not in acted], acted):
@@ -42,9 +42,9 @@ def gather(group_id: int) -> Outcome:
 
 
 def _make_room_for_one(group_id: int, found: Sequence[PendingLease], acted: dict[int, Decision | None]) -> bool:
-    """Act on each member's decision until a resource is built or reserved, which others may then fit on.
+    """Carry out the members' decisions one by one, until a resource is built or reserved.
 
-    Returns False if no resource was built or reserved.
+    The remaining members may fit on that resource. Returns False if no resource was built or reserved.
     """
     for member in found:
         acted[member.id] = _make_room(group_id, member)
@@ -54,9 +54,9 @@ def _make_room_for_one(group_id: int, found: Sequence[PendingLease], acted: dict
 
 
 def _each_alone(group_id: int) -> dict[int, Decision | None]:
-    """For a group below one parent, act on the refused and stalled decisions of all members but the first.
+    """Carry out decisions that refuse or stall a member, for all members but the first of a group below one parent.
 
-    Returns the decisions acted on.
+    Returns these decisions by member.
     """
     acted: dict[int, Decision | None] = {}
     for member in _below_one_parent(group_id)[1:]:
@@ -77,13 +77,13 @@ def _stalls(decision: Decision | None) -> bool:
 
 
 def stand_back(group_id: int) -> Outcome:
-    """Release the group's reservations while an older group gathers its resources."""
+    """Release the group's reservations, because an older group is gathering its resources."""
     return _wait(group_id, {}, keep=False)
 
 
 @short
 def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = True) -> Outcome:
-    """Record why the members wait. A stalled group keeps no reservations."""
+    """Record why the members wait. Release the reservations if `keep` is false or a member is stalled."""
     found = members_of(group_id)
     keep = keep and not any(_stalls(decision) for decision in acted.values())
     for member in found:
@@ -110,16 +110,16 @@ def _reserve_free(group_id: int) -> list[PendingLease] | None:
 _RESERVE = """
     UPDATE leases_resource SET reserved_for_id = %s WHERE id = (
         SELECT id FROM leases_resource WHERE id = %s AND reserved_for_id IS NULL FOR NO KEY UPDATE SKIP LOCKED)"""
-"""Waits for no lock, since other resources were already locked in no particular order.
+"""Does not wait for locks, because the resources that are already locked were locked in no particular order.
 
-A resource that is locked now is reserved in the next attempt.
+A resource that is locked by another process is reserved in the next attempt.
 """
 
 
 def _spread(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
-    """Reserve as few resources as the rule allows: members that fit together share one.
+    """Reserve as few resources as the group's rule allows: members that fit on one resource share it.
 
-    Returns the members that found none.
+    Returns the members that found no resource.
     """
     chosen: list[Place] = []
     placed: list[PendingLease] = []
@@ -140,7 +140,10 @@ def _spread(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
 
 
 def _first_for_all(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
-    """Return the first member with a request for all of them, or no member if a reserved resource could take all."""
+    """Return the first member, with a request that covers all members, unless a reserved resource could serve all.
+
+    Returns an empty list if such a resource is reserved.
+    """
     first = found[0]
     first.placement = narrowed([member.placement for member in found], rule)[0]
     fit = suits(first.placement)
@@ -154,7 +157,10 @@ def _first_for_all(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
 
 
 def _make_room(group_id: int, member: PendingLease) -> Decision | None:
-    """Build or reserve for a member and return None, or else act on its decision and return it."""
+    """Build or reserve a resource for a member and return None.
+
+    If that is not possible, return the decision carried out.
+    """
     decision = allocate.opinion(member)
     if isinstance(decision, Reclaim) and _has_room_now(group_id, member):
         return None
@@ -168,13 +174,16 @@ def _make_room(group_id: int, member: PendingLease) -> Decision | None:
 
 
 def _has_room_now(group_id: int, member: PendingLease) -> bool:
-    """Return whether a resource that was busy in the first search can now be reserved for the member."""
+    """Return whether a resource that was in use in the first search can now be reserved for the member."""
     return member.id not in {one.id for one in _reserve_free(group_id) or ()}
 
 
 @short
 def _reserve_busy(member: PendingLease) -> bool:
-    """Reserve a suitable busy resource for a group that has waited long, if nothing can be built."""
+    """Reserve a suitable resource that is in use, if the member has waited for a long time.
+
+    Returns whether a resource was reserved.
+    """
     overdue = "SELECT 1 FROM leases_lease WHERE id = %s AND since < statement_timestamp() - %s * interval '1 s'"
     if lock(member.id) is None or not rows(overdue, (member.id, settings.DRYDOCK.head_reservation_seconds)):
         return False
@@ -183,7 +192,10 @@ def _reserve_busy(member: PendingLease) -> bool:
 
 
 def advance(group_id: int) -> Outcome:
-    """Grant a group if there is room for all members. Otherwise, if it is the oldest, reserve free room and build the rest."""
+    """Grant a group if there is room for all members.
+
+    Otherwise, if it is the oldest, reserve or build what it lacks.
+    """
     try:
         outcome = _grant(group_id)
         if outcome is not Outcome.NO_ROOM:
@@ -229,7 +241,7 @@ def _take(found: list[PendingLease], chosen: list[Place]) -> Outcome:
 
 
 def _costs(found: list[PendingLease], chosen: list[Place]) -> dict[int, float]:
-    """Return the hourly cost of each member."""
+    """Return the hourly cost of each member by lease id."""
     where = {member.id: place.resource_id for member, place in zip(found, chosen, strict=True)}
     return budgets.costs(where, {member.id: member.placement for member in found})
 
@@ -262,9 +274,10 @@ _OLDER = """
 
 
 def _is_oldest(group_id: int) -> bool:
-    """Return whether this group is the oldest for each of its types. Only the oldest may hold reservations.
+    """Return whether this group is the oldest for each of its resource types. Only the oldest may hold reservations.
 
-    Otherwise two groups could each hold what both need. A group is as old as its oldest member for all its types;
-    otherwise each of two groups could be older than the other. A group that no room could serve is ignored.
+    Otherwise two groups could each hold what the other needs. The age of a group is that of its oldest member for
+    all its types; otherwise each of two groups could be older than the other. Groups that no room could serve are
+    ignored.
     """
     return not rows(_OLDER, {"group": group_id, "stalled": list(STALLED)})

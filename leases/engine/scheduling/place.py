@@ -1,4 +1,4 @@
-"""Find room for one pending lease, reserve a resource for it, and hand over room to the head of the queue."""
+"""Find room for one pending lease, reserve a resource for it, and grant freed room to the heads of the queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class Outcome(Enum):
 
 
 def place(lease_id: int, *, wait: bool = False) -> Outcome:
-    """Find room for one pending lease. Set `wait` for a head of the queue once the heads before it were served."""
+    """Claim room for one pending lease.
+
+    Set `wait` only for a head of the queue, after the heads before it were served.
+    """
     try:
         return _place(lease_id, wait)
     except Busy:
@@ -59,8 +62,8 @@ def _place(lease_id: int, head: bool) -> Outcome:
 def bound(waiter: pending.PendingLease, taken: Amounts | None = None) -> tuple[quotas.Excess | None, BudgetCheck]:
     """Lock the quotas and budgets that a lease is charged to, and restrict its request to what they allow.
 
-    Returns the first quota that the lease would exceed, or None, and its budgets. `taken` is the capacity that the
-    lease would take, if that differs from the requested amounts.
+    Returns the first quota that the lease would exceed, or None, and a check of the lease's budgets. `taken` is the
+    capacity that the lease would take, if that differs from the requested amounts.
     """
     spending = UNBOUNDED
     if waiter.quotas:
@@ -84,9 +87,9 @@ RESERVE = """
 
 @short
 def reserve(lease_id: int) -> bool:
-    """Reserve a resource for a lease that has waited a long time at the head of its queue.
+    """Reserve a resource for a lease that has waited at the head of its queue for a long time.
 
-    Other leases cannot claim the resource. Returns whether a resource was reserved.
+    Other leases cannot claim a reserved resource. Returns whether one was reserved.
     """
     waiter = pending.lock(lease_id)
     if waiter is None or rows("SELECT 1 FROM leases_resource WHERE reserved_for_id = %s", (lease_id,)):
@@ -109,9 +112,9 @@ def overdue_heads(resource_type: str) -> list[int]:
 
 
 def hand_over(resource_type: str, resource_id: int | None = None) -> None:
-    """Grant freed room to the heads of the queue at once; workers do the deciding and building.
+    """Grant freed room to the heads of the queue at once. Workers decide and build for the others.
 
-    If `resource_id` is given, considers only heads that could use that resource.
+    If `resource_id` is given, only heads that could use that resource are considered.
     """
     waiters, anybody, free = pending.look(resource_type, resource_id, limit=8)
     if waiters and resource_id is not None:

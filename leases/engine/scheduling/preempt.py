@@ -1,4 +1,4 @@
-"""Preempt the youngest waiting build or activation that holds a resource that an older lease needs.
+"""Preempt the youngest waiting build or activation that holds a resource which an older lease needs.
 
 Otherwise two leases could wait for each other forever.
 """
@@ -33,10 +33,10 @@ _UNFINISHED = """
 
 
 def preempt() -> int:
-    """Preempt on behalf of leases that others depend on and that have waited for a long time.
+    """Preempt builds and activations for older leases that have waited for a long time.
 
-    Stops the youngest waiting build or activation that holds a resource that could serve them, and returns its lease to
-    the queue. Returns the number of preemptions.
+    For each of these leases, stop the youngest waiting build or activation that holds a resource which could serve
+    the lease, and return the stopped lease to the queue. Returns the number of preemptions.
     """
     found = rows(_WAITING, (settings.DRYDOCK.head_reservation_seconds,))
     return each(_preempt, [(PendingLease(row),) for row in found])
@@ -54,9 +54,10 @@ def _preempt(waiter: PendingLease) -> bool:
 
 @short
 def _undo(lease_id: int, message: str) -> bool:
-    """Give up a waiting activation: release its own leases at once, and its share once the resource is cleaned.
+    """Stop an activation that waits for other leases, and release the leases that it holds.
 
-    Returns False if the activation no longer waits.
+    The share of the stopped lease is released once the resource is cleaned. Returns False if the activation no
+    longer waits.
     """
     found = rows(
         "SELECT resource_id FROM leases_lease WHERE id = %s AND state = 'acquired' AND release_wanted = ''"

@@ -1,4 +1,4 @@
-"""Insert the lease for a request, and claim at once if there is room."""
+"""Insert the lease for a request, and claim room for it at once if there is any."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from leases.validation.requests import LeaseRequest, digest
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """The run of a resource or lease for which a lease is requested. Empty for a lease that an owner requested."""
+    """The run of a resource or lease that needs the requested lease. Empty if an owner requests the lease."""
 
     for_resource: int | None = None
     for_lease: int | None = None
@@ -48,15 +48,18 @@ class Requested:
 
 @dataclass(frozen=True, kw_only=True)
 class Usable:
-    """The blueprints of a type by name, and facts that were read together with them."""
+    """The ids of a type's blueprints by name, and facts that were read together with them."""
 
     ids: dict[str, int]
     restricted: bool
-    """True if a blueprint does not serve everyone, so that requests from different owners are of different classes."""
+    """True if a blueprint does not serve everyone.
+
+    Then requests of different owners are of different request classes.
+    """
     quotas: bool
-    """True if this installation has any quotas."""
+    """True if the installation has at least one quota."""
     budgets: bool
-    """True if this installation has any budgets."""
+    """True if the installation has at least one budget."""
 
 
 _USABLE = """
@@ -66,10 +69,10 @@ _USABLE = """
 
 
 def usable(asked: LeaseRequest) -> Usable:
-    """Return the blueprints of the requested type.
+    """Return the blueprints that provide the requested type.
 
-    Raises InvalidRequest if there are none, if the request names an unknown blueprint, or if one of them cannot run the
-    commands that the request needs.
+    Raises InvalidRequest if there are none, if the request names an unknown blueprint, or if a named blueprint
+    cannot run the commands that the request needs.
     """
     found = rows(_USABLE, (asked.type,), hot=True)
     ids = {name: pk for pk, name, *_ in found}
@@ -102,7 +105,7 @@ _WRITTEN = {name: f"%({name})s" for name in pending.REQUESTED} | {
     "give_up_at": "clock_timestamp() + %(wait_limit)s::interval", "heartbeat_at": _BEATS,
     "idempotency_key": "%(idempotency_key)s", "fingerprint": "%(fingerprint)s",
 }  # fmt: skip
-"""The value that is inserted into each column."""
+"""The SQL expression or parameter that is inserted into each column."""
 _INSERT = f"""
     INSERT INTO leases_lease ({", ".join(_WRITTEN)}) VALUES ({", ".join(_WRITTEN.values())})
     ON CONFLICT DO NOTHING
@@ -117,9 +120,9 @@ def insert(
     cause: Cause | None,
     group: int | None,
 ) -> tuple[Requested, pending.PendingLease | None]:
-    """Insert a lease, or return the one that has its idempotency key.
+    """Insert a lease, or return the lease that already has its idempotency key.
 
-    The pending lease is None for a lease that already existed.
+    The second value is the inserted lease as a pending lease, or None if the lease already existed.
     """
     if asked.until is not None and (late := _too_late(asked, owner_id)):
         return late, None
@@ -160,9 +163,9 @@ def refuse_taken_name(name: str, owner_id: int, key: str | None = None) -> None:
 
 
 def _too_late(asked: LeaseRequest, owner_id: int | None) -> Requested | None:
-    """Raise InvalidRequest if the end is in the past by the database's clock.
+    """Raise InvalidRequest if the requested end is in the past by the database's clock, unless this is a replay.
 
-    Returns the lease if the request is a replay, or None if the end is still to come.
+    Returns the existing lease if the request is a replay, or None if the end is in the future.
     """
     sql = """
         SELECT %s <= clock_timestamp(), EXISTS (SELECT FROM leases_lease WHERE owner_id = %s AND idempotency_key = %s)"""
@@ -177,7 +180,7 @@ def _too_late(asked: LeaseRequest, owner_id: int | None) -> Requested | None:
 def _values(
     asked: LeaseRequest, owner_id: int | None, blueprints: Usable, actor: str, cause: Cause, group: int | None
 ) -> dict[str, Any]:
-    """Return the parameters of the INSERT."""
+    """Return the parameters of the INSERT by column."""
     ids = blueprints.ids
     said = {name: _stored(getattr(asked, name)) for name in pending.REQUESTED if name in LeaseRequest.model_fields}
     return said | {
@@ -213,7 +216,7 @@ def _charged(asked: LeaseRequest, owner_id: int | None) -> int | None:
 
 
 def _replay(asked: LeaseRequest, owner_id: int | None, cause: Cause | None) -> Requested:
-    """Return the lease that has the idempotency key (or the need), read in a new statement."""
+    """Return the existing lease with this idempotency key, or the one for this need, read in a new statement."""
     if cause is not None and cause.need:
         found = rows(
             "SELECT id, '' FROM leases_lease WHERE for_resource_id IS NOT DISTINCT FROM %s AND for_lease_id"
@@ -254,9 +257,9 @@ def request(
 
 
 def serve_now(lease_id: int) -> bool:
-    """Try to claim again, in a new transaction after the request was committed. Return True if no worker is needed.
+    """Claim room for a lease again, in a new transaction after its request was committed.
 
-    A lease that released room in between could not have seen the request.
+    A lease that released room in between could not have seen the request. Returns True if no worker is needed.
     """
     return place(lease_id) in (Outcome.GRANTED, Outcome.GONE)
 
@@ -272,7 +275,7 @@ def _insert_and_claim(
 
 
 def _claim_now(waiter: pending.PendingLease, blueprints: Usable) -> bool:
-    """Claim room at once, unless an older pending lease could use it. Waits for no lock."""
+    """Claim room at once and return True, unless an older pending lease could use the room. Does not wait for locks."""
     if not blueprints.restricted:
         waiter.placement = replace(waiter.placement, owner_id=None)
     excess, _ = bound(waiter)
@@ -286,12 +289,15 @@ def _claim_now(waiter: pending.PendingLease, blueprints: Usable) -> bool:
 
 
 class _NothingWritten(Exception):
-    """Raised to roll back a rehearsal."""
+    """Raised to roll back the transaction of a rehearsal."""
 
 
 @contextmanager
 def rehearse(asked: LeaseRequest, owner_id: int | None, *, actor: str) -> Iterator[pending.PendingLease]:
-    """Yield the request as a pending lease in a transaction that is rolled back at the end. Raises what `request` raises."""
+    """Yield the request as a pending lease, in a transaction that is rolled back at the end.
+
+    Raises the same exceptions as `request`.
+    """
     given = asked.model_copy(update={"idempotency_key": None})
     with suppress(_NothingWritten), transaction.atomic():
         _, waiter = insert(given, owner_id, usable(given), actor, None, None)

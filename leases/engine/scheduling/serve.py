@@ -1,4 +1,4 @@
-"""Serve the queue: the heads of all request classes in order, then the leases behind them."""
+"""Serve the queue: first the heads of all request classes in order, then the leases behind them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from leases.messaging import hints
 
 
 def serve(resource_type: str) -> int:
-    """Grant room to pending leases in order, and decide for those that find none. Return the number granted."""
+    """Grant room to pending leases in order, and decide what to do for leases that find none.
+
+    Returns the number of leases granted.
+    """
     queue = [(head.rank, head.id, head.request_class) for head in pending.in_turn(resource_type)]
     queue += [(rank, group_id, "") for rank, group_id in pending.groups(resource_type)]
     heapq.heapify(queue)
@@ -36,7 +39,7 @@ def serve(resource_type: str) -> int:
 
 
 _ONWARD = (Outcome.GRANTED, Outcome.GONE, Outcome.PARKED, Outcome.BEYOND)
-"""The outcomes after which the next lease of the same request class is tried, because it may be served instead."""
+"""Outcomes after which the next lease of the same request class is tried, because it may still be served."""
 
 
 def _advance(lease_id: int) -> Outcome:

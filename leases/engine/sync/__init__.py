@@ -1,3 +1,3 @@
-"""Brings the rows in line with providers and hosts: polls of accounts, discovery, suspected machines, orphans."""
+"""Updates the database to match providers and hosts: account polls, discovery, suspected machines, orphans."""
 
 __all__ = ["discovery", "orphan_actions", "orphans", "poll", "suspects"]

@@ -1,4 +1,4 @@
-"""Discover resources: register those that a kind finds, and mark as lost those missed twice."""
+"""Discover resources: register those that a kind finds, and mark known ones as lost after two misses in a row."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ log = logging.getLogger(__name__)
 
 _NOT_SEEN = "Not seen"
 LOST_AFTER = 2
-"""The number of consecutive discoveries that must miss a resource before it is considered lost."""
+"""Number of consecutive discoveries that must miss a resource before the resource is considered lost."""
 
 
 _TURNS = TokenLease(table="leases_sync", capability=Discovers, hint="discover", which="b.enabled")
 
 
 def due() -> int:
-    """Queue the discovery for every blueprint whose discovery is due. Return the number of blueprints."""
+    """Ask workers to run discovery for every blueprint for which it is due. Return the number of blueprints."""
     return _TURNS.ask()
 
 
 def discover(blueprint_id: int) -> bool:
-    """Discover the resources of one blueprint if that is due and no other process is doing it.
+    """Run discovery for one blueprint, if it is due and no other process is running it.
 
-    Return whether this call did it.
+    Returns False if it was not run.
     """
     refuse_inside_transaction("discover")
     token = _TURNS.take(blueprint_id)
@@ -59,7 +59,10 @@ def discover(blueprint_id: int) -> bool:
 
 
 def _look(blueprint: Blueprint) -> tuple[Sequence[Draft] | None, str]:
-    """Return what the kind finds, or None and why it could not look. An outage is not taken for an absence."""
+    """Return the drafts of the resources that the kind finds, or None and the reason why discovery failed.
+
+    If the provider cannot be reached, no resource counts as missed.
+    """
     kind = registry.kind(blueprint.kind)
     assert isinstance(kind, Discovers)
     try:
@@ -75,7 +78,7 @@ def _look(blueprint: Blueprint) -> tuple[Sequence[Draft] | None, str]:
 
 
 def _apply(blueprint: Blueprint, found: Sequence[Draft], token: uuid.UUID) -> str:
-    """Store each finding independently while the token is valid. Return the problems in words, or an empty string."""
+    """Store the found resources one by one while the token is valid. Return the problems, or an empty string."""
     known = dict(
         Resource.objects.filter(blueprint=blueprint, gone_at=None).exclude(identity=None).values_list("identity", "pk")
     )
@@ -96,7 +99,10 @@ def _apply(blueprint: Blueprint, found: Sequence[Draft], token: uuid.UUID) -> st
 
 
 def _take_up(blueprint: Blueprint, resource_id: int | None, draft: Draft) -> list[str]:
-    """Store one finding. Return the problem if it could not be stored. A bad draft does not affect the others."""
+    """Store one found resource. Return a list with the problem if it could not be stored.
+
+    A bad draft does not affect the others.
+    """
     try:
         if resource_id is None:
             _meet(blueprint.pk, draft)
@@ -109,7 +115,7 @@ def _take_up(blueprint: Blueprint, resource_id: int | None, draft: Draft) -> lis
 
 
 def _wholes_first(found: Sequence[Draft]) -> list[Draft]:
-    """Sort drafts so that parts follow the resources that they are part of."""
+    """Sort drafts so that every part follows the resource to which it belongs."""
     identities = {draft.identity for draft in found}
     return sorted((d for d in found if d.identity), key=lambda d: bool(d.part_of and d.part_of in identities))
 
@@ -145,9 +151,9 @@ def _see(resource_id: int, draft: Draft) -> None:
 
 
 def _wanted(resource: Resource, draft: Draft) -> dict[str, Any]:
-    """Return the column values that the draft implies.
+    """Return the column values that result from the draft.
 
-    Empty values in the draft leave a column unchanged, and so does a name that an operator gave.
+    Empty values in the draft leave a column unchanged. So does the draft's name if an operator named the resource.
     """
     totals = {f"total_{name}": getattr(draft.capacity, name) for name in CLASSES}
     said: dict[str, Any] = {"zone": draft.zone, "part_of_id": _part_of(resource, draft)}
@@ -165,7 +171,7 @@ def _part_of(resource: Resource, draft: Draft) -> int | None:
 
 
 def _miss(resource: Resource) -> None:
-    """Count a resource that was not found. Once it was missed `LOST_AFTER` times, mark it as lost and quarantine it."""
+    """Count that a discovery missed a resource. After `LOST_AFTER` misses, mark it as lost and quarantine it."""
     missed = resource.missed + 1
     run("UPDATE leases_resource SET missed = %s WHERE id = %s", (missed, resource.pk))
     if missed < LOST_AFTER:

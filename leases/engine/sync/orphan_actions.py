@@ -1,9 +1,9 @@
 """Adopt an orphan as a resource, or destroy it.
 
-An adopted machine serves no lease. The key of its control account and the private half of its host key were in the lost
-row, so it cannot be reached, and nothing is known about its use since then; a used machine goes to another owner only
-after a re-image, which clouds do not offer as a call. So its row has no capacity, and is quarantined, polled and
-counted in costs until an operator has it destroyed.
+An adopted machine serves no lease. It cannot be reached, because the key of its control account and the private half of
+its host key were in the lost row. It might have been used by anyone since then, and a used machine may go to another
+owner only after a re-image, which clouds do not offer as a call. The new row therefore has no capacity. It is
+quarantined, polled and counted in costs until an operator has the machine destroyed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ WHY = (
 
 
 def adoptable(what: str) -> bool:
-    """Return whether an object is a resource of its own rather than a part of one."""
+    """Return whether an object of this class is a machine, and not a part of one. Only machines can be adopted."""
     return what in ("", MACHINE)
 
 
 def adopt(stray: Stray, blueprint: Blueprint, owned: Owned, made: Proven) -> int:
-    """Insert a row for a machine without one, and delete the orphan.
+    """Insert a resource for a machine that has none, and delete the row of the orphan.
 
-    Return the resource's id. Raises Conflict for anything other than a machine.
+    Return the id of the resource. Raises Conflict for any object other than a machine.
     """
     if not adoptable(owned.what):
         raise Conflict(
@@ -82,7 +82,10 @@ log = logging.getLogger(__name__)
 
 
 def dispose(stray: Stray, blueprint: Blueprint, view: BlueprintView, owned: Owned) -> None:
-    """Destroy an orphan as far as is possible now. The next search continues from `position` and `memo`."""
+    """Call the next steps that destroy an orphan, as far as is possible now.
+
+    The next search continues from `position` and `memo`.
+    """
     plan = registry.kind(blueprint.kind).destroy()
     if stray.position >= len(plan):
         # It was found again after its destruction: start over.
@@ -113,7 +116,7 @@ def _spec(stray: Stray, view: BlueprintView, blueprint: Blueprint, owned: Owned)
 
 
 def _step(stray: Stray, step: Step, spec: Spec) -> bool:
-    """Call one step of the destroy plan. Return True if the next step may be called."""
+    """Call one step of the destroy plan. Return True if the next step may be called now."""
     try:
         answer: Answer = step.act(spec, dict(stray.memo))
     except Exception as error:

@@ -1,9 +1,9 @@
-"""Orphans: objects at a provider that carry our tags and belong to no resource.
+"""Orphans: objects at a provider that have our tags and belong to no resource.
 
 Every row is written before its object is created, so an orphan means that something went wrong: rows were lost with a
-database, or a create was carried out after its deletion was confirmed. An object that is provably ours and was seen
-twice, some time apart, is destroyed by its kind's own destroy plan, or adopted if an operator wants that. A suspended
-installation only lists it. An object with our tag but without proof is listed as a suspect and never touched.
+database, or an object was created after its deletion was confirmed. An object that is provably ours and was seen twice,
+some time apart, is destroyed with the destroy plan of its kind, or adopted if an operator requests that. A suspended
+installation only lists it. An object with our tag but without a valid proof is listed as a suspect and never changed.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ DRY_RUN = "Not destroyed, because this installation only lists orphans (DRYDOCK_
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """An object that was found. `made` is what its tags prove, or None for a suspect."""
+    """An object that was found, and whether it is ours. `made` is what its tags prove, or None for a suspect."""
 
     owned: Owned
     key: str
-    """The key of the orphan's row: the object's own name, or else the provider's name for it."""
+    """The key of the orphan's row: the name of the object, or the provider's id for it if it has no name."""
     proof: Stray.Proof
     made: Proven | None = None
     why: str = ""
@@ -66,7 +66,7 @@ class Classification:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The action to take now (`destroy`, `adopt`, or empty for none), and a sentence for people."""
+    """The action to take on an object now (`destroy`, `adopt`, or empty for none), and a sentence that explains it."""
 
     act: str = ""
     message: str = ""
@@ -88,10 +88,10 @@ def classify(owned: Owned, here: Standing) -> Classification:
 def verdict(
     seen: Classification, *, wanted: str = "", by: str = "", again: bool, suspended: bool, dry_run: bool
 ) -> Verdict:  # fmt: skip
-    """Return what to do with an object that has no row.
+    """Return what to do with an object that belongs to no resource.
 
-    `wanted` is the action that operator `by` requested. `again` is True if the object was seen long enough after the
-    first time. If `dry_run` is true, do nothing unless an operator requested it.
+    `wanted` is the action that operator `by` requested. `again` is True if the object was first seen long enough
+    ago. If `dry_run` is true, nothing is done unless an operator requested it.
     """
     if seen.proof is SUSPECT:
         return Verdict(message=seen.why)
@@ -110,7 +110,7 @@ def verdict(
 log = logging.getLogger(__name__)
 
 _SOON = 5.0
-"""Seconds until the next search while an orphan is being destroyed."""
+"""Time in seconds until the next search while an orphan is being destroyed."""
 LATER = (
     "{blueprint} has the object {key}, which this installation created for a resource that the "
     "database has never had. The database was restored from an older backup."
@@ -121,14 +121,14 @@ _TURNS = TokenLease(table="leases_search", capability=Lists, hint="orphans")
 
 
 def due() -> int:
-    """Queue the search for every blueprint whose search is due. Return the number of blueprints."""
+    """Ask workers to search for orphans of every blueprint whose search is due. Return the number of blueprints."""
     return _TURNS.ask()
 
 
 def search(blueprint_id: int) -> bool:
-    """Compare existing objects with rows if that is due and no other process is doing it.
+    """Compare existing objects with rows, if the search is due and no other process is searching.
 
-    Return whether this call did it.
+    Returns False if there was no search.
     """
     refuse_inside_transaction("search")
     blueprint = Blueprint.objects.filter(pk=blueprint_id).first()
@@ -149,15 +149,15 @@ def search(blueprint_id: int) -> bool:
 
 
 def soon(blueprint_id: int) -> None:
-    """Make the next search due now, because an operator decided what to do with an orphan."""
+    """Make the next search of a blueprint due now, because an operator decided what to do with one of its orphans."""
     run("UPDATE leases_search SET due_at = clock_timestamp() WHERE blueprint_id = %s", (blueprint_id,))
     hints.after_commit("orphans", blueprint_id)
 
 
 def _look(blueprint: Blueprint, here: Standing) -> tuple[BlueprintView | None, Sequence[Owned] | None, str]:
-    """Return the objects with this installation's tag, or None and why they could not be listed.
+    """Return the blueprint and the objects with this installation's tag, or None and why they could not be listed.
 
-    An outage does not mean that objects are absent.
+    If the provider cannot be reached, no object counts as gone.
     """
     kind = registry.kind(blueprint.kind)
     assert isinstance(kind, Lists)
@@ -181,7 +181,7 @@ def _compare(
     began: dt.datetime,
     until: float,
 ) -> bool:
-    """Act on everything found. Return True if a destruction is under way or was left to the next search."""
+    """Act on all objects that were found. Return True if a destruction is under way or was left to the next search."""
     for one in seen:
         if one.made is not None and _from_later(one.made, here):
             installation.suspend(LATER.format(blueprint=blueprint.name, key=one.key))
@@ -195,20 +195,20 @@ def _compare(
 
 
 def _ours_to_judge(blueprint: Blueprint, owned: Owned) -> bool:
-    """Return whether to judge an object here, rather than through the existing blueprint that made it."""
+    """Return whether this blueprint is responsible for an object: it made the object, or no existing blueprint did."""
     name = owned.tags.get(BLUEPRINT, "")
     return name == blueprint.name or not Blueprint.objects.filter(name=name, kind=blueprint.kind).exists()
 
 
 def _from_later(made: Proven, here: Standing) -> bool:
-    """Return whether this installation made an object after the last moment that its database knows of."""
+    """Return whether an object was created after the latest time of which this database knows."""
     return made.epoch > here.epoch or (made.epoch == here.epoch and not installation.ever_made(made.resource))
 
 
 def _with_rows(seen: Sequence[Classification], here: Standing, began: dt.datetime) -> set[str]:
-    """Return the names of objects that have a row, either their own or that of the resource that adopted them.
+    """Return the names of objects that belong to a resource, or were adopted by one.
 
-    Includes rows deleted during the search, since their objects may have been listed before.
+    Includes resources that were deleted during the search, because their objects may have been listed before.
     """
     made = {one.key: one.made for one in seen if one.made is not None}
     there = Resource.objects.filter(Q(gone_at=None) | Q(gone_at__gte=began))
@@ -219,7 +219,7 @@ def _with_rows(seen: Sequence[Classification], here: Standing, began: dt.datetim
 
 
 def _forget(blueprint: Blueprint, keys: set[str]) -> None:
-    """Delete the rows of orphans that no longer exist or that have a resource after all."""
+    """Delete the rows of orphans that no longer exist or that belong to a resource after all."""
     for stray in Stray.objects.filter(blueprint=blueprint).exclude(key__in=keys):
         stray.delete()
         record_event("orphan.gone", f"{stray.key} no longer exists.", actor="orphans", blueprint_id=blueprint.pk)
@@ -229,7 +229,7 @@ _AGE = "SELECT extract(epoch FROM clock_timestamp() - first_seen_at)::float8 FRO
 
 
 def _judge(blueprint: Blueprint, view: BlueprintView, seen: Classification, here: Standing, until: float) -> bool:
-    """Store a finding and act on the verdict. Return True if there is more to do soon."""
+    """Store a found object, and act on the verdict. Return True if the next search should be soon."""
     stray, new = _kept(blueprint, seen)
     again = not new and rows(_AGE, (stray.pk,))[0][0] >= settings.DRYDOCK.orphan_apart_seconds
     said = verdict(
@@ -253,9 +253,9 @@ def _judge(blueprint: Blueprint, view: BlueprintView, seen: Classification, here
 
 
 def _kept(blueprint: Blueprint, seen: Classification) -> tuple[Stray, bool]:
-    """Return the finding's row, and whether it is new.
+    """Return the row of a found object, and whether the row is new.
 
-    A former suspect that is now proven counts as new, and the reverse.
+    The row is replaced by a new one if a suspect is now proven to be ours, or the reverse.
     """
     Stray.objects.filter(blueprint=blueprint, key=seen.key).exclude(proof=seen.proof).delete()
     made = seen.made or Proven(epoch=0, resource=0)
@@ -274,7 +274,7 @@ def _kept(blueprint: Blueprint, seen: Classification) -> tuple[Stray, bool]:
 
 
 def _about(blueprint: Blueprint, seen: Classification) -> dict[str, Any]:
-    """Return the columns that describe an orphan: what its provider reports, and its hourly price."""
+    """Return the columns that describe an orphan: the facts that its provider reports, and its hourly price."""
     facts = dict(seen.owned.facts)
     return {
         "what": seen.owned.what[:255], "facts": facts, "made_at": seen.owned.since,

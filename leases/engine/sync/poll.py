@@ -1,7 +1,7 @@
 """Poll a provider account: the status of its machines, its offers and its quotas.
 
-A poll stores what changed and wakes the builds that wait for it. It does not end leases: machines that it reports as
-gone, or does not report, are only suspected (`suspects`).
+A poll stores what has changed, and wakes the builds that wait for that. It does not end leases: machines that it
+reports as gone, or does not report, are only suspected (`suspects`).
 """
 
 from __future__ import annotations
@@ -56,25 +56,26 @@ _MISSED = """
     WHERE id = ANY(%s) OR (id = ANY(%s) AND missed > 0)"""
 _LOCK = """
     SELECT 1 FROM leases_resource WHERE id = ANY(%s) OR (id = ANY(%s) AND missed > 0) ORDER BY id FOR NO KEY UPDATE"""
-"""Locks the rows to write by id: a plain UPDATE of several locks them in the order in which it finds them."""
+"""Locks the rows to write in the order of their ids. A plain UPDATE locks them in the order in which it finds them."""
 NOT_LISTED = "The provider no longer lists it."
 
 
 class _Known(NamedTuple):
-    """One of our resources, as it was before this poll."""
+    """A resource as it was before this poll."""
 
     id: int
     state: str
     before: dict[str, Any]
     expected: bool
-    """True if it should be running: it is not wanted off, and no run works on it."""
+    """True if the machine should be running: it is not off on request, and no run works on it."""
     doubted: bool
 
 
 def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> Doubts | None:
-    """Store a listing from one place.
+    """Store the machines that were listed in one place.
 
-    Return the machines to suspect, or None if another process has taken over the poll.
+    Return the machines that are suspected or no longer suspected, or None if another process has taken over the
+    poll.
     """
     here = standing()
     ours = {one.key: (made, one) for one in found if (made := _made(one, here)) is not None}
@@ -82,13 +83,13 @@ def apply(reading: Reading, token: uuid.UUID, found: Sequence[Owned]) -> Doubts 
 
 
 def _made(owned: Owned, here: Standing) -> Proven | None:
-    """Return the resource for which an object was provably made, or None if there is no proof."""
+    """Return the resource for which an object was provably created, or None if its tags prove nothing."""
     made = proven(owned.tags, here.short)
     return None if made is None or owned.key != specs.key_of(here, made) else made
 
 
 def _seen(ours: Mapping[str, tuple[Proven, Owned]], adopted: Mapping[str, int], here: Standing) -> dict[int, Owned]:
-    """Return the listed objects by the id of the resource for which each was made, or which adopted it."""
+    """Return the listed objects, each by the id of the resource that created or adopted it."""
     return {
         adopted.get(key, made.resource): one
         for key, (made, one) in ours.items()
@@ -117,7 +118,7 @@ def _write(
 
 
 def _doubts(served: Sequence[_Known], seen: Mapping[int, Owned]) -> Doubts:
-    """Return which machines to read by id, and which are no longer suspected."""
+    """Return which machines must be read by their ids, and which are no longer suspected."""
     missing = [one.id for one in served if one.id not in seen]
     run(_MISSED, (missing, missing, list(seen)))
     found = Doubts(of=[Doubt(pk, NOT_LISTED) for pk in missing], empty=not seen)
@@ -132,12 +133,12 @@ def _doubts(served: Sequence[_Known], seen: Mapping[int, Owned]) -> Doubts:
 
 
 def _announced(known: _Known, seen: Owned) -> str:
-    """Return the provider's new announcement that it will take a machine back, or an empty string."""
+    """Return the provider's announcement that it will take a machine back, or an empty string if none is new."""
     return "" if known.before.get("leaving") else str(seen.facts.get("leaving") or "")
 
 
 def _doubt(known: _Known, seen: Owned) -> str:
-    """Return why, according to a listing, a machine may no longer serve, or an empty string."""
+    """Return why, according to a listing, a machine may be lost, or an empty string if it is as expected."""
     if seen.lost:
         return f"A listing says: {seen.lost}"
     return "A listing says that it is off." if known.expected and seen.power == "off" else ""
@@ -155,9 +156,9 @@ log = logging.getLogger(__name__)
 
 
 def read(reading_id: int) -> bool:
-    """Poll an account if that is due and no other process is doing it. Return whether this call did it.
+    """Poll an account, if a poll is due and no other process is polling. Return False if it was not polled.
 
-    If the poll fails, the data from the last successful one are kept.
+    If the poll fails, the results of the last successful poll are kept.
     """
     refuse_inside_transaction("read")
     reading = Reading.objects.select_related("credential").filter(pk=reading_id).first()

@@ -1,8 +1,8 @@
-"""Machines that a listing omits or shows as stopped. Each is read directly before anything is concluded.
+"""Suspected machines, which a listing omits or shows as stopped. Each is read directly before it is judged.
 
 A listing proves nothing, however often it is repeated. Each suspected machine is read by its own id, and only the
-provider's answer about that very machine has consequences. Until then its leases stay as they are, with a message about
-the suspicion.
+provider's answer about that machine has consequences. Until then its leases remain unchanged, with a message about the
+suspicion.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from leases.states import STOPPED, VANISHED
 UNDISTURBED = """
     NOT r.in_maintenance AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)
     AND (r.power_wanted = '' OR r.facts #>> '{stopped,restart}' = 'true' AND r.power_wanted = 'on')"""
-"""SQL condition that resource `r` is not wanted off and no run works on it."""
+"""SQL condition that is true if resource `r` is not off on request and no run works on it."""
 _BY_OTHERS = f"SELECT 1 FROM leases_resource r WHERE r.id = %s AND r.state = 'active' AND {UNDISTURBED}"
 _BEGIN = """
     UPDATE leases_resource SET facts = facts || jsonb_build_object('stopped', jsonb_build_object(
@@ -44,17 +44,17 @@ _OVER = """
 
 
 def by_others(resource_id: int) -> bool:
-    """Return whether a stopped machine was stopped by somebody else.
+    """Return whether somebody else stopped a machine, and not Drydock.
 
-    This is assumed if the machine is not supposed to be off and has no run.
+    This is assumed if the machine is not off on request and no run works on it.
     """
     return bool(rows(_BY_OTHERS, (resource_id,)))
 
 
 def noticed(resource: Resource, found: Owned, kind: Offers) -> None:
-    """Handle a machine that a direct read found stopped by somebody else.
+    """Start the grace period of a machine that somebody else has stopped, or give it up after that period.
 
-    The machine is considered lost when its grace period or its lifetime ends.
+    The machine is also given up when its lifetime ends.
     """
     what = kind.stops(specs.config(resource.blueprint.kind, resource.blueprint.config))
     why = f"The machine was stopped, but not by Drydock. {found.facts.get('reason') or ''}".strip()
@@ -75,15 +75,15 @@ def noticed(resource: Resource, found: Owned, kind: Offers) -> None:
 log = logging.getLogger(__name__)
 
 _AT_ONCE = 20
-"""The number of machines read by id after one listing; the others follow after the next."""
+"""Number of machines that are read by id after one listing. The others are read after later listings."""
 _SECONDS = 30.0
-"""Time limit for these reads in one pass, in seconds."""
+"""Time limit in seconds for reading machines by id after one listing."""
 _YOUNG = 300
-"""Seconds after a create during which "not found" proves nothing, since a provider's reads may lag behind."""
+"""Age in seconds below which "not found" proves nothing about a machine, because providers' reads may lag behind."""
 
 
 class Doubt(NamedTuple):
-    """A suspected machine, and why it is suspected."""
+    """A suspected machine, and the reason for the suspicion."""
 
     resource_id: int
     why: str
@@ -91,21 +91,21 @@ class Doubt(NamedTuple):
 
 @dataclass(kw_only=True)
 class Doubts:
-    """The machines that a listing gives reason to suspect.
+    """Conclusions from a listing: the suspected machines (`of`), and others that changed.
 
-    `empty` is True if the listing has none of our machines, though it should have some.
+    `empty` is True if the listing has none of our machines although it should have some.
     """
 
     of: list[Doubt] = field(default_factory=list)
     well: list[int] = field(default_factory=list)
-    """Machines that were suspected before and are now listed as they should be."""
+    """Machines that were suspected before and that the listing shows as expected."""
     empty: bool = False
     leaving: list[Doubt] = field(default_factory=list)
-    """Machines that their provider will take back, each with its announcement."""
+    """Machines that the provider will take back, each with the provider's announcement."""
 
 
 def settle(kind: Offers, account: Account, doubts: Doubts) -> str:
-    """Read each suspected machine and act on the answer. Return a problem of the listing, or an empty string."""
+    """Read suspected machines and act on the answers. Return a problem of the listing, or an empty string if none."""
     for resource_id in doubts.well:
         attempt(clear_suspicion, resource_id)
     for announced in doubts.leaving:
@@ -124,7 +124,7 @@ def settle(kind: Offers, account: Account, doubts: Doubts) -> str:
 
 
 def _asked(kind: Offers, account: Account, view: ResourceView) -> Owned | str:
-    """Return what the provider reports about the machine, or why it could not be asked."""
+    """Return what the provider reports about a machine, or a message that says why it could not be read."""
     try:
         found = kind.read(account, view)
     except Exception as error:
@@ -150,7 +150,7 @@ def _problem(doubts: Doubts, vanished: bool, left_out: int, untold: int) -> str:
 def _conclude(
     doubt: Doubt, resource: Resource, answer: Owned | str, *, kind: Offers, account: Account, vanished: bool
 ) -> bool:
-    """Act on a direct read. Return True if the machine is fine and the listing was wrong."""
+    """Act on a provider's answer about one machine. Return True if the machine exists and the listing was wrong."""
     if isinstance(answer, str):
         suspect(resource.pk, f"{doubt.why} {answer}")
     elif answer.absent and vanished:
@@ -183,12 +183,15 @@ def _is_there(resource: Resource, found: Owned, kind: Offers, account: Account) 
 
 
 def proof_tags(resource: Resource) -> dict[str, str]:
-    """Return the tags by which a machine is found and recognized as ours."""
+    """Return the tags by which the machine of a resource is found and recognized as ours."""
     return {name: value for name, value in specs.tags(resource).items() if name != installation.BLUEPRINT}
 
 
 def _mark(resource: Resource, wanted: dict[str, str], kind: Offers, account: Account) -> bool:
-    """Restore tags that somebody removed from a machine whose id is known to be ours. Return whether that succeeded."""
+    """Restore tags that somebody removed from a machine whose id is known to be ours.
+
+    Returns False in every case, because the listing was right not to report the machine.
+    """
     if problem := standing().problem:
         suspect(
             resource.pk,

@@ -1,4 +1,4 @@
-"""Periodic checks of leases and their queue."""
+"""Periodic checks of leases and of the queue. Each returns the number of items that it acted on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leases.states import LeaseState
 
 
 def wishes() -> int:
-    """Release leases whose end was requested inside a caller's transaction."""
+    """Release leases whose release was requested inside a caller's transaction."""
     found = some(
         "SELECT id FROM leases_lease WHERE release_wanted <> '' AND state IN ('pending', 'acquired', 'active') ORDER BY id"
     )
@@ -36,7 +36,7 @@ def expired() -> int:
 
 
 def impatient() -> int:
-    """End leases that have waited longer than their wait limit."""
+    """End pending leases that have waited longer than their wait limit."""
     found = some("SELECT id FROM leases_lease WHERE state = 'pending' AND give_up_at <= statement_timestamp()")
     return each(_give_up, found)
 
@@ -52,7 +52,7 @@ def _give_up(lease_id: int) -> None:
 
 
 def silent() -> int:
-    """Release leases whose heartbeats have stopped."""
+    """Release leases whose last heartbeat is too old."""
     found = some(
         "SELECT id FROM leases_lease WHERE state IN ('acquired', 'active') AND heartbeat_limit IS NOT NULL"
         " AND heartbeat_at + heartbeat_limit < statement_timestamp()"
@@ -61,7 +61,7 @@ def silent() -> int:
 
 
 def left_in_groups() -> int:
-    """End pending leases in groups that have lost a member, if a crash kept them from being marked for release."""
+    """End pending leases whose group has lost a member, if a crash kept them from being marked for release."""
     found = some(
         "SELECT l.id FROM leases_lease l WHERE l.state = 'pending' AND l.group_id IS NOT NULL AND l.release_wanted = ''"
         " AND EXISTS (SELECT FROM leases_lease o WHERE o.group_id = l.group_id"
@@ -71,7 +71,7 @@ def left_in_groups() -> int:
 
 
 def half_ended() -> int:
-    """Continue the release of leases that have neither a run nor a hold."""
+    """Continue the release of released leases that have neither a run nor a hold."""
     found = some(
         "SELECT l.id FROM leases_lease l WHERE l.state = 'released' AND NOT (l.held AND (l.hold_until IS NULL"
         " OR l.hold_until > clock_timestamp())) AND NOT EXISTS (SELECT FROM leases_run n WHERE n.lease_id = l.id)"
@@ -99,7 +99,7 @@ def _begin(lease_id: int, resource_id: int, kind: str) -> bool:
 
 
 def orphans() -> int:
-    """Release leases whose holder, a lease or a resource, has ended."""
+    """Release leases whose holder has ended. The holder is another lease or a resource."""
     found = some(
         "SELECT c.id FROM leases_lease c LEFT JOIN leases_lease p ON p.id = c.for_lease_id"
         " LEFT JOIN leases_resource r ON r.id = c.for_resource_id"
@@ -110,7 +110,7 @@ def orphans() -> int:
 
 
 def bereaved() -> int:
-    """Evict leases and remove resources that depend on a lease that has ended."""
+    """Evict leases and remove resources whose needed lease has ended."""
     lost = some(
         "SELECT DISTINCT r.id, c.id, c.message FROM leases_resource r JOIN leases_lease c ON c.for_resource_id = r.id"
         " AND c.need <> '' AND c.need_phase = '' AND c.state IN ('released', 'destroyed', 'broken')"
@@ -139,7 +139,7 @@ def _over(child: int, message: str) -> str:
 
 
 def idle_reservations() -> int:
-    """Clear reservations whose lease no longer waits or whose resource is out of service."""
+    """Clear reservations if the lease no longer waits or the resource is out of service."""
     return run(
         "UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY("
         "SELECT r.id FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
@@ -165,7 +165,7 @@ def parked() -> int:
 
 
 def waiting() -> int:
-    """Serve the types that leases wait for, and reserve resources for leases that have waited long."""
+    """Serve the types for which leases wait, and reserve resources for leases that have waited for a long time."""
     found = rows("SELECT DISTINCT type FROM leases_lease WHERE state = 'pending'")
     for (resource_type,) in found:
         each(place.reserve, [(lease_id,) for lease_id in place.overdue_heads(resource_type)])

@@ -1,4 +1,4 @@
-"""Warm pools, and the retirement of idle, drained, outdated and excess resources."""
+"""Keep idle resources ready, and retire idle, drained, outdated and excess resources."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _IDLE = f"""
                 AND o.claimable AND o.suspect_since IS NULL AND o.state = 'active' AND o.gone_at IS NULL AND o.idle_since IS NOT NULL
                 LIMIT b.min_ready + {_BATCH}) n) END) i
     WHERE b.idle_timeout IS NOT NULL LIMIT {_BATCH}"""
-"""Resources that have been idle too long and are not needed for the minimum that is kept ready."""
+"""Resources that have been idle for too long and are not needed to keep the blueprint's minimum ready."""
 _OLD = f"""
     SELECT r.id FROM leases_resource r WHERE {_FREE} AND r.dies_at <= statement_timestamp()
     ORDER BY r.dies_at LIMIT {_BATCH}"""
@@ -59,12 +59,12 @@ _RETIRING = (
 
 
 def would_retire() -> list[tuple[int, str]]:
-    """Return the resources that the next sweep would retire, each with the reason. Changes nothing."""
+    """Return the id of each resource that the next sweep would retire, with the reason. Changes nothing."""
     return [(resource_id, why) for found, why in _RETIRING for (resource_id,) in rows(found)]
 
 
 def retire_due() -> int:
-    """Retire resources that are idle for too long, too old, over the limit or over the budget."""
+    """Retire resources that are idle for too long, too old, or over the blueprint's limit or budget."""
     found = _retire(_IDLE, Reason.IDLE, "Idle too long.")
     found += _retire(_OLD, Reason.TOO_OLD, "Older than the blueprint allows.")
     found += _retire(_OVER_BUDGET, Reason.OVER_BUDGET, "Over the blueprint's budget.")
@@ -99,7 +99,7 @@ _OUTDATED = """
 
 
 def roll_outdated() -> int:
-    """Update outdated resources, or replace them if their kind cannot update, a limited number at a time."""
+    """Update a limited number of outdated resources. A resource whose kind cannot update is replaced."""
     seen: set[int] = set()
     at_once = maintenance.kinds_that_update(at_once=True)
     begun = 0
@@ -127,7 +127,7 @@ def _update(resource_id: int, generation: int) -> None:
 
 
 def keep_ready() -> int:
-    """Build until every blueprint has its minimum number of idle resources or has reached its limit."""
+    """Build resources until every blueprint has its minimum of idle ones, or has reached its limit."""
     short_of = Blueprint.objects.filter(min_ready__gt=0, enabled=True, drained=False)
     return sum(attempt(_make_ready, blueprint.pk) or 0 for blueprint in short_of)
 
@@ -181,7 +181,7 @@ def _ready(blueprint_id: int, up_to: int) -> int:
 
 
 def check_due() -> int:
-    """Begin the health checks that are due."""
+    """Start the health checks that are due."""
     found = rows(
         "SELECT r.id, b.kind, b.generation, r.suspect_since IS NOT NULL AND r.generation < b.generation"
         " AND r.used_slots = 0 FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
@@ -194,14 +194,14 @@ def check_due() -> int:
 
 @short
 def _check(resource_id: int, kind: str, generation: int, renew: bool) -> bool:
-    """Begin a health check, or an update if the resource should be renewed and its kind can update it."""
+    """Start a health check or, if `renew` is true and the kind can update, an update of the resource."""
     if renew and isinstance(registry.kind(kind), Updates) and retirement.begin_update(resource_id, generation):
         return True
     return isinstance(registry.kind(kind), Checks) and start(resource_id=resource_id, phase="check") is not None
 
 
 def forget_errors() -> int:
-    """Delete expired remembered errors, and wake the leases that wait for the offers that these errors excluded."""
+    """Delete expired remembered errors, and wake the leases that wait for what these errors excluded."""
     found = rows(
         "DELETE FROM blueprints_rememberederror e USING blueprints_blueprint b WHERE b.id = e.blueprint_id"
         " AND e.id = ANY(ARRAY(SELECT id FROM blueprints_rememberederror WHERE until <= statement_timestamp()"

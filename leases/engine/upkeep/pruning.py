@@ -1,10 +1,10 @@
-"""Prune ended leases, events and usage records after their retention.
+"""Delete ended leases, events and usage records after their retention.
 
 Each sweep deletes a few small batches, each in its own transaction. It locks only rows that no process works on any
-more, and skips rows that are already locked. A row that is still referred to stays until the reference is gone.
+more, and skips rows that are already locked. A row to which others still refer is kept until they are deleted.
 
-Ids grow with time, so old rows are found by walking along the primary key. This needs no additional index, so it adds
-no cost to the end of a lease.
+Ids grow with time, so old rows are found by walking along the primary key. No additional index is needed, which would
+add a cost to the end of every lease.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from leases.models.job import KeptOutput, Watch
 
 _BATCH = 1000
 _BATCHES = 5
-"""The number of batches that one sweep deletes from a table."""
+"""Number of batches that one sweep deletes from a table."""
 _REST = 60.0
-"""Seconds until the next walk after this process found no old rows."""
+"""Time in seconds until this process searches a table again in which it found no old rows."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Rest:
         self.until = clock.monotonic() + _REST
 
     def lasts(self) -> bool:
-        """Whether the pause has not ended yet."""
+        """Return whether the pause has not ended yet."""
         return clock.monotonic() < self.until
 
 
@@ -47,7 +47,7 @@ EVENTS = Rest()
 
 
 def prune_events() -> int:
-    """Delete the oldest events past their retention. The next sweep continues. Return the number deleted."""
+    """Delete the oldest events after their retention. Return the number deleted. The next sweep continues."""
     gone = 0
     for _ in range(_BATCHES):
         if EVENTS.lasts():
@@ -73,7 +73,7 @@ USAGE = Rest()
 
 
 def prune_usage() -> int:
-    """Delete the oldest usage records past their retention. Return the number deleted."""
+    """Delete the oldest usage records after their retention. Return the number deleted."""
     gone = 0
     for _ in range(_BATCHES):
         if USAGE.lasts():
@@ -97,10 +97,10 @@ def _prune_usage() -> int:
 
 @dataclass(kw_only=True)
 class Walk:
-    """The position of this process in one table.
+    """The position of this process in a table whose old rows it deletes.
 
-    `over` is the condition for rows that may be pruned; `with_it` are the models whose rows are deleted together with
-    them.
+    `over` is the SQL condition for rows that may be deleted. `with_it` are the models whose rows are deleted
+    together with them.
     """
 
     model: type[Model]
@@ -112,7 +112,7 @@ class Walk:
     rest: Rest = field(default_factory=Rest)
 
     def go_on(self) -> int:
-        """Delete a few batches. Return the number of rows deleted."""
+        """Delete the next few batches. Return the number of rows deleted."""
         gone = 0
         for _ in range(_BATCHES):
             if self.rest.lasts():
@@ -132,7 +132,7 @@ class Walk:
 
     @property
     def table(self) -> str:
-        """The name of the model's table."""
+        """The name of the database table."""
         return self.model._meta.db_table
 
 
@@ -148,7 +148,10 @@ _FREE = """
 
 @short
 def forget(walk: Walk, ids: Sequence[int]) -> int:
-    """Delete those rows of `ids` that are prunable and unreferenced, with their dependent rows. Return the number deleted."""
+    """Delete the rows with these `ids`, and their dependent rows. Return the number of rows deleted.
+
+    Rows that may not be deleted yet, or to which other rows refer, are kept.
+    """
     free = [
         pk for (pk,) in rows(
             _FREE.format(table=walk.table, over=walk.over, unreferenced=_unreferenced(walk)), (_days(), list(ids))
@@ -160,9 +163,9 @@ def forget(walk: Walk, ids: Sequence[int]) -> int:
 
 
 def _unreferenced(walk: Walk) -> str:
-    """Return SQL that is true for rows that no other rows refer to, apart from dependent rows.
+    """Return SQL that is true for rows to which no other rows refer, apart from dependent rows.
 
-    It is derived from the models, so it is complete.
+    The SQL is derived from the models, so that no reference is missed.
     """
     others: list[Any] = [one for one in walk.model._meta.get_fields(include_hidden=True) if one.auto_created]
     return "".join(
@@ -187,5 +190,5 @@ WALKS = (
 
 
 def prune_ended() -> int:
-    """Delete ended leases, and resources that are gone, after their retention. Return the number deleted."""
+    """Delete ended leases, and resources that no longer exist, after their retention. Return the number deleted."""
     return sum(walk.go_on() for walk in WALKS)

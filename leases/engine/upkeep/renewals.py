@@ -1,7 +1,7 @@
-"""Renew leases that ask for it, within their owners' budgets.
+"""Renew leases without an end hour by hour, within the budgets of their owners.
 
-After a budget was lowered, the leases held longest are kept: a lease is renewed if the budget covers it together with
-the leases held for longer and those that end by themselves. Otherwise it ends, after a notice.
+If a budget was lowered, the leases held longest are kept: a lease is renewed if the budget covers it together with the
+leases held for longer and those that end by themselves. Otherwise it ends after a notice.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ def _look_at(lease_id: int) -> bool:
 
 @short
 def _renew(lease_id: int) -> str:
-    """Renew a lease for another hour, or give notice. Return why it ends if the notice is over, or an empty string."""
+    """Renew a lease for another hour, or give notice.
+
+    Return why the lease ends if the notice period is over, or an empty string if it continues.
+    """
     found = rows(_LOCK, (lease_id,))
     if not found:
         return ""
@@ -97,7 +100,7 @@ def _said(against: str, ends_at: dt.datetime) -> str:
 
 
 def _against(lease_id: int, owner: Any, group: Any, resource: int, cost: float, price: float) -> str:
-    """Return why a budget does not allow another hour, or an empty string if all budgets do."""
+    """Return why a budget does not allow another hour of the lease, or an empty string if all budgets do."""
     for user_id, group_id, blueprint_id, budget_id, maximum in rows(_BUDGETS, (owner, group, resource)):
         if blueprint_id is not None:
             used, needs = rows(_BUILT_BEFORE, (blueprint_id, resource))[0][0], price

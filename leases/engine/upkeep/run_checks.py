@@ -1,4 +1,4 @@
-"""Periodic checks of runs and of resources without a run."""
+"""Periodic checks of runs and of resources without a run. Each returns the number of items that it acted on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leases.models import Run
 
 
 def steps() -> int:
-    """Queue every run that is due. Return the number of runs."""
+    """Ask workers to carry out every run that is due. Return the number of runs."""
     found = some(
         "SELECT id FROM leases_run WHERE due_at <= statement_timestamp()"
         " AND (token IS NULL OR token_until < statement_timestamp()) ORDER BY due_at"
@@ -24,7 +24,10 @@ def steps() -> int:
 
 
 def needed() -> int:
-    """Make runs due whose needs are met or cannot be met, so that their step is called again."""
+    """Make runs due if the leases that they wait for are active, or can never be.
+
+    The step is then called again.
+    """
     found = 0
     waiting = Run.objects.filter(waits_for="leases", due_at=None).select_related("lease", "resource")
     for current in waiting.order_by("?")[: settings.DRYDOCK.sweep_batch]:
@@ -41,7 +44,7 @@ def needed() -> int:
 
 
 def in_maintenance() -> int:
-    """Advance runs that wait for the maintenance of a related resource."""
+    """Continue runs that wait for maintenance of a related resource."""
     found = some("SELECT id FROM leases_run WHERE waits_for = 'maintenance' AND due_at IS NULL")
     return each(_advance, found)
 
@@ -60,12 +63,12 @@ def _advance(run_id: int) -> bool:
 
 
 def undisturbed() -> int:
-    """End the maintenance of resources that no run needs. The run that asked for it may have ended in any way."""
+    """End the maintenance of resources if no run needs it, however the run that requested it has ended."""
     return each(maintenance.lift, some("SELECT id FROM leases_resource WHERE in_maintenance"))
 
 
 def stranded() -> int:
-    """Restart the build or destruction of resources that have no run."""
+    """Restart the build or the destruction of resources that should have a run and have none."""
     found = some(
         "SELECT r.id, CASE r.state WHEN 'pending' THEN 'build' ELSE 'destroy' END FROM leases_resource r"
         " WHERE r.gone_at IS NULL AND r.state IN ('pending', 'released', 'broken')"

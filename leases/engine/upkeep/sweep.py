@@ -1,4 +1,4 @@
-"""Run every periodic check, so that no work is lost when messages are."""
+"""Run all periodic checks, which find the work of messages that were lost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ CHECKS: tuple[Callable[[], int], ...] = (
     pruning.prune_ended,
     pruning.prune_usage,
 )
-"""The checks in the order in which they run. Each returns the number of items that it found."""
+"""The checks in the order in which they run. Each returns the number of items that were due."""
 
 WHILE_SUSPENDED: tuple[Callable[[], int], ...] = (
     lease_checks.idle_reservations,
@@ -68,4 +68,7 @@ WHILE_SUSPENDED: tuple[Callable[[], int], ...] = (
     pools.forget_errors,
     search_for_orphans,
 )
-"""The checks that change nothing outside the database and end no lease, so that an unconfirmed database is harmless."""
+"""The checks that run while the installation is suspended.
+
+They change nothing outside the database and end no lease, so they do no harm to a database that is not confirmed.
+"""
