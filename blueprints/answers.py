@@ -24,7 +24,7 @@ class Scope(StrEnum):
     ZONE = "zone"
     """All offers of this zone."""
     LOCATION = "location"
-    """All offers of a location, or those of them that count against the same quota: see `Failed.key`."""
+    """All offers of a location or, if `Failed.key` is set, only those that count against the same quotas."""
     BLUEPRINT = "blueprint"
     """Everything that this blueprint could build: the next blueprint is tried."""
     OPERATOR = "operator"
@@ -49,12 +49,12 @@ class Ready:
     capacity: Amounts | None = None
     """The resource's capacity, if it differs from its draft."""
     parts: tuple[Part, ...] = ()
-    """Parts that are known only now, such as GPU UUIDs, or whose state is.
+    """Parts whose names or states are known only now, such as GPU UUIDs.
 
-    For each class that occurs, all parts must be listed: others of the class count as missing.
+    List all parts of every class that you name: any other part of such a class counts as missing.
     """
     dies_at: dt.datetime | None = None
-    """When the provider will end the resource by itself."""
+    """The time at which the provider will end the resource by itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +78,10 @@ class Failed:
     key: str = ""
     """Quota keys to exclude, in the form of `Offer.counted`; only for `Scope.LOCATION`. An empty part matches any."""
     blames_request: bool = False
-    """The provider says that the request is wrong.
+    """Whether the provider says that the request is wrong.
 
-    If it does so for one type, that type may be at fault; if for several, an operator must look.
+    If it says so for one type, the type may be the cause. If it says so for several types, an operator must correct the
+    config.
     """
     remember: float | None = None
     """Seconds for which the offer, zone or blueprint is not tried again; None for the engine's default."""

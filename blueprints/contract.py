@@ -73,11 +73,12 @@ class Kind(ABC):
     gone_with_needs: ClassVar[bool] = False
     """Whether its resources exist only inside the leases that they hold for life, as a folder does on a host.
 
-    If True, a resource is gone once nothing of those leases is left. If False, it is destroyed in any case, until its
-    absence is confirmed.
+    If True, a resource counts as gone once all of those leases have ended. If False, its `destroy` plan is always
+    carried out, until it confirms that the resource is absent.
     """
     most_resources: ClassVar[int | None] = None
-    """Highest allowed limit on the resources of a blueprint, and the default limit; None means no limit."""
+    """Highest number of resources that a blueprint may have, which is also the default of its limit. None means no
+    limit."""
     idle_timeout: ClassVar[dt.timedelta | None] = None
     """Default idle timeout of a new blueprint; None keeps idle resources. Set it for resources that cost money."""
     check_interval: ClassVar[dt.timedelta | None] = None
@@ -150,7 +151,7 @@ class Stops:
     grace: float = 0.0
     """Seconds for which the resource is kept, so that it can be started again."""
     restart: bool = False
-    """Whether to start it again at once."""
+    """Whether to start the resource again at once."""
 
 
 class Offers(ABC):
@@ -169,7 +170,7 @@ class Offers(ABC):
     unauthenticated: ClassVar[frozenset[str]] = frozenset()
     """Failure codes that affect every call, such as expired credentials.
 
-    Once a listing succeeds again, everything that failed with one of them is retried.
+    Once a listing succeeds again, every phase that failed with one of these codes is retried.
     """
 
     @abstractmethod
@@ -200,7 +201,7 @@ class Offers(ABC):
         """
 
     def mark(self, account: Account, resource: ResourceView, tags: Mapping[str, str]) -> None:
-        """Restore tags that somebody removed. Raises if that is not possible."""
+        """Restore tags that somebody removed. Raises an exception if that is not possible."""
         raise NotSupported(f"{type(self).__name__} cannot restore tags.")
 
     def stops(self, config: Any) -> Stops:

@@ -83,7 +83,7 @@ class Files(ABC):
 
     @abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Rename atomically, replacing a file at `target`."""
+        """Rename a file or folder atomically, replacing a file at `target`."""
 
     @abstractmethod
     def unlink(self, path: str) -> None:
@@ -94,9 +94,10 @@ class Files(ABC):
         """Remove an empty folder."""
 
     def remove_tree(self, path: str, seconds: float) -> bool:
-        """Remove a folder and its contents, stopping after about `seconds`. Return whether it is gone. The root stays.
+        """Remove a folder and its contents, stopping after about `seconds`.
 
-        Calling it again continues, so a tree of any size is removed in bounded steps.
+        Return whether the folder is gone; the root itself is only emptied. Each call continues where the last one
+        stopped, so a tree of any size is removed in bounded steps.
         """
         until, waiting = clock.monotonic() + seconds, [path]
         while waiting:
@@ -186,7 +187,7 @@ _BY_NUMBER: dict[int, type[errors.InterfaceError]] = {
 
 
 def file_error(number: int | None, text: str, path: str) -> errors.InterfaceError:
-    """Return the error for an operating system's error number."""
+    """Return the interface error for an error number of the operating system (errno)."""
     kind = _BY_NUMBER.get(number or 0, errors.FileError)
     return kind(f"{text or 'The operation failed'}: {path!r}.")
 

@@ -74,7 +74,7 @@ class Process(ABC):
     def kill(self) -> None:
         """Kill the process if it runs on this machine. Never contacts a host.
 
-        A tenant can suspend the process, but cannot prevent it from being killed. Does nothing if it has ended.
+        This works even if the tenant has suspended the process. Does nothing if it has ended.
         """
 
     @abstractmethod

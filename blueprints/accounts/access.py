@@ -27,14 +27,14 @@ def prefix(resource: ResourceView) -> str:
 
 
 def user_of(lease: LeaseView) -> str:
-    """Return the account name for a lease; it never changes."""
+    """Return the name of a lease's account, which never changes."""
     return prefix(lease.resource) + _digest(lease.key, 12)
 
 
 def is_shared(lease: LeaseView) -> bool:
     """Return whether the lease uses the control account.
 
-    An account that is set up keeps its mode if the config changes.
+    A later change of the config does not affect an existing account.
     """
     if "user" in lease.facts:
         return bool(lease.facts["user"] != user_of(lease))
@@ -42,7 +42,7 @@ def is_shared(lease: LeaseView) -> bool:
 
 
 def home_of(lease: LeaseView) -> str:
-    """Return the home of a lease's account. An existing home stays where it was made even if the config changes."""
+    """Return the home of a lease's account. An existing home stays at its path, even if the config changes."""
     made = lease.facts.get("home", "")
     if made and not is_shared(lease):
         return str(made)
@@ -86,7 +86,7 @@ def control(resource: ResourceView) -> SshEndpoint:
 
 
 def shell(spec: Spec, *, at_most: float | None = None) -> HostShell:
-    """Return a shell on the control account with one call's deadline. Raises NeedsOperator if its key is missing."""
+    """Return a shell for the control account, with the deadline of this call. Raises NeedsOperator without a key."""
     return HostShell(control_transport(spec.resource), min(spec.deadline, at_most or spec.deadline))
 
 
@@ -161,7 +161,7 @@ def transport_of(lease: LeaseView) -> Transport:
 
 
 def connect_line(endpoint: SshEndpoint) -> str:
-    """Return the ssh command line for a person to type."""
+    """Return the ssh command line with which a person can log in."""
     jump = f"-J {endpoint.bastion.user}@{endpoint.bastion.host}:{endpoint.bastion.port} " if endpoint.bastion else ""
     return f"ssh {jump}-p {endpoint.port} {endpoint.user}@{endpoint.host}"
 
@@ -178,7 +178,7 @@ def owner_keys(lease: LeaseView) -> tuple[list[str], int]:
 
 
 def key_of(blueprint: BlueprintView, credential: str) -> str:
-    """Return the private key of a credential named by the config. Raises NeedsOperator if it is missing."""
+    """Return the private key in the credential of this name. Raises NeedsOperator if the key is missing."""
     secrets = blueprint.credentials.get(credential)
     if secrets is None:
         raise NeedsOperator(

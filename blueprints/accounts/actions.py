@@ -68,7 +68,7 @@ def check_health(spec: Spec, memo: Json) -> Answer:
 
 
 def _tidied(spec: Spec, there: str) -> Json:
-    """Retry the removal of homes that were set aside. Return the ones that remain, as a fact of the host."""
+    """Retry the removal of homes that were set aside. Return the homes that remain, as a fact of the host."""
     if spec.config.accounts != "per_lease" or not (there or spec.resource.facts.get("aside")):
         return {}
     return {"aside": tidied(shell(spec, at_most=_TIDYING), spec.config.homes.rstrip("/"), prefix(spec.resource))}
@@ -76,7 +76,7 @@ def _tidied(spec: Spec, there: str) -> Json:
 
 @until_done("Accounts of earlier leases are being removed.")
 def remove_accounts(spec: Spec) -> bool:
-    """Remove every account that Drydock made on the host. Return whether all are gone."""
+    """Remove every account that Drydock made on the host. Return whether all of them are gone."""
     if _never_reached(spec):
         return True
     there = shell(spec)

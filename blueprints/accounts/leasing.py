@@ -29,7 +29,7 @@ from interfaces.keys import new_key_pair
 def make_key(spec: Spec, memo: Json) -> Answer:
     """Make a key pair for this lease.
 
-    The pair is stored before the host receives it, so a lost answer wastes only a key pair.
+    The key pair is stored before the host receives the public key. If an answer is lost, only a key pair is wasted.
     """
     if "private_key" in lease_of(spec).secrets:
         return Ready()
@@ -112,7 +112,7 @@ def close_access(spec: Spec, memo: Json) -> Answer:
 
 @until_done("Processes of the lease are being ended.")
 def end_processes(spec: Spec) -> bool:
-    """End every process of the lease, including detached ones. Return whether none is left."""
+    """End every process of the lease, including detached ones. Return whether no process is left."""
     lease, there = lease_of(spec), shell(spec)
     if is_shared(lease_of(spec)):
         return removal.shared_ended(there, user_of(lease), lease.key, whole=spec.config.end_account)
@@ -123,7 +123,7 @@ def end_processes(spec: Spec) -> bool:
 def remove_files(spec: Spec, memo: Json) -> Answer:
     """Remove the lease's home or folder and its files in world-writable directories.
 
-    Keep an account whose home was set aside.
+    If the home was set aside, the account is kept.
     """
     lease, there = lease_of(spec), shell(spec)
     user, home = user_of(lease), home_of(lease)

@@ -11,7 +11,7 @@ SHARED_FOLDER = ".drydock-leases"
 
 
 def vanished(there: HostShell, user: str, home: str) -> bool:
-    """Remove an account with its access, processes and files. Returns whether nothing is left."""
+    """Remove the access, processes and files of an account. Return whether nothing of them is left."""
     close(there, user)
     if there.end_account(user) or not files_removed(there, user, home):
         return False
@@ -27,7 +27,7 @@ def close(there: HostShell, user: str) -> None:
 
 
 def files_removed(there: HostShell, user: str, home: str) -> bool:
-    """Remove the files. Returns whether the home and all files in shared places are gone."""
+    """Remove the account's home and its files in shared folders. Return whether all of them are gone."""
     return there.sweep_account(user, homes=home.rpartition("/")[0]) and there.remove_tree(home, root=True)
 
 
@@ -53,7 +53,7 @@ def tidied(there: HostShell, homes: str, begins: str) -> list[str]:
 
 
 def aside_of(home: str) -> str:
-    """Return root's folder for homes that cannot be removed."""
+    """Return the path, accessible only to root, to which a home that cannot be removed is moved."""
     homes, _, user = home.rpartition("/")
     return f"{homes}/{scripts.ASIDE}/{user}"
 
@@ -79,6 +79,6 @@ def shared_ended(there: HostShell, user: str, lease_key: str, *, whole: bool) ->
 
 
 def shared_removed(there: HostShell, user: str) -> bool:
-    """Remove the lease's folder in the shared account. Returns whether it is gone."""
+    """Remove the lease's folder in the shared account. Return whether the folder is gone."""
     home = there.run("cd && pwd -P").rstrip("\n")
     return there.remove_tree(f"{home}/{SHARED_FOLDER}/{user}", root=False)

@@ -139,18 +139,21 @@ found=$(timeout -s KILL 5 find "$homes/." / -xdev '(' -path / -prune -print ')' 
   -path "$homes/./${home##*/}" -prune -o -uid "$(id -u "$user")" -execdir chown -h 0:0 '{}' + 2>/dev/null)
 [ "$found" = / ] || echo unfinished
 """
-"""$1 user, $2 home. Removes what could let the former owner in later; to be run after CLOSE_ACCESS, when nothing runs.
+"""$1 user, $2 home. Removes the files through which the former owner could get in later. Run it after CLOSE_ACCESS,
+when no process of the account is left.
 
-sshd reads more in ~/.ssh than authorized_keys, and the keys there are the former owner's. Set-uid files of the account
-in the homes of other leases could run as it. Prints `unfinished` if those homes could not be searched to the end.
+All of ~/.ssh is removed, because sshd reads other files there besides authorized_keys, and private keys in it belong to
+the former owner. Set-uid files of the account in the homes of other leases could run as it. Prints `unfinished` if
+those homes could not be searched to the end.
 """
 
 DROP_SETUID = r"""
 su -s /bin/sh -c 'cd "$HOME" &&
   find . -xdev -type f "(" -perm -4000 -o -perm -2000 ")" -exec chmod ug-s "{}" +' "$1" >&2
 """
-"""$1 user. With the account's own rights, since another lease may still stand in one of its folders: no file of its
-home runs as the account for whoever starts it."""
+"""$1 user. Clears the setuid and setgid bits of all files in the home, so that no file runs as the account if another
+user starts it. Runs with the account's own rights, because a process of another lease may still work in one of its
+folders."""
 
 ASIDE = ".drydock-aside"
 """Subfolder of the folder of homes, for homes of former leases that could not be removed yet."""
@@ -162,8 +165,8 @@ place=$place/${{home##*/}}
 mkdir -p -m 700 "$place" || exit 1
 if [ -e "$home" ] || [ -L "$home" ]; then mv -- "$home" "$place/home"; fi
 """
-"""$1 home. Moves it to a path that only root can reach. A process still working in it keeps its open files and nothing
-else. The surrounding folder also records that something is left elsewhere."""
+"""$1 home. Moves the home to a path that only root can reach. A process that still works in the home keeps its open
+files and nothing else. The surrounding folder also records that something is left elsewhere."""
 
 PUT_ASIDE_THERE = rf"""
 for each in "$1"/{ASIDE}/"$2"*; do [ ! -d "$each" ] || echo "${{each##*/}}"; done

@@ -24,7 +24,8 @@ _COUNTRIES = {
     "south africa": "ZA", "spain": "ES", "sweden": "SE", "switzerland": "CH", "taiwan": "TW", "uae": "AE",
     "united arab emirates": "AE", "united kingdom": "GB", "united states": "US",
 }  # fmt: skip
-"""By the geography or the physical location of a region, as "Subscriptions - List Locations" has them."""
+"""Maps the geography or the physical location of a region, as "Subscriptions - List Locations" reports it, to a
+country."""
 
 
 def location_of(found: Mapping[str, Any]) -> Location | None:

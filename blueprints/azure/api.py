@@ -31,7 +31,7 @@ from blueprints.cloud.rates import Rate, shared
 from blueprints.cloud.values import Order, Remnant
 
 NEVER = 2**33
-"""A point in time far away."""
+"""An expiry time in the far future, for tokens whose expiry is unknown: seconds since 1970."""
 LONGEST_TURN = 2.0
 """Maximum seconds that a call waits for the rate limit; beyond that, it fails as THROTTLED and is repeated later."""
 
@@ -83,7 +83,7 @@ class Connection:
 
 
 class _Fixed:
-    """A bearer token that somebody else has made."""
+    """Credentials with a given bearer token, which is never renewed."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -99,7 +99,7 @@ class _Fixed:
 
 
 def _who(credential: Credential, deadline: float) -> Any:
-    """Whatever gives tokens. Its own calls have the same deadline."""
+    """Return the object that gets access tokens for a credential. Its own calls have the same deadline, in seconds."""
     limits: dict[str, Any] = {"connection_timeout": min(deadline, 10.0), "read_timeout": deadline, "retry_total": 1}
     if credential.ca_bundle:
         limits["connection_verify"] = credential.ca_bundle
@@ -153,8 +153,9 @@ class _Shaped(policies.SansIOHTTPPolicy[Any, Any]):
 def _fits(path: str, said: Any) -> bool:
     """Return whether an answer fits the path of its request.
 
-    After `providers/NAMESPACE` types and names alternate, so an odd number of segments names a collection; a few
-    collections are bare lists. The answer of an action may have any shape.
+    After `providers/NAMESPACE`, the segments are alternately types and names, so a path with an odd number of them
+    names a collection. The answer for some collections is a list without an enclosing object. The answer of an action
+    may have any shape.
     """
     _, found, tail = path.strip("/").rpartition("providers/")
     if isinstance(said, list) or not found:
@@ -170,14 +171,14 @@ def _fits(path: str, said: Any) -> bool:
 
 _OPERATIONS = frozenset({"operations", "operationresults"})
 _TOLD = frozenset({"id", "name", "properties", "status"})
-"""Fields of which every single object or operation has at least one."""
+"""Every object and every operation has at least one of these fields."""
 
 
 class _Paced(policies.SansIOHTTPPolicy[Any, Any]):
-    """Keeps to the rate of ARM per subscription.
+    """Delays calls to stay within ARM's rate limit for a subscription.
 
-    25 reads per second with a burst of 250, 10 writes and 10 deletes with 200 (learn.microsoft.com, "Understand how
-    Azure Resource Manager throttles requests").
+    The limits are 25 reads per second with a burst of 250, and 10 writes and 10 deletes per second with a burst of 200
+    (learn.microsoft.com, "Understand how Azure Resource Manager throttles requests").
     """
 
     def __init__(self, endpoint: str, subscription: str) -> None:
@@ -214,12 +215,12 @@ def _policies(who: Any, credential: Credential) -> list[Any]:
 
 
 ATTEMPT = "drydock-attempt"
-"""The tag with the order's token: which attempt made a machine."""
+"""The tag with the order's token. It says which attempt created a machine."""
 INSTALLATION = "drydock-installation"
 MOST_TAGS, LONGEST_TAG, LONGEST_VALUE = 50, 512, 256
 _KEY = re.compile(r"^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$")
 SUFFIXES = {"machine": "", "nic": "-nic", "ip": "-ip", "nsg": "-nsg", "disk": "-disk"}
-"""In the order in which they can go."""
+"""Maps each part to the suffix of its name, in an order in which the parts can be deleted."""
 
 
 def part_name(part: str, key: str) -> str:
@@ -265,7 +266,7 @@ def lost_tags(found: Mapping[str, Any]) -> bool:
 
 
 def _tags(found: Mapping[str, Any]) -> dict[str, str]:
-    """Azure keeps the case of a tag's name, and takes each for the same."""
+    """Return an object's tags with names in lower case, because Azure ignores the case of tag names."""
     return {tag.lower(): value for tag, value in (found.get("tags") or {}).items()}
 
 
@@ -374,7 +375,7 @@ class Parts:
 
 
 def _whole(response: Any, model: Any, headers: Any) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Return the content of a first answer, before any operation is polled."""
+    """Return the body and the headers of the first answer to a request, without polling the operation."""
     answer = response.http_response
     return (answer.json() if answer.content else {}), answer.headers
 

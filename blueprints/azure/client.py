@@ -68,9 +68,9 @@ class Azure(
     api: ClassVar[cloud.Api] = cloud.Api.GLOBAL
     key_source: ClassVar[str] = "run_command"
     types_every: ClassVar[float] = 300.0
-    """Resource SKUs is a listing of many megabytes. It changes with releases, not with free capacity."""
+    """Long, because the listing of Resource SKUs has many megabytes and does not depend on free capacity."""
     status_every: ClassVar[float] = 10.0
-    """Each poll makes four listings; 25 reads per second are allowed."""
+    """Each poll makes four calls; Azure allows 25 reads per second."""
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
         self._connection = Connection(credential, deadline)
@@ -84,7 +84,7 @@ class Azure(
         self._connection.close()
 
     def identity(self) -> str:
-        """Return the subscription and resource group. The call proves both, since the group must exist."""
+        """Return the subscription and resource group. The call proves that both exist and can be read."""
         path = f"/subscriptions/{self._connection.subscription}/resourcegroups/{self._connection.group}"
         answer, _ = self._connection.ask("GET", path, version=GROUP_VERSION, doing="read the resource group")
         return f"{self._connection.subscription}/{answer.get('name') or self._connection.group}"
@@ -92,7 +92,7 @@ class Azure(
     def account(self) -> str:
         """Return the subscription and resource group as configured.
 
-        A deleted group has no machines, so whether a machine is gone must not depend on reading its group.
+        Makes no call: a machine must count as gone even if its resource group has been deleted and cannot be read.
         """
         return f"{self._connection.subscription}/{self._connection.group}"
 
@@ -152,7 +152,7 @@ class Azure(
     def create(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
         """Create the machine with a PUT.
 
-        A machine that this attempt has already created is continued with. Raises CONFLICT for a machine of another
+        If this attempt has already created the machine, continue with it. Raises CONFLICT for a machine of another
         attempt (terminate and sweep it first), and INVALID for a machine with other tags, which is not ours.
         """
         return self._instances.create(order, prepared["nic"])

@@ -110,9 +110,9 @@ WORKED_ON = frozenset(
         "RetryableErrorDueToAnotherOperation",
     }
 )
-"""Codes by which Microsoft.Network says, with 429 too, that another operation works on the object. With any other code
-429 is too many calls: Microsoft.Compute says OperationNotAllowed then, and TooManyRequests in the details
-(learn.microsoft.com, "Troubleshooting API throttling errors - Compute")."""
+"""Codes with which Microsoft.Network reports that another operation is changing the object, also with HTTP status 429.
+With any other code, status 429 means too many calls. Microsoft.Compute then sends OperationNotAllowed, with
+TooManyRequests in the details (learn.microsoft.com, "Troubleshooting API throttling errors - Compute")."""
 _MEANINGS = {code: meaning for meaning, codes in CODES.items() for code in codes}
 _STATUSES = {
     400: Meaning.INVALID,
@@ -162,13 +162,16 @@ def refused(error: Mapping[str, Any], doing: str, *, status: int = 0, after: flo
 OF_LOCATION = frozenset(
     {"IPv4StandardSkuPublicIpCountLimitReached", "PublicIPCountLimitReached", "ResourceQuotaExceeded", "SubnetIsFull"}
 )
-"""Limits of a location, whatever the size."""
+"""Codes of limits that apply to a whole location, whatever the size of the machine."""
 _LIMIT = re.compile(r"approved (.+?)(?: cores)? quota", re.IGNORECASE)
 _OF_MARKET = frozenset({"cores", "total regional", "lowprioritycores", "lowpriority", "total regional spot"})
 
 
 def _reach(code: str, message: str) -> Reach:
-    """By the name of the limit: `... exceeding approved standardDSv5Family Cores quota ...`."""
+    """Return how far a quota error applies, by the limit named in its message.
+
+    An example is `... exceeding approved standardDSv5Family Cores quota ...`.
+    """
     if code in OF_LOCATION:
         return Reach.LOCATION
     limit = _LIMIT.search(message)
@@ -181,7 +184,7 @@ def worked_on(body: str) -> bool:
 
 
 def _telling(error: Mapping[str, Any]) -> tuple[str, str]:
-    """Code and message; those of the first detail that we know where the outer code only wraps it."""
+    """Return the code and message of an error body, or those of the first known detail if its code only wraps them."""
     code, message = str(error.get("code") or ""), str(error.get("message") or "")
     details: Sequence[Any] = error.get("details") or ()
     if code in _MEANINGS and code not in ("Conflict", "BadRequest"):
@@ -200,7 +203,7 @@ _NOT_SENT = (
     requests_errors.ProxyError,
     ssl.SSLCertVerificationError,
 )
-"""A call that broke with one of these has not left us."""
+"""Errors after which the request was certainly not sent."""
 
 
 @contextmanager

@@ -212,7 +212,7 @@ def _image(found: Mapping[str, Any]) -> str:
 
 
 def _time(text: Any) -> dt.datetime | None:
-    """ARM writes up to seven digits after the second; Python takes six."""
+    """Parse a time from ARM, which may have seven decimals of a second; Python supports six."""
     if not text:
         return None
     head, _, rest = str(text).replace("Z", "+00:00").partition(".")
@@ -221,7 +221,7 @@ def _time(text: Any) -> dt.datetime | None:
 
 
 TRIED_AGAIN = 3.0
-"""Seconds until an operation is looked at again where Azure does not say."""
+"""Seconds until an operation is polled again, if Azure does not say when."""
 
 
 class Instances:
@@ -346,7 +346,7 @@ def _underway(operation: str, after: float, percent: Any = None) -> Underway:
 
 
 RUN_COMMAND_VERSION = "2024-07-01"
-"""Of the API. Source: REST reference, "Virtual Machines - Run Command"."""
+"""Version of the API. Source: REST reference, "Virtual Machines - Run Command"."""
 _RUN_COMMAND_SECONDS = 5.0
 _SCRIPT = ("cat /etc/ssh/ssh_host_*_key.pub",)
 
@@ -372,13 +372,13 @@ def host_keys(connection: Connection, key: str, command: str) -> Sequence[str] |
 
 
 def _lines(answer: Mapping[str, Any]) -> list[str]:
-    """Return the text between [stdout] and [stderr] in the message."""
+    """Return the lines between [stdout] and [stderr] in the message of a run command."""
     said = "\n".join(str(one.get("message") or "") for one in answer.get("value") or ())
     return said.partition("[stdout]")[2].partition("[stderr]")[0].strip().splitlines()
 
 
 MOST = 65_536
-"""Bytes."""
+"""Bytes of console output that are read from its end."""
 
 
 def console_end(url: str, *, deadline: float, ca_bundle: str) -> str:

@@ -22,11 +22,12 @@ def notice():
             return "preempt", when(event.get("NotBefore", ""))
     return None
 """
-"""How the guest asks whether Azure takes the machine back (see `blueprints.cloud.interruption`).
+"""Code with which the guest checks whether Azure will reclaim the machine (see `blueprints.cloud.interruption`).
 
-Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events: an event of type Preempt, at least
-30 seconds before; asking once a second is recommended. The first question switches the service on, which takes up to
-two minutes. Our machines belong to no scale set or availability set, so all events they see are their own.
+Source: https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events: an event of type Preempt appears at
+least 30 seconds before; polling once a second is recommended. The first request switches the service on, which takes up
+to two minutes. Drydock's machines are not in a scale set or availability set, so every event that they see is about
+themselves.
 """
 _WAAGENT = "/var/lib/waagent"
 AGENT_STATUS = f"""
@@ -35,7 +36,7 @@ elif [ -d {_WAAGENT} ]; then echo running
 else echo absent
 fi
 """
-"""Azure's agent leaves a file when it has provisioned the machine."""
+"""Script that prints the state of Azure's agent, which creates a file once it has provisioned the machine."""
 
 
 class Config(CloudConfig):

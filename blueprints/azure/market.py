@@ -48,7 +48,7 @@ _MODELS = tuple(
     )
 )
 _PARTS = {"NV6ads_A10_v5": 6, "NV12ads_A10_v5": 3, "NV18ads_A10_v5": 2, "NV4as_v4": 8, "NV8as_v4": 4, "NV16as_v4": 2}
-"""Sizes with a part of one GPU: into how many it is divided."""
+"""Maps sizes that have only a part of a GPU to the number of parts into which the GPU is divided."""
 
 
 def gpus(size: str, count: str) -> tuple[Gpu, ...]:
@@ -71,7 +71,7 @@ BUNDLED = Path(__file__).with_name("prices.json")
 
 @dataclass(frozen=True, kw_only=True)
 class Prices:
-    """A price table: size (without `Standard_`) -> prices in the order of `locations`."""
+    """A price table. It maps a size (without `Standard_`) to prices in the order of `locations`."""
 
     source: str
     locations: tuple[str, ...]
@@ -123,9 +123,9 @@ _FAMILIES = (
     (re.compile(r"NCC\d+ads_H100_v5"), Confidential.SEV_SNP),
     (re.compile(r"(DC|EC)\d+i?ed?s_v[56]"), Confidential.TDX),
 )
-"""learn.microsoft.com, "About Azure confidential VMs", sizes: DCasv5, DCadsv5, ECasv5, ECadsv5 and their successors
-have SEV-SNP, DCesv5, DCedsv5, ECesv5, ECedsv5 and theirs TDX. DCsv2, DCsv3 and DCdsv3 have SGX enclaves, which is
-neither; the _cc sizes are hosts of confidential containers."""
+"""Confidential technologies by the size's name. Source: learn.microsoft.com, "About Azure confidential VMs". DCasv5,
+DCadsv5, ECasv5, ECadsv5 and their successors have SEV-SNP; DCesv5, DCedsv5, ECesv5, ECedsv5 and their successors have
+TDX. DCsv2, DCsv3 and DCdsv3 have only SGX enclaves, and the _cc sizes are hosts of confidential containers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ def _generations(can: Mapping[str, str]) -> str:
 
 
 def _restrictions(sku: Mapping[str, Any], location: str) -> tuple[bool, set[str]]:
-    """Whether this subscription may not have it in a location, and the zones in which it may not."""
+    """Return whether this subscription may not use a size in the whole location, and in which zones it may not."""
     refused, zones = False, set()
     for one in sku.get("restrictions") or ():
         about = one.get("restrictionInfo") or {}

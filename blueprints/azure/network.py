@@ -57,8 +57,8 @@ class Network:
     def _shared_subnet(self, order: Order) -> str | None:
         """Return our subnet in a location, or None while it is being created.
 
-        It is created once and never deleted with a machine. It has no machine's tags, so that no sweep takes it for
-        part of one.
+        It is created once and never deleted with a machine. The subnet does not have the tags of any machine, so no
+        sweep deletes it.
         """
         group, named = self._connection.group, f"drydock-{order.location}"
         networks = self._connection.network.virtual_networks
@@ -199,7 +199,7 @@ def _underway(sentence: str) -> Underway:
 
 
 FIRST_SSH, FIRST_OPENED, LAST_OPENED, DENY = 100, 200, 4000, 4096
-"""Priorities: 100 to 4096, the lowest first."""
+"""Priorities of firewall rules, from 100 to 4096; the rule with the lowest number is applied first."""
 _PROTOCOLS = {"tcp": "Tcp", "udp": "Udp", "icmp": "Icmp", "any": "*"}
 
 
@@ -238,7 +238,7 @@ def opening(rule: Rule, priority: int) -> dict[str, Any]:
 
 
 def free(taken: set[int]) -> int:
-    """Return the lowest unused priority. Raises CloudError QUOTA."""
+    """Return the lowest unused priority. Raises CloudError QUOTA if all of them are used."""
     found = next((one for one in range(FIRST_OPENED, LAST_OPENED) if one not in taken), None)
     if found is None:
         raise CloudError(Meaning.QUOTA, "The firewall has no room for another rule.")
@@ -262,7 +262,7 @@ def _inbound(
 
 
 def _by_version(prefixes: Sequence[str]) -> dict[int, list[str]]:
-    """IPv4 and IPv6 apart: a rule takes one of them."""
+    """Return the networks by IP version, because a rule may contain only one version. Raises CloudError INVALID."""
     sorted_out: dict[int, list[str]] = {}
     for prefix in prefixes:
         try:
@@ -328,7 +328,7 @@ def _of_ours(there: Json | None, location: str) -> list[Problem]:
 
 
 def _read(connection: Connection, group: str, network: str) -> Json | None:
-    """None where there is no such network, or no such group."""
+    """Return a virtual network as JSON, or None if the network or its resource group does not exist."""
     networks = connection.network.virtual_networks
     try:
         there: Json | None = found(f"read {network}", lambda: networks.get(group, network).as_dict())
@@ -340,7 +340,7 @@ def _read(connection: Connection, group: str, network: str) -> Json | None:
 
 
 def _instead(connection: Connection, order: Order) -> str:
-    """Return the subnets of the location in our own resource group."""
+    """Return a sentence that names the subnets which could be used instead: those in our own resource group."""
     with translated("list the networks"):
         listed = [one.as_dict() for one in connection.network.virtual_networks.list(connection.group)]
     there = _subnets(one for one in listed if str(one.get("location") or "").lower() == order.location)

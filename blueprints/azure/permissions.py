@@ -83,12 +83,12 @@ _HOST_KEYS = {
 }
 JOIN = "Microsoft.Network/virtualNetworks/subnets/join/action"
 _OF_OURS = frozenset({"Microsoft.Network/virtualNetworks/read", "Microsoft.Network/virtualNetworks/write"})
-"""Needed if Drydock creates the network."""
+"""Permissions that are needed only if Drydock creates the network."""
 _OF_ADDRESSES = frozenset(f"Microsoft.Network/publicIPAddresses/{act}" for act in ("delete", "join/action", "write"))
 
 
 def permissions(connection: Connection, order: Order) -> list[Permission]:
-    """Return the status of every required permission: on the group, on the subscription, and to join a named subnet."""
+    """Return the status of every required permission: for the group, the subscription, and a named subnet."""
     subscription = f"/subscriptions/{connection.subscription}"
     spared = (_OF_OURS | {JOIN} if order.network else frozenset()) | (
         frozenset() if order.public_address else _OF_ADDRESSES
@@ -103,7 +103,10 @@ def permissions(connection: Connection, order: Order) -> list[Permission]:
 
 
 def _at(connection: Connection, scope: str, names: Sequence[str], where: str) -> Iterator[Permission]:
-    """`where` is said of those that are needed elsewhere than in the resource group."""
+    """Yield the status of permissions at a scope.
+
+    `where` is appended to the names if the scope is not the resource group.
+    """
     held, unclear = None, ""
     try:
         held = _granted(connection, scope)
@@ -117,7 +120,7 @@ def _at(connection: Connection, scope: str, names: Sequence[str], where: str) ->
 
 
 def _granted(connection: Connection, scope: str) -> Callable[[str], bool]:
-    """Return the permissions that our roles grant at a scope, including roles at the scopes above."""
+    """Return a function that tells whether our roles at a scope, or at scopes above it, grant a permission."""
     path = f"{scope}/providers/Microsoft.Authorization/permissions"
     version, entries = VERSION, list[Mapping[str, Any]]()
     while path:

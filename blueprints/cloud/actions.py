@@ -108,7 +108,7 @@ _WRONG = 3600.0
 _REFUSALS = (
     Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED, Meaning.POLICY, Meaning.CREDENTIALS, Meaning.INVALID,
 )  # fmt: skip
-"""After one of these errors, nothing of the create appears later, so `destroy` need not wait and look for it."""
+"""After one of these errors, the provider creates nothing, so `destroy` need not wait for objects to appear."""
 
 
 def find(client: Client, spec: Spec, memo: Json) -> Answer:
@@ -269,18 +269,18 @@ def sweep(client: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def _known(spec: Spec) -> list[str]:
-    """Return the ids of the objects made for the resource, by which they are found without their tags."""
+    """Return the ids of the objects made for the resource. They identify objects whose tags were removed."""
     facts = spec.resource.facts
     return [*map(str, facts.get("stands_on", {}).values()), *facts.get("parts", ())]
 
 
 def _unprepared(spec: Spec) -> bool:
-    """Return whether its network may have been requested without an answer having been stored."""
+    """Return whether the network was perhaps requested, without its answer having been stored."""
     return "image" in spec.resource.facts and "stands_on" not in spec.resource.facts
 
 
 def _nothing_asked(spec: Spec) -> bool:
-    """Return whether nothing was requested, or the request was certainly refused."""
+    """Return whether the instance was never requested, or its request was certainly refused."""
     return "stands_on" not in spec.resource.facts or bool(spec.resource.facts.get("refused"))
 
 

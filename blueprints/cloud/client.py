@@ -29,7 +29,7 @@ from blueprints.specs import Problem
 
 
 def ignore(what: str) -> None:
-    """Discard a report."""
+    """Ignore a sentence that a sweep reports."""
 
 
 class Api(StrEnum):
@@ -298,15 +298,15 @@ class Permission:
     """A permission listed on a kind's documentation page, and whether the account has it."""
 
     name: str
-    """The provider's name for it."""
+    """The provider's name for the permission."""
     held: bool | None
-    """None if that cannot be determined."""
+    """Whether the account has the permission; None if that cannot be determined."""
     unclear: str = ""
-    """Why that cannot be determined, as the end of a sentence."""
+    """Why `held` cannot be determined, as the end of a sentence."""
     without: str = ""
     """The feature that fails without the permission, as a clause. Empty if no machine can be used without it."""
     host_key: str = ""
-    """The value of the config's `host_key` that requires it."""
+    """The value of the config's `host_key` that requires the permission; empty if it does not depend on that."""
 
 
 class Permissions(ABC):
@@ -361,7 +361,7 @@ CAPABILITIES = (
     Capability(name="permission-check", base=Permissions),
     Capability(name="network-check", base=Networks),
 )
-"""The names are those of Brev's Cloud SDK (v1/capabilities.go) if it has one."""
+"""All capabilities. Their names are those of Brev's Cloud SDK (v1/capabilities.go), as far as it has the capability."""
 
 
 def capabilities(client: type[Client]) -> frozenset[str]:

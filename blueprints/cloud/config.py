@@ -53,9 +53,10 @@ class CloudConfig(Accounts):
     """Config of a blueprint of cloud hosts. Each kind defines the selectors of its `image`."""
 
     interruption: ClassVar[str] = ""
-    """Reader by which a spot machine learns that its cloud takes it back (see `interruption`); empty if it cannot."""
+    """Code with which a spot machine checks whether its cloud will reclaim it (see `interruption`); empty if it
+    cannot."""
     agent_status: ClassVar[str] = ""
-    """Script for the guest that prints how far its cloud's agent is: done, running, absent, or error with the reason.
+    """Script for the guest that prints the state of its cloud's agent: done, running, absent, or error with the reason.
 
     Empty if the cloud has no such agent.
     """

@@ -26,11 +26,11 @@ class Meaning(StrEnum):
     QUOTA = "quota"
     """The account has reached a limit. There may be room elsewhere, and an operator can have the limit raised."""
     NOT_OFFERED = "not_offered"
-    """Not offered there at all, not to this account, or not in this combination."""
+    """The type is not offered there at all, not to this account, or not in this combination."""
     THROTTLED = "throttled"
     """Too many calls. Repeat the same call later, under the same token."""
     POLICY = "policy"
-    """A policy of the organisation forbids it. Only an operator can change that."""
+    """A policy of the organisation forbids the request. Only an operator can change that."""
     CREDENTIALS = "credentials"
     """The account refuses the credential. Nothing works there until an operator fixes it."""
     NOT_FOUND = "not_found"
@@ -52,9 +52,9 @@ class Consequence:
     """The consequence of an error: what it excludes, and for how long."""
 
     scope: Scope | None
-    """How much is ruled out; None if nothing is."""
+    """What is excluded from further attempts; None if nothing is."""
     remember: float | None = None
-    """Seconds until it is tried again (peers use 60 s to 30 min, see docs/kinds/clouds.md)."""
+    """Seconds until the excluded offers are tried again (peers use 60 s to 30 min, see docs/kinds/clouds.md)."""
 
 
 CONSEQUENCES: dict[Meaning, Consequence] = {
@@ -111,10 +111,10 @@ _SKEWED = re.compile(
     r"RequestExpired|RequestTimeTooSkewed|[Ss]ignature (?:expired|not yet current)|AADSTS700024|AADSTS500133|"
     r"reasonable timeframe|[Tt]oken used too early|Invalid JWT: Token must be"
 )
-"""Errors of providers if the clocks of the two sides differ by more than some minutes.
+"""Matches errors that providers send if their clock and ours differ by more than some minutes.
 
-EC2's RequestExpired, STS's words for signatures, Microsoft Entra's codes for assertions outside their validity, and
-Google's words for a JWT.
+These are EC2's RequestExpired, STS's messages about signatures, Microsoft Entra's codes for assertions outside their
+validity, and Google's message about a JWT.
 """
 _CLOCK = (
     "The clock of this machine differs from the provider's, or temporary credentials have expired. "
@@ -143,7 +143,7 @@ class CloudError(DrydockError):
         self.meaning = meaning
         self.provider_code = provider_code
         self.zone_wide = zone_wide
-        """Whether the whole zone lacks it, not only this type."""
+        """Whether the error applies to the whole zone, not only to this type."""
         self.after = after
         """Seconds after which the provider may be asked again."""
         self.reach = reach

@@ -138,7 +138,8 @@ def compare(spec: Spec, memo: Json) -> Answer:
 
 
 _ANNOUNCED = f"[ -f {NOTICE} ] && head -c 4096 {NOTICE} || :"
-"""Root in the guest can write anything there, so it is only text for the machine's own holders."""
+"""Prints the notice. Root in the guest can write anything there, so it is only shown as text to the machine's own
+holders."""
 _WORD = 64
 
 

@@ -19,9 +19,9 @@ MACHINE = "machine"
 _ACCOUNT = "made_in"
 _OVER = (Lifecycle.TERMINATED, Lifecycle.TERMINATING, Lifecycle.FAILED)
 _LEAVING = (Lifecycle.TERMINATING, Lifecycle.TERMINATED)
-"""Providers list instances in these states for up to an hour more."""
+"""Lifecycle states of instances that have ended or are ending. Providers list them for up to an hour more."""
 _OWNERSHIP = ("drydock-installation", "drydock-epoch", "drydock-resource", "drydock-proof")
-"""The tags that say to whom an object belongs. Other tags may differ between the objects of one machine."""
+"""The tags that identify the owner of an object. Other tags may differ between the objects of one machine."""
 
 
 def machine(found: Instance) -> Owned:

@@ -98,7 +98,7 @@ _NOWHERE = ("-",)
 
 
 def _both(allowed: tuple[str, ...], wanted: tuple[str, ...] | None) -> tuple[str, ...]:
-    """Return what is in both tuples, where an empty one allows everything.
+    """Return the names that are in both tuples. An empty tuple allows all names.
 
     If they have nothing in common, return a name that matches nothing in the catalogue.
     """
@@ -167,7 +167,7 @@ def _max_price(config: CloudConfig, asked: Asked | None) -> float | None:
 
 
 def _disk(config: CloudConfig, asked: Asked | None) -> int:
-    """Return the size of the boot disk in GiB; 0 if it is as the image says."""
+    """Return the size of the boot disk in GiB, or 0 for the size of the image."""
     wanted = 0 if asked is None else -(-asked.amounts.disk_mib // 1024)
     return max(config.disk_gib or 0, wanted)
 

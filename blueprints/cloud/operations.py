@@ -43,10 +43,10 @@ _SETTLE = 30.0
 _REACH = 600.0
 """Seconds within which a restarted machine should let us in. After that, the health checks decide."""
 _LOOKS = 10
-"""Number of times that a machine may still be stopped after its start was requested, before it counts as refused."""
+"""Number of reads after a start request that may show the machine as stopped, before the start counts as refused."""
 _OVER = (Lifecycle.TERMINATED, Lifecycle.TERMINATING, Lifecycle.FAILED)
 _ELSEWHERE = (Meaning.NO_CAPACITY, Meaning.QUOTA, Meaning.NOT_OFFERED, Meaning.INVALID)
-"""Errors on starting a machine as its new type after which it becomes the old type again."""
+"""If one of these errors occurs when a machine is started as its new type, it is changed back to the old type."""
 _AWAY = (Unreachable, ConnectionLost, DeadlineExceeded, AuthenticationRefused, HostKeyMismatch)
 
 
@@ -191,7 +191,8 @@ def _fields(answer: Wait) -> dict[str, Any]:
 def _patient(answer: Answer, waited: float, *, percent: int) -> Answer:
     """Limit how long a machine is waited for.
 
-    The requested operation is done by then, so a machine that lets nobody in is left to the health checks.
+    The requested operation is done by then. If the machine still refuses our login, the health checks decide what to
+    do.
     """
     if isinstance(answer, Wait) and waited < _REACH:
         return Wait(**_fields(answer) | {"memo": answer.memo, "percent": percent})
@@ -288,7 +289,7 @@ def start(cloud: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def _looked(memo: Json, found: Instance) -> Json:
-    """Count how often the machine was still stopped after its start was requested."""
+    """Return the memo, with the number of reads that showed the machine as stopped after its start was requested."""
     looks = memo.get("looks", 0)
     return {**memo, "looks": looks + 1} if looks and found.state is Lifecycle.STOPPED else memo
 

@@ -72,6 +72,6 @@ _lock = Lock()
 
 
 def shared(name: Hashable, per_second: float, burst: float) -> Rate:
-    """Return this process's rate for a name made of account, region and type of call, never of a secret."""
+    """Return this process's rate limit for `name`: an account, a region and a type of call, but no secret."""
     with _lock:
         return _shared.setdefault((name, per_second, burst), Rate(per_second, burst))

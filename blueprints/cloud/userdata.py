@@ -26,15 +26,17 @@ _TOO_DEEP = f"it is nested more than {DEEPEST} levels deep"
 _UNREAD = (AttributeError, KeyError, IndexError, OverflowError)
 """Errors that PyYAML raises for a tag that does not fit its value, such as `!!int ""` or `!!bool maybe`."""
 READY_MARK = "/run/drydock-ready"
-"""Created by the last of our commands. A guest is ready once it exists and `cloud-init status --wait` has returned."""
+"""File that the last of our commands creates. The guest is ready once this file exists and `cloud-init status --wait`
+has returned."""
 
 _SWITCH = (
     'left=$(($1 - $(date +%s))); [ "$left" -gt 0 ] || left=1;'
     ' systemd-run --unit=drydock-end --on-active="$left" systemctl poweroff >/dev/null 2>&1 &'
 )
-"""Runs in the background, because a bootcmd runs before sysinit.target, and the timer waits for that target.
+"""Command that starts the dead man's switch, in the background.
 
-systemd-run waits for the timer, even with --no-block. Waiting for systemd-run would keep the machine from booting.
+A bootcmd runs before sysinit.target, the timer starts only after that target, and systemd-run waits for the timer even
+with --no-block. In the foreground, the command would keep the machine from booting.
 """
 
 
@@ -50,13 +52,13 @@ def user_data(
 ) -> str:
     """Return the user data for one machine.
 
-    `host_key` is None if the machine generates its own. `ends_at` is when the machine switches itself off, even if
+        `host_key` is None if the machine generates its own. `ends_at` is when the machine switches itself off, even if
     Drydock is down and however often it has booted by then. `also` is the operator's own cloud-config and `asked` the
     lease's: their lists are appended to ours in this order, and their other keys must not be set already. `reader` is
     the code with which the guest asks whether its cloud will reclaim it (see `interruption`); if empty, the guest does
     not ask.
 
-    Raises InvalidRequest if one sets a key that another has set, or if the result is larger than a cloud accepts.
+    Raises InvalidRequest if two of the cloud-configs set the same key, or if the result is larger than a cloud accepts.
     """
     ours: dict[str, Any] = {
         "ssh_deletekeys": True,
@@ -89,7 +91,10 @@ def _account(user: str, public_key: str) -> dict[str, Any]:
 
 
 def _with(there: dict[str, Any], more: Mapping[str, Any], *, whose: str) -> dict[str, Any]:
-    """Append additions to the given config. Ours come first, so the account and the key are always created."""
+    """Return the config with additions appended.
+
+    Our own entries come first, so our account and key are always created.
+    """
     merged = dict(there)
     for name, value in more.items():
         known = merged.get(name)
@@ -136,7 +141,10 @@ def _check_events(text: str) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader. Brackets are counted while scanning, which may be a thousand of them ahead of parsing."""
+    """The safe loader.
+
+    It counts brackets while scanning, because scanning may be a thousand brackets ahead of parsing.
+    """
 
     def fetch_flow_collection_start(self, token: Any) -> None:
         if self.flow_level >= DEEPEST:

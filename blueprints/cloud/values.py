@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 OWNER = ("drydock-installation", "drydock-resource")
-"""Tags that say for which resource of which installation an object was made, and that never change.
+"""Tags that identify the installation and the resource for which an object was created.
 
-Others, such as the blueprint's name or the operator's own, may change.
+They never change, unlike the blueprint's name or the operator's own tags.
 """
 _OURS = "drydock-"
 
@@ -70,7 +70,7 @@ class Location:
     """Empty if the region has no zones."""
     available: bool = True
     country: str = ""
-    """ISO 3166 alpha-2 code, if the provider's name for the region tells."""
+    """ISO 3166 alpha-2 code; empty if the provider's name for the region does not imply a country."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Gpu:
     """In lower case and without the vendor: `a100`, `t4`, `h100`."""
     count: int = 1
     memory_mib: int = 0
-    """Memory of each."""
+    """Memory of each GPU in MiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,18 +113,18 @@ class InstanceType:
     arch: str = "x86_64"
     gpus: tuple[Gpu, ...] = ()
     local_disk_gib: int = 0
-    """Size of the disks that come with it and end with it."""
+    """Size of the local disks in GiB, which are deleted with the instance."""
     network: str = ""
     """In the provider's words, such as `Up to 10 Gigabit`."""
     confidential: frozenset[Confidential] = frozenset()
     family: str = ""
-    """The name under which quotas count it."""
+    """The name of the family under which quotas count the type."""
     families: tuple[str, ...] = ()
-    """Further names under which quotas count it, such as that of its GPUs."""
+    """Further names under which quotas count the type, such as that of its GPUs."""
     available: bool = True
     stoppable: bool = True
     boot_seconds: float | None = None
-    """Seconds until it is usually running, if the provider says so."""
+    """Seconds until an instance is usually running, if the provider says so."""
     prices: tuple[Price, ...] = ()
 
     @property
@@ -144,9 +144,9 @@ class Quota:
     unit: str = "vcpus"
     """`vcpus`, `gpus`, `instances` or `addresses` (public ones)."""
     family: str = ""
-    """The family of instance types that it covers; empty for all."""
+    """The family of instance types that the quota covers; empty for all."""
     market: Market | None = None
-    """None if it covers both markets."""
+    """The market that the quota covers; None for both."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,7 +179,7 @@ class Order:
     image: str = ""
     arch: str = "x86_64"
     disk_gib: int | None = None
-    """None if it is as large as the image says."""
+    """Size of the boot disk; None for the size of the image."""
     disk_type: str = ""
     network: str = ""
     """The provider's network (subnet, virtual network) for the machine; empty for its default or one of ours."""
@@ -198,7 +198,7 @@ class Order:
     options: Mapping[str, str] = field(default_factory=dict)
     """Further options of the kind for the machine."""
     ends_after: float | None = None
-    """Seconds after which the provider ends it, if the provider can."""
+    """Seconds after which the provider ends the machine, if it supports that."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -208,10 +208,10 @@ class Instance:
 
     id: str
     key: str
-    """The name under which it was made.
+    """The name under which the instance was created.
 
-    Taken from something that a copy of it would not have, such as its name or client token. Empty if it has our tags,
-    but is not provably ours.
+    It is taken from something that a copy would not have, such as the instance's own name or client token. Empty if the
+    instance has our tags but is not provably ours.
     """
     state: Lifecycle
     location: str
@@ -224,13 +224,13 @@ class Instance:
     tags: Mapping[str, str] = field(default_factory=dict)
     created_at: dt.datetime | None = None
     reason: str = ""
-    """Why it is stopped, terminated or failed, in the provider's words."""
+    """Why the instance is stopped, terminated or failed, in the provider's words."""
     preempted: bool = False
-    """Whether the provider reclaimed it."""
+    """Whether the provider reclaimed the instance."""
     leaving: str = ""
     """The provider's announcement that it will take the machine back soon; empty if there is none."""
     parts: tuple[str, ...] = ()
-    """Ids of its disks and network cards, if the provider chooses their names."""
+    """Ids of the instance's disks and network cards, if the provider chooses their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +242,9 @@ class Remnant:
     id: str
     """The id that the provider's own tools show."""
     key: str
-    """The name under which it was made; see `named`."""
+    """The name under which the object was created; see `named`."""
     location: str = ""
-    """Empty if it belongs to no location."""
+    """Empty if the object does not belong to a location."""
     zone: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     created_at: dt.datetime | None = None

@@ -26,9 +26,9 @@ class JobState(Enum):
     CANCELLED = "cancelled"
     """The job was ended by `cancel`."""
     LOST = "lost"
-    """Its process is gone without a valid exit code.
+    """The process of the job is gone, and there is no exit code from 0 to 255.
 
-    It was killed from outside, the host was restarted, or the job's folder does not contain a code from 0 to 255.
+    It was killed from outside, the host was restarted, or the job's folder was changed.
     """
 
     @property
@@ -107,7 +107,7 @@ class JobEnd:
 class Jobs(ABC):
     """The jobs of one account and folder on a host.
 
-    Every method may be repeated if its answer was lost. All raise JobMissing, and whatever `Command.run` raises.
+    A call whose answer was lost may be repeated. All raise JobMissing, and whatever `Command.run` raises.
     """
 
     @abstractmethod

@@ -1,6 +1,7 @@
-"""Measure the usage of a lease on its host, from counters that one short call reads and differences between samples.
+"""Measure how much processor time, memory and network traffic a lease uses on its host.
 
-Totals survive restarts of the host and the exit of processes.
+One short call reads the host's counters, and the differences between two samples are added up. Totals survive restarts
+of the host and the exit of processes.
 """
 
 from __future__ import annotations
@@ -75,7 +76,8 @@ exit 0
 class Process:
     """Usage of a process.
 
-    `parent` is the parent's process id, `seconds` the processor time including reaped children.
+    `parent` is the id of the parent process; `seconds` is the processor time, including that of children that it has
+    waited for.
     """
 
     parent: int
@@ -84,7 +86,10 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """Counters at one moment. `memory` is in bytes; `network` is (in, out) in bytes, or None if not counted."""
+    """The counters as they were read at one moment.
+
+    `memory` is in bytes; `network` is (in, out) in bytes, or None if not counted.
+    """
 
     scope: Scope
     boot: str = ""
@@ -93,9 +98,9 @@ class Sample:
     memory: int | None = None
     network: tuple[int, int] | None = None
     processes: Mapping[str, Process] = field(default_factory=dict)
-    """Running processes, by number and start time."""
+    """Running processes, by process id and start time."""
     jobs: Mapping[str, float] = field(default_factory=dict)
-    """Processor seconds of jobs that are over, by number and start time of their first process."""
+    """Processor seconds of jobs that have ended, by process id and start time of their first process."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the sample as JSON types, for storage."""
@@ -176,13 +181,13 @@ class Used:
     cpu_seconds: float | None = None
     """Core-seconds: one processor busy for one second is 1."""
     memory_mib_seconds: float | None = None
-    """1 MiB held for one second is 1; the mean of two samples counts for the time between them."""
+    """MiB-seconds: 1 MiB held for one second is 1. For the time between two samples, the mean of both counts."""
     network_in: int | None = None
     """Bytes received."""
     network_out: int | None = None
     """Bytes sent."""
     wall_seconds: float = 0.0
-    """From the first sample to the last."""
+    """Seconds from the first sample to the last."""
 
 
 def advanced(used: Used, before: Sample | None, now: Sample, seconds: float) -> Used:
@@ -217,7 +222,7 @@ def _moved(used: Used, more: tuple[int, int] | None) -> Used:
 
 
 def _since(before: float | None, now: float, *, again: bool) -> float:
-    """Return how much a counter grew. If it fell, or its host was restarted, it is counted from zero."""
+    """Return by how much a counter grew. If it fell or the host was restarted (`again`), return its whole value."""
     return now if before is None or again or now < before else now - before
 
 

@@ -192,7 +192,7 @@ class ShellJobs(Jobs):
 
 
 def _remains(job: Job, counted: str, times: str, content: bytes, head: int) -> JobEnd:
-    """Return the end of a job from the host's answer.
+    """Return the status and the output of a job from the host's answer.
 
     The job's folder is writable by the lease, so invalid numbers or words in it count as missing.
     """
@@ -212,7 +212,10 @@ def processor_time(times: str) -> float | None:
 
 
 def _digest(spec: JobSpec, blocks: int, command: bytes) -> str:
-    """Return the digest of a request. For plain jobs, it is the same as in older versions, whose jobs must be found."""
+    """Return the digest of a request.
+
+    A plain job has the same digest as in older versions of Drydock, so a job that an older version started is found.
+    """
     more = b"\0apart" * spec.apart + (b"\0input" + spec.stdin if spec.stdin else b"")
     return hashlib.sha256(b"%d\n%b%b" % (blocks, command, more)).hexdigest()
 

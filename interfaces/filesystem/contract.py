@@ -98,7 +98,7 @@ class Filesystem(Interface):
 
     @abstractmethod
     def move(self, source: str, target: str, *, timeout: float | None = None) -> None:
-        """Move within the root, replacing a file at `target`."""
+        """Move a file or folder within the root, replacing a file at `target`."""
 
     @abstractmethod
     def remove(self, path: str, *, recursive: bool = False, timeout: float | None = None) -> None:

@@ -18,7 +18,7 @@ Write = Callable[[str, Iterable[bytes], int, Watch], None]
 
 
 class Tree:
-    """Operations on trees of files. `write` puts a complete file in place."""
+    """Operations on trees of files. `write` creates or replaces a file as a whole."""
 
     def __init__(self, files: Files, watch: Watch | None, write: Write | None = None) -> None:
         self.files, self.watch, self._write = files, watch, write

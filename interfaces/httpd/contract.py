@@ -55,7 +55,7 @@ class Httpd(Interface):
 
     @abstractmethod
     def publish_tree(self, local: Path, path: str = "") -> Transfer:
-        """Publish a local folder, file by file, and return how much was copied."""
+        """Publish a local folder, file by file, and return the number of files and bytes copied."""
 
     @abstractmethod
     def unpublish(self, path: str) -> None:

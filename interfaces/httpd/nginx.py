@@ -340,7 +340,10 @@ class NginxHttpd(Httpd):
         return 0
 
     def _see_taken_up(self, before: int) -> None:
-        """Wait until nginx reports that it has loaded the file. Raises ConfigRefused if it reports an error."""
+        """Wait until nginx reports that it has loaded the new configuration file.
+
+        Raises ConfigRefused if it reports an error.
+        """
         deadline = Deadline(_SETTLE)
         while not deadline.expired:
             said = self.logs("error", before).content.decode("utf-8", "replace")

@@ -24,7 +24,7 @@ from interfaces.errors import NotStarted
 
 
 def limiting(endpoint: LocalEndpoint) -> str:
-    """Return the shell lines that set the limits of a new process. The shell exits if a limit cannot be set."""
+    """Return the shell lines by which a new process sets its own limits. The shell exits if a limit cannot be set."""
     lines = []
     if endpoint.open_files:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

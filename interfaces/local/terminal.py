@@ -77,7 +77,10 @@ def _started(endpoint: LocalEndpoint, terminal: str, line: str) -> subprocess.Po
 
 
 def _copy(process: subprocess.Popen[bytes], ours: int, stdin: int, stdout: int) -> None:
-    """Copy until the process has ended and its output was read. Does not wait for programs that it left behind."""
+    """Copy between the two terminals until the process has ended and all of its output was read.
+
+    Does not wait for programs that the process left running.
+    """
     sources, left = [ours, stdin], _LAST_PARTS
     while left:
         ended = process.poll() is not None
@@ -99,7 +102,10 @@ def _copy(process: subprocess.Popen[bytes], ours: int, stdin: int, stdout: int) 
 
 
 def _opening(process: subprocess.Popen[bytes]) -> bool:
-    """Wait briefly for a process that is opening or leaving the terminal. Return whether it is still running."""
+    """Wait briefly for a process that is opening or closing the terminal.
+
+    Return whether the process is still running.
+    """
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(0.02)
     return process.returncode is None
@@ -119,7 +125,7 @@ def _write(target: int, part: bytes) -> None:
 
 @contextlib.contextmanager
 def _raw(stdin: int) -> Iterator[None]:
-    """Pass on every key, including Ctrl-C, within this block."""
+    """Pass every key that is typed in this block on to the process, including Ctrl-C."""
     if not os.isatty(stdin):
         yield
         return

@@ -85,7 +85,7 @@ class KeyAgent:
         return bytes([_FAILURE])
 
     def _signed(self, request: paramiko.Message, blob: bytes) -> bytes:
-        """Return the signature; empty for another key or for an algorithm that is refused."""
+        """Return the signature, or empty bytes if the request is for another key or a refused algorithm."""
         key, data, flags = request.get_binary(), request.get_binary(), request.get_int()
         if key != blob:
             return b""

@@ -169,7 +169,7 @@ class Sessions(Protocol):
         """Return a free channel and its connection. Raises Unreachable, ConnectionLost, DeadlineExceeded."""
 
     def give_back(self, connection: SshConnection) -> None:
-        """Return the connection of a channel that `session` returned."""
+        """Give back the connection that `session` returned."""
 
 
 class SftpSession:
@@ -183,7 +183,7 @@ class SftpSession:
 
     @contextlib.contextmanager
     def client(self, path: str = "") -> Iterator[paramiko.SFTPClient]:
-        """Yield the client, and convert its errors to interface errors."""
+        """Yield the client, and convert errors that it raises in the block to interface errors."""
         try:
             yield self._open()
         except (TimeoutError, EOFError, paramiko.SSHException) as error:

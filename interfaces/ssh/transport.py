@@ -51,7 +51,10 @@ class SshTransport(Transport):
         )
 
     def session(self, deadline: Deadline) -> tuple[SshConnection, paramiko.Channel]:
-        """Return a connection and a new channel on it, replacing a dead connection once. See `give_back`."""
+        """Return a connection and a new channel on it.
+
+        A dead connection is replaced once. Release it with `give_back`.
+        """
         for fresh in (False, True):
             connection = POOL.borrow(self.endpoint, self._private_key, self._bastion_key, deadline, fresh=fresh)
             try:

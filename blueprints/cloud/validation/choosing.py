@@ -1,4 +1,4 @@
-"""Choose the machine for a validation and compute its maximum cost. Reads only."""
+"""Choose the machine for a validation and compute its maximum cost. Creates nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from blueprints.cloud.values import InstanceType, Location, Market
 from drydock.core.errors import InvalidRequest
 
 _LEAST_MIB = 900
-"""Current images need about a gigabyte of memory."""
+"""Minimum memory in MiB, because current images need about a gigabyte."""
 _DISK_GIB = 10
 
 
@@ -112,7 +112,7 @@ def _fits(one: InstanceType, asked: Asking) -> bool:
 
 
 def _meet(one: InstanceType, first: InstanceType) -> bool:
-    """Whether a machine of the one could become the other: in a zone of both, and of one series."""
+    """Return whether a machine could change from one type to the other: they share a zone and belong to one series."""
     return bool(set(one.zones) & set(first.zones) or one.zones == first.zones) and _series(one) == _series(first)
 
 

@@ -44,7 +44,7 @@ def _refusal(environment: Environment, order: Order) -> str:
 
 
 def _nothing_stands(environment: Environment, order: Order) -> None:
-    """After a definite no there is no machine, by whatever way one looks."""
+    """Check that no machine of a refused order is found or listed."""
     found = environment.ask(environment.client.find, order)
     expect(found is None or found.state in _ENDED, f"A machine exists after the refusal: {found and found.id}.")
     listed = _listed(environment, order)
@@ -52,7 +52,7 @@ def _nothing_stands(environment: Environment, order: Order) -> None:
 
 
 def _listed(environment: Environment, order: Order) -> list[str]:
-    """Return the listed machines under a name that have not ended."""
+    """Return the ids of listed machines that have the order's name and have not ended."""
     found = environment.ask(environment.client.instances, order.location, dict(environment.run_tags.of_run))
     return [one.id for one in found if one.key == order.key and one.state not in _ENDED]
 

@@ -92,7 +92,10 @@ class Environment:
     # Making.
 
     def order(self, part: str, **other: Any) -> Order:
-        """Return a check's order, which is always the same for the same part. `other` overrides fields."""
+        """Return the order for one part of the checks; the same part always gives the same order.
+
+        `other` overrides fields.
+        """
         if part not in self.orders:
             self.orders[part] = self._order(part)
         return replace(self.orders[part], **other)
@@ -150,7 +153,7 @@ class Environment:
         return self.until("Preparing the machine", prepared, self.limits.create)[0]
 
     def ask_once(self, order: Order, prepared: Mapping[str, str]) -> Instance | Underway:
-        """Request one create. Retry only if the provider has certainly not begun."""
+        """Request one create. Retry only if the provider has certainly not started it."""
         certain = (Meaning.THROTTLED, Meaning.UNAVAILABLE, Meaning.CONFLICT)
         end = clock.monotonic() + self.limits.call
         while True:

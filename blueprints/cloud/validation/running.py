@@ -144,7 +144,7 @@ def firewall(environment: Environment) -> str:
 
 
 def _listen(environment: Environment, port: int) -> int:
-    """Listen inside, at the address that the machine has there; the process."""
+    """Listen on a port at the machine's own address. Return the id of the listening process in the guest."""
     machine = environment.machine.instance
     inside = machine.private_address or machine.public_address
     said = environment.run(_LISTEN, str(port), "900", inside).strip()

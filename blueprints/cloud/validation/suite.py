@@ -36,7 +36,7 @@ class Check:
     after: str = ""
     """The check that must have passed."""
     limit: float = 120.0
-    """Seconds. A call in progress may exceed the limit by its own deadline."""
+    """Time limit in seconds. A call in progress may exceed it by at most the call's own deadline."""
     makes: int = 0
     """Number of machines that exist at once for the check, besides the main one."""
 
@@ -129,7 +129,7 @@ class Suite:
         self._able = capabilities(type(environment.client))
         self._findings: dict[str, Finding] = {}
         self.left: list[str] = []
-        """Sentences about what the clean-up could not end."""
+        """A sentence for each object that the clean-up could not delete."""
 
     def run(self) -> Report:
         """Run the wanted checks, then clean up.

@@ -13,11 +13,12 @@ from interfaces.errors import InterfaceError
 T = TypeVar("T")
 
 LATER = frozenset({Meaning.THROTTLED, Meaning.UNAVAILABLE, Meaning.CONFLICT, Meaning.AMBIGUOUS})
-"""The same call later: all calls but a create are idempotent, so a lost answer is asked for again."""
+"""Errors after which the same call is repeated later. All calls except a create are idempotent, so a call whose answer
+was lost may be repeated too."""
 
 
 class Unmet(DrydockError):
-    """The assertion of a check does not hold."""
+    """An assertion of a check does not hold."""
 
     code = "unmet"
 
