@@ -97,15 +97,15 @@ class Allowance:
     """A provider's quota: the limit and the amount that the account uses, including use outside Drydock."""
 
     name: str
-    """The provider's name for it."""
+    """The provider's name for the quota."""
     limit: float
     used: float
     location: str = ""
-    """Empty if it covers all locations."""
+    """The location that the quota covers; empty for all locations."""
     family: str = ""
-    """The family of offers that it counts (`Offer.family`); empty if it counts all."""
+    """The family of offers that the quota counts (`Offer.family`); empty for all."""
     market: str = ""
-    """Empty if it covers all markets."""
+    """The market that the quota covers; empty for all markets."""
     unit: str = "vcpus"
     """The unit that is counted: one of `UNITS`."""
 
@@ -135,7 +135,7 @@ class Sought:
     zones: tuple[str, ...] = ()
     countries: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
-    """Names, or patterns with `*`."""
+    """Names of types, or patterns with `*`."""
     names: tuple[str, ...] = ()
     """Exact names of types, which must also match `types`."""
     markets: tuple[str, ...] = ("on_demand",)
@@ -147,7 +147,7 @@ class Sought:
     gpu_count: int = 0
     gpu_memory_mib: int = 0
     confidential: tuple[str, ...] = ()
-    """Technologies that an offer must all have."""
+    """Confidential technologies; an offer must have all of them."""
     addresses: int = 0
     """Public addresses that the machine will have. They do not restrict the query, but count against quotas."""
     max_price: float | None = None

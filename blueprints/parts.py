@@ -19,5 +19,5 @@ class Part:
     identity: str
     attributes: dict[str, Any] = field(default_factory=dict)
     state: State = "ok"
-    """`dead`: the part is not leased, and the resource is used without it. `missing`: the part existed before; only the
-    engine sets this state."""
+    """The health of the part. A `dead` part is not leased; the rest of the resource is used. A `missing` part existed
+    before; only the engine sets this state."""

@@ -99,7 +99,7 @@ def _entry_points(_path: tuple[tuple[str, int], ...]) -> tuple[tuple[str, str], 
 
 
 def _changed_at(folder: str) -> tuple[str, int]:
-    """Return an entry of the module path with the time at which something in it was added or removed."""
+    """Return a folder of the module path, with the time in ns at which a file in it was last added or removed."""
     try:
         return folder, Path(folder).stat().st_mtime_ns
     except OSError:

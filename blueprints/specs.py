@@ -36,15 +36,15 @@ class Draft:
     offer: str = ""
     zone: str = ""
     counted: str = ""
-    """The quota keys of its offer (`Offer.counted`); empty without an offer."""
+    """The quota keys of the draft's offer (`Offer.counted`); empty without an offer."""
     price: float | None = None
-    """US dollars per hour. The candidates of one blueprint are tried in the given order, whatever their prices."""
+    """Price in US dollars per hour. Drafts of one blueprint are tried in the given order, whatever their prices."""
     boot_seconds: float | None = None
-    """Expected seconds until it is usable, if known."""
+    """Expected seconds until the resource is usable, if known."""
     lives: float | None = None
-    """Seconds after which it ends by itself. No lease may last longer."""
+    """Seconds after which the resource ends by itself. No lease on it may last longer."""
     refused: str = ""
-    """Why the provider would refuse it now, if that is known in advance. It is not tried then."""
+    """Why the provider would refuse the draft now, if that is known in advance. Such a draft is not tried."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,16 +93,16 @@ class ResourceView:
     facts: Json = field(default_factory=dict)
     secrets: Json = field(default_factory=dict, repr=False)
     registration: Json = field(default_factory=dict)
-    """The fields with which it was registered."""
+    """The fields with which the resource was registered; empty if it was not registered."""
     offer: str = ""
     power: str = ""
     power_wanted: str = ""
-    """on or off if Drydock switched it; empty if it never did."""
+    """`on` or `off`, as Drydock last switched the resource; empty if Drydock never did."""
     dies_at: dt.datetime | None = None
     parts: tuple[Part, ...] = ()
-    """Its named parts, in any state."""
+    """The named parts of the resource, in any state."""
     parents: Mapping[str, LeaseView] = field(default_factory=dict)
-    """The leases that this resource holds on others, by the name under which it requested them."""
+    """The leases that this resource holds on other resources, by the name under which it requested them."""
     locks: Mapping[str, str] = field(default_factory=dict)
     """The slot locks that the resource holds."""
 
@@ -116,8 +116,9 @@ class Control:
     access; code that empties the home must restore exactly these.
 
     `renumber` (a script and its arguments, for root) gives the account another uid after a lease has been removed
-    completely, and `numbers` prints its present uid and gid. Programs that a lease made setuid and hid, in the home or
-    in a descriptor of another lease, are then useless. Both are empty if processes there cannot gain privileges.
+    completely, and `numbers` prints its present uid and gid. After that, setuid programs that the lease hid in the home
+    or in a descriptor of another lease no longer give access to the account. Both are empty if processes there cannot
+    gain privileges.
     """
 
     transport: Transport
@@ -180,7 +181,8 @@ class Spec:
     resource: ResourceView
     lease: LeaseView | None = None
     asked: Asked | None = None
-    """On build, the request of the lease that caused it; None if it is built to keep a minimum ready."""
+    """In the phase `build`, the request of the lease for which the resource is built. None if it is built to keep a
+    minimum number of resources ready."""
     tags: Mapping[str, str] = field(default_factory=dict)
     parents: Mapping[str, LeaseView] = field(default_factory=dict)
     """All leases that this phase may use, by the name under which they were requested."""
@@ -194,7 +196,7 @@ class Spec:
 
     @property
     def config(self) -> Any:
-        """The config of the blueprint, as the kind parses it."""
+        """The config of the blueprint, parsed into the kind's Config."""
         return self.resource.blueprint.config
 
 
@@ -210,17 +212,18 @@ class Owned:
     tags: Mapping[str, str]
     facts: Json = field(default_factory=dict)
     state: str = ""
-    """The state that the provider reports, if known: pending, running, stopped, ..."""
+    """The state that the provider reports for the object, if known: pending, running, stopped, ..."""
     power: str = ""
-    """on or off, if known."""
+    """`on`, `off`, or empty if unknown."""
     lost: str = ""
-    """Why it will never serve again (preempted, or terminated by somebody); empty if it may."""
+    """Why the object will never serve again, such as preemption or termination by somebody; empty if it may serve
+    again."""
     what: str = ""
-    """What it is: `machine`, `volume`, `firewall rule`; empty for a resource as its kind makes it."""
+    """The type of the object: `machine`, `volume` or `firewall rule`; empty for a resource as its kind builds it."""
     since: dt.datetime | None = None
-    """When it was made, according to the provider."""
+    """When the object was created, according to the provider."""
     named: bool = True
-    """False if its key is only in a tag, which a copy of it would also have."""
+    """False if the key is only in a tag, which a copy of the object would also have."""
     absent: bool = False
     """The provider was asked for this very object and said that it does not exist; `lost` has the provider's words."""
 

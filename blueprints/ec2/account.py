@@ -34,7 +34,8 @@ COUNTRIES = {
     "me-south-1": "BH", "mx-central-1": "MX", "sa-east-1": "BR", "us-east-1": "US", "us-east-2": "US",
     "us-gov-east-1": "US", "us-gov-west-1": "US", "us-west-1": "US", "us-west-2": "US",
 }  # fmt: skip
-"""https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html"""
+"""The country of each region. Source:
+https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html"""
 
 
 def locations_of(calls: Calls, home: str, allowed: Sequence[str], descriptions: Mapping[str, str]) -> list[Location]:
@@ -93,9 +94,9 @@ CODES: dict[str, tuple[Market, tuple[str, ...]]] = {
     "L-43DA4232": (_D, ("u",)),
     "L-F7808C92": (_D, ("hpc",)),
 }
-"""Quota code -> the market and instance families that it limits, as linked from "On-Demand Instance quotas" and "Spot
-Instance quotas" of the EC2 guide (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html,
-using-spot-limits.html)."""
+"""Maps a quota code to the market and the instance families that the quota limits. The codes are those linked from
+"On-Demand Instance quotas" and "Spot Instance quotas" of the EC2 guide
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-on-demand-instances.html, using-spot-limits.html)."""
 _MOST_TYPES = 100
 
 

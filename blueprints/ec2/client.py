@@ -38,8 +38,9 @@ from blueprints.specs import Problem
 
 _READS = ("describe_", "get_", "list_")
 RATES = {"read": (20.0, 100.0), "write": (5.0, 50.0), "launch": (2.0, 5.0)}
-"""Calls per second and at once, the lowest of each sort in "Request throttling for the Amazon EC2 API"
-(https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html); other services are counted as reads."""
+"""Maps a type of call to calls per second and to calls at once (burst). The values are the lowest for each type in
+"Request throttling for the Amazon EC2 API" (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html);
+other services are counted as reads."""
 CONSOLE_LIMIT = 65_536
 """Maximum size in bytes of the console output that EC2 keeps."""
 _ATTEMPTS = 3
@@ -369,10 +370,10 @@ class Ec2(
 
     provider: ClassVar[str] = "ec2"
     unseen_for: ClassVar[float] = 300.0
-    """EC2 is eventually consistent and bids callers to try for five minutes ("Eventual consistency in the Amazon EC2
-    API", https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html)."""
+    """EC2 is eventually consistent, and its documentation tells callers to retry for five minutes ("Eventual
+    consistency in the Amazon EC2 API", https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html)."""
     types_every: ClassVar[float] = 600.0
-    """A reading takes about twenty calls, and types and prices rarely change."""
+    """A poll takes about twenty calls, and types and prices rarely change."""
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
         """Connect to an account.

@@ -129,9 +129,10 @@ CODES: dict[Meaning, tuple[str, ...]] = {
     ),
 }
 ZONE_WIDE = frozenset({"InsufficientFreeAddressesInSubnet"})
-"""They rule out the whole zone, whatever the type."""
+"""Codes that exclude the whole zone, whatever the instance type."""
 OF_FAMILY = frozenset({"VcpuLimitExceeded", "MaxSpotInstanceCountExceeded", "InstanceLimitExceeded"})
-"""Quotas of a family of types and a market; the others are a region's, whatever the type."""
+"""Codes of quotas that limit one family of types in one market. Other quotas limit a whole region, whatever the
+type."""
 _MEANINGS = {code: meaning for meaning, codes in CODES.items() for code in codes}
 _LONGEST = 500
 _ENCODED = "Encoded authorization failure message:"
@@ -148,7 +149,7 @@ def meaning_of(code: str, status: int = 400, *, changes: bool = False) -> Meanin
 
 
 def _by_form(code: str) -> Meaning | None:
-    """EC2 forms codes as Invalid<Thing>.NotFound and Invalid<Thing>.Malformed."""
+    """Return the meaning of a code by its form, such as Invalid<Thing>.NotFound, or None for any other form."""
     if code.endswith((".NotFound", ".Unknown")):
         return Meaning.NOT_FOUND
     if code.startswith(("Invalid", "Malformed", "Missing")) or code.endswith(".Malformed"):

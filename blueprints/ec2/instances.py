@@ -21,9 +21,9 @@ _STATES = {
     "stopping": Lifecycle.STOPPING,
     "stopped": Lifecycle.STOPPED,
 }
-"""https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html"""
+"""EC2's instance states. Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceState.html"""
 _PREEMPTED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
-"""https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html"""
+"""Reasons of interrupted spot instances: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_StateReason.html"""
 _WITH_REASON = frozenset({Lifecycle.STOPPING, Lifecycle.STOPPED, Lifecycle.TERMINATING, Lifecycle.TERMINATED})
 
 
@@ -44,7 +44,7 @@ def is_spot(found: Answer) -> bool:
 
 
 _MARKED = frozenset({"marked-for-termination", "marked-for-stop"})
-"""Status codes of a spot request two minutes before its instance is taken back
+"""Status codes that a spot request has for the last two minutes before its instance is reclaimed
 (https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-request-status.html)."""
 
 
@@ -139,12 +139,12 @@ def time_of(given: Any) -> dt.datetime | None:
 
 
 DISK_TYPE = "gp3"
-"""Cheaper than gp2 at the same size, and its speed does not depend on the size."""
+"""Volume type of boot disks. It is cheaper than gp2, and its speed does not depend on the size of the volume."""
 TAGGED = ("instance", "volume", "network-interface")
 
 
 def launch(order: Order, prepared: Mapping[str, str]) -> dict[str, Any]:
-    """Return the parameters of a launch.
+    """Return the parameters of the call that launches an instance.
 
     The same order and preparation always give the same parameters, as a repeated client token requires. Source:
     https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RunInstances.html.
@@ -260,14 +260,14 @@ class Sort:
     many: bool = False
     tags: str = "Tags"
     prefix: str = ""
-    """Prefix of the object's ids."""
+    """Prefix of the ids of such objects."""
     alone: tuple[str, str | Sequence[str]] | None = None
-    """The filter for unused objects."""
+    """The filter that finds unused objects: a field and its values."""
     since: str = ""
     named_by: str = ""
     """The field with the name under which the object was made; empty if only a tag has that name."""
     copied: bool = False
-    """Copies of it, with its tags, are made by others."""
+    """Whether other programs make copies of the object that have the same tags."""
 
 
 SORTS = (

@@ -31,8 +31,9 @@ _FAMILIES = {
     **{"g": "g", "gr": "g", "vt": "g", "p": "p", "x": "x", "u": "u", "f": "f"},
     **{"inf": "inf", "trn": "trn", "dl": "dl", "hpc": "hpc", "im": STANDARD, "is": STANDARD, "mac": "mac"},
 }
-"""Leading letters of a type's name -> the family of its quota (https://docs.aws.amazon.com/ec2/latest/instancetypes/
-ec2-instance-quotas.html: Standard is A, C, D, H, I, M, R, T, Z; G and VT are one)."""
+"""Maps the leading letters of a type's name to the family of its quota
+(https://docs.aws.amazon.com/ec2/latest/instancetypes/ ec2-instance-quotas.html: Standard is A, C, D, H, I, M, R, T, Z;
+G and VT are one)."""
 _LETTERS = re.compile(r"[a-z]*")
 _MAKERS = {"habana": "intel", "nvidia": "nvidia", "amd": "amd", "aws": "aws", "intel": "intel", "xilinx": "amd"}
 _BOOTABLE = ("x86_64", "arm64", "i386")
@@ -143,7 +144,7 @@ _ORDINARY = {
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """On-demand prices: region -> type -> US dollars per hour."""
+    """On-demand prices in US dollars per hour, by region and type."""
 
     source: str
     regions: dict[str, dict[str, float]]

@@ -50,7 +50,7 @@ def _same_zone(order: Order, subnet: Answer) -> None:
 
 
 def _roomy(subnet: Answer) -> str:
-    """Return the subnet's id. Raises CloudError QUOTA if it has no free address."""
+    """Return the subnet's id. Raises CloudError QUOTA if the subnet has no free address."""
     if subnet.get("AvailableIpAddressCount") == 0:
         raise CloudError(
             Meaning.QUOTA,

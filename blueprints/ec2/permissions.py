@@ -66,7 +66,7 @@ NO_SUCH_ID = {
     "security group": "sg-00000000000000000",
     "spot request": "sir-00000000",
 }
-"""Ids that no object has."""
+"""Maps each type of object to an id that no object has."""
 YES, NO = "DryRunOperation", "UnauthorizedOperation"
 GROUP, RUN = "ec2:CreateSecurityGroup", "ec2:RunInstances"
 INSTALLATION = "drydock-installation"
@@ -248,7 +248,7 @@ def _named(asked: str, refused: CloudError | None) -> Found:
 
 
 def _best(tried: Sequence[Found]) -> Found:
-    """Of the same for several installations: that which is allowed, else the first."""
+    """Return the best of several installations' results: one in which all permissions are held, or else the first."""
     return next((one for one in tried if all(answer.held for answer in one.values())), tried[0])
 
 
@@ -325,7 +325,7 @@ def _of_products(calls: Calls, region: str) -> Answer:
 
 
 def _tried(call: Callable[[], Any]) -> Answer:
-    """Services that know no DryRun: one entry is read."""
+    """Check a permission of a service without DryRun by a call that reads one entry."""
     try:
         call()
     except CloudError as error:

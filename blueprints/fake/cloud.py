@@ -59,7 +59,7 @@ class Cloud(Provider):
         return len(self.calls(name, key))
 
     def left(self, lease: str | None = None) -> list[Leaving]:
-        """Return everything that all leases, or only this lease, currently have on instances."""
+        """Return the accounts, keys and files that all leases, or only this lease, have on instances."""
         with self._store.transaction() as db:
             rows = db.execute(
                 "SELECT key, lease, what FROM left_by WHERE lease = coalesce(?, lease) ORDER BY 1, 2, 3",
@@ -159,7 +159,7 @@ class Cloud(Provider):
             db.execute("DELETE FROM sold WHERE place = ? AND offer = ?", (place, offer))
 
     def holds(self) -> list[tuple[str, str]]:
-        """Return the unresolved holds, as (fault, key)."""
+        """Return the holds that wait for a person, as (fault, key)."""
         with self._store.transaction() as db:
             return [tuple(row) for row in db.execute("SELECT fault, key FROM holds WHERE NOT resolved")]
 

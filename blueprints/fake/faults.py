@@ -211,7 +211,7 @@ def faulty(call: str, act: Act) -> Act:
 
 
 def _strikes(fault: Any, spec: Spec) -> bool:
-    """Count this call; True when the fault strikes now."""
+    """Count this call. Return whether the fault strikes now."""
     return Cloud(spec.config.provider).fires(
         _identity(fault, spec), spec.resource.key if fault.each else "", skip=fault.skip, times=fault.times
     )

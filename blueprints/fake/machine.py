@@ -43,11 +43,11 @@ class Machine(Powers, Reboots, Resizes, Tags, Consoles):
         return (step("resize", "grow", grow),)
 
     def tag(self) -> Plan:
-        """Set the tags."""
+        """Return the plan that sets the tags."""
         return (step("tag", "set", tag),)
 
     def refused_tags(self, config: Any, tags: Mapping[str, str]) -> str:
-        """Refuse names that begin with `fake-`, which the fake provider reserves."""
+        """Return a refusal of names that begin with `fake-`, which the fake provider reserves, or an empty string."""
         odd = next((name for name in tags if name.startswith("fake-")), "")
         return f"The provider reserves names like {odd!r}." if odd else ""
 

@@ -17,7 +17,7 @@ from blueprints.gce.config import Image as Wanted
 from blueprints.gce.market import ARCHITECTURES, Table, country, offers
 
 PAGE = 500
-"""The most entries that Google puts on a page."""
+"""Maximum number of entries that Google puts on a page."""
 
 
 class Account:
@@ -118,7 +118,7 @@ class Account:
 
 
 def _parts(said: Mapping[str, str]) -> tuple[str, str, str]:
-    """(project, family, name) of what the config says, or a lease by an image's `id`, which is its link too."""
+    """Return (project, family, name) of an image, from the config or from the link that a lease gives as `id`."""
     link = said.get("link") or said.get("id", "")
     if not link:
         return said.get("project", ""), said.get("family", ""), said.get("name", "")
@@ -130,7 +130,7 @@ def _parts(said: Mapping[str, str]) -> tuple[str, str, str]:
 
 
 def _sisters(family: str, arch: str) -> tuple[str, ...]:
-    """Debian, Ubuntu and others have a family of its own for ARM: debian-12-arm64, ubuntu-2404-lts-arm64."""
+    """Return the image families to search: the given one and, for ARM, also its variant, such as debian-12-arm64."""
     return (family, f"{family.removesuffix('-amd64')}-arm64") if arch == "arm64" else (family,)
 
 
@@ -182,12 +182,13 @@ def quotas_of(it: Any, region: str) -> Iterator[Quota]:
 
 
 def _of_spot(metric: str, unit: str) -> str:
-    """Return the metric that counts spot machines instead of this one."""
+    """Return the metric that counts spot machines, for which `metric` counts on-demand machines."""
     return "PREEMPTIBLE_CPUS" if unit == "vcpus" else f"PREEMPTIBLE_{metric}"
 
 
 ALL_FAMILIES = frozenset({"CPUS_ALL_REGIONS", "GPUS_ALL_REGIONS", "INSTANCES", "IN_USE_ADDRESSES", "PREEMPTIBLE_CPUS"})
-"""They count across families. PREEMPTIBLE_CPUS holds for spot of every series, once Google has granted any of it."""
+"""Metrics of quotas that count all families together. Once Google has granted a quota PREEMPTIBLE_CPUS, that one counts
+spot machines of every series."""
 
 
 def _unit(metric: str) -> str:

@@ -84,8 +84,8 @@ def token(credential: Credential, audience: str = AUDIENCE, scopes: Sequence[str
 
 T = TypeVar("T")
 PER_SECOND, BURST = 20.0, 60.0
-"""Google's default is 1,500 queries per minute, project and region for most groups of methods
-(docs.cloud.google.com/compute/api-quota); this leaves room for others."""
+"""Calls per second, and calls at once. Google's default limit is 1,500 queries per minute, project and region for most
+groups of methods (docs.cloud.google.com/compute/api-quota); these rates leave room for other programs."""
 QUIET = frozenset({"", "NO_RESULTS_ON_PAGE", "NOT_CRITICAL_ERROR", "DEPRECATED_RESOURCE_USED", "DEPRECATED_TYPE_USED"})
 """Warnings of a list that do not mean that something is missing from it."""
 Operation = compute_v1.Operation
@@ -232,11 +232,11 @@ def _whole(page: Any) -> None:
 _LABEL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 _LABEL_VALUE = re.compile(r"[a-z0-9_-]{0,63}")
 TAGS_ITEM = "drydock-tags"
-"""The metadata item with the tags that are no labels."""
+"""The metadata item with the tags that cannot be stored as labels."""
 
 
 def _fits(name: str, value: str) -> bool:
-    """Whether a tag can be a label as it is."""
+    """Return whether a tag can be stored unchanged as a label."""
     return _LABEL_NAME.fullmatch(name) is not None and _LABEL_VALUE.fullmatch(value) is not None
 
 
@@ -261,7 +261,7 @@ def joined_tags(labels: Mapping[str, str], rest: str) -> dict[str, str]:
 
 
 def bears(found: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
-    """Return whether all wanted tags are among the given ones."""
+    """Return whether an object's tags include all wanted tags."""
     return all(found.get(name) == value for name, value in wanted.items())
 
 
@@ -287,7 +287,8 @@ def when(text: str) -> dt.datetime | None:
 
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 REQUESTS = uuid.UUID("6f7c1c1e-5d0b-5a3e-9f57-2d9a6f1f0d6c")
-"""Namespace of our request ids, so that one token always is the same id (and never all zero, which Google refuses)."""
+"""Namespace of our request ids. A token always gives the same id, and never the id of all zeros, which Google
+refuses."""
 
 
 def request_id(token: str) -> str:

@@ -28,7 +28,7 @@ from blueprints.gce.network import FirewallRules
 from blueprints.specs import Problem
 
 CONSOLE = 64 * 1024
-"""Bytes of the console's end."""
+"""Number of bytes that are read from the end of the console output."""
 
 
 class Gce(
@@ -57,8 +57,8 @@ class Gce(
     The API is read globally: `instances.aggregatedList` returns all zones in one call per 500 instances, while reading
     zone by zone needs one call for each of some 130 zones; `machineTypes.aggregatedList` needs about half as many calls
     as there are zones. Given a location, types are read zone by zone (three or four calls), and instances are read
-    globally and filtered here. Types change seldom and are many, so they are read every half hour. A zone that Google
-    could not read is an error, never an absence.
+    globally and filtered here. There are many types, which rarely change, so types are read every half hour. If Google
+    could not read a zone, the call fails, because machines in that zone must not count as gone.
     """
 
     provider = "gce"
@@ -68,7 +68,11 @@ class Gce(
     status_every = 5.0
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
-        """`deadline`: seconds for each call. Raises InvalidRequest where the operator's prices cannot be read."""
+        """Connect to a project.
+
+        `deadline` is the maximum number of seconds for one call. Raises InvalidRequest if the operator's price table
+        cannot be read.
+        """
         self._calls = Calls(credential, deadline)
         self._account = Account(self._calls, table(credential.prices))
         self._instances = Instances(self._calls)
@@ -181,7 +185,10 @@ class Gce(
         return [where for where, disk in self._instances.disks(zone, key) if same_owner(dict(disk.labels), tags)]
 
     def remains(self, location: str, tags: Mapping[str, str]) -> Sequence[Remnant]:
-        """Return unused disks and firewall rules. Firewall rules have no location, and are returned for each."""
+        """Return unused disks and firewall rules.
+
+        Firewall rules have no location, and are returned for every location.
+        """
         disks = [one for one in self._instances.lone_disks(tags) if not location or one.location == location]
         return [*disks, *self._rules.listed(tags)]
 
@@ -243,7 +250,7 @@ class Gce(
 def _as_far_as_it_goes(act: Callable[..., None], *what: str) -> None:
     """Delete an object, unless it is still in use.
 
-    Such an object is deleted later, and named as remaining.
+    An object in use is deleted by a later sweep.
     """
     try:
         act(*what)

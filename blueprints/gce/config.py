@@ -12,7 +12,7 @@ from blueprints.cloud.config import ImageWords
 from blueprints.contract import Fields
 
 KEY_FIELDS = ("client_email", "private_key", "token_uri")
-"""What google-auth needs of a service account's key."""
+"""Fields of a service account's key that google-auth needs."""
 
 
 def _as_text(given: Any) -> Any:

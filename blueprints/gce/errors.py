@@ -63,7 +63,7 @@ REASONS: dict[str, Meaning] = {
     "resourcenotready": M.CONFLICT,
     "conditionnotmet": M.CONFLICT,
 }
-"""Reason of an HTTP error, or code of an operation's error, in small letters."""
+"""Maps the reason of an HTTP error, or the code of an operation's error, in lower case, to its meaning."""
 STATUSES: dict[int, Meaning] = {
     400: M.INVALID,
     401: M.CREDENTIALS,
@@ -73,21 +73,22 @@ STATUSES: dict[int, Meaning] = {
     412: M.CONFLICT,
     429: M.THROTTLED,
 }
-"""Where the reason is none that we know. What is 500 and above: see `meaning`."""
+"""Maps the HTTP status of an error with an unknown reason to its meaning. `meaning` classifies 500 and above."""
 NOT_OFFERED = ("machine type with name", "machinetypes/", "acceleratortypes/", "is not available in zone")
-"""A 400 or 404 that says one of these is about what was ordered, not about how."""
+"""If the message of a 400 or 404 contains one of these and says that something does not exist, the ordered type is not
+offered."""
 
 
 _CONSTRAINT = re.compile(r"\bconstraints/|\bcustomConstraints/|^Constraint ")
 _LOCATIONS = "gcp.resourceLocations"
-"""The constraint that allows only some locations: others of the blueprint's may be among them."""
+"""The constraint that allows only some locations. It may allow other locations of the blueprint."""
 
 
 def meaning(reason: str, status: int, text: str, *, writes: bool) -> Meaning:
     """Return the meaning of one of Google's errors.
 
-    A write that ended with a 5xx may have happened. `conditionNotMet` is either a fingerprint that somebody else has
-    changed, or a constraint of an organisation's policy, which no retry changes.
+    A write that failed with a 5xx may have taken effect. `conditionNotMet` is either a fingerprint that somebody else
+    has changed, or a constraint of an organisation's policy, which no retry changes.
     """
     if (status == 412 or reason.lower() in ("conditionnotmet", "condition_not_met")) and _CONSTRAINT.search(text):
         return M.NOT_OFFERED if _LOCATIONS in text else M.POLICY
@@ -116,7 +117,7 @@ def of_operation(code: str, text: str, status: int = 0) -> CloudError:
 
 
 def _zone_wide(code: str, text: str) -> bool:
-    """Google's words without a machine type in them speak of the zone; those with details of one type."""
+    """Return whether an error applies to the whole zone: its code or message names the zone, but no machine type."""
     says_so = text.startswith("The zone ") and "does not have enough resources available" in text
     return code == "SERVICE_UNAVAILABLE_FOR_LOCATION" or says_so
 
@@ -127,11 +128,15 @@ OF_METRIC = {
     "PREEMPTIBLE_CPUS": Reach.MARKET,
     **dict.fromkeys(("INSTANCES", "IN_USE_ADDRESSES", "DISKS_TOTAL_GB", "SSD_TOTAL_GB"), Reach.LOCATION),
 }
-"""Metrics that count more than one series (docs.cloud.google.com/compute/resource-usage); the others count one."""
+"""Maps metrics that count more than one series to how far their quota applies
+(docs.cloud.google.com/compute/resource-usage). All other metrics count a single series."""
 
 
 def _reach(found: Meaning, text: str) -> Reach | None:
-    """By the metric that a refused quota names (`Quota 'N2_CPUS' exceeded. Limit: 8.0 in region us-central1.`)."""
+    """Return how far a refusal applies, or None if only to the type and zone.
+
+    A quota error names its metric: `Quota 'N2_CPUS' exceeded. Limit: 8.0 in region us-central1.`
+    """
     if found is M.NOT_OFFERED and _LOCATIONS in text:
         return Reach.LOCATION
     metric = _METRIC.search(text)
@@ -203,7 +208,7 @@ def _of_connection(error: requests.RequestException, asked: str, *, writes: bool
 
 
 def _never_sent(error: BaseException) -> bool:
-    """Whether no connection came about, by the causes that requests and urllib3 wrap."""
+    """Return whether the request was certainly not sent, according to the causes that requests and urllib3 wrap."""
     seen: list[BaseException] = [error]
     while seen:
         one = seen.pop()

@@ -29,8 +29,8 @@ STATES = {
     "SUSPENDED": Lifecycle.SUSPENDED,
     "DEPROVISIONING": Lifecycle.TERMINATING,
 }
-"""Google calls a stopped instance TERMINATED; a deleted one is not there any more. One that is being deleted is
-STOPPING as one that is being stopped. Source: docs.cloud.google.com/compute/docs/instances/instance-lifecycle."""
+"""Google's instance states. A stopped instance is TERMINATED, and a deleted one no longer exists. STOPPING means that
+an instance is being stopped or deleted. Source: docs.cloud.google.com/compute/docs/instances/instance-lifecycle."""
 LEAVING = "Compute Engine is stopping the machine, as it does up to 30 seconds before it reclaims a spot machine."
 
 
@@ -82,7 +82,8 @@ def tags_of(it: Any) -> dict[str, str]:
 
 
 SHORTEST, LONGEST = 30, 120 * 86_400
-"""Seconds of maxRunDuration. Source: cloud.google.com/compute/docs/instances/limit-vm-runtime, "Restrictions"."""
+"""Minimum and maximum of maxRunDuration, in seconds. Source: cloud.google.com/compute/docs/instances/limit-vm-runtime,
+"Restrictions"."""
 
 
 def instance_body(order: Order, project: str) -> dict[str, Any]:
@@ -169,7 +170,10 @@ def _card(order: Order, machine: str, project: str) -> dict[str, Any]:
 
 
 def _scheduling(order: Order, machine: str, *, gpus: bool) -> dict[str, Any]:
-    """Of Z3, which may not be told to terminate where it can migrate, Google chooses what it does."""
+    """Return the scheduling part of the body.
+
+    For a Z3 machine that can migrate, the behaviour on host maintenance is left to Google.
+    """
     spot = order.market is Market.SPOT
     stays = migrates(machine) and not (spot or gpus or order.confidential)
     left = stays and series_of(machine) == "z3"
@@ -216,7 +220,7 @@ class Instances:
     def insert(self, order: Order) -> Operation:
         """Request an instance.
 
-        The same token is the same requestId, for which Google returns the first operation again.
+        The same token gives the same requestId, for which Google returns the first operation again.
         """
         body = instance_body(order, self._calls.project)
         request = compute_v1.InsertInstanceRequest(

@@ -18,10 +18,10 @@ def notice():
     said = ask("/computeMetadata/v1/instance/preempted", {"Metadata-Flavor": "Google"})
     return ("preempt", "") if said.strip() == "TRUE" else None
 """
-"""How the guest asks whether Compute Engine takes the instance back (see `blueprints.cloud.interruption`).
+"""Code with which the guest checks whether Compute Engine will reclaim it (see `blueprints.cloud.interruption`).
 
-Source: https://cloud.google.com/compute/docs/instances/create-use-spot#detect-preemption: TRUE while it is preempted,
-up to 30 seconds before it is switched off. Google tells no time.
+Source: https://cloud.google.com/compute/docs/instances/create-use-spot#detect-preemption: the value is TRUE while the
+instance is being preempted, up to 30 seconds before it is switched off. Google does not report the time.
 """
 AGENT_STATUS = """
 there= failed=
@@ -38,10 +38,9 @@ elif [ "$there" ]; then echo running
 else echo absent
 fi
 """
-"""Google's agent runs, and has made the account by which we are in. Since 20250901.00 its manager runs, and
-google-guest-agent.service is there but disabled; before, that alone ran
-(https://docs.cloud.google.com/compute/docs/images/guest-agent).
-"""
+"""Script that prints the state of Google's guest agent, which creates our account. Since version 20250901.00,
+google-guest-agent-manager.service runs and google-guest-agent.service exists but is disabled. In earlier versions, only
+google-guest-agent.service exists (https://docs.cloud.google.com/compute/docs/images/guest-agent)."""
 
 
 class Config(CloudConfig):

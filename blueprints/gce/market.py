@@ -33,11 +33,13 @@ HYPERDISK_ONLY = frozenset(
         "x5", "z4d",
     }
 )  # fmt: skip
-"""Series that boot from Hyperdisk alone (openclaw/crabbox, docs/providers, which follows the series' pages)."""
+"""Series that boot only from Hyperdisk (openclaw/crabbox, docs/providers, which follows Google's pages on the
+series)."""
 HYPERDISK_TYPES = ("a3-ultragpu-",)
-"""Types of other series that do; bare metal does too (OpenShift on C3: only hyperdisk-balanced)."""
+"""Prefixes of types in other series that boot only from Hyperdisk. So does bare metal (OpenShift on C3: only
+hyperdisk-balanced)."""
 NO_MIGRATION = frozenset({"a2", "a3", "a4", "a4x", "g2", "g4", "h3", "h4d", "x4", "x5"})
-"""Series that are not migrated live: those with GPUs of their own, those for high performance computing, bare metal
+"""Series that are not migrated live: those with built-in GPUs, those for high-performance computing, and bare metal
 (docs.cloud.google.com/compute/docs/instances/live-migration-process, "Limitations")."""
 TPUS = re.compile(r"ct\d|tpu")
 QUOTA = {
@@ -53,10 +55,11 @@ QUOTA = {
     "t2a": "T2A_CPUS",
     "t2d": "T2D_CPUS",
 }
-"""Series -> the metric of `regions.get` that counts its vCPUs. The metrics are those of the discovery document; which
-series each counts is taken from their names."""
+"""Maps a series to the metric of `regions.get` that counts its vCPUs. The metrics are listed in the discovery document;
+their names tell which series they count."""
 IN_CPUS = frozenset({"e2", "n1", "f1", "g1"})
-"""Counted by the metric CPUS. All others are in the quota CPUS_PER_VM_FAMILY, which `regions.get` does not show."""
+"""Series that the metric CPUS counts. Series that are neither here nor in `QUOTA` count for CPUS_PER_VM_FAMILY, which
+`regions.get` does not show."""
 _CONFIDENTIAL = {
     "c2d": frozenset({Confidential.SEV}),
     "c3d": frozenset({Confidential.SEV}),
@@ -79,15 +82,15 @@ _GPU_MEMORY_GIB = {
     "nvidia-b200": 180,
     "nvidia-rtx-pro-6000": 96,
 }
-"""From the cards' names and makers' sheets; the API does not tell."""
+"""Memory of each accelerator in GiB, from its name or its data sheet, because the API does not report it."""
 ATTACHED: dict[str, dict[int, int]] = {
     "nvidia-tesla-t4": {1: 48, 2: 48, 4: 96},
     "nvidia-tesla-p4": {1: 24, 2: 48, 4: 96},
     "nvidia-tesla-p100": {1: 16, 2: 32, 4: 64},
     "nvidia-tesla-v100": {1: 12, 2: 24, 4: 48, 8: 96},
 }
-"""Accelerators that are attached to N1: how many at once -> the most vCPUs with them.
-Not checked yet against cloud.google.com/compute/docs/gpus; Google refuses what does not fit."""
+"""Accelerators that can be attached to N1. Each maps the number of attached cards to the maximum number of vCPUs. Not
+checked yet against cloud.google.com/compute/docs/gpus; Google refuses other combinations."""
 COUNTRIES = {
     "africa-south1": "ZA",
     "asia-east1": "TW",
@@ -124,7 +127,8 @@ COUNTRIES = {
     "southamerica-east1": "BR",
     "southamerica-west1": "CL",
 }
-"""Source: cloud.google.com/compute/docs/regions-zones. Regions that begin with `us-` are in the US."""
+"""The country of each region outside the US. Source: cloud.google.com/compute/docs/regions-zones. Regions that begin
+with `us-` are in the US."""
 
 
 def series_of(type_name: str) -> str:
@@ -261,7 +265,8 @@ def table(path: str = "") -> Table:
 
 
 LOCAL_SSD_GIB = 375
-"""Of each partition. The API tells how many, not how large: newer series such as Z3 may have larger ones."""
+"""Size of each local SSD partition in GiB. The API reports only the number of partitions; newer series such as Z3 may
+have larger partitions."""
 
 
 def offers(machines: Iterable[Any], accelerators: Iterable[Any], table: Table) -> list[InstanceType]:
@@ -283,7 +288,7 @@ def offers(machines: Iterable[Any], accelerators: Iterable[Any], table: Table) -
 
 
 def _cards(accelerators: Iterable[Any]) -> dict[str, set[tuple[str, int]]]:
-    """Zone -> what can be attached there, and how many at most."""
+    """Return, for each zone, the accelerators that can be attached there and the maximum number of each."""
     found: dict[str, set[tuple[str, int]]] = defaultdict(set)
     for one in accelerators:
         if one.name in ATTACHED and one.deprecated.state in ("", "ACTIVE"):

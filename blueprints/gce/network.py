@@ -20,7 +20,8 @@ from blueprints.gce.api import NAME, Calls, Operation, bears, found, last, refus
 from blueprints.specs import Problem
 
 LONGEST = 36
-"""Characters of a key that a further rule's name begins with: its rest, at most 24, still fits into 63."""
+"""Maximum number of characters of the key at the beginning of a port rule's name. The rest of the name has at most 24
+characters, and a name may have 63."""
 
 
 def rule_name(key: str, rule: Rule) -> str:
@@ -110,7 +111,10 @@ class FirewallRules:
         return found(lambda: self._calls.read(self._client.get, request))
 
     def _insert(self, rule: Mapping[str, Any]) -> bool:
-        """Its name makes it idempotent: a second one meets alreadyExists, as does one that is still being made."""
+        """Request the rule. Return True if Google has created it by the time of the answer.
+
+        A repeated request is harmless: Google answers alreadyExists, even while the rule is still being created.
+        """
         request = compute_v1.InsertFirewallRequest(project=self._calls.project, firewall_resource=dict(rule))
         try:
             return self._calls.done(self._calls.write(self._client.insert_unary, request))
@@ -139,7 +143,7 @@ class FirewallRules:
         return any(one.operation_type == "insert" and one.status != Operation.Status.DONE for one in about)
 
     def untagged(self, names: Sequence[str]) -> list[str]:
-        """Return those of these rules that exist and have no Drydock tags in their descriptions."""
+        """Return the names of the given rules that exist and have no Drydock tags in their descriptions."""
         there = ((name, self._read(name)) for name in names)
         return [name for name, rule in there if rule is not None and lost_tags(_tags(rule))]
 

@@ -85,7 +85,7 @@ _HOST_KEYS = {
     "compute.instances.getSerialPortOutput": "console",
 }
 OF_NETWORK = ("compute.subnetworks.get", "compute.subnetworks.use", "compute.subnetworks.useExternalIp")
-"""Needed in the subnet's project, which may be another one."""
+"""Permissions that are needed in the project of the subnet, which may differ from the credential's project."""
 
 
 class Permissions:
@@ -118,7 +118,10 @@ class Permissions:
         return [_permission(name, name in held) for name in names]
 
     def _held(self, project: str, names: Sequence[str]) -> set[str] | None:
-        """None where there is nobody to ask. Raises CloudError."""
+        """Return which permissions the credential has in a project, or None if there is no server to ask.
+
+        Raises CloudError.
+        """
         if not self._url:
             return None
         with translated(asked="Cloud Resource Manager"):
@@ -140,7 +143,7 @@ def _permission(name: str, held: bool | None, unclear: str = "") -> Permission:
 
 
 def _elsewhere(one: Permission) -> Permission:
-    """In another project a no is none: it may have been granted for the subnet alone."""
+    """Return a permission in another project, as unclear if that project does not grant it, because its subnet may."""
     if one.held is not False:
         return one
     return _permission(one.name, None, "its project does not grant it, but the subnet may")

@@ -107,7 +107,7 @@ class Account(ABC):
     @property
     @abstractmethod
     def gid(self) -> str:
-        """The account's gid; empty in the same case as `uid`."""
+        """The account's gid; empty if `uid` is empty."""
 
     @property
     @abstractmethod
@@ -129,7 +129,7 @@ class Account(ABC):
 
     @abstractmethod
     def closed(self) -> bool:
-        """Prevent new logins and processes for the account; return whether that succeeded."""
+        """Prevent new logins and processes for the account. Return whether that succeeded."""
 
     @abstractmethod
     def ended(self) -> bool:
@@ -233,7 +233,7 @@ class Controlled(Account):
         return self.run(_MAY_BECOME_ROOT, self.uid).split() == ["yes"]
 
     def _now(self) -> tuple[str, str]:
-        """Return the account's current uid and gid; the facts of its lease only have the first ones."""
+        """Return the account's current uid and gid, which may differ from those in the facts of its lease."""
         if self._numbers is None:
             self._numbers = (str(self._control.uid), str(self._control.gid))
             if self._control.numbers:

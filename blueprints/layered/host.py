@@ -42,7 +42,7 @@ def host_of(resource: ResourceView) -> LeaseView:
 
 
 def facts_of(host: LeaseView, account: Account) -> Json:
-    """Return facts about the host's account: `home`, `host`, and `account`, which says who else can use it."""
+    """Return facts about the host's account: `home`, `host`, and `account` (own, shared or root)."""
     whose = OWN if account.controlled and _isolation(host) == "uid" else SHARED
     if account.may_become_root():
         whose = ROOT
@@ -50,7 +50,7 @@ def facts_of(host: LeaseView, account: Account) -> Json:
 
 
 def reusable(resource: ResourceView) -> bool:
-    """Return whether everything that a lease could leave in the account is found and removed from outside of it."""
+    """Return whether everything that a lease could leave in the account can be found and removed from outside."""
     host = resource.parents.get(HOST)
     if host is None or resource.facts.get("account") != OWN or _isolation(host) != "uid":
         return False

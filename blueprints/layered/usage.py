@@ -31,7 +31,7 @@ class Allowance:
         self._measured: float | None = None
 
     def __call__(self, size: int) -> None:
-        """Count `size` bytes more."""
+        """Add `size` bytes that are about to be written. Raises QuotaExceeded if they do not fit."""
         if not self._fresh() or self._used + size > self._limit_mib * MIB:
             self._used = used_kib(self._command, self._folder) << 10
             self._measured = clock.monotonic()

@@ -45,7 +45,7 @@ class Planted:
 
     @property
     def known(self) -> dict[str, str]:
-        """Return the variables for the scripts that look."""
+        """Return the variables for the scripts that look for rows."""
         return {"was": self.home, "above": self.above, "uid": str(self.uid), "copy": self.folder}
 
 

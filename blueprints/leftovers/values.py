@@ -22,18 +22,18 @@ class Row:
     plant: str = ""
     look: str
     undo: str = ""
-    """Removes what the row has left, so that a validation leaves nothing on an operator's host."""
+    """Script that removes what the row has left, so that a validation leaves nothing on an operator's host."""
     accomplice: str = ""
-    """Run by a second lease alongside, before `plant`; its output becomes the `$note` of `plant`. The second lease also
+    """Script that a second lease runs before `plant`; its output becomes the `$note` of `plant`. The second lease also
     looks for such a row."""
     after: str = ""
-    """Run by the second lease after `plant`, with its note."""
+    """Script that the second lease runs after `plant`, with the note that `plant` printed."""
     arm: str = ""
-    """Run at the very end of the planting lease, for effects that would get in the way of planting other rows."""
+    """Script that runs last in the planting lease, for effects that would prevent other rows from being planted."""
     tools: tuple[str, ...] = ()
     """Programs that the host must have."""
     job: bool = False
-    """Planted through the jobs of the command interface; `plant` is the job's line."""
+    """Whether the row is planted as a job of the command interface; `plant` is then the job's command line."""
     seen_at_once: bool = True
     """Whether `look` finds the row while its lease lives. False if looking is itself the attack, or if the row may have
     no effect."""
@@ -41,9 +41,10 @@ class Row:
     """Whether the row matters only if the next lease has the same uid. Such a row cannot be removed; the rotation and
     rest of uids keeps it harmless."""
     own_account: bool = False
-    """Only tried if no other user shares the lease's account, because it would affect the operator's own work."""
+    """Whether the row is only tried in an account that the lease does not share, because it would affect the operator's
+    own work."""
     shared: str = ""
-    """Why the row outlives a lease that shares its account with others; empty if it must not."""
+    """Why the row may survive a lease that shares its account with others; empty if it must not survive."""
 
 
 class Verdict(StrEnum):
@@ -60,7 +61,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """The outcome of one row, an explanation, and what survival of the row would prove."""
+    """The outcome of one row, an explanation, and the conclusion to draw if the row survived."""
 
     row: str
     verdict: Verdict

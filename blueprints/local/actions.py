@@ -80,7 +80,7 @@ def _end_lease(here: HostShell, home: Path, cgroup: str) -> bool:
 
 @told
 def remove(spec: Spec, memo: Json) -> Answer:
-    """Remove the folder itself last, because its absence shows that the host is gone."""
+    """Remove the folder of the host. This is the last step, because a missing folder means that the host is gone."""
     return elsewhere(spec.resource) or _remove(spec, memo)
 
 

@@ -3,8 +3,9 @@
 The engine's slot lock separates the leases of one installation. These claims separate two installations on one machine,
 and new leases from the remains of a crash. Creating a link is atomic: the first caller gets the uid. Root only.
 
-Uids are reused in order: the one unused for longest comes next, and one that was just given back rests. Remains that no
-search has found, such as a descriptor kept by another lease, therefore take as long as possible to meet a new owner.
+Uids are reused in order: the one unused for longest comes next, and one that was just given back rests. If a search has
+missed something that a lease left, such as a descriptor kept by another lease, it therefore takes as long as possible
+until a new owner of the uid could be affected.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def give_back(home: Path) -> None:
 
 
 def taken() -> set[int]:
-    """Return the uids that are claimed."""
+    """Return the uids that homes have claimed."""
     try:
         return {int(name) for name in os.listdir(FOLDER) if name.isdecimal()}
     except FileNotFoundError:
@@ -82,7 +83,10 @@ def taken() -> set[int]:
 
 
 def _end(uid: int) -> None:
-    """Record the time, then remove the link: a crash between the two costs only a rest."""
+    """Record the time at which a uid was given back, then remove its link.
+
+    The order makes a crash between the two harmless.
+    """
     returned = {str(each): time for each, time in _returned().items()} | {str(uid): clock.now().timestamp()}
     beside = FOLDER / f"{_RETURNED}.new"
     beside.write_text(json.dumps(returned))

@@ -98,8 +98,8 @@ def aside(folder: Path) -> list[Path]:
 def objection(folder: Path, *, root: bool) -> str:
     """Return why a lease's home must not be created below the folder, or an empty string if it may be.
 
-    As root, a user who can replace a folder on the path could redirect root's work, and a lease's account must be able
-    to enter every folder on the path.
+    If Drydock runs as root, no other user may be able to replace a folder on the path, and leases' accounts must be
+    able to enter every folder on it.
     """
     for step in (folder, *folder.parents):
         if not step.exists() and not step.is_symlink():

@@ -56,7 +56,7 @@ def make(place: str, name: str, amounts: Amounts, processes: int) -> Group | Non
 
 
 def end(place: str, name: str) -> bool:
-    """End all processes in the group, even under another uid. Return True if none is left."""
+    """End all processes in the group, also those that have changed their uid. Return True if none is left."""
     above = _place(place)
     if not above or not (folder := above / name).is_dir():
         return True
@@ -135,7 +135,7 @@ def _bounds(amounts: Amounts, processes: int) -> dict[str, str]:
 
 
 def _populated(folder: Path) -> bool:
-    """Return whether any thread is alive in the group or below it."""
+    """Return whether any thread is alive in the group or in a group below it."""
     return "populated 1" in (folder / "cgroup.events").read_text()
 
 

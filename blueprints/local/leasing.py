@@ -218,7 +218,7 @@ def _account(lease: LeaseView) -> tuple[int, int]:
 def _bounded(endpoint: LocalEndpoint, lease: LeaseView) -> tuple[LocalEndpoint, str]:
     """Return the endpoint with its limits, and the name of the mechanism that enforces them.
 
-    Without root nothing does, because other programs use the same account.
+    Without root there are no limits, because other programs use the same account.
     """
     if not machine.as_root():
         return endpoint, "none"

@@ -32,12 +32,12 @@ def vcpus() -> int:
 
 
 def ram_mib() -> int:
-    """Return the memory of the machine."""
+    """Return the memory of the machine in MiB."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _MIB
 
 
 def disk_mib(folder: Path) -> int:
-    """Return the total size of the disk that contains the folder, which need not exist yet."""
+    """Return the total size in MiB of the disk that contains the folder. The folder need not exist yet."""
     while not folder.exists():
         folder = folder.parent
     disk = os.statvfs(folder)

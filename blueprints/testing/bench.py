@@ -31,7 +31,7 @@ class Bench(Hooks):
         return Driver(self, pace=self.pace)
 
     def needed_types(self) -> frozenset[str]:
-        """Return the resource types that the kind says it may lease."""
+        """Return the resource types that the kind may lease, according to its `needed_types`."""
         return self.kind.needed_types(self.blueprint().config)
 
     def blueprint(self, generation: int = 1) -> BlueprintView:

@@ -20,7 +20,7 @@ _PHASES = (
 
 
 class Declared(Phases):
-    """Names, models, matches, capabilities, plans."""
+    """Tests of the names, models, matches, capabilities and plans that a kind declares."""
 
     def test_the_kind_and_its_type_have_sane_names(self) -> None:
         assert isinstance(self.kind, Kind)

@@ -36,7 +36,7 @@ class Surroundings(Protocol):
     """The surroundings of a plan: other leases, a person, maintenance."""
 
     def needed_types(self) -> frozenset[str]:
-        """Return the resource types that the kind says it may lease."""
+        """Return the resource types that the kind may lease, according to its `needed_types`."""
 
     def supply(self, needed: NeededLease) -> LeaseView:
         """Return a lease as requested."""
@@ -48,7 +48,7 @@ class Surroundings(Protocol):
         """Carry out the requested maintenance."""
 
     def resolve(self, hold: Hold) -> bool:
-        """Do what a hold asks of a person. Return False if it is not done, so that the plan ends held."""
+        """Do what a hold asks of a person. Return False if it is not done; the plan then ends while it is held."""
 
     def secrets_of(self, credential: Mapping[str, Any]) -> Iterable[str]:
         """Return the texts of a credential that must stay secret."""

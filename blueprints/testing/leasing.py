@@ -15,7 +15,7 @@ from interfaces.errors import LeaseEnded
 
 
 class Leasing(Phases):
-    """Activation, deactivation, cleaning, interfaces."""
+    """Tests of activation, deactivation, cleaning and interfaces."""
 
     @needs(Activates)
     def test_activating_twice_gives_the_same_access(self) -> None:

@@ -12,7 +12,7 @@ from blueprints.testing.rules import frozen, json_safe
 
 
 class Making(Phases):
-    """One object per key, whatever crashes, and nothing left at the end."""
+    """Tests that a build creates one object for each key, whatever crashes, and that destroying it leaves nothing."""
 
     @needs(Builds, Offers, Registers)
     def test_building_makes_something_that_bears_our_tags(self) -> None:

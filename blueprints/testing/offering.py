@@ -15,7 +15,7 @@ from blueprints.testing.rules import frozen, json_safe
 
 
 class Offering(Phases):
-    """Places, inventory, drafts of offers, and the status of what was built."""
+    """Tests of places, inventory, drafts from offers, and the status of machines that were built."""
 
     @needs(Offers)
     def test_the_inventory_is_the_same_again_with_names_that_are_unique(self) -> None:
@@ -76,7 +76,7 @@ class Offering(Phases):
         assert resource.key not in left or left[resource.key].lost
 
     def _refusal(self, secrets: Mapping[str, str]) -> str:
-        """Return the error that a wrong account gets; empty if it is accepted."""
+        """Return the error that an account with wrong secrets gets, or an empty string if the secrets are accepted."""
         kind, wrong = self.offering(), Account(name=self.account().name, secrets=secrets)
         try:
             for place in kind.places(wrong):
@@ -96,5 +96,5 @@ class Offering(Phases):
 
 
 def _kept(offer: Offer) -> dict[str, object]:
-    """Return what stays the same from one poll to the next."""
+    """Return the fields of an offer that stay the same from one poll to the next."""
     return asdict(replace(offer, price=None, price_source="", boot_seconds=None, available=True))

@@ -9,7 +9,7 @@ from blueprints.testing.phases import Phases, needs
 
 
 class Operating(Phases):
-    """Reboots, Resizes, Retypes, Tags, Consoles. Repeating a plan changes nothing more."""
+    """Tests of Reboots, Resizes, Retypes, Tags and Consoles. A repeated plan must change nothing more."""
 
     @needs(Reboots)
     def test_what_was_rebooted_is_there_and_can_be_destroyed(self) -> None:

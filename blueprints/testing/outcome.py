@@ -22,7 +22,10 @@ class Call:
 
 @dataclass(frozen=True, kw_only=True)
 class Position:
-    """What has been committed: after a crash, another process continues from here, or begins to destroy."""
+    """The part of a plan that has been committed.
+
+    After a crash, another process continues from here or begins to destroy.
+    """
 
     step: int = 0
     memo: Json = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Phases carried out for a bench, in the terms of the suites, and which tests apply to which kinds."""
+"""Carry out the phases of a kind for the suites, and select the tests that apply to the kind."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Phases(Bench):
         return self.ready("build", resource or self.resource()).spec.resource
 
     def activated(self, lease: LeaseView) -> LeaseView:
-        """Return the lease, activated if that needs work."""
+        """Return the lease after activating it, if its kind has an activation."""
         if not hasattr(self.kind, "activate"):
             return lease
         after = self.ready("activate", lease.resource, lease).spec.lease

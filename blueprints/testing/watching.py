@@ -10,7 +10,7 @@ from blueprints.testing.phases import Phases, needs
 
 
 class Watching(Phases):
-    """Checks, Powers, Updates."""
+    """Tests of Checks, Powers and Updates."""
 
     @needs(Checks)
     def test_a_healthy_resource_is_found_healthy_and_looking_changes_nothing(self) -> None:

@@ -28,7 +28,10 @@ def have_host(spec: Spec, memo: Json) -> Answer:
 
 
 def _clear(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    """End all and remove all but the folder, before it is made and before a lease gets it."""
+    """End all processes, and remove everything except the storage folder and its image file.
+
+    Runs before the folder is made, and before a lease gets it.
+    """
     there = account(host, spec.deadline)
     ours = (spec.resource.key, f"{spec.resource.key}.img")
     stages = (there.closed, there.ended, lambda: there.emptied(*ours), there.ended)
@@ -59,7 +62,7 @@ make = BELOW.needed(_make)
 
 
 def _enforce(spec: Spec, there: Account, folder: str, size: int) -> str:
-    """Make the folder. Return why its size is only checked; empty if the kernel enforces it."""
+    """Make the folder. Return why its size is only checked, or an empty string if the kernel enforces it."""
     there.run(_MKDIR, folder, there.uid, there.gid)
     if "checked" in (spec.config.limit, spec.resource.attributes.get("limit")):
         return "the blueprint or the lease sets limit: checked"

@@ -36,7 +36,7 @@ look = BELOW.needed(_look)
 
 
 def _clear(spec: Spec, memo: Json, host: LeaseView) -> Answer:
-    """End all, and remove all but the mirror of the repository, which no lease reaches."""
+    """End all processes, and remove everything except the control folder with the mirror, which no lease can access."""
     there = account(host, spec.deadline)
     stages = (lambda: there.emptied(f"{spec.resource.key}.control"), there.swept, there.ended)
     return in_stages(memo, _CLEARING, there.closed, there.ended, *stages) or Ready()

@@ -47,7 +47,7 @@ def protocol_of(repository: str) -> Protocol:
 
 
 def _leads_elsewhere(path: str) -> bool:
-    """Return whether the path could mean another one to a program that decodes its escapes."""
+    """Return whether a program that decodes the escapes in the path could arrive at another path."""
     plain = unquote(path)
     if _NOT_ESCAPED.search(plain) or plain.count("/") != path.count("/"):
         return True
@@ -55,9 +55,9 @@ def _leads_elsewhere(path: str) -> bool:
 
 
 def prompts_of(repository: str, username: str) -> tuple[str, ...]:
-    """Return git's prompts when the repository's own server requires a name and a password.
+    """Return the prompts with which git asks for the user name and password of the repository's own server.
 
-    Return an empty string if its protocol never prompts.
+    The result is empty if the protocol never prompts.
     """
     found = _REMOTE.fullmatch(repository)
     if found is None or not found["protocol"].startswith("http"):
@@ -105,7 +105,10 @@ def is_pattern(pattern: str) -> bool:
 
 
 def _fits(repository: str, pattern: str) -> bool:
-    """Match part by part, so that text which a lease supplies for one part is never taken for another."""
+    """Return whether a repository matches a pattern.
+
+    The parts of the address are compared one by one, so the text in one part can never match the pattern of another.
+    """
     for plain, starred in zip((_REMOTE, _FILE, _SHORT_SSH), _PATTERNS, strict=True):
         found, wanted = plain.fullmatch(repository), starred.fullmatch(pattern)
         if found or wanted:
