@@ -1,4 +1,4 @@
 """Drydock leases machines, and the things that run on machines."""
 
 DISTRIBUTION = "drydock-leases"
-"""The name on PyPI, where `drydock` belongs to another project."""
+"""Name of the distribution on PyPI, where the name `drydock` belongs to another project."""

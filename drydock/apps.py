@@ -11,5 +11,5 @@ class DrydockConfig(AppConfig):
     name = "drydock"
 
     def ready(self) -> None:
-        """Make ours the current Celery app, without connecting to anything."""
+        """Make Drydock's Celery app the current one, without connecting to anything."""
         from drydock import celery  # noqa: F401

@@ -18,11 +18,11 @@ from drydock.core import clock
 
 _LOOK = 0.25
 
-"""Seconds between two checks."""
+"""Seconds between two checks for deadlines that have passed."""
 
 
 class DeadlineWatch:
-    """Connections with deadlines. A thread shuts down connections whose deadline has passed."""
+    """Keeps the deadlines of connections. A thread shuts down every connection whose deadline has passed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -62,12 +62,12 @@ app.autodiscover_tasks()
 
 @setup_logging.connect
 def _keep_our_logging(**_: Any) -> None:
-    """Receive the signal, because Celery leaves logging alone if it has a receiver."""
+    """Do nothing. Celery does not configure logging if this signal has a receiver."""
 
 
 @celeryd_init.connect
 def _need_semaphores(**_: Any) -> None:
-    """Exit a worker that could not start its processes, before Celery does so with a traceback."""
+    """End a worker with a message if semaphores do not work, because Celery would end it with a traceback."""
     if problem := semaphores.problem():
         raise SystemExit(problem)
 

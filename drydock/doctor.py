@@ -219,7 +219,8 @@ CHECKS: tuple[Callable[[], Answer], ...] = (
     secrets,
     reachability,
 )
-"""In the order in which they run. The installation itself is first, because its problems make other checks fail."""
+"""All checks, in the order in which they run. Checks on which others depend come first, because their problems make the
+others fail."""
 MEND = {
     "keys": "Set DRYDOCK_ENCRYPTION_KEYS to Fernet keys; python -m drydock.keys prints one.",
     "database": "Check DATABASE_URL and that the server is running; with private engines check the logs named above.",

@@ -46,7 +46,7 @@ def metrics_token(environment: Environment) -> str:
 def _derives(environment: Environment, name: str) -> bool:
     """Return whether a key that is not set is derived from the secret key.
 
-    It is derived if both DATABASE_URL and the secret key are set, because each machine would otherwise generate a
+    A key is derived if both DATABASE_URL and the secret key are set, because each machine would otherwise generate a
     different key. A key that was generated before is kept.
     """
     given = bool(environment.database_url and environment.secret_key.get_secret_value())

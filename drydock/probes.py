@@ -33,7 +33,7 @@ OK = "ok"
 
 @dataclass(frozen=True, kw_only=True)
 class HealthCheck:
-    """A health check. `see` returns what is wrong, or an empty string.
+    """A health check. `see` returns a description of the problem, or an empty string.
 
     If a `needed` check fails, the process is not ready. Failures of other checks are only reported.
     """
@@ -88,7 +88,7 @@ class HealthMonitor:
         self._guard = threading.Lock()
 
     def see(self, seconds: float) -> dict[str, str]:
-        """Return `ok` or what is wrong for each check by name, within `seconds`."""
+        """Return, for each check by name, `ok` or a description of the problem. Takes at most `seconds`."""
         until = clock.monotonic() + seconds
         tries = [self._begin(look) for look in self.looks]
         for one in tries:
@@ -156,7 +156,8 @@ OWN_METRICS = {
     BUILD: "Version of Drydock (`drydock_build_info`).",
 }
 
-"""Metrics of this scrape and process, in addition to the figures of the installation."""
+"""Maps the metrics about this scrape and process, which are added to those of the installation, to their
+descriptions."""
 
 
 class FigureCollector:

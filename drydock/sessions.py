@@ -15,7 +15,8 @@ from django.contrib.sessions.backends import db
 from django.utils import timezone
 
 _LENGTH = 40
-"""The length of the column. It holds 160 bits of the digest, as many as a key has."""
+"""Number of hex digits in a stored digest, which is the length of the column. They are 160 bits, as many as a key
+has."""
 
 
 def digest(session_key: str) -> str:
@@ -38,13 +39,13 @@ class SessionStore(db.SessionStore):
         return super().exists(digest(session_key))
 
     def create_model_instance(self, data: Any) -> Any:
-        """Return the row to be written."""
+        """Return the row in which these session data are stored."""
         row = super().create_model_instance(data)
         row.session_key = digest(row.session_key)
         return row
 
     def delete(self, session_key: str | None = None) -> None:
-        """Delete a session: this one if no key is given."""
+        """Delete the session with this key, or the current session if no key is given."""
         if key := session_key or self.session_key:
             super().delete(digest(key))
 
@@ -56,11 +57,11 @@ class SessionStore(db.SessionStore):
         return await super().aexists(digest(session_key))
 
     async def acreate_model_instance(self, data: Any) -> Any:
-        """Return the row to be written."""
+        """Return the row in which these session data are stored."""
         row = await super().acreate_model_instance(data)
         row.session_key = digest(row.session_key)
         return row
 
     async def adelete(self, session_key: str | None = None) -> None:
-        """Delete a session: this one if no key is given."""
+        """Delete the session with this key, or the current session if no key is given."""
         await sync_to_async(self.delete)(session_key)

@@ -11,7 +11,7 @@ from leases.engine.core import database
 from leases.rest.problems import unavailable
 
 RETRY_AFTER = 2
-"""Seconds after which a browser tries again."""
+"""Seconds after which a browser should repeat the request."""
 _PAGE = f"""<!DOCTYPE html>
 <html lang="en">
 <head>

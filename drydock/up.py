@@ -82,7 +82,7 @@ class Foreground:
         self.stopping = True
 
     def stop(self) -> None:
-        """Stop every child, with increasingly strong signals, and kill whatever is left in its process group."""
+        """Stop every child with increasingly strong signals, then kill the processes left in its process group."""
         self.say("drydock", "stopping")
         for number, seconds in ESCALATION:
             alive = [child for child in self.children.values() if child.poll() is None]
@@ -141,7 +141,10 @@ class Foreground:
         return True
 
     def _pause(self, program: Program, now: float) -> float | None:
-        """Record an exit. Return the seconds until the restart, or None if there will be none."""
+        """Record that a program has exited.
+
+        Return the seconds until its restart, or None if it will not be restarted.
+        """
         child = self.children[program.name]
         _kill_session(child.pid)
         self.say("drydock", f"{program.name} ended with status {child.returncode}")
@@ -177,7 +180,7 @@ def _wait(children: Sequence[subprocess.Popen[str]], seconds: float) -> None:
 
 
 def _kill_session(leader: int) -> None:
-    """Kill what an exited child has left in its process group."""
+    """Kill the processes that an exited child has left in its process group."""
     try:
         os.killpg(leader, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -207,7 +210,7 @@ def port_problem(address: str, port: int) -> str:
 
 
 def programs(address: str, port: int) -> list[Program]:
-    """Return the programs that run besides the engines."""
+    """Return the programs to run in addition to the engines."""
     python = sys.executable
     wanted = settings.DRYDOCK
     celery = [python, "-m", "celery", "-A", "drydock.celery", "--quiet"]

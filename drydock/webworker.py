@@ -31,7 +31,7 @@ _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nConnection: close
 class Worker(ThreadWorker):  # type: ignore[misc]
     """Serves requests whose heads are complete.
 
-    If half of its connections are still waiting for theirs, it drops the oldest of them.
+    If half of its connections are still sending their heads, it drops the oldest of those.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -89,7 +89,10 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.poller.unregister(conn.sock)
 
     def murder_pending(self) -> None:
-        """Close connections whose heads did not arrive in time; if the worker is stopping, also those without data."""
+        """Close connections whose heads did not arrive in time.
+
+        If the worker is stopping, also close those that have sent no data.
+        """
         super().murder_pending()
         now = clock.monotonic()
         for conn in [

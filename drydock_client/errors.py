@@ -23,7 +23,7 @@ def _fit(text: str, most: int, kept: str = "\n\t") -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """An error in a request: the field as the caller wrote it, and what is wrong with it."""
+    """A mistake in a request: the name of the field as the caller wrote it, and a message that explains the mistake."""
 
     field: str
     message: str
@@ -61,7 +61,7 @@ class InvalidRequest(DrydockError):
         told, more = tuple(problems[:_TOLD]), len(problems) - _TOLD
         told += (Problem(field="", message=f"There are {more} more errors."),) * (more > 0)
         self.problems = told or (Problem(field=self.field, message=self.message),)
-        """All mistakes. The first one is also the error's own field and message."""
+        """All mistakes in the request. The first one also sets the error's own field and message."""
 
     def __str__(self) -> str:
         said = " ".join(f"{p.field}: {p.message}" if p.field else p.message for p in self.problems)
@@ -94,7 +94,7 @@ class NotSupported(DrydockError):
     def __init__(self, message: str = "", *, field: str = "", hint: str = "", capability: str = "") -> None:
         super().__init__(message, field=field, hint=hint)
         self.capability = capability
-        """The missing capability, such as `reboot`; empty if it has no name."""
+        """The capability that is missing, such as `reboot`; empty if it has no name."""
 
 
 class Busy(DrydockError):

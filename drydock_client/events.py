@@ -1,4 +1,4 @@
-"""List events, and follow them in order even though ids are assigned before transactions commit."""
+"""List events, and follow them in order, although ids are assigned before transactions commit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from drydock_client.values import EventInfo
 
 AT_ONCE = 1000
 _LATE = 10.0
-"""Seconds during which an event with a smaller id may still appear, because its transaction took longer."""
+"""Seconds for which an event with a smaller id may still appear, because its transaction was committed later."""
 
 
 class Events(Operations):
@@ -60,7 +60,7 @@ def follow(
 
 
 def _passed(cursor: int, seen: dict[int, float], now: float) -> int:
-    """Return the cursor, moved past events that are too old for an earlier one to still appear."""
+    """Return the cursor after moving it past old events, before which no further event can appear."""
     for pk in sorted(seen):
         if now - seen[pk] < _LATE and len(seen) < AT_ONCE - 100:
             break

@@ -192,7 +192,10 @@ def end_of(client: Any, info: LeaseInfo) -> LeaseEnd:
 
 
 def _end_of(timeout: float | None) -> float | None:
-    """Return when the timeout expires on the monotonic clock; None without a timeout. Raises InvalidRequest."""
+    """Return the time on the monotonic clock at which a timeout in seconds expires; None without a timeout.
+
+    Raises InvalidRequest if the timeout is negative or longer than a year.
+    """
     if timeout is None:
         return None
     if not 0 <= timeout < LONGEST:
@@ -201,7 +204,7 @@ def _end_of(timeout: float | None) -> float | None:
 
 
 def _rest(info: LeaseInfo, pause: float, end: float | None) -> float:
-    """Return the seconds to sleep before looking again. Raises TimedOut."""
+    """Return the seconds to sleep before the lease is read again. Raises TimedOut if no time is left."""
     left = pause if end is None else end - time.monotonic()
     if left <= 0:
         raise TimedOut(

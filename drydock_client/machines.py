@@ -11,7 +11,7 @@ ACTS = ("stop", "start", "reboot", "resize", "change-type", "tags")
 
 
 def _acts(whose: str) -> dict[str, tuple[str, str]]:
-    """Return the summary of each action, and the model of its body."""
+    """Return a mapping from each action on a machine to its summary and the model of its body."""
     return {
         "stop": (f"Stop {whose}", "Empty"), "start": (f"Start {whose}", "Empty"),
         "reboot": (f"Reboot {whose}", "Empty"), "resize": (f"Enlarge the disk of {whose}", "Disk"),

@@ -31,7 +31,7 @@ class Operation:
 
     name: str
     subject: str
-    """The module that declares it. The engine implements it in a module of the same name."""
+    """The module that declares the operation. The engine implements it in a module of the same name."""
     method: Method
     path: str
     """Path below `/api/v1/`, with `{id}`, `{name}`, `{blueprint}` or `{user}`; `{act}` stands for each of `acts`."""
@@ -42,11 +42,11 @@ class Operation:
     status: int = 200
     scope: Scope = "read"
     parameters: Mapping[str, inspect.Parameter] = field(default_factory=dict)
-    """The parameters of the method that declares it."""
+    """The parameters of the method that declares the operation."""
     body: str = ""
-    """The model of its body. If empty, the parameters are the body, or it has none."""
+    """The model of the request's body. If empty, the parameters are the fields of the body, or there is no body."""
     query: str = ""
-    """The model of its query."""
+    """The model of the URL's query."""
     acts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Each value of `{act}`, with its summary and the model of its body."""
     inside: str = ""
@@ -58,19 +58,21 @@ class Operation:
     flags: Mapping[str, str] = field(default_factory=dict)
     """The query flag that stands for an empty collection, by parameter. An empty collection differs from None."""
     cursor: str = ""
-    """The argument that says where the next page begins, if the result is sent in pages."""
+    """The argument that sets where a page begins, if the result is sent in pages."""
     key: str = ""
     """The argument, or the item of `spread`, that the header `Idempotency-Key` carries."""
     waits: str = ""
-    """The operation that returns the result again after a REST request with `wait` has waited for the lease."""
+    """The operation that reads the result again, after a REST request with `wait` has waited for the lease."""
     tagged: bool = False
     """Whether the result, a lease, is sent with an `ETag`."""
     location: str = ""
-    """The URL path of what was created, if it differs from the request's. `{0.id}` is a field of the result."""
+    """The URL path of the created object, if it differs from the path of the request. `{0.id}` is a field of the
+    result."""
     host: str = ""
-    """What identifies the host that the request waits for: `lease`, `job`, `resource`, `address`, or empty for none."""
+    """The argument that identifies the host on which the request waits: `lease`, `job`, `resource` or `address`. Empty
+    if the request does not wait for a host."""
     owned: bool = False
-    """Whether operators may call it on behalf of another owner."""
+    """Whether operators may call the operation on behalf of another owner."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -92,7 +94,7 @@ class Operation:
 
 
 OPERATIONS: dict[str, Operation] = {}
-"""Every declared operation by its name."""
+"""Every declared operation, by name."""
 
 
 class Operations(ABC):

@@ -50,7 +50,7 @@ class Client(
 
     @abstractmethod
     def attended(self) -> Attendance:
-        """Return a context manager that keeps workers alive, if this program is responsible for that."""
+        """Return a context manager that keeps workers alive, if this program is responsible for them."""
 
     @abstractmethod
     def close(self) -> None:

@@ -12,7 +12,7 @@ from drydock_client.http.addresses import checked
 
 
 def place() -> Path:
-    """Return the path of the token file: DRYDOCK_TOKENS, or the default."""
+    """Return the path of the token file: the value of DRYDOCK_TOKENS, or the default path."""
     if given := os.environ.get("DRYDOCK_TOKENS"):
         return Path(given).expanduser()
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"

@@ -1,9 +1,9 @@
 """Errors of Azure Resource Manager as CloudErrors: its error codes, and what the SDK raises.
 
-Sources: learn.microsoft.com "Troubleshoot common Azure deployment errors" (azure-resource-manager/troubleshooting/
-common-deployment-errors), "Resolve errors for SKU not available", "Troubleshoot allocation failures"
-(virtual-machines/allocation-failure), "Understand how Azure Resource Manager throttles requests"; the codes of objects
-in use from the REST reference of Microsoft.Network.
+Sources: learn.microsoft.com "Troubleshoot common Azure deployment errors"
+(azure-resource-manager/troubleshooting/common-deployment-errors), "Resolve errors for SKU not available", "Troubleshoot
+allocation failures" (virtual-machines/allocation-failure), "Understand how Azure Resource Manager throttles requests";
+the codes of objects in use from the REST reference of Microsoft.Network.
 """
 
 from __future__ import annotations

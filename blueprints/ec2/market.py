@@ -32,8 +32,8 @@ _FAMILIES = {
     **{"inf": "inf", "trn": "trn", "dl": "dl", "hpc": "hpc", "im": STANDARD, "is": STANDARD, "mac": "mac"},
 }
 """Maps the leading letters of a type's name to the family of its quota
-(https://docs.aws.amazon.com/ec2/latest/instancetypes/ ec2-instance-quotas.html: Standard is A, C, D, H, I, M, R, T, Z;
-G and VT are one)."""
+(https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html: Standard is A, C, D, H, I, M, R, T, Z; G
+and VT are one)."""
 _LETTERS = re.compile(r"[a-z]*")
 _MAKERS = {"habana": "intel", "nvidia": "nvidia", "amd": "amd", "aws": "aws", "intel": "intel", "xilinx": "amd"}
 _BOOTABLE = ("x86_64", "arm64", "i386")

@@ -275,7 +275,7 @@ def _type(of: dict[str, Any]) -> str:
 
 
 def _state(info: BlueprintInfo) -> str:
-    """Return the state in one word."""
+    """Return the state of a blueprint in one word."""
     return "drained" if info.drained else "enabled" if info.enabled else "disabled"
 
 

@@ -118,7 +118,7 @@ def reclaim(
 
 
 def _gone(client: Client, ids: list[int]) -> bool:
-    """Return whether the resources are gone and everything that they held has been returned."""
+    """Return whether the resources no longer exist and the leases that they held have been returned."""
     return all(client.resource(pk).gone_at for pk in ids) and not any(
         lease.for_resource in ids for lease in client.leases(held=True, limit=1000)
     )

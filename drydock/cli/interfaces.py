@@ -70,7 +70,8 @@ def watch(lease: o.LeaseId, *, as_json: o.AsJson = False) -> None:
 
 _PLACE = re.compile(r"([^/:]+):(.*)", re.DOTALL)
 
-"""LEASE:PATH. As with scp, a local path that contains a colon must be written with a leading directory: `./a:b`."""
+"""Matches LEASE:PATH. As with scp, a local path that contains a colon must be written with a leading directory:
+`./a:b`."""
 
 Place = Annotated[
     str,
@@ -136,7 +137,7 @@ def remove_file(
 
 
 def _telling() -> Callable[[JobInfo], None]:
-    """Return a function that prints once which job removes the folder."""
+    """Return a function for `on_job`, which prints once which job removes the folder."""
     told: list[int] = []
 
     def tell(job: JobInfo) -> None:

@@ -87,8 +87,8 @@ def lease(
 
 HEARTBEAT = "60s"
 
-"""The default heartbeat limit for the lease of a command without --keep, so that a killed program leaves nothing
-behind."""
+"""The default heartbeat limit of a lease that lasts as long as this program. If the program is killed, its lease
+ends."""
 
 
 def _give_heartbeat(given: dict[str, Any], wanted: str | None, *, keeps: bool) -> None:

@@ -131,7 +131,7 @@ _OFFER_COLUMNS = (
 
 _TOGETHER = dt.timedelta(seconds=30)
 
-"""Readings that are no further apart than this are reported as one."""
+"""If all polls are within this time of each other, `_age` reports them as one."""
 
 
 def _offer_row(one: OfferInfo) -> tuple[Any, ...]:
@@ -146,7 +146,7 @@ def _offer_row(one: OfferInfo) -> tuple[Any, ...]:
 
 
 def _age(found: list[OfferInfo]) -> str:
-    """Return how old the data is."""
+    """Return a sentence that says how old the listed offers are."""
     seen = sorted(one.seen_at for one in found if one.seen_at is not None)
     if not seen:
         return "The time of the last poll is not known."
@@ -156,7 +156,7 @@ def _age(found: list[OfferInfo]) -> str:
 
 
 def _nothing(client: Client) -> str:
-    """Return the reason why nothing is shown."""
+    """Return a sentence that says why no offers are listed."""
     places = client.locations()
     seen = sorted(one.seen_at for one in places if one.seen_at is not None)
     if seen:

@@ -109,7 +109,7 @@ def run(command: Sequence[str], **given: Any) -> int:
 
 @contextlib.contextmanager
 def started(command: Sequence[str], **given: Any) -> Iterator[subprocess.Popen[str]]:
-    """Start a program that ends with the block or with this process, however that ends."""
+    """Start a program that is ended with the block, or when this process ends in any way."""
     from drydock.engines.process import end_with_parent
 
     process = subprocess.Popen(list(command), text=True, preexec_fn=end_with_parent(signal.SIGTERM), **given)
@@ -159,7 +159,7 @@ def _folder() -> Iterator[Path]:
 
 
 def _sweep(place: Path) -> None:
-    """Remove the folders left behind by killed commands."""
+    """Remove the temporary folders that killed commands left behind."""
     for folder in place.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):
             status = folder.lstat()

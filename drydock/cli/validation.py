@@ -167,7 +167,7 @@ def _tell_of_leftovers(account: Account) -> None:
 
 
 def _agree(account: Account, wish: Wish, wanted: Collection[str], yes: bool) -> None:
-    """Print what would be spent, and ask for confirmation. Raises InvalidRequest if there is no terminal."""
+    """Print the cost of the run, and ask for confirmation. Raises InvalidRequest if there is no terminal."""
     from blueprints.cloud.validation.choosing import cost, machines
 
     count = machines(wanted)
@@ -200,7 +200,7 @@ def _progress(check: Check, finding: Finding | None) -> None:
 
 
 def _say_left(account: Account, left: list[str]) -> None:
-    """Print what is left behind, however the suite ended."""
+    """Print the objects that could not be removed. Called however the suite ended."""
     for sentence in left:
         output.say(f"LEFT: {sentence}")
     if left:
@@ -228,7 +228,7 @@ def _table(rows: list[tuple[str, str, str, str]]) -> Any:
 
 
 def _cleaned(account: Account, as_json: bool) -> None:
-    """Remove what earlier runs have left behind."""
+    """Remove the objects that earlier runs have left at the provider."""
     from blueprints.cloud.validation.journal import clean
 
     gone, left = clean(account.client, account.run_tags, account.journal)

@@ -13,7 +13,8 @@ UNSAFE = (
 )
 """Categories Cc and Cf, and line and paragraph separators, as a character class for a regular expression.
 
-The joiners U+200C and U+200D are left out: scripts and emoji need them, and they move nothing.
+The joiners U+200C and U+200D are not included, because some scripts and emoji need them and they do not change the
+direction of text.
 """
 NOT_TAKEN = "characters that control a terminal or the direction of text are not allowed"
 _UNSAFE = re.compile(f"[{UNSAFE}\ud800-\udfff]")

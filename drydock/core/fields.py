@@ -67,7 +67,7 @@ class EncryptedTextField(_TextField):
         return Ciphertext(value) if isinstance(value, str) and looks_sealed(value) else value
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
-        """Return the attribute as it is. Ciphertext that was never read is not decrypted."""
+        """Return the attribute unchanged, without decrypting a ciphertext that was never read."""
         return model_instance.__dict__.get(self.attname)
 
     def get_prep_value(self, value: Any) -> str | None:

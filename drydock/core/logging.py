@@ -22,13 +22,14 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _URL_PASSWORD = re.compile(r"(?P<head>://[^\s:/@]*:)[^\s@/]+@")
-"""Matches without the scheme, because searching for one from every letter takes time quadratic in the text's length."""
+"""Matches a URL's password. The pattern does not include the scheme, because a search that tries every letter as its
+beginning takes time quadratic in the length of the text."""
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
 BLOT = "***"
 LONGEST = 1 << 18
 """Maximum number of characters of a text that are searched. The rest is left out, because it could contain anything."""
 _EDGE = 2000
-"""Characters before a cut that are left out as well, because a secret that is cut in two is not recognized."""
+"""Number of characters before a cut that are left out as well, because half a secret would not be recognized."""
 _SHORTEST = 6
 """Minimum length of a value to hide. Shorter values also occur as words of ordinary text."""
 

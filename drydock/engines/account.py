@@ -22,7 +22,7 @@ FREE = range(60900, 61000)
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """A user and group id under which to run a program; None for those of this process."""
+    """A user id and a group id under which to run a program. None means the ids of this process."""
 
     uid: int | None = None
     gid: int | None = None
@@ -53,7 +53,7 @@ def engine_account(wanted: int, data: Path) -> Account:
 
 
 def creator_account(account: Account) -> Account:
-    """Return the account that creates the cluster: one with a name, in the engine's own group."""
+    """Return the account that creates the cluster: it has a password file entry, and is in the engine's own group."""
     if account.uid is None:
         _require_name(os.geteuid())
         return account

@@ -21,7 +21,7 @@ _guard = threading.RLock()
 
 
 def _forget_holder() -> None:
-    """Replace the lock in a forked process, because the thread that held it does not exist there."""
+    """Replace the lock in a forked process, where the thread that held the lock does not exist."""
     global _guard
     _guard = threading.RLock()
 

@@ -51,7 +51,7 @@ class Cluster:
         return child
 
     def stop(self, child: subprocess.Popen[bytes]) -> None:
-        """Request a fast shutdown, then use stronger signals."""
+        """Stop PostgreSQL: request a fast shutdown, then use stronger signals."""
         process.stop(child, [(signal.SIGINT, 20.0), (signal.SIGQUIT, 5.0)])
 
     def _command(self) -> list[str | Path]:

@@ -182,7 +182,7 @@ def listen(layout: Layout) -> socket.socket:
 
 
 def _answer(said: dict[str, str]) -> None:
-    """Report to the process that started this one, which may have been killed in the meantime."""
+    """Write a result to the process that started this one, unless that process has been killed in the meantime."""
     with contextlib.suppress(BrokenPipeError):
         os.write(1, f"{json.dumps(said)}\n".encode())
 

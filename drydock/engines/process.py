@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def start(command: Sequence[str | Path], account: Account, log: Path, end: signal.Signals) -> subprocess.Popen[bytes]:
-    """Start an engine that is sent the signal `end` when its keeper dies, however that happens."""
+    """Start an engine. The kernel sends it the signal `end` when its keeper dies for any reason."""
     with open_log(log) as output:
         return subprocess.Popen(
             [str(part) for part in command],
@@ -112,7 +112,7 @@ def stop(child: subprocess.Popen[bytes], escalation: Sequence[tuple[signal.Signa
 
 
 def clear(folder: Path, name: str, patience: float = 10.0) -> None:
-    """End the processes that an earlier keeper left running in a data folder. Raises EngineError if one stays."""
+    """End the processes that an earlier keeper left running in a data folder. Raises EngineError if one is left."""
     left = occupants(folder, name)
     for process in left:
         _signal(process, signal.SIGINT)

@@ -69,7 +69,7 @@ def _required(program: Path, account: Account) -> Path:
 
 
 def _copy(sources: dict[Path, str], target: Path) -> None:
-    """Copy trees once. An interrupted copy leaves nothing under the final name."""
+    """Copy trees into a target folder, unless it exists. An interrupted copy leaves nothing under the final name."""
     if target.exists():
         return
     target.parent.mkdir(mode=0o755, exist_ok=True)

@@ -48,7 +48,7 @@ class Broker:
         return child
 
     def stop(self, child: subprocess.Popen[bytes]) -> None:
-        """Request a shutdown, then kill the broker."""
+        """Stop the broker: request a shutdown, then kill it if it is still running."""
         process.stop(child, [(signal.SIGTERM, 5.0)])
 
     def _command(self) -> list[str | Path]:

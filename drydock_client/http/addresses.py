@@ -36,7 +36,10 @@ def checked(url: str) -> str:
 
 
 def trusted(ca: str | None) -> str | None:
-    """Return the file of trusted certificates, or None for the system's. Raises InvalidRequest if it is not usable."""
+    """Return the file of trusted certificates, or None for the system's.
+
+    Raises InvalidRequest if the file cannot be used.
+    """
     chosen = ca or os.environ.get(CA, "").strip()
     if not chosen:
         return None
@@ -61,7 +64,7 @@ def loopback(host: str) -> bool:
 
 
 def proxy_for(url: str) -> str | None:
-    """Return the proxy that the environment sets for a server, or None. It is never used for this machine."""
+    """Return the proxy that the environment sets for a server, or None. There is never a proxy for this machine."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if loopback(host) or urllib.request.proxy_bypass(host):

@@ -20,7 +20,10 @@ _FOLLOW_EVERY = 0.5
 
 
 class Onlooker:
-    """Reports whether the server's workers are alive. The server's operator is responsible for starting them."""
+    """Reports whether the server's workers are alive.
+
+    Starts none, because that is the task of the server's operator.
+    """
 
     private = False
 

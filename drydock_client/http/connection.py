@@ -16,7 +16,8 @@ from drydock_client.http.failures import BadAnswer, ServerUnreachable, failure
 
 CONNECT, READ, LONGEST = 10.0, 60.0, 86_400.0
 _PATIENCE = 30
-"""How many times a request to a busy server is retried, each time after the delay that the server names."""
+"""Maximum number of times that a request to a busy server is retried, each time after the delay that the server
+names."""
 _LARGEST_JSON = 256 << 20
 _AGENT = "drydock-client"
 

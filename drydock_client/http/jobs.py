@@ -78,7 +78,7 @@ class _Reading:
                 time.sleep(pause)
 
     def _some(self) -> int:
-        """Pass on the new output and return its size in bytes."""
+        """Pass new output of both streams on. Return its size in bytes."""
         found = 0
         for stream, offset in list(self._offsets.items()):
             part = self._client.job_output(self._job, offset=offset, limit=_PART, stream=stream)

@@ -45,7 +45,7 @@ class HttpOperations(Operations):
 
 
 def _fields(operation: Operation, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the query or body. None means that a field of `spread` is left out."""
+    """Return the fields of the query or body. Fields from `spread` whose value is None are left out."""
     names = {operation.cursor: "cursor", **operation.names}
     rest = {name: value for name, value in arguments.items() if name not in operation.variables}
     items = rest.pop(operation.spread, {})
@@ -69,7 +69,7 @@ def _read(operation: Operation, answer: Any) -> Any:
 
 
 def _part(operation: Operation, answer: urllib3.BaseHTTPResponse, content: bytes) -> Any:
-    """Return a result that was sent as bytes, with its other fields in headers."""
+    """Return the result of an operation that was sent as bytes, with the other fields in headers."""
     hints = typing.get_type_hints(operation.result)
     rest = {name: hints[name](int(answer.headers[header])) for name, header in operation.headers.items()}
     return operation.result(content=content, **rest)

@@ -17,7 +17,8 @@ MOST_ENTRIES = 200_000
 MOST_DEEP = 64
 """Maximum depth of folders, in levels below the top entry."""
 LONGEST_NAME, LONGEST_PATH = 255, 3072
-"""Maximum length of a name and of a path, in bytes. A path leaves room for the folder that the tree is put in."""
+"""Maximum length of a name and of a path, in bytes. The limit of paths leaves room for the path of the target
+folder."""
 MOST_SKIPPED = 1000
 """Maximum number of skipped entries that are reported by name."""
 
@@ -177,7 +178,7 @@ def _clear(target: Path) -> None:
 
 
 def _file(target: Path, entry: tar.Entry, reader: tar.Reader) -> None:
-    """Write to a temporary file and rename it."""
+    """Write a file of the archive under a temporary name, then rename it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir() and not target.is_symlink():
         raise Conflict(f"{target} is a folder.")

@@ -20,7 +20,7 @@ class UsageInfo:
     lease_id: int
     lease_name: str
     owner: str
-    """Empty for the installation itself."""
+    """The owner of the lease; empty for the installation itself."""
     group: str
     blueprint: str
     kind: str
@@ -38,7 +38,7 @@ class UsageInfo:
     started_at: dt.datetime
     ended_at: dt.datetime | None
     ends_at: dt.datetime | None
-    """When the lease ends because its budget does not cover another hour; otherwise None."""
+    """When the lease ends because its budget does not cover another hour; None if its budget does."""
     seconds: float
     cost: float
 
@@ -52,11 +52,12 @@ class LeaseEnd:
     exit_code: int | None
     """The workload's exit code; None without a workload, or if it did not exit by itself (`lease.workload.outcome`)."""
     metrics: MetricsInfo | None
-    """Its usage of the host; None if that was not measured."""
+    """The lease's usage of its host; None if that was not measured."""
     usage: tuple[UsageInfo, ...]
-    """Its shares of priced resources. An open record belongs to a machine that is still being destroyed."""
+    """Usage records of the lease's shares of priced resources. An open record belongs to a machine that is still being
+    destroyed."""
     cost: float
-    """The known cost in US dollars."""
+    """The known cost of the lease in US dollars."""
 
 
 @dataclass(frozen=True, kw_only=True)

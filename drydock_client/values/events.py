@@ -38,4 +38,4 @@ class Attention:
     since: dt.datetime | None
     message: str
     mend: str
-    """The command that fixes it or shows more."""
+    """The command that fixes the problem or shows more about it."""

@@ -58,7 +58,7 @@ class BackendInfo:
     kind: str
     type: str
     account: str
-    """The name of the credential; empty if its kind has none."""
+    """The name of the blueprint's credential; empty if its kind uses none."""
     order: int
     enabled: bool
     drained: bool
@@ -70,11 +70,11 @@ class BackendInfo:
     largest_cpu_millicores: int
     largest_ram_mib: int
     cheapest: float | None
-    """Price of the cheapest offer that it could build, in US dollars per hour."""
+    """Price of the cheapest offer that the blueprint could build, in US dollars per hour."""
     can: tuple[str, ...]
-    """The capabilities of its kind."""
+    """The capabilities of the blueprint's kind."""
     capabilities: tuple[str, ...] | None
-    """The capabilities of its cloud; None if they were not requested, or it is not a cloud."""
+    """The capabilities of the blueprint's cloud. None if they were not requested, or if its kind is not a cloud."""
     machines: Mapping[str, int] = field(default_factory=dict)
     """Number of existing machines by state."""
     drift: Mapping[str, int] = field(default_factory=dict)
@@ -86,7 +86,7 @@ class BackendInfo:
     orphans: int = 0
     orphans_price: float = 0.0
     ages: Mapping[str, dt.timedelta | None] = field(default_factory=dict)
-    """Age of the oldest poll of each type; None if one was never made."""
+    """Age of the oldest poll of each type; None if some poll of the type was never made."""
     failing: tuple[str, ...] = ()
     """The failing polls, and why they fail."""
     errors: tuple[str, ...] = ()
@@ -140,7 +140,7 @@ class InstanceInfo:
     kept_until: dt.datetime | None = None
     """When the machine of a released instance is destroyed unless another lease takes it; None if it is kept."""
     failure: FailureInfo | None = None
-    """The last failed action on its machine: a destruction that is retried, a stop, a start or a change."""
+    """The last failed action on the instance's machine: a destruction that is retried, a stop, a start or a change."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,8 @@ class Progress:
     task: str = ""
     attempt: int = 1
     attempts: int = 0
-    """The step is on attempt `attempt` of at most `attempts`; 0 means that it is tried until it succeeds."""
+    """Maximum number of attempts at the step, of which `attempt` is the current one. 0 means that the step is retried
+    until it succeeds."""
     failure: str = ""
     """The last failure of the step, or of an earlier resource for this lease, in the provider's words."""
     since: dt.datetime | None = None
@@ -66,9 +67,9 @@ class WaitingInfo:
     behind: int | None = None
     """The lease at the head of the queue, if the caller is allowed to see it."""
     holder: int | None = None
-    """The lease on a full resource that ends next, if the caller may know it."""
+    """The lease that ends next on a full resource, if the caller is allowed to see it."""
     ends_at: dt.datetime | None = None
-    """When that lease ends, or when the next attempt is made."""
+    """When the lease `holder` ends or, without one, when the next attempt is made."""
     estimate: dt.timedelta | None = None
     """Average duration of the blueprint's recent builds."""
     siblings: tuple[Sibling, ...] = ()
@@ -110,7 +111,7 @@ class LeaseInfo:
     resource_name: str
     blueprint: str
     ending: bool
-    """Whether its release was requested but has not begun."""
+    """Whether the release of the lease was requested but has not begun."""
     for_lease: int | None = None
     for_resource: int | None = None
     replaced_by: int | None = None
@@ -120,13 +121,13 @@ class LeaseInfo:
     interfaces: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     workload: WorkloadInfo | None = None
-    """Its workload, if it was requested with one."""
+    """The workload of the lease, if it was requested with one."""
     metrics: MetricsInfo | None = None
-    """Its usage of the host, if that is measured."""
+    """The lease's usage of its host, if that is measured."""
     waiting: WaitingInfo | None = None
     """Why the lease is waiting, if it is pending."""
     note: str = ""
-    """Its owner's note."""
+    """The note that the owner has written on the lease."""
 
     @property
     def over(self) -> bool:
@@ -142,7 +143,7 @@ class Explanation:
     message: str
     reason: str = ""
     resource: int | None = None
-    """The id of the resource on which it would be granted at once."""
+    """The id of the resource on which the request would be granted at once; None if there is none."""
     offer: str = ""
     retry_at: dt.datetime | None = None
     waiting_before: int = 0

@@ -33,13 +33,13 @@ class MachineInfo:
     tags: Mapping[str, str] = field(default_factory=dict)
     """The tags that were set with `set_tags`."""
     capabilities: tuple[str, ...] = ()
-    """The actions that it supports: stop-start, reboot, resize-volume, change-type, tags, console-output."""
+    """The actions that the machine supports: stop-start, reboot, resize-volume, change-type, tags, console-output."""
     progress: Progress | None = None
     """The action under way."""
     act: str = ""
     """The last requested action: reboot, resize, change-type or tag."""
     outcome: str = ""
-    """The state of that action: asked, done or failed."""
+    """The state of the action in `act`: asked, done or failed."""
     message: str = ""
     at: dt.datetime | None = None
     failure: FailureInfo | None = None

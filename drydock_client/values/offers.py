@@ -34,11 +34,11 @@ class OfferInfo:
     confidential: tuple[str, ...]
     family: str
     boot_seconds: float | None
-    """Time until such a machine is usable, as observed or, failing that, as estimated by the provider."""
+    """Seconds until such a machine is usable: as observed or, if that is unknown, as stated by the provider."""
     available: bool
     changed_at: dt.datetime
     seen_at: dt.datetime | None
-    """When its location was last polled."""
+    """When the location of the offer was last polled."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,7 +45,7 @@ def is_a(error: BaseException, *kinds: type[errors.DrydockError]) -> bool:
 
 
 class Stopped(BaseException):
-    """A signal asked the program to end. `code` is its exit code."""
+    """A signal asked the program to end. `code` is the exit code to end with."""
 
     def __init__(self, code: int) -> None:
         self.code = code

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PART_OF_LIMIT = 0.3
 
-"""The fraction of the shortest heartbeat limit after which the next heartbeat is sent."""
+"""Interval between two heartbeats, as a fraction of the shortest heartbeat limit."""
 
 
 class Heartbeat:
@@ -57,7 +57,7 @@ class Heartbeat:
 
 CLEANING = 60.0
 
-"""The seconds for which a private worker may clean up after a lease."""
+"""Seconds that a private worker is given to clean up after a lease."""
 
 
 def seconds(span: str | None) -> float | None:
@@ -110,7 +110,7 @@ class LeaseRun:
             output.say(f"released when this program ends, or {in_words(heart.limit)} after it was killed")
 
     def _hold(self, client: Client, attended: Attendance, infos: Sequence[LeaseInfo]) -> list[Ended]:
-        """Hold the leases until a signal, or until they end."""
+        """Hold the leases until a signal arrives or the leases end."""
         self._tell_how(infos, held=True)
         waiting.until_ended(client, [info.id for info in infos], attended)
         return []
@@ -245,7 +245,9 @@ def follow_workload(client: Client, lease: int, attended: Attendance, *, quiet: 
 
 
 def _some(client: Client, job: int, offset: int, shown: output.Stream, *, over: bool) -> tuple[int, int, bool]:
-    """Write the output from `offset`. Return the next offset, the number of bytes written, and whether that was all.
+    """Write the output from `offset`.
+
+    Return the next offset, the number of bytes written, and whether all output has been written.
 
     If the output cannot be read, return no bytes: while the workload runs, its host may be unreachable for a moment.
     """
@@ -258,7 +260,7 @@ def _some(client: Client, job: int, offset: int, shown: output.Stream, *, over: 
 
 
 def workload_exit_code(found: WorkloadInfo) -> int:
-    """Return the exit code for the end of a workload: its own if it has one."""
+    """Return the exit code for a workload that has ended: its own exit code, if it has one."""
     if found.outcome in ("exited", "signal"):
         return found.exit_code or 0
     return REFUSED

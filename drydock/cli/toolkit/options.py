@@ -212,7 +212,7 @@ def client(owner: str | None = None) -> Client:
 
 
 def group(by_itself: Callable[..., None], said: str) -> typer.Typer:
-    """Create a command group that runs `by_itself`, usually a listing, if no command is given."""
+    """Return a command group that runs `by_itself`, usually a listing, if it is called without a command."""
     made = typer.Typer(help=said, invoke_without_command=True)
 
     def listed(context: typer.Context, *, as_json: AsJson = False) -> None:
@@ -324,5 +324,5 @@ def document(path: str) -> dict[str, Any]:
 
 
 def public_keys(paths: list[Path] | None) -> list[str]:
-    """Read files of public keys. Raises InvalidRequest if one cannot be read."""
+    """Return the public keys in these files. Raises InvalidRequest if a file cannot be read."""
     return [_line(path) for path in paths or ()]

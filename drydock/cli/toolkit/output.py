@@ -138,7 +138,7 @@ def rich_table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, title: 
 
 
 def pairs(title: str, facts: Iterable[tuple[str, Any]]) -> None:
-    """Print the names and values of an object, leaving out empty ones."""
+    """Print the names and values of an object, leaving out empty values."""
     shown = [(name, text(value)) for name, value in facts if text(value)]
     width = max((len(name) for name, _ in shown), default=0)
     line(title)

@@ -193,9 +193,9 @@ def sentence(info: LeaseInfo) -> str:
 
 
 def _step(now: Progress) -> list[str]:
-    """Return the parts that describe the current step.
+    """Return phrases that describe the current step.
 
-    They are percent, attempt, the person that it waits for, and the last failure.
+    They are the percentage, the attempt, the person that the step waits for, and the last failure.
     """
     percent = "" if now.percent is None else f" {now.percent} %"
     pieces = [f"{now.phase}: {now.step}{percent}"] if now.step else []
