@@ -1,1 +1,1 @@
-"""Leases: who holds which resource. Models, the engine, operations, REST, the console and the Python API."""
+"""Leases of resources: the models, the engine, operations, REST, the console and the Python API."""

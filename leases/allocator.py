@@ -37,18 +37,18 @@ from leases.validation.requests import read as read_request
 __all__ = ["Allocator", "InsideTransaction", "Lease", "LeaseFailed", "aallocate_many", "allocate_many"]
 
 Seconds = float | str | None
-"""Seconds, or a span such as "90s" or "5m". None means no limit."""
+"""A number of seconds, or a time span such as "90s" or "5m". None means no limit."""
 
 _QUICKEST, _SLOWEST = 0.01, 0.25
 _CLEANING = 60.0
-"""Seconds that a worker in this process may take to clean up after a lease."""
+"""Time in seconds that a worker in this process has to clean up after a lease."""
 
 
 class Allocator:
     """A request for one lease: its type, requirements, owner, and any other field of `LeaseRequest`.
 
-    `workload` may also be just a command: a list of exact arguments, or one line for a shell. Raises InvalidRequest,
-    which names the invalid field. Nothing is written before `allocate` is called.
+    `workload` may also be only a command: a list of exact arguments, or one line for a shell. Raises
+    InvalidRequest, which names the invalid field. Nothing is written before `allocate` is called.
     """
 
     def __init__(self, type: str, *, requirements: Mapping[str, Any] | None = None, owner: Any, **fields: Any) -> None:
@@ -60,9 +60,9 @@ class Allocator:
     def allocate(self) -> Lease:
         """Request the lease.
 
-        It is active at once if there is room; otherwise it waits, or a resource is built. Inside your
-        transaction this only writes the lease's row; everything else follows your commit. Raises
-        InvalidRequest, and Conflict if the idempotency key was used for another request.
+        The lease is active at once if there is room. Otherwise it waits, or a resource is built. Inside a
+        transaction of yours, only the row of the lease is written, and everything else happens after your
+        commit. Raises InvalidRequest, and Conflict if the idempotency key was used for another request.
         """
         who = patient(caller, self.owner)
         return Lease(leases.request_patiently(who, self.request), who)
@@ -85,8 +85,8 @@ def allocate_many(
 ) -> list[Lease]:
     """Request several leases for one owner that are granted all together or not at all. Return them in order.
 
-    `same` and `different` (each `resource` or `parent`) name what the leases must and must not share. Raises
-    InvalidRequest, and Conflict if the idempotency key was used for another request.
+    `same` and `different` (each `resource` or `parent`) say what the leases must share and what they must not
+    share. Raises InvalidRequest, and Conflict if the idempotency key was used for another request.
     """
     if not asked:
         return []
@@ -104,10 +104,10 @@ async def aallocate_many(
 
 
 class Lease:
-    """A lease, as used by its owner.
+    """A lease, as its owner uses it.
 
-    Its attributes are as of the last `refresh`, which waiting also does. As a context manager it waits on entry
-    until the lease is active, and releases it on exit, whatever happens in between.
+    The attributes show the lease as it was at the last `refresh`. Waiting refreshes them too. As a context manager,
+    a lease waits on entry until it is active, and is released on exit, whatever happens in between.
     """
 
     def __init__(self, id: int, who: Caller) -> None:
@@ -194,10 +194,10 @@ class Lease:
             await asyncio.sleep(await sync_to_async(self._next)(pause))
 
     def wait_until_ended(self, timeout: Seconds = None) -> LeaseEnd:
-        """Wait until the lease has ended. Return how it ended, with its workload's exit code and its cost.
+        """Wait until the lease has ended. Return how it ended, with the exit code of its workload and its cost.
 
-        A lease ends by itself (its workload ended, it expired, it was lost) or because it is released.
-        Raises TimedOut, and InsideTransaction at once if you have a transaction open.
+        A lease ends by itself (its workload ended, it expired, it was lost) or because it is released. Raises
+        TimedOut, and InsideTransaction at once if you have a transaction open.
         """
         refuse_inside_transaction("wait_until_ended")
         with worker_beside(self.id) as attended:
@@ -256,11 +256,11 @@ class Lease:
         patient(leases.heartbeat, self._who, self.id)
 
     def hold(self, ttl: str | float | None = None, *, reason: str = "") -> None:
-        """Keep the resource as it is after the end of the lease, for debugging."""
+        """Keep the resource unchanged after the end of the lease, for debugging."""
         leases.hold(self._who, self.id, ttl=ttl, reason=reason)
 
     def release(self, message: str = "") -> None:
-        """Release the lease. Inside your transaction, the release is only requested, and happens after your commit."""
+        """Release the lease. Inside a transaction of yours, the release happens after your commit."""
         patient(leases.release, self._who, self.id, message=message)
         self._info = None
 
@@ -279,7 +279,7 @@ class Lease:
         self._leave()
 
     def _leave(self) -> None:
-        """Release the lease, and let a worker in this process clean up for a while."""
+        """Release the lease. A worker in this process then has some time to clean up."""
         attended, self._attended = self._attended, None
         try:
             self.release()
@@ -292,7 +292,7 @@ class Lease:
                 attended.__exit__()
 
     def _settled(self) -> bool:
-        """Return whether nothing is left to clean up now: the lease is over, or held for debugging."""
+        """Return whether nothing is left to clean up now, because the lease has ended or is held for debugging."""
         info = self.refresh()
         return info.over or info.held
 
@@ -340,7 +340,7 @@ class Lease:
 
 
 class _Pause:
-    """The pauses between two checks. The first ones are short, so that quick changes are noticed at once."""
+    """The pauses between checks. The first pauses are short, so that quick changes are noticed at once."""
 
     def __init__(self, limit: Seconds) -> None:
         self.limit = None if limit is None else 0.0 if limit == 0 else duration(limit, field="timeout").total_seconds()
@@ -348,7 +348,7 @@ class _Pause:
         self._pause = _QUICKEST
 
     def next(self) -> float | None:
-        """Return the seconds until the next check, or None if the time limit has passed."""
+        """Return the number of seconds until the next check, or None if the time limit has passed."""
         left = _SLOWEST if self._until is None else self._until - clock.monotonic()
         if left <= 0:
             return None

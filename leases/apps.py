@@ -16,7 +16,7 @@ class LeasesConfig(AppConfig):
     def ready(self) -> None:
         """Register the system checks and the signal handlers.
 
-        These create indexes for compared numbers and bound database waits by request.
+        The handlers create indexes after migrations, and record when this process begins and ends a web request.
         """
         from leases import checks
         from leases.engine.core import database

@@ -1,4 +1,4 @@
-"""Django system checks for settings that a project needs before leases can work in it."""
+"""Django system checks for settings that a project must have before leases can work in it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def settings_there(app_configs: Any, **_: Any) -> list[CheckMessage]:
 
 
 def postgresql(app_configs: Any, **_: Any) -> list[CheckMessage]:
-    """Report a database other than PostgreSQL before any migration runs on it."""
+    """Report a database other than PostgreSQL, before a migration runs on it."""
     connection = connections["default"]
     if connection.vendor == "postgresql":
         return []
@@ -51,7 +51,7 @@ def postgresql(app_configs: Any, **_: Any) -> list[CheckMessage]:
 
 
 def celery_app(app_configs: Any, **_: Any) -> list[CheckMessage]:
-    """Warn if no Celery app with a broker is loaded, since hints would go nowhere."""
+    """Warn if no Celery app with a broker is loaded, because hints would not be delivered."""
     from celery import current_app
 
     if current_app.conf.broker_url or current_app.conf.task_always_eager:
@@ -67,7 +67,10 @@ def celery_app(app_configs: Any, **_: Any) -> list[CheckMessage]:
 
 
 def blueprint_there(app_configs: Any, databases: Sequence[str] | None = None, **_: Any) -> list[CheckMessage]:
-    """Warn if no blueprint is enabled, so that nothing can be leased. Runs only with `check --database default`."""
+    """Warn if no blueprint is enabled, so that nothing can be leased.
+
+    Runs only with `check --database default`.
+    """
     from blueprints.models import Blueprint
 
     connection = connections["default"]

@@ -1,4 +1,4 @@
-"""Deprecated: the client protocol and its values are in `drydock_client`, which does not need Django."""
+"""Deprecated. The client protocol and its values are in `drydock_client`, which does not need Django."""
 
 from __future__ import annotations
 

@@ -28,10 +28,10 @@ class HostSilent(DeadlineExceeded):
 
 @contextmanager
 def calling(user: int, name: Callable[[], str]) -> Iterator[None]:
-    """Limit every interface operation that the block calls for `user` to `DRYDOCK_HOST_SECONDS`.
+    """Limit every call of an interface in this block to `DRYDOCK_HOST_SECONDS`. `user` is the id of the caller.
 
-    Raises NoPlace if too many requests are already waiting for hosts, and HostSilent with the host's name if an
-    operation times out.
+    Raises NoPlace if too many requests are already waiting for hosts, and HostSilent with the name of the host if a
+    call times out.
     """
     seconds = float(settings.DRYDOCK.host_seconds)
     what = "Too many requests are waiting for answers from hosts."
@@ -54,18 +54,18 @@ def in_call() -> bool:
 
 
 def of_lease(id: int) -> str:
-    """Return a phrase that names a lease's host."""
+    """Return a phrase that names the host of a lease."""
     found = Lease.objects.filter(pk=id).values_list("resource__name", flat=True).first()
     return f"The host of lease {id} ({found})" if found else f"The host of lease {id}"
 
 
 def of_job(id: int) -> str:
-    """Return a phrase that names a job's host."""
+    """Return a phrase that names the host of a job."""
     lease = Job.objects.filter(pk=id).values_list("lease_id", flat=True).first()
     return f"The host of job {id}" if lease is None else of_lease(lease)
 
 
 def of_resource(id: int) -> str:
-    """Return a phrase that names a resource as a host."""
+    """Return a phrase that names a resource, which is a host."""
     found = Resource.objects.filter(pk=id).values_list("name", flat=True).first()
     return f"Resource {id} ({found})" if found else f"Resource {id}"

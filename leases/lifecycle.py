@@ -1,6 +1,6 @@
 """The state of an instance in the terms that all clouds share, as an SQL CASE over its lease and its machine.
 
-An instance is terminated only once the absence of its machine is confirmed. Until then it is listed, with its cost.
+An instance is terminated only when its machine is confirmed to no longer exist. Until then it is listed with its cost.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ TERMINATING, RELEASED = "terminating", "released"
 TERMINATED, REASSIGNED, FAILED = "terminated", "reassigned", "failed"
 STATES = (PENDING, RUNNING, STOPPING, STOPPED, TERMINATING, RELEASED, TERMINATED, REASSIGNED, FAILED)
 OVER = (TERMINATED, REASSIGNED, FAILED)
-"""States of instances that no longer incur costs."""
+"""States in which an instance costs nothing any more."""
 
 _LATER = Lease.objects.filter(resource=OuterRef("resource"), acquired_at__gt=OuterRef("acquired_at"))
 LAST_ON_MACHINE = Q(~Exists(_LATER))
-"""Matches leases whose machine has not been leased again since then."""
+"""Selects leases whose machine has not been leased again since."""
 
 _ENDED, _LOST = Q(state__in=("destroyed", "broken")), Q(state="broken") | Q(state="active", resource__state="broken")
 _GONE = Q(resource=None) | Q(resource__gone_at__isnull=False) | Q(resource__state="destroyed")
@@ -31,7 +31,7 @@ _BY_POWER = {
     ("off", "off"): STOPPED, ("off", "on"): STOPPING, ("off", ""): STOPPING, ("on", "off"): PENDING,
     ("", "off"): STOPPED,
 }  # fmt: skip
-"""The states of a machine that is held, by (power wanted, power); for other combinations it is running."""
+"""The states of a machine that a lease holds, by (requested power, power). In all other cases it is running."""
 
 _STATE: tuple[tuple[Q, str], ...] = (
     (Q(state__in=("pending", "acquired")), PENDING),
@@ -45,7 +45,7 @@ _STATE: tuple[tuple[Q, str], ...] = (
     (_ENDED, RELEASED),
     *((Q(resource__power_wanted=wanted, resource__power=power), word) for (wanted, power), word in _BY_POWER.items()),
 )
-"""Conditions with their states. The first condition that matches decides."""
+"""Conditions with their states. The first condition that is true determines the state."""
 
 
 def with_state(found: QuerySet[Lease]) -> QuerySet[Any]:
@@ -55,5 +55,5 @@ def with_state(found: QuerySet[Lease]) -> QuerySet[Any]:
 
 
 def not_over() -> Q:
-    """Return a condition for leases whose instances may still exist. It does not read machines that are gone."""
+    """Return a condition for leases whose instances may still exist. It reads no machines that are gone."""
     return Q(state__in=UNFINISHED) | Q(resource__in=Resource.objects.filter(gone_at=None).values("pk"))

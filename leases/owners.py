@@ -11,7 +11,7 @@ from drydock.core.errors import InvalidRequest
 
 
 def find_owner(owner: Any) -> AbstractUser:
-    """Return the user given as a user or a user name.
+    """Return the user for a user or a user name.
 
     Raises InvalidRequest if the user does not exist or is disabled.
     """
@@ -25,7 +25,7 @@ def find_owner(owner: Any) -> AbstractUser:
 
 
 def membership() -> tuple[str, str]:
-    """Return the name of the table that relates users to groups, and its user column."""
+    """Return the name of the table that relates users to groups, and the name of its column for users."""
     through = get_user_model().groups.through
     columns = [f.column for f in through._meta.fields if f.related_model is get_user_model() and f.column]
     return through._meta.db_table, columns[0]

@@ -12,7 +12,7 @@ from django.conf import settings
 from drydock.core.errors import Busy
 
 _LATEST = 10
-"""The longest delay in seconds before a refused client is told to try again."""
+"""The longest time in seconds after which a refused client is told to try again."""
 
 
 class NoPlace(Busy):
@@ -39,7 +39,7 @@ class Places:
         self._refused: Counter[int] = Counter()
 
     def take(self, sort: str, user: int) -> bool:
-        """Begin a request if the limits allow it. Return whether they do. Call `leave` when the request ends."""
+        """Begin a request. Return False if the limits do not allow it. Call `leave` when the request ends."""
         threads = settings.DRYDOCK.web_threads
         with self._lock:
             of_sort = sum(number for (name, _), number in self._taken.items() if name == sort)
@@ -57,7 +57,7 @@ class Places:
             return free
 
     def leave(self, sort: str, user: int) -> None:
-        """End a request that `take` has begun."""
+        """End a request that `take` has allowed."""
         with self._lock:
             self._taken[sort, user] -= 1
             if not self._taken[sort, user]:
@@ -65,10 +65,10 @@ class Places:
 
     @contextmanager
     def held(self, sort: str, user: int, what: str) -> Iterator[None]:
-        """Count the block as a request. Raises NoPlace with the message `what` if the limits do not allow it.
+        """Count this block as a request. Raises NoPlace with the message `what` if the limits do not allow it.
 
-        The more requests from a user have been refused in a row, the longer the user is told to wait, because even
-        refusing many requests costs time that other users need.
+        The more requests of a user were refused in a row, the longer the user is told to wait, because even
+        refusals cost time that other users need.
         """
         if not self.take(sort, user):
             raise NoPlace(what, after=min(_LATEST, 1 + self._refused[user] // 16))

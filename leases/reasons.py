@@ -8,7 +8,7 @@ from enum import StrEnum
 class Reason(StrEnum):
     """Reasons for a state, ordered by how much attention they need.
 
-    A status consists of state, reason and a sentence.
+    The status of an object consists of a state, a reason and a sentence.
     """
 
     NONE = ""

@@ -1,4 +1,4 @@
-"""Deprecated: requests are in `leases.validation.requests`."""
+"""Deprecated. Requests are in `leases.validation.requests`."""
 
 from __future__ import annotations
 

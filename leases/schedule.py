@@ -1,4 +1,4 @@
-"""The schedule of Celery beat. If the broker or the workers are unavailable, beat runs the sweep itself."""
+"""The schedule of Celery beat, which runs the sweep itself if the broker or the workers are unavailable."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ BEAT: dict[str, dict[str, Any]] = {
 
 
 class Scheduler(beat.Scheduler):
-    """Celery beat's in-memory scheduler. It does the work itself if it cannot send a hint or no worker would read it.
+    """A Celery beat scheduler that does work itself if it cannot send a hint, or if no worker would read the hint.
 
-    A stopped broker or dead workers therefore only delay work.
+    Work is therefore only delayed if the broker has stopped or the workers are dead.
     """
 
     producer: Any = None
-    """Disables beat's own producer, which would wait for the broker; a hint is sent with a single bounded try
-    instead."""
+    """Disables the producer of beat, which would wait for the broker.
+
+    Each hint is sent in one attempt with a time limit.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._began = clock.monotonic()
 
     def apply_entry(self, entry: Any, producer: Any = None) -> None:
-        """Send the entry's hint.
+        """Send the hint of an entry.
 
-        If the broker does not accept it or no worker reads it, do its work in this process.
+        If the broker does not accept the hint or no worker would read it, do the work in this process.
         """
         from django.db import close_old_connections
 
@@ -56,9 +58,9 @@ class Scheduler(beat.Scheduler):
                 hints.log.exception("The sweep in beat failed. The next sweep tries again.")
 
     def _unread(self, queue: str) -> bool:
-        """Return True if no worker for this queue was seen recently.
+        """Return True if no worker for this queue has sent a heartbeat recently.
 
-        Workers that start together with beat are given time to appear.
+        Workers that start together with beat are given time to send their first.
         """
         from leases.engine.core import workers
 

@@ -3,14 +3,14 @@
 from django.dispatch import Signal
 
 lease_changed = Signal()
-"""Sent after a lease has changed its state and the change is committed, in the process that made it, possibly a worker.
+"""Sent after a change of a lease's state is committed, in the process that made the change, which may be a worker.
 
-Arguments: `lease_id`, `state` (the new one), `reason`.
+Arguments: `lease_id`, `state` (the new state), `reason`.
 """
 
 interruption_announced = Signal()
-"""Sent after commit when the provider has announced that it will soon take back a lease's machine, in the worker that
-read the announcement.
+"""Sent after commit when a provider has announced that it will soon take back the machine of a lease.
 
-Arguments: `lease_id`, `resource_id`, `message` (the provider's words).
+It is sent in the worker that read the announcement. Arguments: `lease_id`, `resource_id`, `message` (the provider's
+words).
 """

@@ -1,4 +1,4 @@
-"""The states of leases and resources as tables, from which the database's triggers are generated."""
+"""The states of leases and resources as tables, from which the triggers in the database are generated."""
 
 from __future__ import annotations
 
@@ -71,6 +71,6 @@ UNFINISHED = (LeaseState.PENDING, LeaseState.ACQUIRED, LeaseState.ACTIVE, LeaseS
 SUSPECTED, VANISHED, STOPPED = "suspected", "vanished", "stopped"
 """Observed states of an active machine.
 
-It may be gone (suspected), is gone together with everything else in its account (vanished), or was switched off outside
-Drydock (stopped).
+The machine may be gone (suspected), is gone together with everything else in its account (vanished), or was switched
+off outside Drydock (stopped).
 """

@@ -11,15 +11,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 class _Line:
-    """A file-like object for the csv module that returns each line instead of storing it."""
+    """A file-like object for the csv module, which returns each line instead of storing it."""
 
     def write(self, text: str) -> str:
-        """Return the line."""
+        """Return the line that the csv module writes."""
         return text
 
 
 def lines(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> Iterator[str]:
-    """Yield the lines of a table."""
+    """Yield the lines of a CSV table."""
     writer = csv.writer(_Line())
     yield writer.writerow(headers)
     for row in rows:

@@ -1,4 +1,4 @@
-"""Celery tasks, one for each hint. Their arguments are only ids, and each of them may run twice or never."""
+"""Celery tasks, one for each hint. Their arguments are ids or types, and each task may run twice or never."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leases.messaging import hints, worker_lifecycle
 from leases.messaging.handlers import HANDLERS
 
 __all__ = ["worker_lifecycle"]
-"""Imported with the tasks, so that every worker loads it."""
+"""Imported together with the tasks, so that every worker loads the module."""
 
 
 class Said(Task):  # type: ignore[type-arg]
@@ -41,7 +41,8 @@ def _task(hint: str) -> Any:
 def _carry_out(hint: str, *args: Any) -> None:
     """Carry out a hint.
 
-    Without a database the hint is dropped; the sweep finds the pending work when the database is back.
+    If the database is not reachable, the hint is dropped. The sweep finds the work when the database is reachable
+    again.
     """
     try:
         HANDLERS[hint](*args)

@@ -1,4 +1,4 @@
-"""A client of the engine in this process. Django must be set up."""
+"""A client that calls the engine in this process. Django must already be set up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from leases.operations.callers import Caller, on_behalf
 
 
 class Onlooker(contextlib.AbstractContextManager["Onlooker"]):
-    """Reports whether workers are alive, and starts none itself."""
+    """Reports whether workers are alive, and starts none."""
 
     private = False
 
@@ -28,12 +28,12 @@ class Onlooker(contextlib.AbstractContextManager["Onlooker"]):
         """Do nothing, because nothing was started."""
 
     def look(self) -> bool:
-        """Return whether a worker was seen recently."""
+        """Return whether a worker sent a heartbeat recently."""
         return patient(installation.worker_alive)
 
 
 class LocalClient(LocalInterfaces, Client):
-    """Implements every operation of `drydock_client.protocol.Client` with `leases.operations`.
+    """Implements every operation of `drydock_client.protocol.Client` by calling `leases.operations`.
 
     `attend` returns the object that keeps workers alive while a program waits.
     """
@@ -45,7 +45,7 @@ class LocalClient(LocalInterfaces, Client):
         self._attend = attend
 
     def carry_out(self, operation: Operation, arguments: Mapping[str, Any]) -> Any:
-        """Call the function of an operation as this client's caller, for its owner if it has one."""
+        """Call the function of an operation as the caller of this client, for its owner if it has one."""
         owner = {"owner": self.owner} if operation.owned else {}
         return carry_out(self.who, operation, {**arguments, **owner})
 

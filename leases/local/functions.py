@@ -42,20 +42,20 @@ from leases.states import UNFINISHED
 Function = Callable[..., Any]
 Value = TypeVar("Value")
 _BUILT_IN = frozenset({"all", "type"})
-"""Parameters whose names end in `_` in the functions, because the plain names are built-ins."""
+"""Parameters whose names end in `_` in the functions, because the names without it are those of built-ins."""
 
 
 def carry_out(who: Caller, operation: Operation, arguments: Mapping[str, Any]) -> Any:
-    """Call the function that implements an operation.
+    """Call the function that implements an operation, and return its result.
 
-    Passes path variables positionally and everything else by keyword.
+    Path variables are passed by position and all other arguments by keyword.
     """
     named = {f"{n}_" if n in _BUILT_IN else n: v for n, v in arguments.items() if n not in operation.variables}
     return function_of(operation)(who, *(arguments[name] for name in operation.variables), **named)
 
 
 def function_of(operation: Operation) -> Function:
-    """Return an operation's function: from the table, or else the one with the same name in its subject's module."""
+    """Return the function of an operation, from `FUNCTIONS` or by its name from the module of its subject."""
     found: Function = FUNCTIONS.get(operation.name) or getattr(_SUBJECTS[operation.subject], operation.name)
     return found
 
@@ -70,12 +70,12 @@ _SUBJECTS = {
 
 
 def _repeated(function: Function) -> Function:
-    """Wrap a function so that it is called again while the database does not answer."""
+    """Wrap a function so that it is called again while the database is not reachable."""
     return lambda *args, **given: patient(function, *args, **given)
 
 
 def _then_lease(function: Function) -> Callable[..., LeaseInfo]:
-    """Wrap a function so that it returns the lease as it is after the call."""
+    """Wrap a function so that it returns the lease in its state after the call."""
 
     def call(who: Caller, id: int, **given: Any) -> LeaseInfo:
         function(who, id, **given)
@@ -231,4 +231,4 @@ FUNCTIONS: dict[str, Function] = {
     "fleet": lambda who, *, capabilities: fleet.backends(who, able=capabilities),
     "orphans": fleet.list_orphans,
 }
-"""Functions that differ in name or signature from their operation."""
+"""Functions whose name or signature differs from that of their operation."""

@@ -1,4 +1,4 @@
-"""Operations of the in-process client that stream to and from leased hosts."""
+"""Operations of the in-process client that stream data to and from leased hosts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leases.operations.callers import Caller
 
 
 class LocalInterfaces(Interfaces):
-    """Commands, files and pages, which are streamed or copied."""
+    """Implements commands, files and pages, whose data is streamed or copied."""
 
     who: Caller
 
@@ -60,5 +60,5 @@ class LocalInterfaces(Interfaces):
         return done.files, done.bytes
 
     def local_account(self, id: int) -> LocalEndpoint | None:
-        """Return the account of a lease if it is on this machine, or else None."""
+        """Return the account of a lease if it is on this machine. Otherwise return None."""
         return interfaces.local_account(self.who, id)

@@ -23,7 +23,7 @@ from leases.reports import condition
 from leases.states import STOPPED, SUSPECTED, UNFINISHED, VANISHED
 
 AT_MOST = 100
-"""The maximum number of items of one type; more would add nothing new."""
+"""The maximum number of items of one type, because more items of the same type tell a reader nothing new."""
 
 OVERDUE = Q(state__in=("acquired", "active"), until__lt=Now())
 HELD = Q(held=True, state__in=UNFINISHED)
@@ -48,20 +48,20 @@ FAILED_ACT = ~Q(act=failures.DESTROY) & Q(resource__state="active") & (Q(lease=N
 
 
 def stuck() -> Q:
-    """Return the query condition for leases that have waited for room or cleaning longer than usual."""
+    """Return the query condition for leases that have waited unusually long for room or for cleaning."""
     since = Now() - dt.timedelta(seconds=settings.DRYDOCK.attention_wait_seconds)
     waits = Q(state="pending", created_at__lt=since)
     return waits | Q(state__in=("acquired", "released"), held=False, since__lt=since)
 
 
 def undecided() -> Q:
-    """Return the query condition for orphans that an operator must decide on."""
+    """Return the query condition for orphans that need an operator's decision."""
     waits = ~Q(proof=Stray.Proof.PROVEN) & Q(wanted="")
     return waits | Q(wanted="") if settings.DRYDOCK.orphan_dry_run else waits
 
 
 def needed(who: Caller) -> list[Attention]:
-    """Return everything that needs attention, the most pressing items first. Owners see only their own items."""
+    """Return everything that needs the caller's attention, most urgent first. Owners see only their own items."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
         _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _leases, _readings,
         _orphans, _remembered, _switched_off, _asked, _budgets,
@@ -70,11 +70,11 @@ def needed(who: Caller) -> list[Attention]:
 
 
 _FOR_ALL = ("suspended", "no_worker", "sweep_late")
-"""Problems of the installation that owners also see, because their leases make no progress."""
+"""Problems of the installation that are also shown to owners, because their leases make no progress."""
 
 
 def _installation(who: Caller) -> Iterator[Attention]:
-    """Yield the problems of the installation itself."""
+    """Yield the problems of the installation as a whole."""
     for one in condition.troubles():
         if one.what not in _FOR_ALL and not who.operator:
             continue
@@ -84,7 +84,7 @@ def _installation(who: Caller) -> Iterator[Attention]:
 
 
 def _dropped(who: Caller) -> Iterator[Attention]:
-    """Yield an item if another program writes to the broker."""
+    """Yield an item if workers have dropped messages, because another program writes to the broker."""
     if not who.operator:
         return
     lately = Installation.objects.filter(dropped_at__gt=Now() - dt.timedelta(days=1))
@@ -99,9 +99,9 @@ def _dropped(who: Caller) -> Iterator[Attention]:
 
 
 def _undestroyed(who: Caller) -> Iterator[Attention]:
-    """Yield resources whose destruction keeps failing, so that they keep costing.
+    """Yield resources whose destruction keeps failing, so that they continue to cost money.
 
-    Owners see those that they held last.
+    Owners see the resources that their leases held last.
     """
     found = Failure.objects.filter(UNDESTROYED).select_related("resource").order_by("since")
     if not who.operator:
@@ -124,7 +124,7 @@ def _undestroyed_of(who: Caller, found: QuerySet[Failure]) -> Iterator[Attention
 
 
 def _failed_acts(who: Caller) -> Iterator[Attention]:
-    """Yield machines whose last action failed: stop, start, reboot, a larger disk, another type, tags."""
+    """Yield machines whose last action failed: a stop, start, reboot, larger disk, change of type or tags."""
     found = Failure.objects.filter(FAILED_ACT).select_related("resource").order_by("since")
     if not who.operator:
         found = found.filter(lease__owner_id=who.id)
@@ -190,7 +190,7 @@ _BEGAN = {
     "quarantined": "resource.quarantined", "sick": "resource.check_failed", "suspected": "resource.suspected",
     "vanished": "resource.vanished",
 }  # fmt: skip
-"""The event with which each problem begins, since the resource has usually been in its state for longer."""
+"""The event with which each problem begins. The state of the resource usually began earlier."""
 
 
 def _resources(who: Caller) -> Iterator[Attention]:
@@ -226,7 +226,10 @@ def _leases(who: Caller) -> Iterator[Attention]:
 
 
 def _readings(who: Caller) -> Iterator[Attention]:
-    """Yield one item for each account and sort of poll, since all places of an account usually fail for one reason."""
+    """Yield one item for each account and type of poll that fails.
+
+    All places of an account usually fail for one reason, so they are combined.
+    """
     if not who.operator:
         return
     found = Reading.objects.filter(FAILING).select_related("credential").defer("credential__secrets")
@@ -239,7 +242,7 @@ def _readings(who: Caller) -> Iterator[Attention]:
 
 
 def _orphans(who: Caller) -> Iterator[Attention]:
-    """Yield orphans that wait for an operator's decision."""
+    """Yield orphans that need an operator's decision."""
     if not who.operator:
         return
     for row in Stray.objects.filter(undecided()).select_related("blueprint").order_by("first_seen_at")[:AT_MOST]:
@@ -263,7 +266,7 @@ def _remembered(who: Caller) -> Iterator[Attention]:
 
 
 def _switched_off(who: Caller) -> Iterator[Attention]:
-    """Yield disabled or drained blueprints that leases wait for."""
+    """Yield disabled or drained blueprints for which leases wait."""
     if not who.operator:
         return
     for row in Blueprint.objects.filter(Q(enabled=False) | Q(drained=True)).order_by("name"):
@@ -282,7 +285,7 @@ def _switched_off(who: Caller) -> Iterator[Attention]:
 
 
 def _budgets(who: Caller) -> Iterator[Attention]:
-    """Yield budgets that are exhausted, or that leases wait for."""
+    """Yield budgets that are exhausted or for which leases wait."""
     for one, since in costs.short_budgets(who):
         whose, name = next((what, value) for what in ("user", "group", "blueprint") if (value := getattr(one, what)))
         said = f"{dollars(one.used)}/h of the budget of {dollars(one.max_hourly)}/h is in use."

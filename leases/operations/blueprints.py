@@ -44,7 +44,7 @@ def list_(who: Caller, *, type_: str = "") -> list[BlueprintInfo]:
 
 @input_checks.checked
 def get(who: Caller, name: str) -> BlueprintInfo:
-    """Return one blueprint. Raises NotFound."""
+    """Return a blueprint by its name. Raises NotFound."""
     found = infos.blueprints(Blueprint.objects.filter(name=name))
     if not found:
         raise NotFound(f"Blueprint {name!r} does not exist.", field="blueprint")
@@ -57,7 +57,7 @@ def _shown(who: Caller, info: BlueprintInfo) -> BlueprintInfo:
 
 @input_checks.checked
 def row(who: Caller, name: str, what: str) -> Blueprint:
-    """Return a blueprint's row for an operator to work on. Raises NotAllowed, NotFound."""
+    """Return the row of a blueprint, on which an operator wants to work. Raises NotAllowed, NotFound."""
     operator_only(who, what)
     found = Blueprint.objects.filter(name=name).first()
     if found is None:
@@ -70,10 +70,10 @@ def add(
     who: Caller, name: str, kind: str, config: Mapping[str, Any] | None = None, *,
     change: BlueprintChange | None = None, enabled: bool = True,
 ) -> BlueprintInfo:  # fmt: skip
-    """Add a blueprint. It is checked first, and stays disabled if the check finds a fatal problem.
+    """Add a blueprint. It is checked first, and is not enabled if the check finds a fatal problem.
 
-    The operator who adds it may use it. Raises NotAllowed; InvalidRequest with the field (`config.…` for fields of the
-    kind); and Conflict if the name is taken.
+    The operator who adds the blueprint may use it. Raises NotAllowed, InvalidRequest with the field (`config.…` for
+    fields of the kind), and Conflict if the name is taken.
     """
     operator_only(who, "add blueprints")
     refuse_inside_transaction("Adding a blueprint")
@@ -94,7 +94,7 @@ def add(
 
 
 def _authorize(who: Caller, made: Blueprint) -> None:
-    """Authorize the operator who adds a blueprint. Its audience determines who else may use it."""
+    """Authorize the operator who adds a blueprint to use it. Its audience determines who else may use it."""
     if made.audience == Blueprint.Audience.AUTHORIZED:
         allowed = {"state": Authorization.State.AUTHORIZED, "decided_by_id": who.id, "decided_at": Now()}
         Authorization.objects.create(blueprint=made, user_id=who.id, **allowed)
@@ -113,8 +113,8 @@ def checked_config(kind: str, config: Mapping[str, Any]) -> dict[str, Any]:
 def change(who: Caller, name: str, changed: BlueprintChange) -> BlueprintInfo:
     """Change a blueprint.
 
-    A change of its kind or config raises its generation, and pending leases are decided again. Raises NotAllowed,
-    NotFound, InvalidRequest.
+    If its kind or config changes, its generation is incremented and pending leases are decided again. Raises
+    NotAllowed, NotFound, InvalidRequest.
     """
     operator_only(who, "change blueprints")
     with transaction.atomic():
@@ -157,7 +157,7 @@ def _another(found: Blueprint) -> None:
 
 @input_checks.checked
 def check(who: Caller, name: str) -> BlueprintInfo:
-    """Check whether the blueprint could work, without creating anything. The result includes `problems`."""
+    """Check whether a blueprint could work, without creating anything. The result contains the `problems` found."""
     found = row(who, name, "check blueprints")
     refuse_inside_transaction("Checking a blueprint")
     checked_config(found.kind, found.config)
@@ -173,7 +173,7 @@ def check(who: Caller, name: str) -> BlueprintInfo:
 
 @input_checks.checked
 def enable(who: Caller, name: str) -> BlueprintInfo:
-    """Enable a blueprint unless its check finds a fatal problem, which `problems` then contains."""
+    """Enable a blueprint unless its check finds a fatal problem. The result contains the `problems` found."""
     checked = check(who, name)
     if any(problem["fatal"] for problem in checked.problems):
         return checked
@@ -183,13 +183,13 @@ def enable(who: Caller, name: str) -> BlueprintInfo:
 
 @input_checks.checked
 def disable(who: Caller, name: str) -> BlueprintInfo:
-    """Disable a blueprint, so that no new leases are placed on it. Existing leases stay."""
+    """Disable a blueprint, so that no new leases are placed on it. Existing leases are not affected."""
     return _switch(who, name, "enabled", False, "disabled")
 
 
 @input_checks.checked
 def drain(who: Caller, name: str, *, drained: bool = True) -> BlueprintInfo:
-    """Drain a blueprint: build nothing new and remove idle resources. With `drained=False`, undrain it."""
+    """Drain a blueprint: build no new resources, and remove idle ones. With `drained=False`, end the draining."""
     return _switch(who, name, "drained", drained, "drained" if drained else "undrained")
 
 
@@ -207,7 +207,7 @@ def _switch(who: Caller, name: str, column: str, value: bool, word: str) -> Blue
 def remove(who: Caller, name: str) -> None:
     """Remove a blueprint. The history of its resources is kept, and its name can be used again.
 
-    Raises NotFound, NotAllowed, and Conflict while resources or leases need the blueprint; the message names them.
+    Raises NotFound, NotAllowed, and Conflict while resources or leases need the blueprint, which the message names.
     """
     found = row(who, name, "remove blueprints")
     with transaction.atomic():
@@ -231,9 +231,9 @@ _SHOWN = 5
 
 
 def _needed_by(found: Blueprint) -> list[str]:
-    """Return descriptions of what needs the blueprint: existing resources, and leases that can use no other.
+    """Return descriptions of what needs a blueprint: existing resources, and leases that can use no other blueprint.
 
-    Lists only the first few of each, and how many more there are.
+    Describes only the first few of each, and states the number of the others.
     """
     resources = Resource.objects.filter(blueprint=found, gone_at=None).order_by("id")
     leases = Lease.objects.filter(
@@ -260,7 +260,7 @@ EMPTIABLE = (*SPANS, "max_resources", "note")
 
 
 def write_columns(found: Blueprint, changed: BlueprintChange) -> None:
-    """Set the changed columns of the row, without saving it. Raises InvalidRequest."""
+    """Set the changed columns of a blueprint's row, without saving the row. Raises InvalidRequest."""
     for field in fields(changed):
         value = getattr(changed, field.name)
         if field.name == "clear" or value is None:
@@ -278,7 +278,10 @@ def write_columns(found: Blueprint, changed: BlueprintChange) -> None:
 
 
 def check_limit(found: Blueprint) -> None:
-    """Apply the kind's highest limit if no limit is set. Raises InvalidRequest if the limit exceeds it."""
+    """If a blueprint sets no limit, apply the highest that its kind allows.
+
+    Raises InvalidRequest for a higher limit.
+    """
     most = registry.kind(found.kind).most_resources
     if most is None:
         return
@@ -301,14 +304,17 @@ def refuse_longer_default(usual: dt.timedelta | None, longest: dt.timedelta | No
 
 
 def take_defaults(found: Blueprint, changed: BlueprintChange) -> None:
-    """Apply the kind's default idle timeout and check interval to a new blueprint that does not set its own."""
+    """Apply the kind's default idle timeout and check interval to a new blueprint that sets none."""
     for column in ("idle_timeout", "check_interval"):
         if getattr(found, column) is None and column not in changed.clear:
             setattr(found, column, getattr(registry.kind(found.kind), column))
 
 
 def idleness(found: Blueprint) -> list[Problem]:
-    """Return a warning if idle resources cost money and no idle timeout removes them, or an empty list."""
+    """Return a warning if idle resources of a blueprint cost money and no idle timeout removes them.
+
+    Returns an empty list otherwise.
+    """
     if found.idle_timeout is not None or registry.kind(found.kind).idle_timeout is None:
         return []
     said = "Without an idle timeout, idle machines are kept and cost money until somebody removes them."
@@ -317,7 +323,7 @@ def idleness(found: Blueprint) -> list[Problem]:
 
 
 def clean_columns(found: Blueprint) -> None:
-    """Raise InvalidRequest for the first invalid column."""
+    """Raise InvalidRequest for the first column of a blueprint that is invalid."""
     refuse_longer_default(found.default_ttl, found.max_ttl)
     try:
         found.clean_fields()
@@ -327,7 +333,7 @@ def clean_columns(found: Blueprint) -> None:
 
 
 def cycle_problems(found: Blueprint) -> list[Problem]:
-    """Return a fatal problem if this and the enabled blueprints need each other in a cycle, or an empty list."""
+    """Return a fatal problem if this blueprint and the enabled ones need each other in a cycle, or an empty list."""
     there = [found, *Blueprint.objects.filter(enabled=True).exclude(pk=found.pk)]
     needs = {one.name: _needed_types(one) for one in there}
     gives = {one.name: one.resource_type for one in there}
@@ -344,7 +350,8 @@ def cycle_problems(found: Blueprint) -> list[Problem]:
 def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, str]) -> list[str]:
     """Return the names of the blueprints on the shortest cycle of needs through `start`, or an empty list.
 
-    `needs` maps each name to the resource types that the blueprint needs, `gives` to the type that it provides.
+    `needs` maps the name of each blueprint to the resource types that it needs, and `gives` to the type that it
+    provides.
     """
     ways, seen = [[start]], set[str]()
     while ways:
@@ -359,7 +366,7 @@ def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, s
 
 
 def _needed_types(blueprint: Blueprint) -> frozenset[str]:
-    """Return the types that a blueprint may lease, or none if its kind or config cannot be read."""
+    """Return the resource types that a blueprint may lease. Returns none if its kind or config cannot be read."""
     try:
         return registry.kind(blueprint.kind).needed_types(specs.config(blueprint.kind, blueprint.config))
     except DrydockError:
@@ -368,13 +375,13 @@ def _needed_types(blueprint: Blueprint) -> frozenset[str]:
 
 @input_checks.checked
 def kinds(*, type_: str = "") -> list[KindInfo]:
-    """Return the kinds that blueprints may select: all kinds, or those of one type."""
+    """Return the kinds that blueprints may select. If `type_` is given, return only kinds of that resource type."""
     return [schema(name) for name in registry.names() if not type_ or name in registry.kinds_of_type(type_)]
 
 
 @input_checks.checked
 def schema(kind: str) -> KindInfo:
-    """Return a kind's description, capabilities and the JSON Schemas of its fields. Raises KindNotFound."""
+    """Return the description and capabilities of a kind, and JSON Schemas of its fields. Raises KindNotFound."""
     found = registry.kind(kind)
     said = (type(found).__doc__ or "").strip().split("\n\n")[0]
     return KindInfo(
@@ -393,7 +400,7 @@ class Trial:
     problems: Sequence[Problem] = ()
     drafts: Sequence[Draft] = ()
     says: str = ""
-    """Why nothing is drafted, if that needs an explanation; else empty."""
+    """Why there are no drafts, if that needs an explanation. Otherwise empty."""
 
 
 @checked

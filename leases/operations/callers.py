@@ -1,4 +1,4 @@
-"""Callers, and the rows that they may see."""
+"""Callers of operations, and conditions for the rows that a caller may see."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Caller:
     name: str
     operator: bool = False
     maker: str = ""
-    """The user who created the token used for the call, if that is not the caller; else empty."""
+    """The user who created the token for the call, if that user is not the caller. Otherwise empty."""
 
     @property
     def actor(self) -> str:
-        """The name under which the call is recorded."""
+        """The name that is recorded with the caller's changes."""
         return f"{self.maker} for {self.name}" if self.maker else self.name
 
 
 @checked
 def caller(user: Any) -> Caller:
-    """Return the caller for a user or user name. Raises InvalidRequest if there is no such active user."""
+    """Return the caller for a user or user name. Raises InvalidRequest if no active user has this name."""
     found = owners.find_owner(user)
     return Caller(id=found.pk, name=found.get_username(), operator=found.is_staff or found.is_superuser)
 
@@ -44,7 +44,10 @@ def operator_only(who: Caller, what: str) -> None:
 
 @checked
 def on_behalf(who: Caller, owner: Any = None) -> Caller:
-    """Return the caller who will own the lease: `who` or, if an operator asks for it, `owner`. Raises NotAllowed."""
+    """Return the caller who will own the lease: `who` or, if an operator asks for another `owner`, that user.
+
+    Raises NotAllowed.
+    """
     if owner is None or owner == who.name:
         return who
     operator_only(who, "request leases for another user")
@@ -58,7 +61,7 @@ def own_leases(who: Caller) -> QuerySet[Lease]:
 
 @checked
 def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
-    """Return a lease that the caller may change. Raises NotFound, also if it belongs to another owner."""
+    """Return a lease that the caller may change. Raises NotFound if there is none, or if another owner has it."""
     found = own_leases(who).filter(pk=lease_id)
     if related:
         found = found.select_related("owner", "resource__blueprint")
@@ -69,10 +72,10 @@ def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
 
 
 def not_theirs(lease_id: int) -> NotFound:
-    """Return the error for a lease that does not exist or belongs to another owner, without revealing which."""
+    """Return the same error for a lease that does not exist and for one that belongs to another owner."""
     return NotFound(f"Lease {lease_id} does not exist or is not yours.", field="lease")
 
 
 def theirs(who: Caller) -> Q:
-    """Return the query condition for events that concern the caller."""
+    """Return the query condition for events that the caller may see."""
     return Q() if who.operator else Q(lease__owner_id=who.id)

@@ -1,4 +1,4 @@
-"""Costs of leases, and the budgets that limit their hourly cost."""
+"""The costs of leases, and the budgets that limit hourly costs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from leases.validation.requests import invalid
 from leases.validation.usage_query import By, UsageFilter
 
 HIGHEST_BUDGET = 1e9
-"""US dollars an hour."""
+"""The highest budget that can be set, in US dollars per hour."""
 
 
 def _holder(user: Any, group: str, blueprint: str) -> dict[str, Any]:
@@ -54,12 +54,12 @@ def _named(found: Any, what: str, name: str) -> Any:
 
 
 def list_budgets(who: Caller) -> list[BudgetInfo]:
-    """Return all budgets for an operator, or the budgets that limit any other caller."""
+    """Return the budgets that limit the caller. An operator gets all budgets."""
     return [one for _, one in _listed(who)]
 
 
 def short_budgets(who: Caller) -> list[tuple[BudgetInfo, dt.datetime | None]]:
-    """Return the budgets that are exhausted or that leases wait for, each with the time when that began, if known."""
+    """Return the budgets that are exhausted or for which leases wait, each with the time when that began, if known."""
     found = {pk: one for pk, one in _listed(who) if one.left <= TINY or one.waiting}
     began = engine.short_since(list(found)) if found else {}
     return [(one, began.get(pk)) for pk, one in found.items()]
@@ -75,7 +75,7 @@ def _listed(who: Caller) -> list[tuple[int, BudgetInfo]]:
 
 
 def budget_info(row: Budget) -> BudgetInfo:
-    """Return a budget with the amount that is currently spent."""
+    """Return a budget as a value, with the amount that is currently spent."""
     return _budget_info(row, *engine.standing([row.pk])[row.pk])
 
 
@@ -91,7 +91,7 @@ def _budget_info(row: Budget, used: float, waiting: int) -> BudgetInfo:
 def set_budget(who: Caller, *, max_hourly: float, user: Any = None, group: str = "", blueprint: str = "") -> BudgetInfo:
     """Set the hourly budget of a user, a group or a blueprint, in US dollars.
 
-    Leases that waited for it are tried again. Raises InvalidRequest, NotFound, NotAllowed.
+    Leases that waited for the budget are tried again. Raises InvalidRequest, NotFound, NotAllowed.
     """
     operator_only(who, "set budgets")
     if isinstance(max_hourly, bool) or not isinstance(max_hourly, int | float) or not 0 <= max_hourly <= HIGHEST_BUDGET:
@@ -112,7 +112,7 @@ def set_budget(who: Caller, *, max_hourly: float, user: Any = None, group: str =
 def remove_budget(who: Caller, *, user: Any = None, group: str = "", blueprint: str = "") -> None:
     """Remove the budget of a user, a group or a blueprint.
 
-    Leases that waited for it are tried again. Raises InvalidRequest, NotFound, NotAllowed.
+    Leases that waited for the budget are tried again. Raises InvalidRequest, NotFound, NotAllowed.
     """
     operator_only(who, "remove budgets")
     holder = _holder(user, group, blueprint)
@@ -129,9 +129,9 @@ _WAITING = "state = 'pending' AND reason = %s AND (owner_id = %s OR charged_grou
 
 
 def _wake(row: Budget) -> None:
-    """Wake the leases that wait for the budget.
+    """Wake the leases that wait for a budget.
 
-    Call after the budget was written, since a claim locks leases before budgets and reads committed rows.
+    Call after the budget was committed, because a claim locks leases before budgets and reads committed rows.
     """
     if row.blueprint is not None:
         hints.after_commit("serve", row.blueprint.resource_type)
@@ -145,7 +145,7 @@ def _wake(row: Budget) -> None:
 
 
 MOST_RECORDS = 1000
-"""The maximum number of records in one result."""
+"""The maximum number of usage records in one result."""
 
 _LATELY = dt.timedelta(days=30)
 
@@ -153,7 +153,7 @@ Wanted = Mapping[str, Any] | UsageFilter
 
 
 def usage_report(who: Caller, wanted: Wanted = UsageFilter(), *, by: str = "owner") -> UsageReport:  # noqa: B008
-    """Return what was spent in a time span, summed by one dimension. Raises InvalidRequest with the field.
+    """Return the costs within a time span, summed by one dimension. Raises InvalidRequest with the field.
 
     The dimensions are owner, group, lease, blueprint, kind, resource, place, type and market.
     """
@@ -166,7 +166,7 @@ def usage_report(who: Caller, wanted: Wanted = UsageFilter(), *, by: str = "owne
 
 
 def usage_records(who: Caller, wanted: Wanted = UsageFilter(), *, after: int = 0, limit: int = 200) -> list[UsageInfo]:  # noqa: B008
-    """Return the records behind the report, ordered by id, starting after `after`. Raises InvalidRequest."""
+    """Return the usage records of a report, ordered by id, starting after id `after`. Raises InvalidRequest."""
     if not 1 <= limit <= MOST_RECORDS:
         raise InvalidRequest(f"It must be from 1 to {MOST_RECORDS}.", field="limit")
     input_checks.check("after", after)
@@ -174,7 +174,7 @@ def usage_records(who: Caller, wanted: Wanted = UsageFilter(), *, after: int = 0
 
 
 def all_usage_records(who: Caller, wanted: Wanted = UsageFilter()) -> Iterator[UsageInfo]:  # noqa: B008
-    """Yield all records behind the report, reading them in pages."""
+    """Yield all usage records of a report, reading them in pages."""
     span = _span(who, _read(wanted))
     after = 0
     while found := usage.records(span, after=after, limit=MOST_RECORDS):
@@ -194,9 +194,9 @@ def _read(wanted: Wanted) -> UsageFilter:
 
 
 def _span(who: Caller, asked: UsageFilter) -> Span:
-    """Return the span, which ends no later than now: open records cost nothing in the future.
+    """Return the time span of a query. It ends now at the latest, because open records cost nothing in the future.
 
-    Raises InvalidRequest if it ends before it begins.
+    Raises InvalidRequest if the span ends before it begins.
     """
     now = usage.now()
     until = min(asked.until or now, now)

@@ -1,4 +1,4 @@
-"""Credentials that blueprints name in their configs, and the polls of their accounts. Secrets are never returned."""
+"""The credentials that configs of blueprints name, and the polls of their accounts. Secrets are never returned."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from leases.validation import input_checks
 _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,62}")
 
 _LARGEST = 64 << 10
-"""The maximum size of all secrets of a credential as JSON, in bytes."""
+"""The maximum size of all secrets of one credential, in bytes of JSON."""
 
 
 def list_(who: Caller, *, capabilities: bool = False) -> list[CredentialInfo]:
-    """Return all credentials by name, with the state of their polls but without secrets. Raises NotAllowed.
+    """Return all credentials by name, with the state of their polls. Raises NotAllowed.
 
-    If `capabilities` is true, the result also lists the capabilities of their clouds.
+    If `capabilities` is true, the result includes the capabilities of their clouds.
     """
     operator_only(who, "see credentials")
     return _infos(list(Credential.objects.order_by("name")), able=capabilities)
@@ -43,16 +43,16 @@ def list_(who: Caller, *, capabilities: bool = False) -> list[CredentialInfo]:
 
 @input_checks.checked
 def get(who: Caller, name: str) -> CredentialInfo:
-    """Return one credential without its secrets, with the capabilities of its clouds. Raises NotFound, NotAllowed."""
+    """Return a credential with the capabilities of its clouds. Raises NotFound, NotAllowed."""
     operator_only(who, "see credentials")
     return _infos([row_of(name)], able=True)[0]
 
 
 @input_checks.checked
 def read(who: Caller, name: str) -> CredentialInfo:
-    """Ask workers to poll everything that is read with a credential now.
+    """Ask workers to poll now whatever is polled with a credential.
 
-    Raises Conflict if there is nothing to poll, NotFound, NotAllowed.
+    Raises Conflict if nothing is polled with it, NotFound, NotAllowed.
     """
     operator_only(who, "poll an account")
     found = row_of(name)
@@ -61,7 +61,7 @@ def read(who: Caller, name: str) -> CredentialInfo:
 
 
 def row_of(name: str) -> Credential:
-    """Return the row of a credential, for operators' operations. Raises NotFound."""
+    """Return the row of a credential. The caller must already be known to be an operator. Raises NotFound."""
     found = Credential.objects.filter(name=name).first()
     if found is None:
         raise NotFound(f"Credential {name!r} does not exist.", field="name", hint="`drydock credentials` lists them.")
@@ -69,12 +69,12 @@ def row_of(name: str) -> Credential:
 
 
 def users_of(name: str) -> list[Blueprint]:
-    """Return the blueprints whose config names the credential."""
+    """Return the blueprints whose config names a credential."""
     return [row for row in Blueprint.objects.order_by("name") if name in _named(row)]
 
 
 def _users() -> dict[str, list[Blueprint]]:
-    """Return the blueprints that name each credential, by the credential's name."""
+    """Return the blueprints whose config names each credential, by the name of the credential."""
     found: dict[str, list[Blueprint]] = {}
     for row in Blueprint.objects.order_by("name").only("name", "config", "kind"):
         for name in _named(row):
@@ -103,7 +103,7 @@ def _info(
 
 
 def _fields(row: Credential) -> tuple[str, ...]:
-    """Return the names of a credential's secrets, or none if the key that encrypted them is not available."""
+    """Return the names of a credential's secrets, or none if the key that encrypted the secrets is not available."""
     try:
         return tuple(sorted(row.secrets or {}))
     except Undecryptable:
@@ -136,7 +136,7 @@ def checked(secrets: Mapping[str, Any]) -> dict[str, Any]:
 
 @input_checks.checked
 def add(who: Caller, name: str, secrets: Mapping[str, Any], *, remark: str = "") -> CredentialInfo:
-    """Store secrets under a name. Blueprints that already name it are tried again.
+    """Store secrets under a name. Blueprints that already name this credential are tried again.
 
     Raises InvalidRequest with the field, Conflict if the name is taken, NotAllowed.
     """
@@ -162,7 +162,7 @@ def add(who: Caller, name: str, secrets: Mapping[str, Any], *, remark: str = "")
 def change(
     who: Caller, name: str, *, secrets: Mapping[str, Any] | None = None, remark: str | None = None
 ) -> CredentialInfo:
-    """Replace all secrets, the note or both. The next step uses the new secrets.
+    """Replace the secrets of a credential, its note, or both. The next step uses the new secrets.
 
     Raises InvalidRequest, NotFound, NotAllowed.
     """
@@ -188,7 +188,7 @@ def _tell(who: Caller, row: Credential, word: str, columns: list[str] | None = N
 
 @input_checks.checked
 def remove(who: Caller, name: str) -> None:
-    """Remove a credential. Raises Conflict while a blueprint names it, NotFound, NotAllowed."""
+    """Remove a credential. Raises Conflict while a blueprint names the credential, NotFound, NotAllowed."""
     operator_only(who, "remove credentials")
     with transaction.atomic():
         found = Credential.objects.select_for_update().filter(name=name).first() or row_of(name)
@@ -203,7 +203,7 @@ def remove(who: Caller, name: str) -> None:
 
 
 def polls_of(accounts: Sequence[Credential]) -> dict[int, tuple[ReadingInfo, ...]]:
-    """Return each credential's polls, by credential id. They are ordered by kind, place and type of poll."""
+    """Return the polls of each credential by its id, ordered by kind, place and type of poll."""
     found: dict[int, list[ReadingInfo]] = {}
     for row in Reading.objects.filter(credential__in=accounts).order_by("kind", "place", "what"):
         found.setdefault(row.credential_id, []).append(_poll_info(row))
@@ -219,9 +219,9 @@ def _poll_info(row: Reading) -> ReadingInfo:
 
 
 def pollers(kinds: Iterable[str], *, able: bool) -> tuple[ReaderInfo, ...]:
-    """Return the kinds among `kinds` that read offers.
+    """Return those of `kinds` that read offers from providers.
 
-    If `able` is true, also load the clouds' clients and return the capabilities of the clouds.
+    If `able` is true, also load the clients of the clouds, and return the capabilities of the clouds.
     """
     return tuple(_poller(name, able) for name in sorted(set(kinds)) if reads(name))
 

@@ -19,7 +19,10 @@ def list_(
     who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, blueprint: str = "", kind: str = "",
     after: int = 0, limit: int = 200, newest: bool = False,
 ) -> list[EventInfo]:  # fmt: skip
-    """Return events by id, starting after `after`, or the last `limit` events if `newest`. `kind` is a prefix."""
+    """Return events in the order of their ids, starting after id `after`. `kind` is a prefix of the kinds to return.
+
+    If `newest` is true, return the last `limit` events instead.
+    """
     found = Event.objects.filter(theirs(who), id__gt=after)
     chosen = {
         "lease_id": lease_id, "resource_id": resource_id, "blueprint__name": blueprint or None,
@@ -37,10 +40,10 @@ def follow(
     who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, blueprint: str = "", kind: str = "",
     after: int | None = None, every: float = 0.25, stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[EventInfo]:  # fmt: skip
-    """Yield each event once as it is recorded, until `stop` returns True.
+    """Yield each event once, as soon as it is recorded, until `stop` returns True.
 
-    Begins after the event `after`, or with the next event if `after` is None. Ids are assigned before transactions
-    commit, so the last seconds are read again for late commits.
+    Begins after the event with id `after`, or with the next event if `after` is None. Ids are assigned before
+    transactions commit, so the events of the last seconds are read again, to find late commits.
     """
     about = {"lease_id": lease_id, "resource_id": resource_id, "blueprint": blueprint, "kind": kind}
     return client_events.follow(

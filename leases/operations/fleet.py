@@ -1,4 +1,4 @@
-"""The fleet: every backend with its capacity and cost, and orphans (provider objects without a row)."""
+"""The fleet: blueprints as backends with capacity and cost, and orphans (provider objects without a row)."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from leases.validation.input_checks import checked
 
 
 def backends(who: Caller, *, able: bool = False) -> list[BackendInfo]:
-    """Return every backend in the order in which they are tried. Raises NotAllowed.
+    """Return all backends in the order in which they are tried. Raises NotAllowed.
 
-    If `able` is true, also load the clouds' clients and return the capabilities of the clouds.
+    If `able` is true, also load the clients of the clouds, and return the capabilities of the clouds.
     """
     operator_only(who, "see the fleet")
     rows = list(fleet.backends())
@@ -70,7 +70,7 @@ def _clouds(rows: list[Blueprint]) -> dict[str, tuple[str, ...] | None]:
 
 
 def _sought(row: Blueprint) -> Sought | None:
-    """Return the blueprint's query for offers, or None if its kind has none or its config cannot be read."""
+    """Return a blueprint's query for offers, or None if its kind uses no offers or its config cannot be read."""
     try:
         kind = registry.kind(row.kind)
         return kind.sought(specs.config(row.kind, row.config), None) if isinstance(kind, Offers) else None
@@ -85,7 +85,7 @@ def _holds(there: There) -> dict[str, Any]:
 
 
 def _serves(offered: Offered | None, there: There) -> dict[str, Any]:
-    """Return what a backend can serve, according to its offers or, for a kind without offers, its existing machines."""
+    """Return what a backend can serve: by its offers or, if its kind has no offers, by its existing machines."""
     card = there.known if offered is None else offered
     return {
         "regions": card.regions, "confidential": card.confidential, "gpus": card.gpus, "offers": card.number,
@@ -107,7 +107,7 @@ MOST_ORPHANS = 1000
 SUSPECT = Stray.Proof.SUSPECT
 
 MISSING = Q(gone_at=None) & (Q(state="active", observed="missing") | Q(state="broken", reason=Reason.LOST))
-"""Rows whose object was not found by the last search."""
+"""Resources whose object the last search did not find."""
 
 _ROW = "{said} The machine is considered lost if a second listing omits it too; anything left of it is then destroyed."
 
@@ -128,9 +128,10 @@ def list_orphans(who: Caller) -> list[OrphanInfo]:
 def settle_orphan(who: Caller, stray_id: int, act: str, *, dry_run: bool = False) -> OrphanInfo:
     """Request that an orphan be destroyed (`destroy`) or adopted as a resource (`adopt`).
 
-    The next search that finds it, long enough after the first, carries this out. If `dry_run` is true, nothing is written, and
-    `message` says what would be done. Raises NotFound, NotAllowed, InvalidRequest, and Conflict for a suspect (which is
-    never changed), in a suspended installation, and for adopting anything other than a machine.
+    The next search that finds the orphan, long enough after the first one, carries out the request. If `dry_run` is
+    true, nothing is written, and `message` says what would be done. Raises NotFound, NotAllowed, InvalidRequest,
+    and Conflict in a suspended installation, for a suspect (which is never changed), and for adopting anything
+    other than a machine.
     """
     operator_only(who, f"{act} orphans")
     if act not in _DONE:
@@ -186,7 +187,7 @@ def _not_before(stray: Stray) -> dt.datetime:
 
 
 def orphan_info(stray: Stray) -> OrphanInfo:
-    """Return an orphan's row as a value. Its blueprint must be loaded."""
+    """Return an orphan as a value. The blueprint of the row must be loaded."""
     facts, suspect = stray.facts, stray.proof == SUSPECT
     return OrphanInfo(
         id=stray.pk, side="object", key=stray.key, what=stray.what or stray.blueprint.resource_type,

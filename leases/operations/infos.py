@@ -44,13 +44,13 @@ from leases.workloads import outcomes
 def leases(found: QuerySet[Lease], who: Caller | None = None) -> list[LeaseInfo]:
     """Return leases as values, in a fixed number of statements.
 
-    `who` is the caller, by default each lease's owner.
+    `who` is the caller. If it is omitted, each lease is shown as to its owner.
     """
     return _infos(list(with_workers(found.select_related("owner", "resource__blueprint"))), who)
 
 
 def lease(row: Lease, who: Caller | None = None) -> LeaseInfo:
-    """Return one lease as a value. `who` is the caller, by default the lease's owner."""
+    """Return a lease as a value. If `who`, the caller, is omitted, the lease is shown as to its owner."""
     if row.state in ("acquired", "released"):
         row.unattended = Lease.objects.filter(installation.unattended(), pk=row.pk).exists()  # type: ignore[attr-defined]
     return _infos([row], who)[0]
@@ -65,7 +65,10 @@ def _infos(rows: list[Lease], who: Caller | None) -> list[LeaseInfo]:
 
 
 def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, WaitingInfo]:
-    """Return the reason why each pending lease waits, by lease id. `who` is the caller, by default each lease's owner."""
+    """Return the reason why each pending lease waits, by lease id.
+
+    `who` is the caller. If it is omitted, each reason is worded for the owner of the lease.
+    """
     pending = [row for row in found if row.state == "pending"]
     if not pending:
         return {}
@@ -74,7 +77,7 @@ def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, Waitin
 
 
 def with_waits(found: Iterable[Any], who: Caller) -> None:
-    """Set on each pending lease the reason why it waits, as far as `who` may know it, for use by `said`."""
+    """Set on each pending lease the reason why it waits, as far as `who` may know it. `said` uses the result."""
     pending = [row for row in found if row.state == "pending"]
     why = waits(pending, who)
     for row in pending:
@@ -86,14 +89,14 @@ def _asker(row: Lease, who: Caller | None) -> Asker:
 
 
 def with_workers(found: QuerySet[Lease]) -> QuerySet[Lease]:
-    """Annotate each lease with whether it lacks a live worker, for use by `said`."""
+    """Annotate each lease with whether no live worker could serve it. `said` uses the result."""
     return progress.with_failure(found).annotate(
         unattended=ExpressionWrapper(installation.unattended(), output_field=BooleanField())
     )
 
 
 class Said(NamedTuple):
-    """The reason and message for a lease's state."""
+    """The reason for the state of a lease, and a message that explains it."""
 
     reason: str
     message: str
@@ -103,9 +106,9 @@ _NO_WORKER = "No worker is alive, so nothing is built, cleaned or ended. Before 
 
 
 def said(row: Lease, why: WaitingInfo | None = None) -> Said:
-    """Return the reason and message of a lease.
+    """Return the reason for the state of a lease, and the message to show.
 
-    These say why the lease waits or that no worker is alive, or else come from the row.
+    They say why the lease waits, or that no worker is alive, or otherwise come from the row.
     """
     why = why or getattr(row, "why", None)
     if why is not None:
@@ -116,13 +119,13 @@ def said(row: Lease, why: WaitingInfo | None = None) -> Said:
 
 
 _DECIDED = ("acquired", "broken")
-"""States in which the last decision still matters. An active lease already has its resource."""
+"""States in which the last decision is still of interest. An active lease already has its resource."""
 
 
 def lease_info(
     row: Lease, *, why: WaitingInfo | None = None, under_way: Progress | None = None, watch: Watch | None = None
 ) -> LeaseInfo:
-    """Return a lease's row as a value. Owner, resource and blueprint must be loaded."""
+    """Return a lease as a value. The owner, resource and blueprint of the row must be loaded."""
     resource, told = row.resource, said(row, why)
     stored = {name: getattr(row, column) for name, column in _stored(LeaseInfo, Lease)}
     return LeaseInfo(**stored | {
@@ -138,13 +141,13 @@ def lease_info(
 
 @cache
 def _stored(value: type, model: type[Model]) -> tuple[tuple[str, str], ...]:
-    """Return (field, column) for the fields of a value that are columns of a model. References are ids."""
+    """Return (field, column) for each field of a value class that is a column of the model. References are ids."""
     columns = {field.name: field.attname for field in model._meta.concrete_fields}
     return tuple((one.name, columns[one.name]) for one in dataclasses.fields(value) if one.name in columns)
 
 
 def verdicts(stored: Any) -> tuple[Verdict, ...]:
-    """Return the verdicts on candidates that are stored with a lease."""
+    """Return the verdicts on candidates that a lease stores."""
     return tuple(Verdict(**{name: one.get(name, "") for name in _VERDICT}) for one in stored or ())
 
 
@@ -152,7 +155,7 @@ _VERDICT = ("blueprint", "answer", "sentence", "offer")
 
 
 def interface_names(kind: str) -> tuple[str, ...]:
-    """Return the names of the interfaces that a kind's leases have, or none if the kind cannot be loaded."""
+    """Return the names of the interfaces of a kind's leases. Returns none if the kind cannot be loaded."""
     try:
         return tuple(sorted(registry.kind(kind).interfaces()))
     except DrydockError:
@@ -169,7 +172,7 @@ def resources(found: QuerySet[Resource]) -> list[ResourceInfo]:
 
 
 def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
-    """Return a resource's row as a value. Blueprint, capacities, parts and shares must be loaded."""
+    """Return a resource as a value. The blueprint, capacities, parts and shares of the row must be loaded."""
     usage = {n: Usage(total=getattr(row, f"total_{n}"), used=getattr(row, f"used_{n}")) for n in CLASSES}
     usage |= {c.name: Usage(total=c.total, used=c.used) for c in row.capacities.all()}
     return ResourceInfo(
@@ -190,7 +193,7 @@ def _checks(failures: int) -> str:
 
 
 def problems(row: Resource) -> tuple[str, ...]:
-    """Return why a resource is out of service or outdated, and the failure of its last checks, if any."""
+    """Return why a resource is out of service or outdated, and why its last checks failed, as sentences."""
     of, checked = row.blueprint, getattr(row, "check_words", None) or ""
     said = {
         f"In quarantine: {row.note or 'no reason given'}": row.quarantined,
@@ -204,7 +207,7 @@ def problems(row: Resource) -> tuple[str, ...]:
 
 
 def failure(row: Failure | None) -> FailureInfo | None:
-    """Return the last failed action on a resource as a value, or None if none failed."""
+    """Return the last failed action on a resource as a value, or None if no action failed."""
     if row is None:
         return None
     return FailureInfo(
@@ -259,7 +262,7 @@ def job(row: Job) -> JobInfo:
 
 
 def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
-    """Return the watch of each watched lease, by lease id. Takes one statement, or none if no lease is watched."""
+    """Return the watch of each watched lease, by lease id. Uses one statement, or none if no lease is watched."""
     ids = [row.pk for row in rows if row.watched]
     if not ids:
         return {}
@@ -273,7 +276,7 @@ def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
 
 
 def workload(watch: Watch | None) -> WorkloadInfo | None:
-    """Return the workload of a watched lease as a value, or None if it has none."""
+    """Return the workload of a watched lease as a value, or None if the lease has no workload."""
     if watch is None or watch.workload is None:
         return None
     asked, job = watch.workload, watch.job
@@ -291,7 +294,7 @@ def workload(watch: Watch | None) -> WorkloadInfo | None:
 
 
 def metrics(watch: Watch | None) -> MetricsInfo | None:
-    """Return the usage of a watched lease, or None if it is not watched."""
+    """Return what a watched lease has used so far, or None if the lease is not watched."""
     if watch is None:
         return None
     return MetricsInfo(
@@ -303,9 +306,9 @@ def metrics(watch: Watch | None) -> MetricsInfo | None:
 
 
 def kept_output(job_id: int, offset: int, limit: int) -> JobPart | None:
-    """Return a part of a workload's stored output, or None if none is stored.
+    """Return a part of the stored output of a workload, or None if no output is stored.
 
-    Offsets are those of the file on the host.
+    Offsets are positions in the whole output, as on the host.
     """
     row = KeptOutput.objects.filter(job=job_id).first()
     if row is None:
@@ -314,9 +317,9 @@ def kept_output(job_id: int, offset: int, limit: int) -> JobPart | None:
 
 
 def output_part(head: bytes, tail: bytes, size: int, offset: int, limit: int) -> JobPart:
-    """Return at most `limit` bytes of an output, starting at `offset`. `size` is the size of the whole output.
+    """Return at most `limit` bytes of an output, starting at `offset`. `size` is the size of the whole output in bytes.
 
-    A placeholder is inserted for bytes that were not kept.
+    A placeholder stands for the bytes between `head` and `tail`, which were not kept.
     """
     resumes = size - len(tail)
     missing = resumes - len(head)

@@ -1,4 +1,4 @@
-"""The installation: its workers, whether it is suspended, and actions for operators when something is stuck."""
+"""The installation: its workers, whether it is suspended, and actions for operators if something makes no progress."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _AT_MOST = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """An action that is deferred while the installation is suspended."""
+    """An action that is postponed until the suspended installation is confirmed."""
 
     what: str
-    """`destroy`, `build`, `activate` and so on for a plan; `retire`, `expire` or `orphan` for a sweep's action."""
+    """A phase such as `destroy` or `build`, or an action of the sweep: `retire`, `expire` or `orphan`."""
     name: str
     message: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class InstallationInfo:
-    """The installation. `problem` is the reason for a suspension; `held` lists the actions deferred because of it."""
+    """The status of the installation. `problem` is the reason for a suspension, and `held` the postponed actions."""
 
     uuid: str
     epoch: int
@@ -53,7 +53,7 @@ class InstallationInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class StrayInfo:
-    """An orphan: its name, the blueprint through which it was found, and the action planned for it."""
+    """An orphan: its name, the blueprint whose search found it, and the planned action."""
 
     key: str
     blueprint: str
@@ -64,7 +64,7 @@ class StrayInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerInfo:
-    """A worker, and how many seconds ago it was last seen."""
+    """A worker, and how many seconds ago it sent its last heartbeat."""
 
     name: str
     queues: list[str]
@@ -73,7 +73,7 @@ class WorkerInfo:
 
 
 def standing(who: Caller) -> InstallationInfo:
-    """Return the status of the installation. While it is suspended, this includes every deferred action."""
+    """Return the status of the installation, with all postponed actions if it is suspended."""
     operator_only(who, "see the installation")
     here = installation.current()
     row = Installation.objects.get(pk=1)
@@ -112,9 +112,9 @@ def confirm(who: Caller) -> InstallationInfo:
 
 @checked
 def suspend(who: Caller, message: str) -> InstallationInfo:
-    """Suspend the installation, so that nothing outside the database is changed until an operator confirms the installation.
+    """Suspend the installation: nothing outside the database is changed until an operator confirms the installation.
 
-    Raises Conflict if it is already suspended.
+    Raises Conflict if the installation is already suspended.
     """
     operator_only(who, "suspend the installation")
     if not installation.suspend(message or f"Suspended by {who.name}.", actor=who.actor):
@@ -123,7 +123,7 @@ def suspend(who: Caller, message: str) -> InstallationInfo:
 
 
 def strays(who: Caller) -> list[StrayInfo]:
-    """Return the objects that exist at providers with our tag and have no row."""
+    """Return the objects at providers that have our tag and no row."""
     operator_only(who, "see orphans")
     return [
         StrayInfo(key=s.key, blueprint=s.blueprint.name, first_seen_at=s.first_seen_at, seen_at=s.seen_at,
@@ -133,7 +133,7 @@ def strays(who: Caller) -> list[StrayInfo]:
 
 
 def workers(who: Caller, lost_after: float) -> list[WorkerInfo]:
-    """Return every worker that has not shut down. Workers not seen for `lost_after` seconds are marked as lost."""
+    """Return all workers that have not shut down. Those not seen for `lost_after` seconds are marked as lost."""
     operator_only(who, "see workers")
     found = rows(
         "SELECT name, queues, greatest(0, extract(epoch FROM statement_timestamp() - seen_at))::float8"
@@ -143,7 +143,7 @@ def workers(who: Caller, lost_after: float) -> list[WorkerInfo]:
 
 
 def worker_alive() -> bool:
-    """Return whether a worker in another process was seen recently.
+    """Return whether a worker in another process sent a heartbeat recently.
 
     With private engines, also checks that the process of a worker on this machine still runs.
     """
@@ -151,7 +151,7 @@ def worker_alive() -> bool:
 
 
 def workers_seen() -> list[str]:
-    """Return the names (host:process) of the workers that were seen recently."""
+    """Return the names (host:process) of the workers that sent a heartbeat recently."""
     found = rows(
         "SELECT name FROM leases_worker WHERE seen_at > clock_timestamp() - %s * interval '1 s'",
         (settings.DRYDOCK.lost_worker_seconds,),
@@ -160,16 +160,16 @@ def workers_seen() -> list[str]:
 
 
 def workers_alive(who: Caller) -> Workers:
-    """Return whether any worker was seen recently, and to operators also which."""
+    """Return whether a worker sent a heartbeat recently. Operators also get the names of such workers."""
     names = workers_seen()
     return Workers(alive=bool(names), names=tuple(names) if who.operator else ())
 
 
 def unattended() -> Q:
-    """Return the query condition for leases that no process works on.
+    """Return the query condition for leases that wait while no worker or sweep is running.
 
-    This is so if no worker was seen and no sweep was made for some seconds. While the broker is unavailable, beat sweeps
-    by itself.
+    No worker was seen and no sweep was completed for some seconds. While the broker is unavailable, Celery beat
+    sweeps by itself.
     """
     lately = Now() - dt.timedelta(seconds=settings.DRYDOCK.lost_worker_seconds)
     nobody = ~Exists(Worker.objects.filter(seen_at__gt=lately)) & ~Exists(
@@ -180,11 +180,14 @@ def unattended() -> Q:
 
 
 _AT_ONCE = dt.timedelta(seconds=5)
-"""The time during which a missing worker is not reported, since a waiting command starts its own worker."""
+"""How long a missing worker is not reported. A command that waits starts a worker of its own within this time."""
 
 
 def _there(name: str) -> bool:
-    """Return whether the process with this name (host:process) still runs. Only private engines can tell; else True."""
+    """Return whether the process with this name (host:process) still runs.
+
+    Only private engines can tell. Otherwise the process is assumed to run.
+    """
     host, _, process = name.rpartition(":")
     if not settings.DRYDOCK.private_database or host != socket.gethostname() or not process.isdigit():
         return True
@@ -202,9 +205,9 @@ def _lives(process: int) -> bool:
 
 
 def failing_blueprints() -> dict[str, str]:
-    """Return the problem of each enabled blueprint that cannot work according to its kind, by blueprint name.
+    """Return the problem of each enabled blueprint that cannot work, by the name of the blueprint.
 
-    Calls providers, and creates nothing.
+    Asks the kinds of the blueprints, which may call providers, but creates nothing.
     """
     found = {}
     for blueprint in Blueprint.objects.filter(enabled=True).order_by("name"):
@@ -230,7 +233,10 @@ def failing_resources() -> list[str]:
 
 @checked
 def reclaim(who: Caller, *, type_: str = "", blueprint: str = "", limit: int = 100) -> list[int]:
-    """Remove idle resources, first those that hold leases on others. Return the ids of those removed."""
+    """Remove idle resources, starting with those that hold leases on others.
+
+    Return the ids of the resources removed.
+    """
     operator_only(who, "reclaim resources")
     held = Lease.objects.filter(for_resource=OuterRef("pk"), state__in=("pending", "acquired", "active"))
     found = Resource.objects.filter(
@@ -254,7 +260,8 @@ def _give_up(resource_id: int, actor: str) -> bool:
 def sweep_now(who: Caller, *, here: bool | None = None) -> int:
     """Run every periodic check once. Return the number of items that were due or handled.
 
-    If `here` is true, this process also does the resulting work. This is the default if no worker is alive.
+    If `here` is true, this process also carries out the work that the checks find. By default, it does so if no
+    worker is alive.
     """
     operator_only(who, "sweep")
     if here or (here is None and not worker_alive()):
@@ -264,7 +271,7 @@ def sweep_now(who: Caller, *, here: bool | None = None) -> int:
 
 @checked
 def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = None) -> int:
-    """Forget remembered errors, so that their offers are tried again at once. Return the number of errors."""
+    """Forget remembered errors, so that what they excluded is tried again at once. Return the number of errors."""
     operator_only(who, "clear remembered errors")
     found = RememberedError.objects.select_related("blueprint")
     chosen = {"blueprint__name": blueprint or None, "pk": error_id}
@@ -279,7 +286,7 @@ def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = Non
 
 @checked
 def resolve(who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, message: str = "") -> None:
-    """Record that somebody has done what a held step waits for, so that the step continues.
+    """Confirm that the action for which a held step waits was taken, so that the step continues.
 
     Raises InvalidRequest, NotFound, Conflict.
     """

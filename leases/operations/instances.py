@@ -69,7 +69,10 @@ class InstanceRequest(BaseModel):
     idempotency_key: Key | None = None
 
     def lease(self) -> dict[str, Any]:
-        """Convert this to a lease request. It is exclusive and names a market, so only cloud machines can match."""
+        """Return the lease request for this instance.
+
+        It is exclusive and names a market, so only cloud machines match.
+        """
         wanted: dict[str, Any] = {
             "market": _MARKETS[self.market], "instance_type": self.instance_type, "region": self.location,
             "zone": self.zone, "continent": self.continent, "max_price": self.max_price, "image": self.image,
@@ -105,7 +108,7 @@ def read_request(given: Mapping[str, Any] | InstanceRequest) -> InstanceRequest:
 
 
 INSTANCE = Q(type="host", exclusive=True, for_resource=None, for_lease=None, requirements__has_key="market")
-"""Leases that are instances: they hold a whole machine and name a market, which only cloud machines have."""
+"""Selects leases that are instances: they hold a whole machine, and name a market, which only cloud machines have."""
 
 _ACTS: dict[str, Callable[[Caller, int], Any]] = {
     "stop": lambda who, pk: machines.stop(who, pk),
@@ -137,7 +140,7 @@ def list_(
     who: Caller, *, owner: Any = None, states: Collection[str] = (), location: str = "", instance_type: str = "",
     tag: str = "", name: str = "", all_: bool = False, limit: int = 200, before: int | None = None,
 ) -> list[InstanceInfo]:  # fmt: skip
-    """Return instances, newest first. Includes ended instances only if `all_` is true or `states` names their state.
+    """Return instances, newest first. Ended ones are included if `all_` is true or `states` names their state.
 
     `tag` is `key` or `key=value`. `before` returns only ids below it, for paging.
     """
@@ -171,9 +174,9 @@ def _of(found: QuerySet[Any], states: Collection[str], all_: bool) -> QuerySet[A
 
 @checked
 def end(who: Caller, lease_id: int) -> InstanceInfo:
-    """Release an instance. Idempotent. Raises NotFound.
+    """Release an instance. May be repeated. Raises NotFound.
 
-    Its machine is kept for the next lease (`released`) if its blueprint allows that, and is otherwise destroyed.
+    If its blueprint allows that, the machine is kept for the next lease (`released`). Otherwise it is destroyed.
     """
     _one(who, lease_id)
     leases.release(who, lease_id)
@@ -229,21 +232,24 @@ def info(row: Any) -> InstanceInfo:
 
 
 def _failure(row: Any) -> Failure | None:
-    """Return the last failed action on the lease's machine, or None if there is none or it was for another lease."""
+    """Return the last failed action on the machine of a lease, or None if there is none.
+
+    A failure from the time of another lease is not returned.
+    """
     found: Failure | None = getattr(row.resource, "failure", None)
     theirs = found is not None and row.instance_state not in lifecycle.OVER and found.lease_id in (None, row.pk)
     return found if theirs else None
 
 
 def _kept_until(there: Resource) -> dt.datetime | None:
-    """Return when an idle machine will be destroyed, or None if its blueprint sets no time."""
+    """Return the time at which an idle machine will be destroyed, or None if its blueprint sets no such time."""
     timeout = there.blueprint.idle_timeout
     ends = [there.dies_at, there.idle_since + timeout if there.idle_since and timeout is not None else None]
     return min((one for one in ends if one is not None), default=None)
 
 
 def _message(row: Any, failure: Failure | None) -> str:
-    """Return the instance's state as a sentence, with the provider's words if an action failed."""
+    """Return a sentence about the state of an instance, with the provider's message if an action failed."""
     there, said = row.resource, infos.said(row).message
     if row.instance_state == lifecycle.RELEASED:
         until = _kept_until(there)
@@ -274,7 +280,7 @@ def _text(facts: Mapping[str, Any], name: str) -> str:
 
 
 def _access(row: Lease, facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how to reach the lease's account; the values are empty unless the lease is active."""
+    """Return the facts for reaching the account of a lease. They are empty unless the lease is active."""
     active = row.state == "active"
     return {
         "ssh_user": _text(row.facts, "user") or _text(facts, "user") if active else "",

@@ -1,4 +1,4 @@
-"""Work on leases: commands, files, the web server, and how to reach the host by SSH."""
+"""Operations that use leases: commands, files, the web server, and SSH access to the host."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from leases.operations.callers import Caller, lease_of
 from leases.validation.input_checks import checked, printable
 
 LONGEST = 86_400.0
-"""Default timeout for the transfer or removal of a file or tree, in seconds."""
+"""Default timeout in seconds for transferring or removing a file or tree."""
 
 
 @checked
 def interface(who: Caller, lease_id: int, name: str) -> Interface:
-    """Return the interface `name` of an active lease. Each of its operations first checks that the lease still holds.
+    """Return the interface `name` of an active lease. Each of its operations first checks the lease again.
 
     Raises NotFound, LeaseEnded, NotSupported if the kind does not provide the interface, and InsideTransaction.
     """
@@ -61,10 +61,11 @@ _CONFIRM = "An operator can check `drydock installation`, and confirm it if this
 
 
 def still_mine(lease_id: int, owner_id: int | None) -> None:
-    """Check that the lease is this owner's and is active and not expired, or is held for debugging.
+    """Raise LeaseEnded unless this owner has the lease and may use it now.
 
-    Raises LeaseEnded, InsideTransaction, Busy while the lease is being transferred to this owner, and Conflict while
-    the installation is suspended: this database may be a copy, and the host may be leased from the original.
+    The lease must be active and not expired, or held for debugging. Raises InsideTransaction, Busy while the lease
+    is being transferred to this owner, and Conflict while the installation is suspended: this database may be a
+    copy, and the original may have leased the host to somebody else.
     """
     refuse_inside_transaction("An interface")
     if problem := current().problem:
@@ -105,9 +106,10 @@ def run_command(
     stdin: bytes = b"", timeout: float | None = None, on_output: Callable[[Output], None] | None = None,
     cancel: Cancel | None = None,
 ) -> Ended:  # fmt: skip
-    """Run a command to completion on the leased host, passing output to `on_output` as it arrives.
+    """Run a command on the leased host until it ends. Pass its output to `on_output` as it arrives.
 
-    Records an event with only the program's name, because arguments may be secret. Raises what `Command.run` raises.
+    Records an event with the name of the program, without the arguments, which may be secret. Raises what
+    `Command.run` raises.
     """
     exports(list((env or {}).items()))
     if timeout is not None:
@@ -202,10 +204,10 @@ def httpd(who: Caller, lease_id: int) -> Httpd:
 
 @checked
 def server_act(who: Caller, lease_id: int, name: str) -> ServerInfo:
-    """Perform one of `SERVER_ACTS`, and return the server's status afterwards.
+    """Perform one of `SERVER_ACTS`, and return the status of the web server afterwards.
 
-    Records an event if it changes anything. Raises InvalidRequest for another act, and what the method of `Httpd`
-    raises.
+    Records an event if the act changes anything. Raises InvalidRequest for an unknown act, and what the method of
+    `Httpd` raises.
     """
     if name not in SERVER_ACTS:
         raise InvalidRequest(
@@ -243,7 +245,7 @@ def unpublish(who: Caller, lease_id: int, path: str) -> None:
 
 @checked
 def uri(who: Caller, lease_id: int, path: str = "") -> str:
-    """Return the URL of a page. Raises what `interface` raises."""
+    """Return the URL of a page, or of the web server if `path` is empty. Raises what `interface` raises."""
     return httpd(who, lease_id).uri(path)
 
 
@@ -260,10 +262,10 @@ def server_log(who: Caller, lease_id: int, kind: str = "access", *, offset: int 
 
 @checked
 def access(who: Caller, lease_id: int) -> AccessInfo:
-    """Return how to reach an active lease now, without secrets. A restarted machine may have another address.
+    """Return how the host of an active lease can be reached now, without secrets.
 
-    Raises NotFound, LeaseEnded, NotSupported if the lease is not reached by SSH, and Conflict while the installation is
-    suspended.
+    A machine that was restarted may have another address. Raises NotFound, LeaseEnded, NotSupported if the lease is
+    not reached by SSH, and Conflict while the installation is suspended.
     """
     lease = lease_of(who, lease_id, related=True)
     still_mine(lease_id, lease.owner_id)
@@ -280,8 +282,9 @@ def access(who: Caller, lease_id: int) -> AccessInfo:
 def local_account(who: Caller, lease_id: int) -> LocalEndpoint | None:
     """Return the local account of an active lease, for opening a terminal.
 
-    Returns None if the lease does not use a local account. Records an event, as `run_command` does. Raises NotFound,
-    LeaseEnded, Unreachable if the account is on another machine, and Conflict while the installation is suspended.
+    Returns None if the lease does not use a local account. Records an event, as `run_command` does. Raises
+    NotFound, LeaseEnded, Unreachable if the account is on another machine, and Conflict while the installation is
+    suspended.
     """
     lease = lease_of(who, lease_id, related=True)
     still_mine(lease_id, lease.owner_id)
@@ -328,7 +331,7 @@ def _jump(bastion: SshEndpoint) -> str:
 
 
 def known_hosts(there: SshEndpoint) -> str:
-    """Return the host's lines for ~/.ssh/known_hosts, and those of its bastion if it has one."""
+    """Return the lines for ~/.ssh/known_hosts with the keys of the host, and of its bastion if it has one."""
     hosts = [there, *([there.bastion] if there.bastion else [])]
     return "".join(f"{one.known_as} {key}\n" for one in hosts for key in map(_plain, one.host_keys))
 

@@ -1,4 +1,4 @@
-"""Jobs on a caller's leases, including jobs that remove large folders."""
+"""Jobs on leases of the caller, including jobs that remove large folders."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def start(
     who: Caller, lease_id: int, words: Sequence[str] | str, *, env: Mapping[str, str] | None = None, cwd: str = "",
     ends_lease: bool = False, stdin: bytes = b"", apart: bool = False,
 ) -> JobInfo:  # fmt: skip
-    """Start a command that outlives this call and reads `stdin`.
+    """Start a command that continues after this call returns, with `stdin` as its input.
 
     If `ends_lease` is true, the lease is released when the job ends. If `apart` is true, standard error is kept
-    separately. The row is written before the host is called; if this process dies in between, a worker starts the job.
-    Raises NotFound, LeaseEnded, NotSupported, InvalidRequest, InsideTransaction.
+    separately. The row is written before the host is called, so that a worker starts the job if this process dies
+    in between. Raises NotFound, LeaseEnded, NotSupported, InvalidRequest, InsideTransaction.
     """
     argv_of(words)
     exports(list((env or {}).items()))
@@ -60,7 +60,7 @@ def start(
 
 @input_checks.checked
 def get(who: Caller, job_id: int) -> JobInfo:
-    """Return a job after reading its state from its host.
+    """Return a job, after its state was read from its host.
 
     Raises NotFound, and errors from the connection to the host.
     """
@@ -70,7 +70,7 @@ def get(who: Caller, job_id: int) -> JobInfo:
 
 @input_checks.checked
 def list_(who: Caller, *, lease_id: int | None = None) -> list[JobInfo]:
-    """Return the jobs on the caller's leases, or on one of them, newest first, in their last known state."""
+    """Return jobs in their last known state, newest first: all of the caller's jobs, or those of one lease."""
     found = Job.objects.filter(lease__in=own_leases(who))
     found = found if lease_id is None else found.filter(lease_id=lease_id)
     return [infos.job(job) for job in found.order_by("-id")[:200]]
@@ -78,11 +78,11 @@ def list_(who: Caller, *, lease_id: int | None = None) -> list[JobInfo]:
 
 @input_checks.checked
 def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, stream: Stream = "stdout") -> JobPart:
-    """Return at most `limit` bytes of a job's output from `offset`.
+    """Return at most `limit` bytes of a job's output, starting at `offset`.
 
-    The beginning and end of a workload's output are kept after its lease; any other output is deleted with the
-    lease. Raises NotFound, LeaseEnded, InvalidRequest for an unknown stream, and NotSupported if standard error is
-    requested but not kept separately.
+    The beginning and the end of a workload's output are kept after its lease has ended. Other output is deleted
+    with the lease. Raises NotFound, LeaseEnded, InvalidRequest for an unknown stream, and NotSupported if standard
+    error is requested but was not kept separately.
     """
     if stream not in ("stdout", "stderr"):
         raise InvalidRequest(
@@ -115,7 +115,7 @@ def output(who: Caller, job_id: int, *, offset: int = 0, limit: int = 1 << 20, s
 
 @input_checks.checked
 def cancel(who: Caller, job_id: int) -> JobInfo:
-    """Terminate a job's processes. If the host cannot be reached now, a worker retries.
+    """Terminate the processes of a job. If its host cannot be reached, a worker tries again later.
 
     Raises NotFound, and errors from the connection to the host.
     """
@@ -160,8 +160,8 @@ def remove_path(who: Caller, lease_id: int, path: str, *, recursive: bool = Fals
 def begin_removal(who: Caller, lease_id: int, path: str, *, recursive: bool, seconds: float) -> JobInfo | None:
     """Remove a file or folder within `seconds`. Return the job that continues the removal, or None if it is done.
 
-    Records an event. Raises what `Filesystem.remove` raises, and DeadlineExceeded if the lease cannot run commands;
-    then call it again to continue the removal.
+    Records an event. Raises what `Filesystem.remove` raises, and DeadlineExceeded if the lease cannot run commands.
+    In that case, another call continues the removal.
     """
     files, job = interfaces.filesystem(who, lease_id), None
     try:

@@ -1,4 +1,4 @@
-"""Leases: request, explain, list, release, hold, retry."""
+"""Operations on leases: request, explain, list, release, hold, retry."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ SHAREABLE = ("", "resource", "parent")
 
 @checked
 def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None, endless: bool = False) -> int:
-    """Request one lease and return its id. Claims at once unless the caller has a transaction open.
+    """Request one lease and return its id. Claims room at once unless the caller has a transaction open.
 
-    A request without an end gets the shortest default that applies, unless `endless` is set. Raises InvalidRequest,
-    NotAllowed, and Conflict if the idempotency key was used for another request.
+    A request without an end gets the shortest default that applies, unless `endless` is true. Raises
+    InvalidRequest, NotAllowed, and Conflict if the idempotency key was used for another request.
     """
     whose = on_behalf(who, owner)
     asked = requests.read(given)
@@ -56,10 +56,10 @@ def request(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any 
 
 @checked
 def request_patiently(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None) -> int:
-    """Do what `request` does, and retry while the database is not reachable.
+    """Request one lease as `request` does, and retry while the database is not reachable.
 
-    A request without an idempotency key is given one, so that a retry finds the lease if only the reply was lost. Does
-    not retry inside the caller's transaction. Raises what `request` raises.
+    A request without an idempotency key is given one, so that a retry finds the lease if only the reply was lost.
+    Does not retry inside a transaction of the caller. Raises what `request` raises.
     """
     asked = requests.read(given)
     if connection.in_atomic_block:
@@ -76,8 +76,8 @@ def request_group(
 ) -> list[int]:  # fmt: skip
     """Request several leases that are granted all together or not at all. Return their ids in order.
 
-    `same` and `different` (`resource` or `parent`) say what the leases must or must not share. Raises what `request`
-    raises.
+    `same` and `different` (`resource` or `parent`) say what the leases must share and what they must not share.
+    Raises what `request` raises.
     """
     for field, value in (("same", same), ("different", different)):
         if value not in SHAREABLE:
@@ -100,7 +100,7 @@ def request_group_patiently(
     who: Caller, given: Sequence[Mapping[str, Any] | LeaseRequest], *, owner: Any = None, same: str = "",
     different: str = "", idempotency_key: str | None = None,
 ) -> list[int]:  # fmt: skip
-    """Do what `request_group` does, and retry as `request_patiently` does."""
+    """Request several leases as `request_group` does, and retry as `request_patiently` does."""
     key = idempotency_key
     if key is None and not connection.in_atomic_block and len(given) <= LARGEST_GROUP:
         given, key = [requests.read(one) for one in given], uuid.uuid4().hex
@@ -111,8 +111,8 @@ def request_group_patiently(
 def explain(who: Caller, given: Mapping[str, Any] | LeaseRequest, *, owner: Any = None) -> Explanation:
     """Return what would happen to a request now, with the verdict on every candidate. Writes nothing.
 
-    Inserts the request in a transaction that is rolled back, so that it passes the same checks. Raises InvalidRequest,
-    NotAllowed.
+    The request is inserted in a transaction that is rolled back, so that it passes the same checks as a real one.
+    Raises InvalidRequest, NotAllowed.
     """
     whose = on_behalf(who, owner)
     asked = lifetimes.bounded(who, whose, requests.read(given))
@@ -141,7 +141,7 @@ def _rehearsed(waiter: pending.PendingLease) -> Explanation:
 
 
 def _answer(waiter: pending.PendingLease, decision: Decision) -> WaitingInfo:
-    """Return why the rehearsed lease would wait, in the same words as for a waiting lease."""
+    """Return why the rehearsed lease would wait, with the same message as a pending lease."""
     row = Lease.objects.get(pk=waiter.id)
     row.verdicts = [verdict.to_json() for verdict in decision.verdicts]
     return infos.waits([row])[row.pk]
@@ -184,9 +184,10 @@ OVER = ("destroyed", "broken")
 
 
 def moved(lease_id: int, known: LeaseInfo | None) -> bool:
-    """Return whether a lease's state, reason or message has changed. Takes one cheap statement, for polling.
+    """Return whether the state, reason or message of a lease differs from `known`.
 
-    For a pending lease, compares only the state, since computing why it waits costs more.
+    Uses one cheap statement, for polling. Of a pending lease, only the state is compared, because finding out why
+    it waits costs more.
     """
     if known is None:
         return True
@@ -198,7 +199,7 @@ def moved(lease_id: int, known: LeaseInfo | None) -> bool:
 
 @checked
 def get(who: Caller, lease_id: int) -> LeaseInfo:
-    """Return one lease. Raises NotFound."""
+    """Return a lease by its id. Raises NotFound."""
     return infos.lease(lease_of(who, lease_id, related=True), who)
 
 
@@ -206,8 +207,9 @@ def get(who: Caller, lease_id: int) -> LeaseInfo:
 def named(who: Caller, name: str) -> int:
     """Return the id of the lease with this name. Raises NotFound, Conflict.
 
-    This is the caller's own live lease or, if there is none, the newest ended lease with that name. An operator
-    also finds another owner's lease if it is the only live one with that name; Conflict if there are several.
+    This is the caller's own live lease with the name. If an operator has none, it is the live lease of another
+    owner, and Conflict is raised if there are several. Otherwise it is the caller's newest ended lease with the
+    name.
     """
     own = Lease.objects.filter(owner_id=who.id, name=name, need="").order_by("-id")
     first = own.filter(state__in=UNFINISHED).first()
@@ -229,7 +231,7 @@ _SEARCHED = """
     SELECT id FROM leases_lease WHERE name <> '' AND lower(name) LIKE %s
     UNION SELECT id FROM leases_lease WHERE note <> '' AND to_tsvector('simple'::regconfig, COALESCE(note, ''))
         @@ plainto_tsquery('simple'::regconfig, %s)"""
-"""A UNION, because one condition with OR reads every lease instead of both indexes."""
+"""Uses UNION, because one condition with OR would read every lease instead of two indexes."""
 
 
 @checked
@@ -241,7 +243,8 @@ def list_(
 ) -> list[LeaseInfo]:  # fmt: skip
     """Return leases that the caller may see, newest first. `label` is `key` or `key=value`.
 
-    `held` also lists leases that other leases and resources hold. `before` returns only ids below it, for paging.
+    If `held` is true, leases that other leases and resources hold are included. `before` returns only ids below it,
+    for paging.
     """
     for state in states or ():
         if state not in tuple(LeaseState):
@@ -276,7 +279,7 @@ def group(who: Caller, group_id: int) -> list[LeaseInfo]:
 
 @checked
 def set_note(who: Caller, lease_id: int, *, note: str) -> LeaseInfo:
-    """Set the note of a lease, even one that has ended; an empty note removes it. Return the lease.
+    """Set the note of a lease, which may have ended. An empty note removes it. Return the lease.
 
     Raises NotFound, and InvalidRequest for a note that is too long.
     """
@@ -292,12 +295,12 @@ def set_note(who: Caller, lease_id: int, *, note: str) -> LeaseInfo:
 
 @checked
 def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
-    """Transfer an active lease, with its files, to another user. Its processes end, and its keys are replaced.
+    """Transfer an active lease to another user, with its files. Its processes end, and its keys are replaced.
 
-    Owners can transfer to users of their own groups, operators to anyone. The quota, the budgets and the authorizations
-    of the other user must allow it; only operators are told which does not. Raises NotFound, InvalidRequest, Conflict,
-    NotAllowed, and NotSupported if the kind cannot transfer leases, or if the lease has rights on its host with which
-    its owner could keep access.
+    Owners can transfer leases to users of their own groups, and operators to anyone. The quota, the budgets and the
+    authorizations of the other user must allow the lease. If they do not, only operators are told which of them.
+    Raises NotFound, InvalidRequest, Conflict, NotAllowed, and NotSupported if the kind cannot transfer leases, or
+    if the lease has rights on its host with which its former owner could keep access.
     """
     lease = lease_of(who, lease_id, related=True)
     receiver = _receiver(who, to)
@@ -317,7 +320,7 @@ def transfer(who: Caller, lease_id: int, *, to: str, message: str = "") -> None:
 
 
 def _receiver(who: Caller, to: str) -> Any:
-    """Return the user to whom the caller may give a lease. Raises InvalidRequest."""
+    """Return the user to whom the caller may transfer a lease. Raises InvalidRequest."""
     model = get_user_model()
     found = model.objects.filter(**{model.USERNAME_FIELD: to}, is_active=True).first()
     if who.operator:
@@ -338,10 +341,10 @@ _STANDING = """
 
 @checked
 def release(who: Caller, lease_id: int, *, message: str = "") -> None:
-    """Release a lease, or cancel a pending one. Idempotent.
+    """Release a lease, or cancel a pending one. May be repeated.
 
-    Inside a caller's transaction, the release is only requested. Raises NotFound, and Conflict for a lease that another
-    lease or a resource holds, unless an operator asks.
+    Inside a caller's transaction, the release is carried out after the commit. Raises NotFound, and Conflict for a
+    lease that another lease or a resource holds, unless the caller is an operator.
     """
     found = rows(_STANDING, (who.id, lease_id), hot=True)
     if not found or not (found[0][1] or who.operator):
@@ -383,10 +386,11 @@ LONGEST_HOLD = dt.timedelta(days=7)
 def hold(
     who: Caller, lease_id: int, *, ttl: str | float | dt.timedelta | None = None, reason: str = ""
 ) -> dt.datetime | None:
-    """Keep the resource as it is after the lease's end, for debugging. Return the end of the hold, or None.
+    """Keep the resource of a lease unchanged after its end, for debugging.
 
-    The hold lasts for `ttl` from now. An owner may hold for up to seven days (one by default), an operator without a
-    limit. Raises NotFound, InvalidRequest, and Conflict if the resource was already cleaned.
+    The hold lasts for `ttl` from now. An owner may hold for up to seven days (one day by default), and an operator
+    without a limit. Returns the end of the hold, or None if it has no end. Raises NotFound, InvalidRequest, and
+    Conflict if the resource was already cleaned.
     """
     lease_of(who, lease_id)
     span = duration(ttl, field="ttl") if ttl is not None else None if who.operator else dt.timedelta(days=1)
@@ -409,7 +413,7 @@ def hold(
 
 @checked
 def unhold(who: Caller, lease_id: int) -> None:
-    """End the hold. A lease that has ended in the meantime is cleaned now. Raises NotFound."""
+    """End the hold on a lease. A lease that has ended in the meantime is now cleaned. Raises NotFound."""
     lease = lease_of(who, lease_id)
     if not lease.held:
         return
@@ -424,7 +428,10 @@ def unhold(who: Caller, lease_id: int) -> None:
 
 @checked
 def retry(who: Caller, lease_id: int) -> None:
-    """Look for room again now, or retry the waiting step. Raises NotFound, and Conflict if the lease has ended."""
+    """Try again now to place a pending lease, or to complete the step for which a lease waits.
+
+    Raises NotFound, and Conflict if the lease has ended.
+    """
     lease = lease_of(who, lease_id)
     if lease.state in OVER:
         raise Conflict(f"Lease {lease_id} has ended.")
@@ -442,10 +449,11 @@ def retry(who: Caller, lease_id: int) -> None:
 
 @checked
 def private_key(who: Caller, lease_id: int) -> str:
-    """Return the private half of the lease's generated key pair, to its owner only. Records an event.
+    """Return the private half of a lease's generated key pair, only to its owner. Records an event.
 
-    Raises NotFound if there is none, or for an operator who does not own the lease. Raises NotAllowed for a token that
-    somebody else created, since the owner may not be the one who uses it.
+    Raises NotFound if the lease has no generated key pair, or if an operator does not own the lease. Raises
+    NotAllowed for a token that somebody else created, because that user could be making the call instead of the
+    owner.
     """
     if who.maker:
         raise NotAllowed(

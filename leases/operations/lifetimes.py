@@ -1,4 +1,4 @@
-"""Limits on the duration of leases, and extending a lease before or after it has become active."""
+"""Limits on the duration of leases, and the extension of leases before or after they become active."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from leases.validation.requests import LeaseRequest, digest
 
 
 def longest(who: Caller, lease: Lease) -> Limit | None:
-    """Return how long this caller's leases may last after becoming active, or None if there is no limit."""
+    """Return how long a lease of this caller may last after it becomes active, or None if there is no limit."""
     return None if who.operator else limits.of_lease(lease)
 
 
 def bounded(
     who: Caller, owner: Caller, asked: LeaseRequest, *, endless: bool = False, quotas: bool = True
 ) -> LeaseRequest:
-    """Return the request, with the shortest default that applies if it specifies no end.
+    """Return the request, with the shortest default duration that applies if the request has no end.
 
-    If `endless` is true, no default is applied. `quotas` is False if there are no quotas, so that none are read. Raises
-    InvalidRequest if the request exceeds the caller's limit. The limit of a blueprint that the request does not name is
-    applied when the lease becomes active.
+    If `endless` is true, no default is applied. Pass False for `quotas` if the installation has none, so that they
+    are not read. Raises InvalidRequest if the request exceeds the caller's limit. The limits of blueprints that the
+    request does not name are applied when the lease becomes active.
     """
     charged = limits.of_quotas(owner.id, asked.charged_group) if quotas else limits.Limits()
     maxima = () if who.operator else (limits.of_installation(), *charged.maxima, _of_named(asked))
@@ -50,7 +50,10 @@ def _of_named(asked: LeaseRequest) -> Limit | None:
 
 
 def refuse_later(until: dt.datetime, limit: Limit, active_at: dt.datetime | None = None) -> None:
-    """Raise InvalidRequest if `until` exceeds `limit`, counted from activation, or from now for a pending lease."""
+    """Raise InvalidRequest if `until` is later than the limit allows.
+
+    The limit counts from `active_at` or, for a pending lease, from now.
+    """
     latest = (active_at or rows("SELECT clock_timestamp()")[0][0]) + limit.span
     if until > latest:
         raise _too_long(limit, "until")
@@ -64,7 +67,7 @@ def _too_long(limit: Limit, field: str) -> InvalidRequest:
 
 
 def from_now(span: dt.timedelta | None) -> dt.datetime:
-    """Return the time `span` from now by the database's clock."""
+    """Return the time that is `span` from now by the database's clock."""
     found: dt.datetime = rows("SELECT clock_timestamp() + %s::interval", (span,))[0][0]
     return found
 
@@ -76,7 +79,7 @@ WAITING = ("pending", "acquired")
 def extend(
     who: Caller, lease_id: int, *, ttl: str | float | dt.timedelta | None = None, until: dt.datetime | None = None
 ) -> dt.datetime | None:
-    """Extend a lease to `until`, or to `ttl` from now. Return the new end. Never shortens a lease.
+    """Extend a lease to `until`, or to `ttl` from now, and return its new end. Never shortens a lease.
 
     For a lease that is not active yet, `ttl` counts from when it becomes active, and None is returned if its end is
     not known yet. Raises InvalidRequest, NotFound, and Conflict if the lease has ended, has no end, or its resource
@@ -95,7 +98,7 @@ def extend(
 
 
 class _Lasting(NamedTuple):
-    """The duration of a locked lease, and what determines how it may be changed."""
+    """The duration of a locked lease, and the facts that determine how the duration may be changed."""
 
     id: int
     type: str
@@ -133,7 +136,10 @@ def _extend(lease_id: int, span: dt.timedelta | None, until: dt.datetime | None,
 
 
 def _ask_for_more(lease: _Lasting, span: dt.timedelta, who: Caller) -> None:
-    """Request a longer duration for a lease that is not active yet. Raises Conflict if it already has a longer one."""
+    """Request a longer duration for a lease that is not active yet.
+
+    Raises Conflict if its duration is already longer.
+    """
     assert lease.ttl is not None
     if span < lease.ttl:
         raise Conflict(f"The lease was already requested for {in_words(lease.ttl)}, which is longer.", field="ttl")
@@ -161,7 +167,7 @@ def _refuse_longer_than_resource(lease: _Lasting, after: dt.datetime) -> None:
 def _write(lease: _Lasting, changed: dict[str, Any], message: str, who: Caller) -> None:
     """Write the new end of a lease. A pending lease moves to the request class of its changed request.
 
-    Its end is no longer a default and, if an operator set it, limits no longer apply.
+    The new end is not a default. If an operator set it, limits no longer apply to the lease.
     """
     shape = digest([lease.shape, changed])[:32] if lease.state == "pending" else lease.shape
     unlimited = {"limited": False} if who.operator else {}

@@ -1,7 +1,7 @@
 """Actions on the machine of an exclusive lease: stop, start, reboot, resize, change of type, tags, console.
 
 Operators can do the same to any machine. Except for the console, these functions only request an action, which workers
-carry out: `MachineInfo.progress` shows the progress, and `outcome` the result.
+carry out. `MachineInfo.progress` shows the progress of the action, and `outcome` its result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CAPABILITIES: Mapping[type, tuple[str, str]] = {
     Tags: ("tags", "Setting tags"),
     Consoles: ("console-output", "Reading the console"),
 }
-"""For each capability class of the contract: its name in all interfaces, and its name in messages."""
+"""The name of each capability in all interfaces, and its name in messages, by its class in the contract."""
 CONSOLE_BYTES = 64 << 10
 LARGEST_DISK_GIB = 65_536
 _MOST_TAGS, _NAME, _VALUE = 20, 63, 255
@@ -45,7 +45,7 @@ OURS = "drydock"
 
 
 class Held(NamedTuple):
-    """A machine, and the lease on whose behalf an action is requested, if any."""
+    """A machine, and the lease for which an action on the machine is requested, if any."""
 
     who: Caller
     resource: Resource
@@ -62,26 +62,26 @@ class Held(NamedTuple):
         return specs.config(self.resource.blueprint.kind, self.resource.blueprint.config)
 
     def wish(self, phase: str, wanted: dict[str, Any], message: str) -> Wish:
-        """Return a requested action on the machine, in the caller's name."""
+        """Return a requested action on the machine, with the caller as the user who requests it."""
         return Wish(self.resource.pk, phase, wanted, message, self.who.actor, self.lease_id)
 
 
 @checked
 def get(who: Caller, lease_id: int) -> MachineInfo:
-    """Return the machine of a lease: power, type, tags, capabilities and current action. Raises NotFound."""
+    """Return the machine of a lease, with its power, type, tags, capabilities and current action. Raises NotFound."""
     lease = lease_of(who, lease_id, related=True)
     return _info(Held(who, _resource_of(lease), lease_id))
 
 
 @checked
 def get_resource(who: Caller, resource_id: int) -> MachineInfo:
-    """Return the machine of any resource, for operators. Raises NotFound, NotAllowed."""
+    """Return the machine of any resource. Only for operators. Raises NotFound, NotAllowed."""
     return _info(of_resource(who, resource_id))
 
 
 @checked
 def stop(who: Caller, lease_id: int) -> MachineInfo:
-    """Switch a machine off, and keep it off. Idempotent. The content of its disk is kept.
+    """Switch a machine off, and keep it off. May be repeated. The content of its disk is kept.
 
     Raises NotFound, NotAllowed if the lease does not hold the whole machine, LeaseEnded, NotSupported with the
     capability, and Conflict while the machine is busy. The other actions raise the same errors.
@@ -103,37 +103,37 @@ def reboot(who: Caller, lease_id: int) -> MachineInfo:
 
 @checked
 def resize_volume(who: Caller, lease_id: int, disk_gib: int) -> MachineInfo:
-    """Grow the boot disk to `disk_gib` GiB. The disk cannot be shrunk.
+    """Grow the boot disk of a machine to `disk_gib` GiB. A disk cannot be shrunk.
 
-    Raises InvalidRequest in addition to what `stop` raises.
+    Raises what `stop` raises, and InvalidRequest for an invalid size.
     """
     return _resize(of_lease(who, lease_id), disk_gib)
 
 
 @checked
 def change_type(who: Caller, lease_id: int, type_name: str) -> MachineInfo:
-    """Change the machine to another instance type that its zone offers and its blueprint allows.
+    """Change a machine to another instance type that its zone offers and its blueprint allows.
 
-    The machine is stopped for this, and started again if it was on. An exclusive lease gets the new size. If the
-    machine cannot be started as the new type, it is changed back. Raises what `stop` raises, and InvalidRequest for a
-    type that is not offered there, has a different architecture or is too small.
+    The machine is stopped for the change, and started again if it was on. An exclusive lease gets the new size. If
+    the machine cannot be started with the new type, it is changed back. Raises what `stop` raises, and
+    InvalidRequest for a type that is not offered there, has a different architecture or is too small.
     """
     return _change_type(of_lease(who, lease_id), type_name)
 
 
 @checked
 def set_tags(who: Caller, lease_id: int, tags: Mapping[str, str]) -> MachineInfo:
-    """Set these tags at the provider; other tags stay.
+    """Set these tags of a machine at its provider. Other tags are not changed.
 
-    Raises what `stop` raises, and InvalidRequest for names reserved for Drydock or set by the blueprint, and for
-    tags that the provider does not accept.
+    Raises what `stop` raises, and InvalidRequest for names that are reserved for Drydock or set by the blueprint,
+    and for tags that the provider does not accept.
     """
     return _set_tags(of_lease(who, lease_id), tags)
 
 
 @checked
 def console(who: Caller, lease_id: int) -> ConsoleInfo:
-    """Return the newest 64 KiB of the console output, with secrets removed. Records an event.
+    """Return the last 64 KiB of a machine's console output, with secrets removed. Records an event.
 
     Raises what `stop` raises, and Unreachable if the provider does not return the output.
     """
@@ -141,7 +141,7 @@ def console(who: Caller, lease_id: int) -> ConsoleInfo:
 
 
 def of_lease(who: Caller, lease_id: int) -> Held:
-    """Return the machine that an active lease holds exclusively or, for an operator, the machine of any active lease.
+    """Return the machine that an active lease holds exclusively. An operator gets the machine of any active lease.
 
     Raises NotFound, LeaseEnded, NotAllowed, InsideTransaction, and Conflict while the installation is suspended.
     """
@@ -172,7 +172,7 @@ def _resource_of(lease: Lease) -> Resource:
 
 
 def of_resource(who: Caller, resource_id: int) -> Held:
-    """Return any resource as a machine, for operators. Raises NotFound, NotAllowed."""
+    """Return any resource as a machine. Only for operators. Raises NotFound, NotAllowed."""
     operator_only(who, "control a machine that is not leased to them")
     refuse_inside_transaction("This")
     found = Resource.objects.select_related("blueprint").filter(pk=resource_id).first()
@@ -182,7 +182,7 @@ def of_resource(who: Caller, resource_id: int) -> Held:
 
 
 def able(resource: Resource) -> tuple[str, ...]:
-    """Return the names of the actions that the resource supports. Makes no external call."""
+    """Return the names of the capabilities that a resource supports. Makes no external call."""
     try:
         kind = registry.kind(resource.blueprint.kind)
         lacking = kind.lacking(specs.config(kind.name, resource.blueprint.config))
@@ -192,7 +192,7 @@ def able(resource: Resource) -> tuple[str, ...]:
 
 
 def refuse_unable(resource: Resource, base: type) -> None:
-    """Raise NotSupported if the resource lacks the capability."""
+    """Raise NotSupported if a resource lacks the capability that the class `base` stands for."""
     name, words = CAPABILITIES[base]
     can = able(resource)
     if name not in can:
@@ -283,7 +283,7 @@ def _console(held: Held) -> ConsoleInfo:
 
 
 def _of_leases(resource: Resource) -> list[Any]:
-    """Return the secrets of the leases on the machine, since one lease's console output may be shown to another."""
+    """Return the secrets of all leases on the machine, because the console output may contain those of any lease."""
     held = Lease.objects.filter(share__resource=resource).only("secrets")
     return [lease.secrets for lease in held]
 
@@ -314,28 +314,28 @@ ACTS: Mapping[str, Callable[..., MachineInfo]] = {
     "stop": lambda held: _switch(held, "off"), "start": lambda held: _switch(held, "on"), "reboot": _reboot,
     "resize": _resize, "change-type": _change_type, "tags": _set_tags,
 }  # fmt: skip
-"""The function for each action.
+"""The functions for actions, by the name of the action.
 
-Three take arguments: `resize` takes `disk_gib`, `change-type` takes `type_name`, `tags` takes `tags`.
+Three actions take arguments: `resize` takes `disk_gib`, `change-type` takes `type_name`, and `tags` takes `tags`.
 """
 
 
 @checked
 def act_on_lease(who: Caller, lease_id: int, act: str, **asked: Any) -> MachineInfo:
-    """Request an action from `ACTS`, by name, on the machine of a lease."""
+    """Request an action from `ACTS` on the machine of a lease, by the name of the action."""
     known(act)
     return ACTS[act](of_lease(who, lease_id), **asked)
 
 
 @checked
 def act_on_resource(who: Caller, resource_id: int, act: str, **asked: Any) -> MachineInfo:
-    """Request an action from `ACTS`, by name, on any resource. For operators."""
+    """Request an action from `ACTS` on any resource, by the name of the action. Only for operators."""
     known(act)
     return ACTS[act](of_resource(who, resource_id), **asked)
 
 
 def known(act: str) -> None:
-    """Raise InvalidRequest if the action is not one of `ACTS`."""
+    """Raise InvalidRequest if there is no such action in `ACTS`."""
     if act not in ACTS:
         raise InvalidRequest(
             f"{act!r} is not an action on a machine.", field="act", hint=f"Choose one of: {', '.join(ACTS)}."
@@ -344,5 +344,5 @@ def known(act: str) -> None:
 
 @checked
 def console_of_resource(who: Caller, resource_id: int) -> ConsoleInfo:
-    """Return the console output of any resource, and record an event. For operators."""
+    """Return the console output of any resource, and record an event. Only for operators."""
     return _console(of_resource(who, resource_id))

@@ -1,4 +1,4 @@
-"""Providers' offers. Operators see all of them, other callers those in accounts that their blueprints use."""
+"""The offers of providers. Operators see all offers, other callers those in accounts that their blueprints use."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Filter = TypeVar("Filter", bound=OfferFilter)
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """Offers in the requested order. `next` is the position to continue from, or None if there are no more."""
+    """Offers in the requested order. `next` is the position of the next page, or None if this is the last page."""
 
     offers: list[OfferInfo]
     next: str | None
 
 
 def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int = 50, after: str = "") -> Found:
-    """Return the first offers that meet a query, or those that follow `after`, an earlier result's `next`.
+    """Return the first offers that meet a query, or the offers after the position `after` (`next` of an earlier page).
 
     Raises InvalidRequest with the field.
     """
@@ -49,7 +49,10 @@ def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int =
 def types(
     who: Caller, wanted: Mapping[str, Any] | OfferFilter, *, limit: int = 50, after: int = 0
 ) -> list[InstanceTypeInfo]:
-    """Return offers by type and location, ordered by id and starting after `after`. Raises InvalidRequest with the field."""
+    """Return offers by type and location, ordered by id, starting after id `after`.
+
+    Raises InvalidRequest with the field.
+    """
     asked = _read(OfferFilter, wanted)
     _check(limit)
     input_checks.check("after", after)
@@ -62,7 +65,7 @@ def _type(row: dict[str, Any]) -> InstanceTypeInfo:
 
 
 def places(who: Caller) -> list[LocationInfo]:
-    """Return the places in which accounts are polled, and when each was last polled.
+    """Return the places where accounts are polled, each with the time of its last poll.
 
     Only operators see why a poll failed.
     """
@@ -116,12 +119,12 @@ def _sought(asked: OfferFilter) -> Sought:
 
 
 def _written(place: Place) -> str:
-    """Return a place as a single word, in which unknown parts are empty."""
+    """Return a position in a list as a single word, in which unknown parts are empty."""
     return "_".join(["" if one is None else repr(one) for one in place.by] + [str(place.id)])
 
 
 def _place(written: str, sort: str) -> Place:
-    """Parse a place. Raises InvalidRequest if it is malformed or comes from a list in another order."""
+    """Parse a position. Raises InvalidRequest if it is malformed or belongs to a list in another order."""
     *by, number = written.split("_")
     try:
         place = Place(by=tuple(float(one) if one else None for one in by), id=int(number))

@@ -1,4 +1,4 @@
-"""Authorizations and quotas: which blueprints owners may use, and how much they may hold."""
+"""Authorizations and quotas: which blueprints users may use, and how much they may hold."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _holder(user: Any, group: str) -> dict[str, Any]:
 
 @checked
 def authorizations(who: Caller, *, blueprint: str = "", state: str = "") -> list[AuthorizationInfo]:
-    """Return all authorizations for an operator, or the caller's own and those of their groups."""
+    """Return the authorizations of the caller and the caller's groups. An operator gets all authorizations."""
     found = Authorization.objects.select_related("blueprint", "user", "group", "decided_by").order_by("id")
     if not who.operator:
         found = found.filter(Q(user_id=who.id) | Q(group__user=who.id)).distinct()
@@ -70,7 +70,7 @@ def _info(row: Authorization) -> AuthorizationInfo:
 
 @checked
 def authorization(who: Caller, authorization_id: int) -> AuthorizationInfo:
-    """Return one authorization. Raises NotFound.
+    """Return an authorization by its id. Raises NotFound.
 
     An operator may see any authorization, other callers their own and those of their groups.
     """
@@ -89,7 +89,7 @@ def _row(who: Caller, authorization_id: int) -> Authorization:
 
 @checked
 def settle(who: Caller, authorization_id: int, *, allow: bool, message: str = "") -> AuthorizationInfo:
-    """Allow or decline an authorization that was requested or decided before. Raises NotFound, NotAllowed."""
+    """Authorize or decline a request for a blueprint, or change an earlier decision. Raises NotFound, NotAllowed."""
     operator_only(who, "decide about authorizations")
     row = _row(who, authorization_id)
     state = Authorization.State.AUTHORIZED if allow else Authorization.State.DECLINED
@@ -99,7 +99,7 @@ def settle(who: Caller, authorization_id: int, *, allow: bool, message: str = ""
 
 @checked
 def ask(who: Caller, blueprint: str, *, message: str = "") -> AuthorizationInfo:
-    """Request permission to use a blueprint. Idempotent: an existing authorization is returned. Raises NotFound."""
+    """Request permission to use a blueprint. If there already is an authorization, return it. Raises NotFound."""
     found = _blueprint(blueprint)
     with transaction.atomic():
         row, fresh = Authorization.objects.get_or_create(
@@ -117,13 +117,16 @@ def ask(who: Caller, blueprint: str, *, message: str = "") -> AuthorizationInfo:
 def authorize(
     who: Caller, blueprint: str, *, user: Any = None, group: str = "", message: str = ""
 ) -> AuthorizationInfo:
-    """Allow a user or a group to use a blueprint, even if not requested. Their pending leases are decided again."""
+    """Allow a user or a group to use a blueprint, whether or not they requested it.
+
+    Their pending leases are decided again.
+    """
     return _decide(who, blueprint, user, group, message, Authorization.State.AUTHORIZED)
 
 
 @checked
 def decline(who: Caller, blueprint: str, *, user: Any = None, group: str = "", message: str = "") -> AuthorizationInfo:
-    """Decline a request, or withdraw an authorization. Existing leases stay."""
+    """Decline a request for a blueprint, or withdraw an authorization. Existing leases are not affected."""
     return _decide(who, blueprint, user, group, message, Authorization.State.DECLINED)
 
 
@@ -147,7 +150,7 @@ def _written(who: Caller, found: Blueprint, holder: dict[str, Any], message: str
 
 
 def quotas(who: Caller) -> list[QuotaInfo]:
-    """Return all quotas for an operator, or the quotas that limit any other caller."""
+    """Return the quotas that limit the caller. An operator gets all quotas."""
     found = Quota.objects.select_related("user", "group").order_by("id")
     if not who.operator:
         found = found.filter(Q(user_id=who.id) | Q(group__user=who.id)).distinct()
@@ -163,7 +166,7 @@ def _quota(row: Quota) -> QuotaInfo:
 
 @checked
 def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
-    """Set some limits in the quota of a user or a group; None removes a limit.
+    """Set some limits in the quota of a user or a group. A limit of None is removed.
 
     Leases that waited for the quota are tried again. Raises InvalidRequest, NotFound, NotAllowed.
     """
@@ -214,9 +217,9 @@ _PARKED = "parked AND state = 'pending' AND reason = %s AND (owner_id = %s OR ch
 
 
 def _unpark(row: Quota) -> None:
-    """Unpark the leases that wait for the quota.
+    """Unpark the leases that wait for a quota.
 
-    Call after the quota was written, since a claim locks leases before quotas and reads committed rows.
+    Call after the quota was committed, because a claim locks leases before quotas and reads committed rows.
     """
     found = rows(
         f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_PARKED)} RETURNING type",

@@ -1,4 +1,4 @@
-"""Resources, for operators: register, correct, drain, quarantine, check, switch, retire."""
+"""Operations on resources, for operators: register, correct, drain, quarantine, check, switch, retire."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GONE = Q(state="destroyed") | ~Q(gone_at=None)
 
 
 def visible(who: Caller) -> Any:
-    """Return the resources that the caller may see: operators see all, owners those that their live leases hold."""
+    """Return the resources that the caller may see. Operators see all, and owners those that their live leases hold."""
     if who.operator:
         return Resource.objects.all()
     return Resource.objects.filter(leases__owner_id=who.id, leases__state__in=("acquired", "active", "released"))
@@ -52,9 +52,9 @@ def list_(
     who: Caller, *, type_: str = "", blueprint: str = "", state: str = "", name: str = "", gone: bool = False,
     limit: int = 500, after: int = 0,
 ) -> list[ResourceInfo]:  # fmt: skip
-    """Return resources by id.
+    """Return resources in the order of their ids.
 
-    `gone` includes those that no longer exist; `after` returns only ids above it, for paging.
+    If `gone` is true, resources that no longer exist are included. `after` returns only ids above it, for paging.
     """
     if state and state not in tuple(ResourceState):
         raise InvalidRequest(
@@ -68,7 +68,7 @@ def list_(
 
 @checked
 def get(who: Caller, resource_id: int) -> ResourceInfo:
-    """Return one resource. Raises NotFound, also if the caller has no lease on it."""
+    """Return a resource by its id. Raises NotFound, also if the caller has no lease on the resource."""
     found = _told(who, infos.resources(visible(who).filter(pk=resource_id).distinct()))
     if not found:
         raise NotFound(f"Resource {resource_id} does not exist, or you have no lease on it.", field="resource")
@@ -76,7 +76,7 @@ def get(who: Caller, resource_id: int) -> ResourceInfo:
 
 
 def _told(who: Caller, found: list[ResourceInfo]) -> list[ResourceInfo]:
-    """Return the resources as this caller may see them, without other owners' leases."""
+    """Return the resources as the caller may see them, without leases of other owners."""
     if who.operator:
         return found
     named = {pk for info in found for pk in (*info.leases, info.reserved_for) if pk is not None}
@@ -102,7 +102,10 @@ def _resource(who: Caller, resource_id: int, what: str) -> Resource:
 
 
 def there(who: Caller, resource_id: int, what: str) -> Resource:
-    """Return a pending or active resource for an operator to work on. Raises NotFound, NotAllowed, Conflict."""
+    """Return a pending or active resource, on which an operator wants to work.
+
+    Raises NotFound, NotAllowed, Conflict.
+    """
     found = _resource(who, resource_id, what)
     if found.state not in ("pending", "active"):
         raise Conflict(f"Resource {resource_id} is {found.state}.")
@@ -111,9 +114,9 @@ def there(who: Caller, resource_id: int, what: str) -> Resource:
 
 @checked
 def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = "") -> ResourceInfo:
-    """Drain a resource: no new leases are placed on it, and it is retired once idle.
+    """Drain a resource: it serves no new leases, and is retired when it is idle.
 
-    With `drained=False`, it serves pending leases again.
+    With `drained=False`, it serves new leases again.
     """
     resource = there(who, resource_id, "drain resources")
     if Resource.objects.filter(pk=resource_id, drained=not drained).update(drained=drained):
@@ -127,7 +130,10 @@ def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = 
 
 @checked
 def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
-    """Take a resource out of service as it is, with a note. Its leases stay. Raises InvalidRequest without a note."""
+    """Take a resource out of service unchanged, with a note. Its leases are not affected.
+
+    Raises InvalidRequest without a note.
+    """
     if not message.strip():
         raise InvalidRequest("A quarantine needs a note that gives the reason.", field="note")
     there(who, resource_id, "quarantine resources")
@@ -140,7 +146,8 @@ def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
 def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
     """Return a resource to service, and wake pending leases.
 
-    A deferred cleanup comes first: until it is done, the resource stays in maintenance, and its message says so.
+    If a deferred cleanup is due, it comes first: until it is done, the resource remains in maintenance, as its
+    message says.
     """
     resource = there(who, resource_id, "end a quarantine")
     if Resource.objects.filter(pk=resource_id, quarantined=True).update(quarantined=False, note="", check_failures=0):
@@ -155,10 +162,10 @@ _CONFIRMED = "The machine disappeared together with everything else in its accou
 
 @checked
 def retire(who: Caller, resource_id: int) -> ResourceInfo:
-    """Destroy or hand back a resource that no lease holds. Raises Conflict while a lease holds it.
+    """Destroy a resource that no lease holds, or hand it back. Raises Conflict while a lease holds it.
 
-    A resource that disappeared with everything else in its account is removed even if held: its leases break, and the
-    provider is asked whether the resource and everything that belongs to it are gone.
+    A resource that disappeared together with everything else in its account is removed even if leases hold it. The
+    leases then break, and the provider is asked whether the resource and everything that belongs to it are gone.
     """
     resource = there(who, resource_id, "retire resources")
     if resource.observed == VANISHED and retirement.lose(
@@ -175,9 +182,10 @@ def retire(who: Caller, resource_id: int) -> ResourceInfo:
 
 @checked
 def force_destroy(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
-    """Record that a resource is gone. Its leases break and its row is closed, whatever the provider reports.
+    """Record that a resource is gone, whatever the provider reports. Its leases break and its row is closed.
 
-    For resources that can no longer be destroyed. Raises InvalidRequest without a reason, NotFound, NotAllowed.
+    Intended for resources that cannot be destroyed any more. Raises InvalidRequest without a reason, NotFound,
+    NotAllowed.
     """
     if not reason.strip():
         raise InvalidRequest("Give a reason, because something may be left behind at the provider.", field="reason")
@@ -198,9 +206,9 @@ def _close(resource_id: int, reason: str, actor: str) -> None:
 
 @checked
 def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
-    """Switch a resource `on` or `off` and keep it so, or `cycle` its power once.
+    """Switch a resource `on` or `off` and keep it in that state, or switch it off and on once (`cycle`).
 
-    Raises InvalidRequest, NotSupported, and Conflict for a cycle while a run is under way.
+    Raises InvalidRequest, NotSupported, and Conflict if the resource is busy when a cycle is requested.
     """
     if wanted not in ("on", "off", "cycle"):
         raise InvalidRequest("power must be on, off or cycle.", field="power")
@@ -215,7 +223,7 @@ def power(who: Caller, resource_id: int, wanted: str) -> ResourceInfo:
 
 @checked
 def check(who: Caller, resource_id: int) -> ResourceInfo:
-    """Begin a health check now. Raises NotSupported, and Conflict while a run is under way."""
+    """Start a health check of a resource now. Raises NotSupported, and Conflict if the resource is busy."""
     resource = there(who, resource_id, "check resources")
     _supports(resource, Checks, "checked")
     _begin(resource_id, "check", {})
@@ -240,11 +248,11 @@ def _begin(resource_id: int, phase: str, wanted: dict[str, Any]) -> None:
 
 @checked
 def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceInfo:
-    """Register a resource. The build steps of its kind check it before it becomes active.
+    """Register a resource. The build steps of its kind check the resource before it becomes active.
 
-    While the check fails the resource stays listed with the problem, is checked again with a growing delay, and can be
-    changed or removed. Raises NotFound, NotSupported, InvalidRequest with the field, Conflict if it is already
-    registered.
+    While the check fails, the resource is listed with the problem, is checked again with increasing delay, and can
+    be changed or removed. Raises NotFound, NotSupported, InvalidRequest with the field, and Conflict if the
+    resource is already registered.
     """
     operator_only(who, "register resources")
     row = Blueprint.objects.filter(name=blueprint).first()
@@ -266,10 +274,10 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
 
 @checked
 def change_registration(who: Caller, resource_id: int, given: Mapping[str, Any]) -> ResourceInfo:
-    """Correct the registration of a resource: given fields replace stored ones, and null removes a field.
+    """Correct the registration of a resource: the given fields replace stored ones, and null removes a field.
 
     The resource is checked again before it is leased again. Raises NotFound, NotSupported, InvalidRequest with the
-    field, and Conflict while leases hold it or it is busy.
+    field, and Conflict while leases hold the resource or it is busy.
     """
     resource = there(who, resource_id, "change resources")
     if resource.origin != Resource.Origin.REGISTERED:
@@ -292,8 +300,8 @@ def change_registration(who: Caller, resource_id: int, given: Mapping[str, Any])
 def scan_host_keys(who: Caller, blueprint: str, address: str, port: int = 22) -> list[HostKey]:
     """Return the keys that the host at an address presents now. Stores nothing.
 
-    Compare them with the keys on the host's own console before registering it, because another host on the path could
-    present others. Raises NotFound, NotSupported, InvalidRequest, and InterfaceError if no host answers.
+    Before registering the host, compare the keys with those on its own console, because another host on the path
+    could present its own. Raises NotFound, NotSupported, InvalidRequest, and InterfaceError if no host answers.
     """
     operator_only(who, "scan for host keys")
     refuse_inside_transaction("Scanning for host keys")
@@ -331,7 +339,7 @@ class Examined:
     given: dict[str, Any]
     keys: tuple[HostKey, ...] = ()
     shown: bool = False
-    """True if the host presented the keys, False if they were given."""
+    """True if the host presented the keys, False if the registration contains them."""
     problem: str = ""
     field: str = ""
 
@@ -342,10 +350,10 @@ AT_ONCE = 16
 
 @checked
 def examine_registrations(who: Caller, blueprint: str, rows: Sequence[Mapping[str, Any]]) -> list[Examined]:
-    """Parse registrations without storing them. Return the problem or the keys of each.
+    """Parse registrations without storing them. Return the keys or the problem of each.
 
-    The keys are the given ones or, if none are given, those that the host presents now. Raises NotFound, NotSupported,
-    NotAllowed.
+    The keys are those in the registration. If it has none, they are those that the host presents now. Raises
+    NotFound, NotSupported, NotAllowed.
     """
     operator_only(who, "register resources")
     refuse_inside_transaction("Scanning for host keys")
@@ -355,7 +363,10 @@ def examine_registrations(who: Caller, blueprint: str, rows: Sequence[Mapping[st
     kind, view = registry.kind(row.kind), specs.blueprint_view(row, secrets=True)
 
     def keys(given: Mapping[str, Any]) -> list[HostKey] | DrydockError:
-        """Return the host's keys (none if they were given) or the error. Runs in a thread, without the database."""
+        """Return the keys that a host presents (none if the registration contains keys), or the error.
+
+        Runs in a thread, without the database.
+        """
         if not isinstance(kind, Scans) or given.get("host_keys"):
             return []
         try:
@@ -393,12 +404,12 @@ def unreadable(said: str) -> InvalidRequest:
 
 
 def wrong(found: Examined) -> InvalidRequest:
-    """Return the problem with a single host as an error with its field."""
+    """Return the problem of a single host as an error with its field."""
     return InvalidRequest(found.problem, field=found.field)
 
 
 def _read(blueprint: Blueprint, given: Mapping[str, Any]) -> tuple[dict[str, Any], Draft]:
-    """Return a registration as its kind parses it, with its draft. Raises InvalidRequest, NotSupported."""
+    """Return a registration as parsed by its kind, with its draft. Raises InvalidRequest, NotSupported."""
     kind = registry.kind(blueprint.kind)
     if not isinstance(kind, Registers):
         raise NotSupported(f"Resources of kind {blueprint.kind!r} cannot be registered by hand.", field="blueprint")
@@ -417,7 +428,7 @@ def _taken(error: IntegrityError, draft: Draft) -> DrydockError:
 
 
 def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) -> None:
-    """Write the registration of a locked resource, and have the resource checked again."""
+    """Write the registration of a locked resource, and check the resource again."""
     if resource.state not in ("pending", "active"):
         raise Conflict(f"Resource {resource.pk} is {resource.state}.")
     if resource.used_slots:
@@ -454,7 +465,10 @@ _FREE = (Run.Phase.BUILD, Run.Phase.CHECK, Run.Phase.UPDATE)
 
 
 def _end_run(resource: Resource) -> None:
-    """End the running check, whose result would be about the old registration. Raises Conflict for another run."""
+    """End the check that is running, because its result would be about the old registration.
+
+    Raises Conflict if another run is active.
+    """
     going = Run.objects.filter(resource=resource, lease=None).first()
     if going is None:
         return

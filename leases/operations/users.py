@@ -1,7 +1,7 @@
-"""Users: who may sign in, who is an operator, and which groups users are in.
+"""Users: who may sign in, who is an operator, and to which groups users belong.
 
-Only an administrator (a superuser) may use these operations, and not with a token that somebody else created: otherwise
-an operator could become an administrator.
+Only an administrator (a superuser) may call these operations, and not with a token that somebody else created.
+Otherwise an operator could become an administrator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_GROUP = 150
 
 
 def list_(who: Caller) -> list[UserInfo]:
-    """Return every user by name. Raises NotAllowed."""
+    """Return all users by name. Raises NotAllowed."""
     _administrator(who)
     model = get_user_model()
     return [info(row) for row in model._default_manager.prefetch_related("groups").order_by(model.USERNAME_FIELD)]
@@ -36,7 +36,7 @@ def list_(who: Caller) -> list[UserInfo]:
 
 @checked
 def get(who: Caller, user: str) -> UserInfo:
-    """Return one user. Raises NotAllowed, NotFound."""
+    """Return a user by name. Raises NotAllowed, NotFound."""
     _administrator(who)
     return info(_named(user))
 
@@ -45,10 +45,10 @@ def get(who: Caller, user: str) -> UserInfo:
 def add(
     who: Caller, user: str, *, operator: bool = False, groups: Collection[str] = (), password: str | None = None
 ) -> PasswordInfo:
-    """Add a user with the given password, or with a generated one that is returned only once.
+    """Add a user with the given password, or with a generated password that is returned only once.
 
-    An operator sees and changes everything, and administers users. Raises InvalidRequest, Conflict if the name is
-    taken, NotAllowed.
+    Operators see and change everything, and administer users. Raises InvalidRequest, Conflict if the name is taken,
+    NotAllowed.
     """
     _administrator(who)
     model = get_user_model()
@@ -71,9 +71,9 @@ def add(
 
 @checked
 def set_password(who: Caller, user: str, *, password: str | None = None) -> PasswordInfo:
-    """Set the given password, or a generated one that is returned only once. Ends all browser sessions of the user.
+    """Set the given password of a user, or a generated password that is returned only once.
 
-    Raises InvalidRequest, NotAllowed, NotFound.
+    Ends all browser sessions of the user. Raises InvalidRequest, NotAllowed, NotFound.
     """
     _administrator(who)
     with transaction.atomic():
@@ -86,9 +86,9 @@ def set_password(who: Caller, user: str, *, password: str | None = None) -> Pass
 
 @checked
 def disable(who: Caller, user: str) -> UserInfo:
-    """Reject a user's password and tokens from now on. The user's leases stay until they end.
+    """Reject a user's password and tokens from now on. The leases of the user continue until they end.
 
-    Raises Conflict for the last administrator and for yourself, NotAllowed, NotFound.
+    Raises Conflict for the last administrator and for the caller's own user, NotAllowed, NotFound.
     """
     _administrator(who)
     with transaction.atomic():
@@ -104,7 +104,7 @@ def disable(who: Caller, user: str) -> UserInfo:
 
 @checked
 def enable(who: Caller, user: str) -> UserInfo:
-    """Accept a user's password and tokens again. Raises NotAllowed, NotFound."""
+    """Accept the password and the tokens of a disabled user again. Raises NotAllowed, NotFound."""
     _administrator(who)
     with transaction.atomic():
         row = _named(user, lock=True)
@@ -117,7 +117,7 @@ def enable(who: Caller, user: str) -> UserInfo:
 
 @checked
 def change_groups(who: Caller, user: str, *, add: Collection[str] = (), remove: Collection[str] = ()) -> UserInfo:
-    """Add a user to some groups and remove the user from others. Creates missing groups.
+    """Add a user to some groups and remove the user from others. Groups that do not exist are created.
 
     Pending leases that may now use more blueprints are decided again. Raises InvalidRequest, NotAllowed, NotFound.
     """
@@ -170,7 +170,10 @@ def _named(user: str, *, lock: bool = False) -> Any:
 
 
 def _give_password(row: Any, given: str | None) -> str:
-    """Set a password without saving it. Return it if it was generated, else an empty string. Raises InvalidRequest."""
+    """Set a password of a user without saving it. Return it if it was generated, or else an empty string.
+
+    Raises InvalidRequest.
+    """
     made = secrets.token_urlsafe(12) if given is None else ""
     if given is not None:
         try:
@@ -189,7 +192,7 @@ def _groups(names: Collection[str]) -> list[str]:
 
 
 def _existing(names: Collection[str]) -> list[Group]:
-    """Return the groups with these names, creating missing ones."""
+    """Return the groups with these names. Groups that do not exist are created."""
     return [Group.objects.get_or_create(name=name)[0] for name in names]
 
 

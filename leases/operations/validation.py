@@ -1,6 +1,6 @@
 """Validations that operators run in the foreground.
 
-They test whether an account's cloud meets the provider contract, and whether leases leave anything behind.
+They test whether the cloud of an account meets the provider contract, and whether leases leave anything behind.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from leases.validation.input_checks import checked
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A credential with its cloud's client, the tags for objects that are created with it, and the journal."""
+    """A credential with the client of its cloud, the tags for objects that are created with it, and the journal."""
 
     name: str
     kind: CloudHost
@@ -53,7 +53,7 @@ class Account:
     secrets: Mapping[str, Any] = field(repr=False)
 
     def image_words(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the query for an image, checked by the kind, or the kind's default. Raises InvalidRequest."""
+        """Return the query for an image as checked by the kind, or the kind's default. Raises InvalidRequest."""
         image = self.kind.Config.model_fields["image"]
         if not given:
             words: dict[str, str] = image.get_default(call_default_factory=True).wanted()
@@ -67,10 +67,10 @@ class Account:
 
 @checked
 def open_account(who: Caller, name: str, *, kind: str = "") -> Account:
-    """Return the account of a credential, for a validation. Makes no external call yet.
+    """Return the account of a credential for a validation. Makes no external call.
 
-    Raises NotFound, NotAllowed, InvalidRequest if the kind is unknown or does not match the credential, and Conflict
-    while the installation is suspended.
+    Raises NotFound, NotAllowed, InvalidRequest if the kind is unknown or does not match the credential, and
+    Conflict while the installation is suspended.
     """
     operator_only(who, "validate a provider")
     here = installation.current()
@@ -94,7 +94,7 @@ def open_account(who: Caller, name: str, *, kind: str = "") -> Account:
 
 
 def _why(error: Exception) -> str:
-    """Return why the credential does not fit, without quoting its values."""
+    """Return why a credential does not fit the kind, without quoting its values."""
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         return f"The credential is invalid: {'.'.join(map(str, first['loc']))}: {first['msg']}"
@@ -102,7 +102,7 @@ def _why(error: Exception) -> str:
 
 
 def _kind(wanted: str, name: str, secrets: Mapping[str, Any]) -> CloudHost:
-    """Return the given kind, the kind of the credential's blueprints, or the only kind that accepts its fields.
+    """Return the requested kind, the kind of the credential's blueprints, or the only kind that accepts its fields.
 
     Raises InvalidRequest if no single kind fits.
     """
@@ -154,9 +154,9 @@ def _run_tags(short: str) -> RunTags:
 
 
 def _proof(short: str, key: str) -> str:
-    """Return the proof for a validation.
+    """Return the proof of ownership for objects of a validation.
 
-    It differs from the proof for a lease's machine, so that neither can pass for the other.
+    It differs from the proof for the machine of a lease, so that neither can be mistaken for the other.
     """
     secret = str(settings.DRYDOCK_OWNERSHIP_KEY).encode()
     return hmac.new(secret, f"validation/{short}/{key}".encode(), hashlib.sha256).hexdigest()[:40]
@@ -183,20 +183,20 @@ exec setpriv --reuid "$1" --regid "$1" --clear-groups /bin/sh -s
 
 
 class Tenants(Protocol):
-    """Takes leases from one blueprint for a validation, one after another."""
+    """Takes leases of one blueprint for a validation, one after another."""
 
     def take(self) -> int:
-        """Take a lease and return its number once it is active."""
+        """Take a lease, wait until it is active, and return its id."""
 
     def take_beside(self) -> int | None:
-        """Take a lease while another is active. Return None if there is no room."""
+        """Take a lease while another is active, and return its id. Return None if there is no room."""
 
     def end(self, lease: int) -> None:
         """Release a lease, and wait until it is cleaned completely."""
 
 
 def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> tuple[Row, ...]:
-    """Return the selected rows of the validation. Raises InvalidRequest for an unknown row."""
+    """Return the selected rows of a validation. Raises InvalidRequest for an unknown row."""
     for option, names in (("only", only), ("skip", skip)):
         if wrong := sorted(set(names) - set(NAMES)):
             raise InvalidRequest(
@@ -213,7 +213,7 @@ def type_of(who: Caller, blueprint: str) -> str:
 def validate_leftovers(
     tenants: Tenants, *, rows: Collection[Row] = ROWS, told: Callable[[str], None] = lambda sentence: None
 ) -> leftovers_Report:
-    """Plant every kind of leftover with one lease, end that lease, and use the next one to check what is left.
+    """Leave every kind of leftover behind with one lease, end the lease, and check with the next what is left.
 
     Ends all leases that it takes. Raises what `tenants` raises, and InterfaceError.
     """
@@ -271,7 +271,7 @@ def _party(lease: LeaseView, name: str) -> Party | Pages:
 def _root(lease: LeaseView) -> Transport | None:
     """Return a control connection to the host of a lease, or of a lease that it depends on.
 
-    Returns None if there is none, in which case the account is not the lease's own.
+    Returns None if there is no such connection, because the account does not belong to the lease alone.
     """
     if control := lease.control():
         return control.transport

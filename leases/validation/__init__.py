@@ -1,1 +1,1 @@
-"""Validates what callers may request: requests and queries, their field types, and readable errors."""
+"""Validates the requests and queries of callers. Defines the types of their fields, and readable errors."""

@@ -1,4 +1,4 @@
-"""Reword pydantic's validation errors for people: what is wrong and what is allowed."""
+"""Reword pydantic's validation errors for people: they say what is wrong and what is allowed."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _ONE = re.compile(r"\b1 (character|item)s\b")
 
 
 def plain_message(found: Any, known: Collection[str] = ()) -> str:
-    """Return one of pydantic's errors as a sentence without its full stop.
+    """Return one of pydantic's errors as a sentence without a full stop.
 
-    `known` are the fields of the model that was read, which are listed if an unknown field is at its top level.
+    `known` are the fields of the model that was read. They are listed if the error is an unknown field at the top
+    level.
     """
     kind, context = found["type"], found.get("ctx") or {}
     if kind == "extra_forbidden":

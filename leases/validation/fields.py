@@ -1,4 +1,4 @@
-"""Field types for requests, parsed strictly and described in JSON Schema as they are parsed."""
+"""Types for the fields of requests, which are parsed strictly. Their JSON Schema describes what is accepted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BIGGEST = 1 << 40
 
 FARTHEST = dt.timedelta(days=3650)
 
-"""The furthest time ahead that is accepted. No lease lasts longer, and no calendar ends before it."""
+"""The longest time ahead that is accepted: no lease lasts longer, and it does not exceed the calendar of Python."""
 
 _SPAN = r"^(([0-9]+(\.[0-9]+)?[smhdw])+|[0-9]{1,10}(\.[0-9]+)?)$"
 
@@ -28,7 +28,7 @@ _PLAIN = f"^[^{UNSAFE}]*$"
 
 _LONGEST = 63
 
-"""The maximum length of a size or span as text, in characters."""
+"""The maximum length of a size or time span as text, in characters."""
 
 _MOMENT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII
@@ -55,7 +55,7 @@ def clean(text: str, *, allowed: str = "") -> str:
 
 
 def _read(read: Callable[[Any], Any], value: Any) -> Any:
-    """Parse a value with `read`. Our errors become ValueErrors, to which pydantic adds the field."""
+    """Parse a value with `read`. Drydock's own errors become ValueErrors, to which pydantic adds the field."""
     if isinstance(value, str) and len(value) > _LONGEST:
         raise ValueError(f"it has {len(value)} characters; at most {_LONGEST} are allowed")
     try:
@@ -81,7 +81,7 @@ def _mib(value: Any) -> Any:
 
 
 class Vcpus(NamedTuple):
-    """A number of vCPUs as the caller wrote it, before its field is parsed."""
+    """A number of vCPUs as the caller wrote it, before it becomes an amount."""
 
     written: Any
 
@@ -96,7 +96,7 @@ def _millicores(value: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """Return None or a date with a time as it is. Raises ValueError for any other value, such as a number."""
+    """Return the value if it is None or a date with a time. Raises ValueError for any other value, such as a number."""
     if value is None or isinstance(value, dt.datetime):
         return value
     if not isinstance(value, str) or not _MOMENT.fullmatch(value):

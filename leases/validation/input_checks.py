@@ -1,4 +1,4 @@
-"""Checks the texts, numbers and documents that callers pass, before anything else is done with them."""
+"""Checks the texts, numbers and documents that callers pass, before anything else is done with these values."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ LONGEST = 4096
 
 LARGEST, DEEPEST = 1 << 18, 32
 
-"""The maximum size of a document in characters, counting one more for each value, and its maximum nesting depth."""
+"""The maximum size of a document, and its maximum nesting depth.
+
+The size is the number of characters, plus one for each value.
+"""
 
 _WHOLE = range(-(1 << 63), 1 << 63)
 
 _PATHS = frozenset({"path", "cwd"})
 
-"""Arguments that may contain any byte but NUL; bytes that are not UTF-8 are given as surrogates."""
+"""Arguments that may contain any byte except NUL. Bytes that are not UTF-8 are passed as surrogates."""
 
 _PROSE = frozenset({"message", "reason", "note", "remark"})
 
@@ -37,11 +40,11 @@ _PROSE = frozenset({"message", "reason", "note", "remark"})
 
 _WHOLE_REQUESTS = frozenset({"given"})
 
-"""Arguments that are whole requests, so that errors name only their fields."""
+"""Arguments that are whole requests. Errors about them name only the field of the request."""
 
 _OF_THE_HOST = frozenset({"words", "env", "secrets"})
 
-"""Arguments that are checked by the functions that use them, which know more about them."""
+"""Arguments that are checked by the functions that use them, because these know what is valid."""
 
 
 def checked(work: Callable[P, R]) -> Callable[P, R]:
@@ -59,7 +62,7 @@ def checked(work: Callable[P, R]) -> Callable[P, R]:
 
 
 def check(name: str, value: Any) -> None:
-    """Check one argument and the values in it. Raises InvalidRequest."""
+    """Check an argument and all values in it. Raises InvalidRequest."""
     field = "" if name in _WHOLE_REQUESTS else name.rstrip("_").removesuffix("_id")
     if name in _OF_THE_HOST:
         return
@@ -77,7 +80,7 @@ def check(name: str, value: Any) -> None:
 def text(value: str, field: str, *, path: bool = False, lines: bool = False) -> None:
     """Raise InvalidRequest if a text is too long or contains unsafe characters.
 
-    Unsafe characters could break a row, a page or a terminal.
+    Characters are unsafe if they could break a row, a page or a terminal.
     """
     if len(value) > LONGEST:
         raise InvalidRequest(f"It has {len(value)} characters; at most {LONGEST} are allowed.", field=field)
@@ -94,7 +97,7 @@ def number(value: int, field: str) -> None:
 
 
 def document(value: Mapping[str, Any], field: str) -> None:
-    """Raise InvalidRequest for a document that is not storable as JSON, too large, or nested too deeply."""
+    """Raise InvalidRequest for a document that cannot be stored as JSON, is too large, or is nested too deeply."""
     left, size = [(field, value, 0)], 0
     while left:
         where, one, depth = left.pop()
@@ -130,7 +133,7 @@ def _storable(value: Any, where: str) -> None:
 
 
 def printable(value: str, most: int = 200) -> str:
-    """Return the beginning of a text for use in an event or a message, with unprintable characters escaped."""
+    """Return at most `most` characters of a text for an event or a message, with unprintable ones escaped."""
     short = value[:most]
     plain = short if short.isprintable() else json.dumps(short)[1:-1]
     return plain + ("…" if len(value) > most else "")

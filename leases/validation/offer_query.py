@@ -13,7 +13,7 @@ _NUMBER = r"-?[0-9]{1,20}(\.[0-9]{1,25})?(e[-+]?[0-9]{1,3})?"
 
 PLACE = rf"^(({_NUMBER})?_){{0,2}}[0-9]{{1,18}}$"
 
-"""A position in an ordered list: the values that it is ordered by, as far as they are known, and an id."""
+"""A position in an ordered list: the values by which the list is ordered, if they are known, and an id."""
 
 Texts = Annotated[list[Text] | None, Field(max_length=100)]
 

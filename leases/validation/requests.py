@@ -63,8 +63,8 @@ _FIRST = frozenset({
 def _to_come(moment: dt.datetime | None, info: ValidationInfo) -> dt.datetime | None:
     """Return the end of a lease. Raises ValueError if it is in the past.
 
-    A request with an idempotency key is not checked here, because it may be a replay after the lease's end; then
-    only the database can tell whether the end is too late.
+    The end of a request with an idempotency key is not checked here, because the request may be a replay after the
+    end of the lease. Only the database can then tell whether the end is too late.
     """
     if moment is not None and moment <= clock.now() and not (info.context or {}).get("keyed"):
         raise ValueError("it is in the past")
@@ -78,7 +78,7 @@ def _once(workload: Workload | None, info: ValidationInfo) -> Workload | None:
 
 
 def _describe(schema: dict[str, Any]) -> None:
-    """Add the short names of amounts, which are resolved before any field is parsed, to the schema."""
+    """Add the short names of amounts to the JSON Schema. They are replaced before the fields are parsed."""
     schema["properties"] |= _SHORT_SCHEMAS
 
 
@@ -131,7 +131,7 @@ class LeaseRequest(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _shorthands(cls, given: Any) -> Any:
-        """Rename `vcpus`, `ram` and `disk` to the amounts that they stand for, also among the requirements."""
+        """Replace `vcpus`, `ram` and `disk` by the amounts for which they stand, also among the requirements."""
         if not isinstance(given, dict) or not isinstance(given.get("requirements", {}), dict):
             return given
         merged = dict(given)
@@ -151,7 +151,7 @@ class LeaseRequest(BaseModel):
 
     @property
     def amounts(self) -> Amounts:
-        """Return the requested share."""
+        """Return the requested amounts."""
         return Amounts(
             slots=self.slots, cpu_millicores=self.cpu_millicores, ram_mib=self.ram_mib,
             disk_mib=self.disk_mib, extra=dict(sorted(self.extra.items())),
@@ -159,7 +159,7 @@ class LeaseRequest(BaseModel):
 
     @property
     def fingerprint(self) -> str:
-        """A hash for comparing requests with the same idempotency key."""
+        """A hash by which requests with the same idempotency key are compared."""
         unsaid = {name for name in type(self).model_fields if name not in _FIRST and not getattr(self, name)}
         said = self.model_dump(mode="json", exclude={"idempotency_key", *unsaid})
         if self.workload is not None:
@@ -168,13 +168,14 @@ class LeaseRequest(BaseModel):
 
     @property
     def endless(self) -> bool:
-        """Whether the lease ends only when it is released."""
+        """True if the lease ends only when it is released."""
         return self.ttl is None and self.until is None and self.heartbeat_limit is None and self.workload is None
 
     def lasting(self, default: dt.timedelta | None, *, limited: bool) -> LeaseRequest:
-        """Return the request with a default ttl, and with whether limits on its duration apply.
+        """Return the request with a default duration, and with whether limits on its duration apply.
 
-        The fingerprint does not change, so that a repeated request is recognized even after the default was changed.
+        The fingerprint does not change, so that a repeated request is recognized even if the default has
+        changed.
         """
         given = self.model_copy()
         given._default_ttl, given._limited = default, limited
@@ -182,28 +183,28 @@ class LeaseRequest(BaseModel):
 
     @property
     def lasts(self) -> dt.timedelta | None:
-        """The duration of the lease after it became active: as requested, or else by default."""
+        """How long the lease lasts after it becomes active, as requested or by default. None if neither is set."""
         return self.ttl if self.ttl is not None else self._default_ttl
 
     @property
     def ttl_defaulted(self) -> bool:
-        """Whether `lasts` is a default."""
+        """True if `lasts` is a default."""
         return self.ttl is None and self._default_ttl is not None
 
     @property
     def limited(self) -> bool:
-        """Whether limits on the duration of leases apply."""
+        """True if limits on the duration of leases apply."""
         return self._limited
 
     @property
     def watched(self) -> bool:
-        """Whether the lease must be watched while it lasts."""
+        """True if the lease must be watched, because it has a workload or measurements."""
         return self.metrics or self.workload is not None
 
     def request_class(self, further: Any) -> str:
         """Return a hash of everything that determines which resources could serve the request.
 
-        `further` contains the parts that are not in the request itself.
+        `further` contains what is not part of the request itself.
         """
         asked = self.model_dump(
             mode="json",
@@ -217,20 +218,20 @@ class LeaseRequest(BaseModel):
 
 
 def digest(value: Any) -> str:
-    """Return the SHA-256 of a value as JSON with sorted keys, in hexadecimal."""
+    """Return the SHA-256 hash of a value, which is encoded as JSON with sorted keys, in hexadecimal."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _sealed(env: Mapping[str, str]) -> str:
-    """Return a keyed hash of secrets, so that a copy of the database alone does not allow guessing them."""
+    """Return a keyed hash of secret variables. A copy of the database alone does not help to guess them."""
     key = str(settings.DRYDOCK_OWNERSHIP_KEY).encode()
     return hmac.new(key, json.dumps(env, sort_keys=True).encode(), hashlib.sha256).hexdigest()
 
 
 def read(given: Mapping[str, Any] | LeaseRequest, *, keyed: bool = False) -> LeaseRequest:
-    """Return the checked request, with its requirements as its kind normalizes them. Raises InvalidRequest.
+    """Return the checked request, with its requirements as normalized by its kind. Raises InvalidRequest.
 
-    `keyed` is True for a member of a group that has an idempotency key.
+    `keyed` is true for a member of a group that has an idempotency key.
     """
     request = given if isinstance(given, LeaseRequest) else parse(given, keyed=keyed)
     if request.type not in registry.resource_types():
@@ -253,7 +254,7 @@ def parse(given: Mapping[str, Any], *, keyed: bool = False) -> LeaseRequest:
 
 
 def requirements(resource_type: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return requirements as normalized by the first kind of the type that accepts them.
+    """Return the requirements as normalized by the first kind of the type that accepts them.
 
     Raises InvalidRequest if no kind accepts them.
     """
@@ -275,10 +276,10 @@ def invalid(
     error: ValidationError, prefix: str = "", *, written: Mapping[str, str] | None = None,
     model: type[BaseModel] | None = None,
 ) -> InvalidRequest:  # fmt: skip
-    """Return all of pydantic's errors as one InvalidRequest.
+    """Return an InvalidRequest that contains all errors of pydantic.
 
-    `written` maps fields to the names that the caller used for them, if different. `model` is the model that was read;
-    its fields are listed if a field is unknown.
+    `written` maps fields to the names by which the caller wrote them, if these differ. `model` is the model that
+    was read; its fields are listed if a field is unknown.
     """
     known = () if model is None else tuple(model.model_fields)
     return InvalidRequest(problems=[_problem(found, prefix, written or {}, known) for found in error.errors()])

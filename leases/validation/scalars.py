@@ -1,4 +1,4 @@
-"""Numbers and flags of a query string, parsed strictly even though they are text."""
+"""Types for the numbers and flags of a query string. They are parsed strictly, although they are text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 
 
 def _whole(given: Any) -> Any:
-    """Return the value. Raises ValueError for text that is not an integer as JSON writes it."""
+    """Return the value. Raises ValueError for text that is not an integer in the notation of JSON."""
     if isinstance(given, str) and not re.fullmatch(r"-?(0|[1-9][0-9]{0,20})", given):
         raise ValueError("it is not a whole number")
     return given

@@ -1,1 +1,1 @@
-"""Workloads of leases: jobs on leased hosts, the resources that they use, their end, and their stored output."""
+"""Workloads of leases: commands that run as jobs on leased hosts, what they use, how they end, and their output."""

@@ -1,4 +1,4 @@
-"""The end of a watched lease: read the last counters and the output from the host, and store them."""
+"""The end of a watched lease: the last counters and the output are read from the host and stored."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 
 _REMOVAL = 30.0
 
-"""Seconds that podman may take to stop and remove a container."""
+"""How long podman may take to stop and remove a container, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gathered:
-    """The last data read from the host: how the workload's job ended, and its counters with the time of reading."""
+    """The data that was last read from the host: the end of the workload's job, and its counters with the time."""
 
     end: JobEnd | None = None
     sample: Sample | None = None
@@ -42,7 +42,7 @@ class Gathered:
 
 
 def open_watch(job: Job) -> Watch | None:
-    """Return the open watch whose workload is this job, or None."""
+    """Return the watch whose workload is this job, or None if there is none that is still open."""
     if not job.ends_lease:
         return None
     return Watch.objects.select_related("lease__resource__blueprint").filter(job=job, over_at=None).first()
@@ -77,9 +77,9 @@ def _remove_container(watch: Watch, host: Command) -> None:
 
 
 def measured(watch: Watch, host: Command) -> tuple[Sample | None, dt.datetime | None]:
-    """Return the current counters and the database's time, or two Nones if the host does not report counters.
+    """Return the current counters and the time by the database's clock.
 
-    Raises errors from the connection to the host.
+    Returns None for both if the host does not report counters. Raises errors from the connection to the host.
     """
     machine, shared = _holds(watch.lease, host)
     try:
@@ -93,7 +93,7 @@ def measured(watch: Watch, host: Command) -> tuple[Sample | None, dt.datetime | 
 
 
 def _holds(lease: Lease, host: Command) -> tuple[bool, bool]:
-    """Return whether the lease has a whole remote machine to itself, and whether others may use its account."""
+    """Return whether the lease has a whole remote machine, and whether other leases may use its account."""
     share = Share.objects.filter(lease=lease).first()
     resource = lease.resource
     isolation = lease.facts.get("isolation") or (resource.attributes.get("isolation") if resource else "")
@@ -103,7 +103,7 @@ def _holds(lease: Lease, host: Command) -> tuple[bool, bool]:
 
 
 def used(watch: Watch) -> Used:
-    """Return the usage counted so far."""
+    """Return what the lease has used according to all samples so far."""
     return Used(
         cpu_seconds=watch.cpu_seconds, memory_mib_seconds=watch.memory_mib_seconds, network_in=watch.network_in,
         network_out=watch.network_out, wall_seconds=watch.wall_seconds,
@@ -111,7 +111,7 @@ def used(watch: Watch) -> Used:
 
 
 def counted(watch: Watch, sample: Sample | None, at: dt.datetime | None) -> dict[str, Any]:
-    """Return the columns that a sample of the counters changes."""
+    """Return the columns of the watch that a sample of the counters changes."""
     if sample is None or at is None:
         return {}
     before = None if watch.sample is None else Sample.from_json(watch.sample)
@@ -125,14 +125,14 @@ def counted(watch: Watch, sample: Sample | None, at: dt.datetime | None) -> dict
 
 
 def end_of(watch: Watch, state: str, exit_code: int | None, message: str, last: Gathered | None) -> outcomes.End:
-    """Return how a workload ended, given the end of its job."""
+    """Return the outcome of a workload, as determined by the end of its job."""
     cause = last.end.cause if last is not None and last.end is not None else ""
     image = str((watch.workload or {}).get("image", ""))
     return outcomes.of_job(state, exit_code=exit_code, message=message, cause=cause, image=image)
 
 
 def write(watch: Watch, end: outcomes.End | None, last: Gathered | None, *, exit_code: int | None = None) -> bool:
-    """Store the end of a watch with all available data. Return False if it had already ended.
+    """Store the end of a watch with all data that is available. Return False if it had already ended.
 
     Call inside a transaction.
     """

@@ -1,4 +1,4 @@
-"""Jobs: a row is written first, then a detached command on the leased host is started and polled until it ends."""
+"""Jobs: detached commands on leased hosts, which are polled until they end. Their rows are written first."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(
     lease_id: int, words: Sequence[str] | str, *, env: Mapping[str, str], cwd: str, ends_lease: bool,
     stdin: bytes = b"", apart: bool = False,
 ) -> Job:  # fmt: skip
-    """Insert a job that is to be started, and return it."""
+    """Insert a job, which is started later, and return it."""
     line: Any = words if isinstance(words, str) else list(words)
     given = base64.b64encode(stdin).decode() if stdin else None
     return Job.objects.create(
@@ -47,9 +47,9 @@ def write(
 
 
 def advance(job_id: int) -> Job:
-    """Advance a job as far as is possible now: start it, cancel it or record its end. Return the resulting row.
+    """Advance a job as far as is possible now, and return its row: start it, cancel it or record its end.
 
-    If the host raises an error (unreachable, lost connection), it is raised here too, and the row stays as it was.
+    Raises errors from the host (unreachable, connection lost). The row is then unchanged.
     """
     job = Job.objects.select_related("lease__owner", "lease__resource__blueprint").get(pk=job_id)
     if job.state not in OPEN:
@@ -107,7 +107,7 @@ def host(lease_id: int) -> Command:
 
 
 def host_id(job: Job) -> str:
-    """Return the job's name on the host, which is unique even if several installations share an account."""
+    """Return the name of a job on its host, which is unique even if several installations share an account."""
     return f"{specs.key('l', job.lease_id)}-j{job.pk}"
 
 
@@ -148,7 +148,7 @@ def _written(
     job: Job, state: str, message: str, exit_code: int | None, reason: Reason, watch: Watch | None,
     left: conclusion.Gathered | None,
 ) -> bool:  # fmt: skip
-    """Store the end of a job, request the release of its lease and conclude its watch, in one transaction.
+    """Store the end of a job, conclude its watch and request the release of its lease, in one transaction.
 
     Returns False if the job had already ended.
     """
@@ -170,11 +170,11 @@ def write_end(job: Job, state: str, message: str, exit_code: int | None) -> bool
 
 
 def watch(job_id: int) -> None:
-    """Check a job, as a worker does. If its host fails, the next check tries again.
+    """Check a job on behalf of a worker. If its host fails, a later check tries again.
 
-    A tenant can make a host hang, and workers serve all owners. Therefore a check takes at most `DRYDOCK_HOST_SECONDS`,
-    a lease has only one at a time, and after a check without an answer all jobs of the lease, including new ones, are
-    skipped for some time.
+    A tenant can make a host hang, and workers serve all owners. Therefore a check takes at most
+    `DRYDOCK_HOST_SECONDS`, and only one check of a lease runs at a time. After a check without an answer, all jobs
+    of the lease, including new ones, are skipped for some time.
     """
     due = Job.objects.filter(pk=job_id, due_at__lte=_soon())
     for lease_id, owner_id in due.values_list("lease_id", "lease__owner_id"):
@@ -192,7 +192,7 @@ def _soon() -> Any:
 
 
 def _is_silent(job_id: int, lease_id: int) -> bool:
-    """Return whether jobs of the lease are being left alone and this job has not been tried before."""
+    """Return whether checks of the lease's jobs are paused, and this job has never been checked."""
     jobs = Job.objects.filter(lease_id=lease_id, state__in=OPEN)
     return jobs.filter(due_at__gt=_soon()).exists() and jobs.filter(pk=job_id, message="").exists()
 
@@ -202,7 +202,7 @@ def _look_later(job_id: int, seconds: float) -> None:
 
 
 def look(job_id: int) -> None:
-    """Check a job once. If its host fails, the next check tries again."""
+    """Check a job once. If its host fails, a later check tries again."""
     try:
         with answering_within(float(settings.DRYDOCK.host_seconds)):
             advance(job_id)
@@ -216,7 +216,10 @@ def look(job_id: int) -> None:
 
 
 def _leave_alone(job_id: int) -> None:
-    """Delay the next check of this job, and those of the lease's other jobs longer, so that this one comes first."""
+    """Delay the next check of this job.
+
+    The lease's other jobs are delayed longer, so that this job is checked first.
+    """
     lease = Job.objects.filter(pk=job_id).values("lease_id")
     jobs = Job.objects.filter(lease_id__in=lease, state__in=OPEN)
     jobs.exclude(pk=job_id).update(due_at=Now() + timedelta(seconds=2 * SILENT))
@@ -230,7 +233,7 @@ _DUE = """
 
 _SELDOM = 10.0
 
-"""Seconds between two checks of a job that has run for long; younger jobs are checked more often."""
+"""Seconds between two checks of a job that has run for a long time. Younger jobs are checked more often."""
 
 SILENT = 60.0
 
@@ -238,7 +241,7 @@ SILENT = 60.0
 
 
 def follow() -> int:
-    """Ask workers to check the open jobs that are due, starting with the longest overdue. Return the number found."""
+    """Ask workers to check the open jobs that are due, starting with those due longest. Return the number found."""
     if current().problem:
         return 0
     found = rows(_DUE, (_SELDOM, settings.DRYDOCK.sweep_batch))

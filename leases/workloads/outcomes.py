@@ -1,4 +1,4 @@
-"""Outcomes of workloads: a code, a sentence for people, and the reason for which the lease ends."""
+"""The outcomes of workloads: a code, a sentence for people, and the reason with which the lease ends."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ class Outcome(StrEnum):
     """The outcome of a workload."""
 
     EXITED = "exited"
-    """It ended by itself; the exit code says whether successfully."""
+    """The workload ended by itself. Its exit code says whether it succeeded."""
     SIGNAL = "signal"
-    """A signal ended it: its exit code is 128 plus the number of the signal."""
+    """A signal ended the workload. Its exit code is 128 plus the number of the signal."""
     NO_IMAGE = "no_image"
-    """Its image could not be pulled."""
+    """The image of the workload could not be pulled."""
     NO_PODMAN = "no_podman"
-    """Its host has no podman."""
+    """The host of the workload has no podman."""
     LOST = "lost"
-    """It disappeared without an exit code, or its host did."""
+    """The workload disappeared without an exit code, or its host disappeared."""
     CANCELLED = "cancelled"
-    """Somebody cancelled its job."""
+    """Somebody cancelled the job of the workload."""
     CUT = "cut"
-    """Its lease ended before it did."""
+    """The lease ended before the workload did."""
     NEVER = "never"
-    """Its lease ended before it began."""
+    """The lease ended before the workload began."""
 
 
 class End(NamedTuple):
@@ -38,11 +38,11 @@ class End(NamedTuple):
     outcome: Outcome
     sentence: str
     well: bool = False
-    """True if the end needs no attention."""
+    """True if nobody needs to look at the outcome."""
 
     @property
     def reason(self) -> Reason:
-        """The reason for which the lease ends with the workload."""
+        """The reason with which the lease ends after its workload."""
         return Reason.WORKLOAD_ENDED if self.well else Reason.WORKLOAD_FAILED
 
 
@@ -64,9 +64,9 @@ _NOT_BEGUN = {
 
 
 def of_job(state: str, *, exit_code: int | None, message: str = "", cause: str = "", image: str = "") -> End:
-    """Return how a workload ended, given the end of its job.
+    """Return the outcome of a workload, as determined by the end of its job.
 
-    `cause` is the cause that its start script recorded (`interfaces.command.container`).
+    `cause` is the cause that the start script of the workload recorded (`interfaces.command.container`).
     """
     if state == Job.State.CANCELLED:
         return End(Outcome.CANCELLED, "The workload was cancelled.", well=True)
@@ -88,14 +88,14 @@ def of_job(state: str, *, exit_code: int | None, message: str = "", cause: str =
 
 
 def cut(why: str, *, begun: bool) -> End:
-    """Return the outcome of a workload whose lease ended first. `begun` is False if the workload had not started."""
+    """Return the outcome of a workload whose lease ended first. `begun` is False if the workload was not started."""
     if begun:
         return End(Outcome.CUT, f"The lease ended before its workload: {why}")
     return End(Outcome.NEVER, f"The lease ended before its workload started: {why}")
 
 
 def signal_of(exit_code: int | None) -> int:
-    """Return the signal that an exit code stands for, by the convention of shells, or 0 if it stands for none."""
+    """Return the signal for which an exit code stands by the convention of shells, or 0 if it stands for none."""
     number = (exit_code or 0) - 128
     return number if number in {int(one) for one in signal.Signals} else 0
 

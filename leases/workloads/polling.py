@@ -1,4 +1,4 @@
-"""Poll watched leases: start the workload, measure its usage, and collect its results when the lease ends."""
+"""Poll watched leases: start the workload, measure what it uses, and collect its results when the lease ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def poll(lease_id: int) -> None:
-    """Check a watched lease, as a worker does. If its host fails, the next check tries again."""
+    """Check a watched lease on behalf of a worker. If its host fails, a later check tries again."""
     watch = (
         Watch.objects.select_related("job", "lease__owner", "lease__resource__blueprint")
         .filter(lease_id=lease_id, over_at=None)
@@ -66,12 +66,15 @@ def _usual() -> dt.timedelta:
 
 
 def _between_gatherings() -> dt.timedelta:
-    """Return the time between attempts to gather, so that a silent host is asked up to three times before cleaning."""
+    """Return the time between two attempts to gather results.
+
+    A host that does not answer is asked up to three times before it is cleaned.
+    """
     return dt.timedelta(seconds=settings.DRYDOCK.gather_seconds / 3)
 
 
 def _paused(watch: Watch) -> bool:
-    """Return whether gathering from an ended lease is paused, because its host has just failed to answer."""
+    """Return whether results of an ended lease are not gathered now, because its host has just failed to answer."""
     later = Watch.objects.filter(pk=watch.pk, due_at__gt=Now() + _usual())
     return watch.lease.state == LeaseState.RELEASED and later.exists()
 
@@ -81,7 +84,7 @@ def _wait(watch: Watch) -> None:
 
 
 def _follow(watch: Watch) -> None:
-    """Count what an active lease uses, and start its workload. Its host has `DRYDOCK_HOST_SECONDS` to answer."""
+    """Measure what an active lease uses, and start its workload. The host has `DRYDOCK_HOST_SECONDS` to answer."""
     with answering_within(float(settings.DRYDOCK.host_seconds)):
         host = jobs.host(watch.lease_id)
         sample, at = conclusion.measured(watch, host)
@@ -93,7 +96,10 @@ def _follow(watch: Watch) -> None:
 
 @short
 def _begin(lease_id: int) -> int | None:
-    """Write the job of a workload once, and return its id, or None if the lease has ended meanwhile."""
+    """Insert the job of a workload, unless that was done before.
+
+    Return the id of the job, or None if the lease has ended meanwhile.
+    """
     locked = rows("SELECT state, release_wanted FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (lease_id,))
     watch = Watch.objects.select_for_update(no_key=True).filter(lease_id=lease_id, over_at=None).first()
     if watch is None or watch.workload is None or locked != [(LeaseState.ACTIVE, "")]:
@@ -114,9 +120,9 @@ def _begin(lease_id: int) -> int | None:
 
 
 def _gather(watch: Watch) -> None:
-    """End the workload of a lease that has ended but is not cleaned yet, and gather its results.
+    """Stop the workload of a lease that has ended but is not cleaned yet, and gather its results.
 
-    Its host has `DRYDOCK_HOST_SECONDS` to answer.
+    The host has `DRYDOCK_HOST_SECONDS` to answer.
     """
     last = None
     if watch.began_at is not None:
@@ -154,7 +160,7 @@ def _cancel(host: Command, name: str) -> None:
 
 
 def _host(watch: Watch) -> Command:
-    """Return the command interface of an ended lease, which works until cleaning begins."""
+    """Return the command interface of an ended lease. It works until the cleaning of the lease begins."""
 
     def check() -> None:
         found = rows(
@@ -172,13 +178,13 @@ def _host(watch: Watch) -> Command:
 
 
 def _close(watch: Watch) -> None:
-    """Conclude the watch of a lease whose host is gone, or was cleaned before anything could be gathered."""
+    """End the watch of a lease whose host is gone, or was cleaned before results could be gathered."""
     _conclude(watch.pk, None)
 
 
 @short
 def _conclude(pk: int, last: conclusion.Gathered | None) -> None:
-    """Store the end of a watch whose lease has ended first, and the end of its workload's job."""
+    """Store the end of a watch whose lease ended first, and the end of its workload's job."""
     lease_id = Watch.objects.values_list("lease_id", flat=True).get(pk=pk)
     rows("SELECT 1 FROM leases_lease WHERE id = %s FOR NO KEY UPDATE", (lease_id,))
     watch = Watch.objects.select_related("job", "lease").get(pk=pk)

@@ -1,4 +1,4 @@
-"""The workload of a request: a command that the lease runs once it is active. The lease ends with the command."""
+"""The workload of a request: a command that runs when the lease is active. When the command ends, the lease ends."""
 
 from __future__ import annotations
 
@@ -83,5 +83,5 @@ class Workload(BaseModel):
         return self
 
     def to_json(self) -> dict[str, Any]:
-        """Return the workload as it is stored in plain text, without the values of its variables."""
+        """Return the workload as it is stored in plain text, without the values of its environment variables."""
         return {"command": self.command, "image": self.image, "cwd": self.cwd, "variables": sorted(self.env)}
