@@ -92,7 +92,7 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True)
 class Unknown:
-    """The answer was lost, so the call may or may not have had its effect.
+    """The answer was lost, so it is unknown whether the call had its effect.
 
     The engine calls `find` next, never `act`.
     """

@@ -36,7 +36,7 @@ Act: TypeAlias = Callable[[Spec, Json], Answer]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One short call (seconds) of a plan.
+    """One short call of a plan, which takes some seconds at most.
 
     `act(spec, memo)` carries the step out. If the answer is lost, the engine calls `find(spec, memo)`, if defined,
     before it repeats `act`. `find` returns Ready or Wait (the call had its effect), Absent (it had none) or Unknown
@@ -73,7 +73,7 @@ class Kind(ABC):
     gone_with_needs: ClassVar[bool] = False
     """Whether its resources exist only inside the leases that they hold for life, as a folder does on a host.
 
-    If True, a resource counts as gone once all of those leases have ended. If False, its `destroy` plan is always
+    If True, a resource counts as gone once nothing is left of those leases. If False, its `destroy` plan is always
     carried out, until it confirms that the resource is absent.
     """
     most_resources: ClassVar[int | None] = None
@@ -317,7 +317,7 @@ class Activates(ABC):
 
 
 class HandsOver(ABC):
-    """An active lease can be transferred to another owner as it is."""
+    """An active lease can be transferred to another owner, with its files."""
 
     @abstractmethod
     def hand_over(self) -> Plan:

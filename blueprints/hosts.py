@@ -39,7 +39,7 @@ def _several(value: Any) -> Any:
 Architecture = Annotated[str, BeforeValidator(architecture)]
 Words = Annotated[tuple[str, ...], BeforeValidator(_several)]
 Isolation = Literal["none", "uid", "machine"]
-"""What separates two leases: only folders (`none`), their own uids (`uid`), or their own machines (`machine`)."""
+"""The separation between two leases: only folders (`none`), separate uids (`uid`), or separate machines (`machine`)."""
 
 
 class HostAttributes(Fields):
@@ -103,7 +103,7 @@ def lease_of(spec: Spec) -> LeaseView:
 
 
 def endpoint_facts(endpoint: Endpoint) -> Json:
-    """Return an endpoint as it is stored in facts, equal to what is read back from the database."""
+    """Return an endpoint in the form that facts store, equal to the value that is read back from the database."""
     facts: Json = json.loads(json.dumps(endpoint.to_json()))
     return facts
 

@@ -70,7 +70,7 @@ class HostShell:
         return self._run(["/bin/sh", "-c", script, "sh", *arguments], stdin)
 
     def as_root(self, script: str, *arguments: str, stdin: str = "") -> str:
-        """Run a script as root, by sudo if necessary. Raises CannotBecomeRoot in addition to what `run` raises."""
+        """Run a script as root, by sudo if necessary. Raises CannotBecomeRoot, and the errors of `run`."""
         try:
             return self._run(["/bin/sh", "-c", AS_ROOT, "sh", script, *arguments], stdin)
         except CommandFailed as error:

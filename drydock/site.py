@@ -28,7 +28,7 @@ class Site(AdminSite):
         ]
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Add the reason why the installation is suspended, for the banner on every page; empty if it is not."""
+        """Return the context of every page. It has the reason, for a banner, if the installation is suspended."""
         from leases.engine.core import installation
 
         context = super().each_context(request)

@@ -88,7 +88,7 @@ def remove_accounts(spec: Spec) -> bool:
 
 @told
 def hand_back(spec: Spec, memo: Json) -> Answer:
-    """Check that no Drydock account is left; the host itself stays as it is."""
+    """Check that no account made by Drydock is left. The host itself is not changed."""
     if _never_reached(spec):
         return Ready()
     if spec.config.accounts == "shared":

@@ -33,19 +33,19 @@ class WithAccounts(Kind, Activates, HandsOver, Checks, Controls):
     )
 
     def activate(self) -> Plan:
-        """Check that the host answers, make a key pair and an account, open access and try it."""
+        """Return the plan that checks the host, makes a key pair and an account, opens access and tries it."""
         return (_REACH, *_plan("activate"))
 
     def deactivate(self) -> Plan:
-        """Close the account's access, end its processes, and remove its files and the account itself."""
+        """Return the plan that closes the account's access, ends its processes, and removes files and account."""
         return (_REACH, *_plan("deactivate"))
 
     def hand_over(self) -> Plan:
-        """Close the account, end its processes, and open it again with a new key."""
+        """Return the plan that closes the account, ends its processes, and opens the account again with a new key."""
         return (_REACH, *_plan("hand_over"))
 
     def check(self) -> Plan:
-        """Check that the host is reachable with the pinned key and has free disk space."""
+        """Return the plan that checks that the host is reachable with the pinned key and has free disk space."""
         return (_REACH, Step(name="look", act=actions.check_health))
 
     def interfaces(self) -> Mapping[str, Opener]:

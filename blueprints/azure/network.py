@@ -118,7 +118,7 @@ class Network:
 
 
 def address(order: Order) -> dict[str, Any]:
-    """Return the public IP address; it is deleted with the machine that has its network card."""
+    """Return the request body that creates a public IP address. The address is deleted with its machine."""
     zones = {"zones": [order.zone]} if order.zone else {}
     return {
         "location": order.location,
@@ -130,7 +130,7 @@ def address(order: Order) -> dict[str, Any]:
 
 
 def card(order: Order, subnet: str, nsg: str, ip: str, *, accelerated: bool) -> dict[str, Any]:
-    """Return the network interface."""
+    """Return the request body that creates a network card."""
     settings: dict[str, Any] = {"subnet": {"id": subnet}, "privateIPAllocationMethod": "Dynamic", "primary": True}
     if ip:
         settings["publicIPAddress"] = {"id": ip, "properties": {"deleteOption": "Delete"}}
@@ -146,7 +146,7 @@ def card(order: Order, subnet: str, nsg: str, ip: str, *, accelerated: bool) -> 
 
 
 def shared_network(order: Order) -> dict[str, Any]:
-    """Return the virtual network that machines of a location share if the order names none.
+    """Return the request body for the virtual network that a location's machines share if their orders name none.
 
     Its subnet gives machines without a public address outbound access; since 2026 new subnets do not have that by
     default.

@@ -171,10 +171,10 @@ def boot(client: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def _read(client: Client, spec: Spec) -> Instance | None:
-    """Return the instance as it is now.
+    """Return the current state of the instance.
 
-    If it was created a moment ago and reads do not know it yet, the create is repeated under its token: that creates no
-    second instance, and returns the first.
+    If it was created a moment ago and reads do not show it yet, the create is repeated under its token, which returns
+    the existing instance instead of creating another.
     """
     there = instance(spec.resource)
     found = client.instance(there.location, there.zone, there.key, there.id)

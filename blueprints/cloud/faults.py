@@ -74,7 +74,7 @@ CONSEQUENCES: dict[Meaning, Consequence] = {
 
 
 class Reach(StrEnum):
-    """How far a refusal applies beyond its offer and zone."""
+    """The offers to which a refusal applies, besides the one that was refused."""
 
     FAMILY = "family"
     """Offers of the same family and market in the location."""

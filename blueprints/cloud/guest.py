@@ -1,4 +1,4 @@
-"""The guest: its host key, pinned before the first connection; its first boot; and a comparison with the order."""
+"""Steps for the guest: pin its host key before connecting, wait for its first boot, and compare it with the order."""
 
 from __future__ import annotations
 

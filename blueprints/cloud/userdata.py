@@ -141,7 +141,7 @@ def _check_events(text: str) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader.
+    """PyYAML's safe loader, which refuses brackets that are nested too deeply.
 
     It counts brackets while scanning, because scanning may be a thousand brackets ahead of parsing.
     """

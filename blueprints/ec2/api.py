@@ -27,7 +27,7 @@ class Calls(Protocol):
         """Make one call, within its deadline and the account's rate."""
 
     def pages(self, operation: str, region: str, *, service: str = "ec2", **parameters: Any) -> Iterator[Answer]:
-        """Make one call for each page."""
+        """Yield the pages of a list, with one call for each page."""
 
     def descriptions(self) -> dict[str, str]:
         """Return AWS's name for each region."""

@@ -167,7 +167,7 @@ class Connection:
             raise
 
     def pages(self, operation: str, region: str, *, service: str = "ec2", **parameters: Any) -> Iterator[Answer]:
-        """Make one call for each page until the last one."""
+        """Yield the pages of a list, with one call for each page."""
         token: dict[str, str] = {}
         while True:
             answer = self.call(operation, region, service=service, **parameters, **token)

@@ -133,7 +133,7 @@ def making(order: Order, vpc: str) -> Answer:
 
 
 def allow(calls: Calls, region: str, name: str, rule: Rule) -> None:
-    """Add a rule; a rule that already exists counts as success."""
+    """Add a rule to a security group. A rule that already exists counts as success."""
     try:
         calls.call("authorize_security_group_ingress", region, GroupId=name, IpPermissions=[_permission(rule)])
     except CloudError as error:
@@ -142,7 +142,7 @@ def allow(calls: Calls, region: str, name: str, rule: Rule) -> None:
 
 
 def deny(calls: Calls, region: str, name: str, rule: Rule) -> None:
-    """Remove a rule. A rule that does not exist counts as success."""
+    """Remove a rule from a security group. A rule that does not exist counts as success."""
     try:
         calls.call("revoke_security_group_ingress", region, GroupId=name, IpPermissions=[_permission(rule)])
     except CloudError as error:

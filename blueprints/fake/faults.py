@@ -1,6 +1,6 @@
 """The fault plan of a blueprint's config, and its effect: each fault wraps its target action.
 
-A fault defines its effect, the call it strikes, how often it does, and for which resource.
+A fault defines its effect, the call that it strikes, how often, and for which resource.
 """
 
 from __future__ import annotations

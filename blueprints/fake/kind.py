@@ -66,7 +66,10 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         ]
 
     def build(self) -> Plan:
-        """Return the plan: reserve, create, flash (which cannot be interrupted), boot, verify."""
+        """Return the plan that reserves, creates, flashes, boots and verifies the instance.
+
+        Flashing cannot be interrupted.
+        """
         return (
             step("build", "reserve", actions.reserve),
             step("build", "create", actions.create, actions.find_created),

@@ -121,7 +121,7 @@ class FakeCloud(Retypable, Kind, Offers, Allows, Lists):
         )
 
     def build(self) -> Plan:
-        """Return the plan: reserve, create, boot."""
+        """Return the plan that reserves, creates and boots the instance."""
         return (
             step("build", "reserve", actions.reserve),
             step("build", "create", actions.create, actions.find_created),

@@ -176,7 +176,7 @@ def _of_call(error: GoogleAPICallError, asked: str, *, writes: bool) -> CloudErr
 
 
 def _reason(error: GoogleAPICallError) -> str:
-    """Return the reason in errors[0].reason, or that in ErrorInfo if there is no other."""
+    """Return the reason of an error: `errors[0].reason` or, if that is missing, the reason in ErrorInfo."""
     for one in error.errors or ():
         if isinstance(one, Mapping) and one.get("reason"):
             return str(one["reason"])

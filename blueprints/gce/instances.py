@@ -388,7 +388,10 @@ class Instances:
             return True
 
     def console(self, it: Instance, most: int) -> str:
-        """Return the newest `most` bytes of the console. A negative start counts from the end; Google keeps 1 MiB."""
+        """Return the newest `most` bytes of the console.
+
+        The request has a negative start, which counts from the end; Google keeps 1 MiB.
+        """
         request = compute_v1.GetSerialPortOutputInstanceRequest(**self._where(it), port=1, start=-most)
         said = self._calls.read(self._client.get_serial_port_output, request).contents
         return said.encode()[-most:].decode(errors="replace")

@@ -66,8 +66,9 @@ _CONFIDENTIAL = {
     "c4d": frozenset({Confidential.SEV}),
     "n2d": frozenset({Confidential.SEV, Confidential.SEV_SNP}),
 }
-"""Source: docs.cloud.google.com/dataproc/docs/concepts/configuring-clusters/confidential-compute (SEV c4d, c3d, c2d,
-n2d, g4-standard-48; SEV_SNP n2d; TDX c3-standard-*, a3-highgpu-1g)."""
+"""Confidential technologies by series. Source:
+docs.cloud.google.com/dataproc/docs/concepts/configuring-clusters/confidential-compute (SEV c4d, c3d, c2d, n2d,
+g4-standard-48; SEV_SNP n2d; TDX c3-standard-*, a3-highgpu-1g)."""
 _GPU_MEMORY_GIB = {
     "nvidia-tesla-t4": 16,
     "nvidia-tesla-p4": 8,

@@ -168,8 +168,8 @@ class FirewallRules:
 def _remnant(rule: compute_v1.Firewall) -> Remnant:
     """Convert a firewall rule to a remnant.
 
-    Its key is its name or the beginning of it, rather than a tag. A rule whose name has no such key is named by its
-    target, which a copy would have too.
+    The key is the rule's target. `named` is true if the rule's name confirms that key, because a copy of the rule would
+    have the same target.
     """
     target = next(iter(rule.target_tags), "")
     named = rule.name == target or rule.name.startswith(f"{target[:LONGEST].rstrip('-')}-")

@@ -74,7 +74,7 @@ class Below:
         return self._act(work, self._gone)
 
     def ending(self, work: Work) -> Act:
-        """Return an act that does nothing if the underlying lease is gone, as the resource is then gone with it."""
+        """Return an act that does nothing if the underlying lease is gone, because the resource is then gone too."""
         return self._act(work, Ready())
 
     def _act(self, work: Work, gone: Answer) -> Act:

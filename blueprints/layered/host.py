@@ -18,8 +18,8 @@ from drydock.core.errors import DrydockError
 
 BELOW = Below(HOST)
 OWN, SHARED, ROOT = "own", "shared", "root"
-"""The account under a resource: used by nobody else and without extra rights; shared with others; or able to become
-root."""
+"""Types of accounts under a resource. `own` is used by nobody else and has no extra rights, `shared` is shared with
+others, and `root` is able to become root."""
 
 
 class OnHost(Fields):

@@ -46,7 +46,7 @@ class Party:
     def asked(self, program: bytes) -> Answer:
         """Run a program and return its parsed answer.
 
-        Raises what `Command.run` raises, and Unanswered if the program did not finish.
+        Raises the errors of `Command.run`, and Unanswered if the program did not finish.
         """
         said = self.run(program)
         if (answer := understood(said)) is None:

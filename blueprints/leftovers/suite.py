@@ -50,7 +50,7 @@ class Planted:
 
 
 class Suite:
-    """One run; the names of everything it plants start with its token."""
+    """One run of the suite. The names of everything that it plants start with its token."""
 
     def __init__(self, rows: Iterable[Row] = ROWS) -> None:
         self.rows, self.token = tuple(rows), f"dd-left-{secrets.token_hex(5)}"

@@ -38,8 +38,8 @@ class Row:
     """Whether `look` finds the row while its lease lives. False if looking is itself the attack, or if the row may have
     no effect."""
     rests: bool = False
-    """Whether the row matters only if the next lease has the same uid. Such a row cannot be removed; the rotation and
-    rest of uids keeps it harmless."""
+    """Whether the row matters only if the next lease has the same uid. Such a row cannot be removed, but does no harm,
+    because uids are rotated and rest before they are used again."""
     own_account: bool = False
     """Whether the row is only tried in an account that the lease does not share, because it would affect the operator's
     own work."""

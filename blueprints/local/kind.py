@@ -30,12 +30,12 @@ class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
     """The machine can be offered only once."""
 
     def drafts(self, config: config.Config, asked: Asked | None) -> Sequence[Draft]:
-        """Offer the whole machine if the lease fits on it."""
+        """Return a draft of the whole machine if the lease fits on it."""
         draft = actions.draft(config)
         return [draft] if asked is None or _fits(draft, asked) else []
 
     def build(self) -> Plan:
-        """Claim the machine, make the folder and check it."""
+        """Return the plan that claims the machine, makes the folder and checks it."""
         return (
             Step(name="claim", act=actions.claim),
             Step(name="folder", act=actions.make),
@@ -43,7 +43,10 @@ class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
         )
 
     def update(self) -> Plan:
-        """Apply the current config. If it names another folder, create that folder and remove the old one."""
+        """Return the plan that applies the current config.
+
+        If the config names another folder, the plan creates that folder and removes the old one.
+        """
         return (
             Step(name="leave", act=actions.leave_folder, deadline=3600),
             Step(name="folder", act=actions.make),
@@ -52,11 +55,11 @@ class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
         )
 
     def activate(self) -> Plan:
-        """Give the lease a uid and a home."""
+        """Return the plan that gives the lease a uid and a home."""
         return (Step(name="account", act=leasing.give_account), Step(name="home", act=leasing.make_home))
 
     def deactivate(self) -> Plan:
-        """End every process, remove every file, and check that nothing is left."""
+        """Return the plan that ends every process, removes every file, and checks that nothing is left."""
         return (
             Step(name="processes", act=leasing.end_processes),
             Step(name="files", act=leasing.remove_files, deadline=3600),
@@ -64,15 +67,18 @@ class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
         )
 
     def hand_over(self) -> Plan:
-        """End every process and close the home. Leases have no keys to replace: only this program gives access."""
+        """Return the plan that ends every process and closes the home.
+
+        Leases have no keys to replace: only this program gives access.
+        """
         return (Step(name="processes", act=leasing.end_processes), Step(name="home", act=leasing.close_home))
 
     def check(self) -> Plan:
-        """Check the folder and its disk."""
+        """Return the plan that checks the folder and its disk."""
         return (Step(name="look", act=actions.check_health),)
 
     def destroy(self) -> Plan:
-        """End the remaining leases, then remove the folder."""
+        """Return the plan that ends the remaining leases, then removes the folder."""
         return (
             Step(name="leases", act=actions.end_leases, deadline=3600),
             Step(name="folder", act=actions.remove, deadline=3600),

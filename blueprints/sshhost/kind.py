@@ -82,11 +82,11 @@ class SshHost(WithAccounts, Registers, Scans, Updates):
         return (Step(name="reach", act=reach), Step(name="prepare", act=accounts.prepare))
 
     def update(self) -> Plan:
-        """Apply the current config and registration, and repeat the checks of the registration."""
+        """Return the plan that applies the current config and registration, and checks the registration again."""
         return (Step(name="apply", act=apply), *self.build())
 
     def destroy(self) -> Plan:
-        """Remove everything that Drydock made, then hand the host back."""
+        """Return the plan that removes everything that Drydock made, then hands the host back."""
         return (
             Step(name="accounts", act=accounts.remove_accounts, deadline=LONG),
             Step(name="hand_back", act=accounts.hand_back),

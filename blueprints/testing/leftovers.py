@@ -25,7 +25,7 @@ class Leftovers(Phases):
         assert not missing, {name: planted.refused[name] for name in missing}
 
     def outlived(self, resource: ResourceView, rows: Iterable[Row] = ROWS) -> tuple[Planted, Report]:
-        """Plant the rows with one lease, end it, look with the next one, and destroy the resource."""
+        """Plant the rows with one lease, end it, look for them with the next lease, and destroy the resource."""
         beside = self.neighbour(resource)
         lease = self.activated(self._named(resource, "first"))
         suite, other = Suite(rows), self._party(beside, "the lease beside") if beside else None

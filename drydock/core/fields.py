@@ -1,7 +1,7 @@
 """Model fields whose values are encrypted in the database.
 
-Listing rows decrypts nothing: a value is decrypted when its attribute is read, and only then is an unknown key noticed,
-as `Undecryptable`. A row that is saved without reading the attribute keeps its ciphertext.
+Listing rows decrypts nothing: a value is decrypted only when its attribute is read, which raises `Undecryptable` if the
+key is unknown. A row that is saved without reading the attribute keeps its ciphertext.
 """
 
 from __future__ import annotations

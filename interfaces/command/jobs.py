@@ -28,7 +28,7 @@ class JobState(Enum):
     LOST = "lost"
     """The process of the job is gone, and there is no exit code from 0 to 255.
 
-    It was killed from outside, the host was restarted, or the job's folder was changed.
+    The process was killed from outside, the host was restarted, or the job's folder was changed.
     """
 
     @property
@@ -107,7 +107,7 @@ class JobEnd:
 class Jobs(ABC):
     """The jobs of one account and folder on a host.
 
-    A call whose answer was lost may be repeated. All raise JobMissing, and whatever `Command.run` raises.
+    A call whose answer was lost may be repeated. All methods raise JobMissing, and the errors of `Command.run`.
     """
 
     @abstractmethod

@@ -193,8 +193,9 @@ class Used:
 def advanced(used: Used, before: Sample | None, now: Sample, seconds: float) -> Used:
     """Return `used` plus the usage between the samples `before` and `now`, which are `seconds` apart.
 
-    If `before` is None, `now` is the first sample. A machine was used by others before, so its counters start here. An
-    account or a control group was created for the lease, so its counters count in full.
+    If `before` is None, `now` is the first sample. The counters of a machine are counted from that sample on, because
+    others used the machine before. The counters of an account or control group are counted in full, because it was
+    created for the lease.
     """
     span = max(0.0, seconds)
     same = before if before is not None and before.scope == now.scope else None

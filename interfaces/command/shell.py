@@ -96,7 +96,7 @@ class Shell(Protocol):
     def check(
         self, words: Words, *, stdin: bytes = ..., timeout: float | None = ..., max_output: int = ...
     ) -> CommandResult:
-        """Run a command to completion. Raises CommandFailed in addition to what `Command.run` raises."""
+        """Run a command to completion. Raises CommandFailed, and the errors of `Command.run`."""
 
 
 class ShellJobs(Jobs):
@@ -336,7 +336,7 @@ def _streamed(running: _Running) -> Iterator[Output]:
 
 
 class _Running:
-    """One command, from its start to its end."""
+    """A running command."""
 
     def __init__(
         self,

@@ -226,10 +226,10 @@ def _only_regular(place: _Place) -> None:
 
 
 def _emptied(top: int, until: float) -> bool:
-    """Remove the contents of an open folder until a deadline. Return whether it is empty.
+    """Remove the contents of an open folder, stopping at a deadline. Return whether the folder is empty.
 
-    The contents of nested folders are moved up into the top one, so that no depth of nesting needs a stack, a long path
-    or more than two descriptors.
+    The contents of nested folders are moved up into the top one, so folders nested to any depth are removed without
+    recursion, with short paths and two descriptors.
     """
     while entries := _some(top):
         for entry in entries:

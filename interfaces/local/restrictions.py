@@ -49,8 +49,8 @@ def join(pid: int, endpoint: LocalEndpoint) -> None:
 def started(endpoint: LocalEndpoint, **given: Any) -> subprocess.Popen[bytes]:
     """Start the shell that reads its script from its input, in a session of its own, with the account of its endpoint.
 
-    If Python sets the account, it forks and copies all our page tables, which takes a tenth of a second in a process of
-    200 MiB on some virtual machines. If setpriv sets it, nothing is copied.
+    The account is set by setpriv if possible. If Python sets it, the fork copies all our page tables, which takes a
+    tenth of a second in a process of 200 MiB on some virtual machines.
     """
     command = ["/bin/sh", "-c", f"{limiting(endpoint)}{launching.BOOTSTRAP}"]
     account: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """A shell on this machine, as the account of an endpoint and with its own terminal.
 
-The shell gets a terminal of its own, and this process copies between it and ours. If they shared ours, the account
-could type into it.
+The shell gets a terminal of its own, and this process copies between it and ours. If the shell shared ours, the account
+could type into our terminal.
 """
 
 from __future__ import annotations
@@ -56,9 +56,10 @@ def attach(endpoint: LocalEndpoint, line: str = "", *, stdin: int = 0, stdout: i
 
 
 def _started(endpoint: LocalEndpoint, terminal: str, line: str) -> subprocess.Popen[bytes]:
-    """Start the process on the terminal. It reads its script only once it is in its control group.
+    """Start the process on the terminal.
 
-    As the leader of a session, it gets the terminal that it opens as its controlling terminal.
+    The process reads its script only once it is in its control group. It is the leader of a session, so the terminal
+    that it opens becomes its controlling terminal.
     """
     process = started(endpoint, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     variables = launching.exports([*endpoint.environment, ("TERM", os.environ.get("TERM") or "dumb")])

@@ -20,7 +20,7 @@ _QUIET.addHandler(logging.NullHandler())
 # That a server has no key of some sort is no error, and paramiko logs a traceback of it.
 _QUIET.propagate = False
 _ALGORITHMS = (("ssh-ed25519",), ("ecdsa-sha2-nistp256",), ("rsa-sha2-512", "rsa-sha2-256"))
-"""One key of each type is requested. A server has at most one of each."""
+"""Algorithms by type of key. One key of each type is requested, because a server has at most one of each type."""
 
 
 def shown_keys(

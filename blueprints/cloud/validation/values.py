@@ -41,22 +41,22 @@ class Limits:
     """Time limits in seconds. The longer limits are those of Brev's suite."""
 
     call: float = 120.0
-    """For a call that the provider throttles or rejects as busy to be accepted."""
+    """Seconds until the provider must accept a call that it first throttles or rejects as busy."""
     create: float = 180.0
     running: float = 1200.0
     ssh: float = 600.0
     first_boot: float = 600.0
     firewall: float = 120.0
     change: float = 600.0
-    """For a change to tags, disk or type, or new console output, to become readable."""
+    """Seconds until a change to tags, disk or type, or new console output, must be readable."""
     stopped: float = 600.0
     ended: float = 1200.0
     expires_after: float = 60.0
-    """The lifetime of the machine in the check `expiry`."""
+    """Lifetime in seconds of the machine in the check `expiry`."""
     all: float = 7200.0
-    """For the whole suite without the clean-up."""
+    """Seconds for the whole suite without the clean-up."""
     pace: float = 3.0
-    """Between two polls."""
+    """Seconds between two polls."""
 
 
 class Verdict(StrEnum):

@@ -1,7 +1,7 @@
 """The kind `webroot`: a separate nginx with one site, in storage that it leases for life.
 
-A lease uploads pages and settings, but runs no programs. Nevertheless, its end is carried out from outside the server's
-account.
+A lease uploads pages and settings, but runs no programs. Nevertheless, the resource is cleaned from outside the
+server's account.
 """
 
 from __future__ import annotations
