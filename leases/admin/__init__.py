@@ -1,4 +1,4 @@
-"""The console: Django's admin for every model, with actions that go through `leases.operations`.
+"""The console: Django's admin for all models, with actions that call `leases.operations`.
 
 Importing this package registers all admins, including those of blueprints. `leases.admin.toolkit` contains the parts
 that pages share.

@@ -1,4 +1,4 @@
-"""The form of a blueprint, and its "check" button, which shows what the blueprint would build without storing it."""
+"""The form of a blueprint. Its "check" button shows what the blueprint would build, without storing the blueprint."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields[name].show_hidden_initial = bool(self.instance.pk)
 
     def clean_name(self) -> str:
-        """Require a name that no other blueprint uses; names of removed blueprints may be reused."""
+        """Require a name that no other blueprint uses. The names of removed blueprints may be used again."""
         name = str(self.cleaned_data["name"])
         if Blueprint.objects.filter(name=name).exclude(pk=self.instance.pk).exists():
             raise forms.ValidationError(f"A blueprint named {name} already exists.")
         return name
 
     def clean(self) -> dict[str, Any]:
-        """Validate the config against the schema of the kind, and report every problem at its field."""
+        """Validate the config against the schema of the kind, and show every problem at its field."""
         given = super().clean() or {}
         name, config = given.get("kind"), given.get("config")
         if not name or "config" in self.errors:
@@ -107,7 +107,7 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
         return given
 
     def _kind_now(self) -> str:
-        """Return the kind whose inputs are shown: the posted one, else the stored one, else the first available one."""
+        """Return the kind whose inputs are shown: the posted one, else the stored one, else the first available."""
         known = registry.names()
         return str(self.data.get("kind") or self.instance.kind or self.initial.get("kind") or (known or [""])[0])
 
@@ -125,7 +125,7 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
             self.add_error("kind", f"Its resources are of type {before!r}, but this kind provides {resource_type!r}.")
 
     def change(self) -> BlueprintChange:
-        """Return the changed fields in the form that operations accept."""
+        """Return the changed fields as the value that operations accept."""
         given = {name: self.cleaned_data.get(name) for name in CHANGEABLE if name in self.changed_data}
         empty = [name for name, value in given.items() if name in EMPTIABLE and value in (None, "")]
         return BlueprintChange(**{n: v for n, v in given.items() if n not in empty}, clear=empty)
@@ -138,7 +138,7 @@ def _sentence(found: dict[str, Any]) -> str:
 
 
 def inputs_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
-    """Render empty inputs for the config of `?kind=` when another kind is chosen in the form."""
+    """Render empty inputs for the config of `?kind=`. The page requests them when another kind is chosen."""
     if not (model_admin.has_add_permission(request) or model_admin.has_change_permission(request)):
         raise PermissionDenied
     widget = ConfigWidget()
@@ -147,7 +147,7 @@ def inputs_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
 
 
 def check_view(model_admin: Any, request: HttpRequest) -> HttpResponse:
-    """Check the submitted form and show what it would build, without storing anything."""
+    """Check the submitted form and show what the blueprint would build. Nothing is stored."""
     pk = request.POST.get("dd-id", "")
     row = model_admin.get_object(request, pk) if pk.isdecimal() else None
     if row is None:

@@ -1,4 +1,4 @@
-"""Blueprints in the console, edited through operations. The kind validates the config."""
+"""Blueprints in the console, which operations change. The kind of a blueprint validates its config."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from leases.operations.callers import Caller, caller
 
 
 def problems(info: BlueprintInfo) -> list[tuple[int, str]]:
-    """Return the problems found by a check as (level, message) pairs, or a success message if there are none."""
+    """Return the problems that a check found as (level, message) pairs, or a message of success if there are none."""
     found = [
         (
             messages.ERROR if problem["fatal"] else messages.WARNING,
@@ -182,7 +182,7 @@ def _status(row: Blueprint) -> Any:
 
 
 def _counted(found: QuerySet[Any]) -> Coalesce:
-    """Return a subquery that counts the rows of another table by blueprint.
+    """Return a subquery that counts the rows of another table for each blueprint.
 
     A join of several such tables would multiply the counts.
     """
@@ -192,7 +192,7 @@ def _counted(found: QuerySet[Any]) -> Coalesce:
 
 @admin.register(Blueprint)
 class BlueprintAdmin(OperatedAdmin):
-    """Blueprints, edited through operations and enabled, disabled or drained by actions."""
+    """The admin of blueprints. Operations edit them, and actions enable, disable or drain them."""
 
     acts = ACTIONS
     form = BlueprintForm
@@ -235,7 +235,7 @@ class BlueprintAdmin(OperatedAdmin):
     made = columns.time("created", "created_at")
 
     def get_urls(self) -> list[Any]:
-        """Add the URLs that the form requests during editing."""
+        """Add the URLs that the form requests while it is edited."""
         wrap = self.admin_site.admin_view
         return [
             path("inputs/", wrap(partial(blueprint_form.inputs_view, self)), name="blueprints_blueprint_inputs"),
@@ -249,24 +249,24 @@ class BlueprintAdmin(OperatedAdmin):
         return blueprint_form.check_view(self, request)
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Annotate the number of resources and of remembered errors."""
+        """Annotate each blueprint with the number of its resources and of its remembered errors."""
         there = _counted(Resource.objects.filter(gone_at=None))
         return super().get_queryset(request).annotate(there=there, remembered=_counted(RememberedError.objects.all()))
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Offer `enabled` only when a blueprint is added; later, actions change it."""
+        """Offer `enabled` only when a blueprint is added. Afterwards, actions change it."""
         return self.add_fieldsets if obj is None else self.fieldsets
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Make the name read-only, because operations and configs refer to it."""
+        """Make the name of an existing blueprint read-only, because operations and configs refer to it."""
         return self.readonly_fields if obj is None else ("name", *self.readonly_fields)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: blueprints are removed by an action."""
+        """Return False, because an action removes blueprints."""
         return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Add or change the blueprint through operations, which increase its generation and record the event."""
+        """Add or change the blueprint by operations, which increment its generation and record the event."""
         who = caller(request.user)
         if change:
             if form.changed_data:

@@ -56,7 +56,7 @@ class UsageAdmin(RecordAdmin):
     cost = columns.column("cost so far ($)", _cost)
 
     def found(self, words: str) -> Q | None:
-        """Find by the number of a lease or resource, or else by words."""
+        """Return the condition for records of the lease or resource with this number, or with these words."""
         if (pk := search.number(words)) is not None:
             return Q(lease_id=pk) | Q(resource_id=pk)
         return None
@@ -89,7 +89,7 @@ def _holder(row: Budget) -> dict[str, Any]:
 
 
 def _now(row: Any) -> BudgetInfo:
-    """Return the current spending of a budget, read once per page."""
+    """Return the current spending of a budget, which is read once for each page."""
     if not hasattr(row, "now"):
         row.now = costs.budget_info(row)
     found: BudgetInfo = row.now
@@ -125,10 +125,10 @@ class BudgetAdmin(OperatedAdmin):
         return self.fields if obj is None else (*self.fields, "spent", "left", "waiting")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Set the budget through operations, which retry the leases that waited for it."""
+        """Set the budget by its operation, which tries the leases again that waited for the budget."""
         costs.set_budget(caller(request.user), **_holder(obj), max_hourly=obj.max_hourly)
         obj.pk = Budget.objects.get(user=obj.user, group=obj.group, blueprint=obj.blueprint).pk
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Remove the budget through operations, which retry the leases that waited for it."""
+        """Remove the budget by its operation, which tries the leases again that waited for the budget."""
         costs.remove_budget(caller(request.user), **_holder(obj))

@@ -38,7 +38,7 @@ class CredentialForm(forms.ModelForm):  # type: ignore[type-arg]
             self.initial.pop("secrets", None)
 
     def clean_secrets(self) -> Any:
-        """Return the newly typed secrets, or the stored ones, still encrypted, if none were typed."""
+        """Return the secrets that were typed or, if none were typed, the stored secrets, which are still encrypted."""
         typed = self.cleaned_data["secrets"]
         return self.instance.__dict__.get("secrets") if typed is None and self.instance.pk else typed
 
@@ -59,16 +59,16 @@ class CredentialAdmin(OperatedAdmin):
     made = columns.time("created", "created_at")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Hide the field of secrets from users who may not change it."""
+        """Hide the field for secrets from users who may not change the credential."""
         changes = obj is None or self.has_change_permission(request, obj)
         return self.fields if changes else ("name", "note", "made")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Make the name read-only, because configs refer to it."""
+        """Make the name of an existing credential read-only, because configs refer to it."""
         return self.readonly_fields if obj is None else ("name", *self.readonly_fields)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Write only the fields that were changed, and record an event."""
+        """Store only the fields that were changed, and record an event."""
         changed = [name for name in form.changed_data if name != "name"] if change else None
         if changed == []:
             return
@@ -77,7 +77,7 @@ class CredentialAdmin(OperatedAdmin):
         record_event("credential.changed", what, actor=caller(request.user).name)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Protect credentials that a blueprint names from deletion."""
+        """Return the objects to delete. Credentials that a blueprint names are protected from deletion."""
         found, count, needed, protected = super().get_deleted_objects(objs, request)
         users = [f"blueprint {row.name}, whose config names {one.name}" for one in objs for row in users_of(one.name)]
         return found, count, needed, [*protected, *users]
@@ -88,7 +88,7 @@ class CredentialAdmin(OperatedAdmin):
         super().delete_model(request, obj)
 
     def panels(self, row: Credential, request: HttpRequest) -> list[Panel]:
-        """Return the blueprints that use the credential, and the polls of its account."""
+        """Return panels with the blueprints that use the credential and with the polls of its account."""
         rows = [(html.link(found), found.kind) for found in users_of(row.name)]
         users = Panel(
             title="Blueprints that use it",

@@ -1,4 +1,4 @@
-"""The fleet page, with the capacity, cost and capabilities of backends, and the lists of orphans."""
+"""The fleet page, with the capacity, cost and capabilities of backends, and the list pages of orphans."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _counts(counts: Mapping[str, int]) -> Any:
 
 
 def _readings(found: Sequence[BackendInfo]) -> Panel:
-    """Show the age of each account's data, and the failing polls."""
+    """Show how old the data of each account is, and which of its polls fail."""
     return Panel(
         title="Data freshness", empty="No account is polled.",
         columns=("Backend", "Account", "Data", "Age", "Problems"),
@@ -146,7 +146,7 @@ _MAX_SUMMED = 1000
 
 @admin.register(Stray)
 class StrayAdmin(RecordAdmin):
-    """Orphans: their type and cost, when each was first and last seen, and what happens to it next."""
+    """The admin of orphans: their type and cost, when each was first and last seen, and what will be done with it."""
 
     acts = (DESTROY_ORPHAN, ADOPT_ORPHAN)
     list_display = ("key", "what_", "blueprint_", "where", "price_", "proof_", "first_seen", "seen", "says")
@@ -160,7 +160,7 @@ class StrayAdmin(RecordAdmin):
     )  # fmt: skip
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the cost of the newest thousand orphans in the title."""
+        """Show the list, with the cost of the latest thousand orphans in its title."""
         newest = Stray.objects.order_by("-pk")[:_MAX_SUMMED]
         found = newest.aggregate(cost=Sum("price"), unknown=Count("pk", filter=Q(price=None)))
         unknown = f", and {found['unknown']} of unknown price" if found["unknown"] else ""
@@ -181,7 +181,7 @@ class StrayAdmin(RecordAdmin):
 
 @admin.register(Search)
 class SearchAdmin(RecordAdmin):
-    """Searches for orphans: when each ran, and what could not be listed."""
+    """The admin of searches for orphans: when each search ran, and what it could not list."""
 
     list_display = ("blueprint_", "found", "seen", "due", "says")
     search_fields = ("blueprint__name", "message")

@@ -1,4 +1,4 @@
-"""This installation and its workers, and its confirmation after a restore or move."""
+"""The installation and its workers in the console, and the confirmation after a restore or move."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _suspended(row: Any) -> bool:
 
 @admin.register(Installation)
 class InstallationAdmin(RecordAdmin):
-    """The row of this installation and its status."""
+    """The admin of the installation, which is a single row."""
 
     list_display = ("uuid", "epoch", "stands", "made")
     fields = ("uuid", "epoch", "stands", "confirmed", "confirmed_by", "swept", "made")
@@ -58,7 +58,7 @@ class InstallationAdmin(RecordAdmin):
 
 @admin.register(Worker)
 class WorkerAdmin(RecordAdmin):
-    """Workers, with the time at which each was last seen."""
+    """The admin of workers, with the time at which each was last seen."""
 
     list_display = ("name", "queues", "seen", "started")
     search_fields = ("name",)

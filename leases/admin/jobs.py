@@ -28,7 +28,7 @@ from leases.workloads import jobs as mechanism
 
 PART = 64 << 10
 
-"""The number of bytes shown at once."""
+"""The maximum number of bytes of output on one page."""
 
 
 def button(job: Job) -> SafeString:
@@ -44,9 +44,10 @@ def button(job: Job) -> SafeString:
 
 
 def view(model_admin: Any, request: HttpRequest, pk: int) -> HttpResponse:
-    """Show a part of the output, starting at `?from=BYTES`.
+    """Show a part of a job's output, starting at `?from=BYTES`.
 
-    `?stream=stderr` selects standard error if it is kept apart. The last part refreshes itself while the job runs.
+    `?stream=stderr` shows standard error if it is kept separately. The last part refreshes itself while the job
+    runs.
     """
     job = model_admin.get_object(request, str(pk))
     if job is None or not model_admin.has_view_permission(request, job):
@@ -95,7 +96,10 @@ def _seconds(name: str) -> Any:
 
 @admin.register(Watch)
 class WatchAdmin(RecordAdmin):
-    """Measured leases: workload and usage. Arguments and environments may be secret and are not shown."""
+    """The admin of watched leases, with their workload and usage.
+
+    Arguments and environment variables may be secret, and are not shown.
+    """
 
     related = ("lease", "job")
     list_display = ("lease", "outcome", "says", "job_", "cpu", "memory", "seen", "over")
@@ -118,13 +122,13 @@ class WatchAdmin(RecordAdmin):
     over = columns.time("completed", "over_at")
 
     def found(self, words: str) -> Q:
-        """Find by lease."""
+        """Return the condition for watches of leases that match the words."""
         return Q(lease__in=search.lease_ids(words))
 
 
 @admin.register(KeptOutput)
 class KeptOutputAdmin(RecordAdmin):
-    """Kept output of workloads. It is shown on the page of the job."""
+    """The admin of output kept from workloads. The output is shown on the page of the job."""
 
     related = ("lease", "job")
     list_display = ("lease", "job_", "said", "left_out")
@@ -138,13 +142,13 @@ class KeptOutputAdmin(RecordAdmin):
     written = columns.column("output", lambda row: button(row.job))
 
     def found(self, words: str) -> Q:
-        """Find by lease."""
+        """Return the condition for output of leases that match the words."""
         return Q(lease__in=search.lease_ids(words))
 
 
 @admin.register(Job)
 class JobAdmin(RecordAdmin):
-    """Detached commands. Arguments and environments may be secret and are not shown."""
+    """The admin of jobs. Arguments and environment variables may be secret, and are not shown."""
 
     related = ("lease",)
     list_display = ("number", "status", "lease_", "runs", "exit_code", "says", "asked", "started", "ended")
@@ -168,7 +172,7 @@ class JobAdmin(RecordAdmin):
     written = columns.column("output", lambda job: button(job))
 
     def found(self, words: str) -> Q:
-        """Find by the number of the job, or by lease."""
+        """Return the condition for the job with this number, or for jobs of leases that match the words."""
         return Q(pk=search.number(words)) | Q(lease__in=search.lease_ids(words))
 
     def get_urls(self) -> list[Any]:

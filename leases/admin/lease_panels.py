@@ -1,4 +1,4 @@
-"""Panels of a lease: progress, the reason for waiting, how to connect, runs, jobs, workload, share and events."""
+"""Panels of a lease: progress, reason for waiting, connection, runs, jobs, workload, share and events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leases.states import LEASE
 
 
 def workload_panels(row: Lease) -> list[Panel]:
-    """Return the panels for the workload and measured usage of a lease, or an empty list if it has neither."""
+    """Return the panels for the workload and the measured usage of a lease, or an empty list if it has neither."""
     watch = infos.watches_of([row]).get(row.pk)
     work, used = infos.workload(watch), infos.metrics(watch)
     found = [] if work is None else [_workload(work, watch.job if watch is not None else None)]
@@ -32,7 +32,7 @@ def workload_panels(row: Lease) -> list[Panel]:
 
 
 def _workload(work: WorkloadInfo, job: Job | None) -> Panel:
-    """Show the workload without arguments, which may be secret."""
+    """Show the workload without its arguments, which may be secret."""
     words = work.command if isinstance(work.command, str) else (work.command or [""])[0]
     runs = f"a container from {work.image}" if work.image else "a shell command" if work.command == words else words
     rows: list[tuple[Any, ...]] = [("State", html.badge(work.state)), ("Command", runs)]
@@ -48,7 +48,7 @@ def _workload(work: WorkloadInfo, job: Job | None) -> Panel:
 
 
 def _metrics(used: MetricsInfo) -> Panel:
-    """Show measured usage in the units of `drydock_client.values.MetricsInfo`."""
+    """Show what the lease has used, in the units of `drydock_client.values.MetricsInfo`."""
     rows = [
         ("Processor", _measured(used.cpu_core_seconds, "core-seconds")),
         ("Memory", _measured(used.memory_mib_seconds, "MiB-seconds")),
@@ -75,11 +75,11 @@ def _measured(value: float | None, unit: str) -> str:
 
 LEASE_OVER = frozenset(state for state, following in LEASE.transitions.items() if not following)
 
-"""Final states, whose duration is not meaningful."""
+"""States that do not change any more, so that their duration has no meaning."""
 
 
 def of(row: Lease, request: HttpRequest) -> list[Panel]:
-    """Return all panels of a lease, the most important first."""
+    """Return all panels of a lease, starting with the most important one."""
     events = panels.latest(Event.objects.filter(lease=row))
     found = why(row)
     if found is not None:
@@ -100,7 +100,7 @@ def of(row: Lease, request: HttpRequest) -> list[Panel]:
 
 
 def head(row: Lease) -> Head:
-    """Return the state in one line, and what comes next."""
+    """Return the state of a lease in one line, with what happens next."""
     facts: list[tuple[str, Any]] = [
         ("type", row.type), ("owner", row.owner or "Drydock"), ("for", html.duration(clock.now() - row.since)),
     ]  # fmt: skip
@@ -116,7 +116,7 @@ def head(row: Lease) -> Head:
 
 
 def _of_instance(instance: InstanceInfo) -> list[tuple[str, Any]]:
-    """Return facts about the cloud machine: state, current cost and the last failed operation."""
+    """Return labelled facts about the cloud machine of a lease: state, current cost and last failed action."""
     facts: list[tuple[str, Any]] = [("instance", html.badge(instance.state))]
     if instance.hourly_cost:
         facts.append(("costs", f"${instance.hourly_cost:.4f} per hour"))
@@ -129,7 +129,7 @@ def _of_instance(instance: InstanceInfo) -> list[tuple[str, Any]]:
 
 
 def flags(row: Lease) -> list[str]:
-    """Return the badges of special conditions: held, overdue."""
+    """Return the badges of a lease for special conditions: held, overdue."""
     over = row.state in ("acquired", "active") and row.until is not None and row.until < clock.now()
     return [*(["held"] if row.held else []), *(["overdue"] if over else [])]
 
@@ -138,7 +138,7 @@ _WAY = ("pending", "acquired", "active", "released", "destroyed")
 
 
 def progress_panel(row: Lease, events: Sequence[Event]) -> Panel:
-    """Show the states of the lease, how long each lasted, and those to come."""
+    """Show the past states of a lease, the duration of each, and the states that usually follow."""
     stages = _stages(row, events)
     known = [(state, took) for state, took in stages if took is not None]
     whole = sum((took for _, took in known), dt.timedelta()) or dt.timedelta(seconds=1)
@@ -154,7 +154,7 @@ def progress_panel(row: Lease, events: Sequence[Event]) -> Panel:
 
 
 def _stages(row: Lease, events: Sequence[Event]) -> list[tuple[str, dt.timedelta | None]]:
-    """Return (state, duration) for the past states, followed by the usual next states without a duration."""
+    """Return (state, duration) of each past state, followed by the usual next states without a duration."""
     moves = [event for event in events if event.to_state and event.kind.startswith("lease.")]
     gone = [(e.from_state, e.duration) for e in moves if e.from_state and e.duration is not None]
     ahead = _WAY[_WAY.index(row.state) + 1 :] if row.state in _WAY else ()
@@ -162,7 +162,7 @@ def _stages(row: Lease, events: Sequence[Event]) -> list[tuple[str, dt.timedelta
 
 
 def under_way(row: Lease, runs: Sequence[Run]) -> list[Panel]:
-    """Show the current step: percent, attempt, the provider's last failure message, and who must act."""
+    """Show the current step: its progress in percent, its attempts, its last failure, and who must act."""
     found = progress.of([row], runs).get(row.pk)
     if found is None:
         return []
@@ -178,7 +178,7 @@ def under_way(row: Lease, runs: Sequence[Run]) -> list[Panel]:
 
 
 def connect(row: Lease, request: HttpRequest) -> Panel:
-    """Show lines to copy for the shell, SSH, REST and Python."""
+    """Show lines to copy that use the lease: in a shell, by SSH, by REST and in Python."""
     ready = row.state == "active"
     return Panel(
         title="Connect", name="connect", always=row.ended_at is None,
@@ -210,12 +210,12 @@ def _lines(row: Lease, request: HttpRequest) -> Iterator[tuple[str, str]]:
 
 
 def why(row: Lease) -> WaitingInfo | None:
-    """Return the reason why the lease waits, if it was read together with the lease."""
+    """Return the reason why the lease waits if it has been read, or None."""
     return getattr(row, "why", None)
 
 
 def waits(row: Lease, found: WaitingInfo) -> Panel:
-    """Show the reason why the lease waits, what would help, and the verdict of every blueprint."""
+    """Show why a lease waits, what would help, and the verdict on every blueprint."""
     return Panel(
         title="Why is it waiting?", columns=("Blueprint", "Offer", "Verdict", "Explanation") if found.verdicts else (),
         name="why", always=True, rows=_verdict_rows(found.verdicts), empty="No blueprint provides this type.",
@@ -224,14 +224,14 @@ def waits(row: Lease, found: WaitingInfo) -> Panel:
 
 
 def _again(row: Lease) -> str:
-    """Return when the lease will be checked again, or an empty string if that is not in the future."""
+    """Return when the lease will be checked again, or an empty string if that time is not in the future."""
     if row.due_at is None or row.due_at <= clock.now():
         return ""
     return f"Next check by {row.due_at:%H:%M:%S} UTC."
 
 
 def siblings(found: WaitingInfo) -> list[Panel]:
-    """List the other leases of the group, with the resource reserved for each."""
+    """Return a panel with the other leases of the group and the resource that is reserved for each of them."""
     if not found.siblings:
         return []
     return [
@@ -248,11 +248,11 @@ def siblings(found: WaitingInfo) -> list[Panel]:
 
 _DECIDED = ("acquired", "broken")
 
-"""States in which the last placement decision is of interest. An active lease already has what it requested."""
+"""States in which the last placement decision is still of interest. An active lease already has its resource."""
 
 
 def decided(row: Lease) -> list[Panel]:
-    """Show the verdicts of the last placement decision."""
+    """Show the verdicts of the last placement decision about a lease."""
     if row.state not in _DECIDED:
         return []
     said = infos.verdicts(row.verdicts)
@@ -288,7 +288,7 @@ def share_panels(row: Lease) -> list[Panel]:
 
 
 def jobs_panel(row: Lease) -> Panel:
-    """List the detached commands. Their output is read from the host on request."""
+    """List the jobs of a lease. Their output is read from the host only on request."""
     return Panel(
         title="Jobs", columns=("Job", "State", "Command", "Exit code", "Message", "Started", "Ended", ""), name="jobs",
         empty="No jobs.",

@@ -1,4 +1,4 @@
-"""Leases in the console: the list, the page of a lease, and the actions of operators."""
+"""Leases in the console: the list, the page of one lease, and the actions."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _narrowed(row: Lease) -> Any:
 
 @admin.register(Lease)
 class LeaseAdmin(RecordAdmin):
-    """Leases."""
+    """The admin of leases."""
 
     acts = ACTIONS
     related = (
@@ -235,28 +235,28 @@ class LeaseAdmin(RecordAdmin):
     lost_for = columns.link("replaced by", "replaced_by")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Lease]:
-        """Annotate whether a worker is alive for each lease."""
+        """Annotate each lease with whether no live worker could serve it."""
         return infos.with_workers(super().get_queryset(request))
 
     def found(self, words: str) -> Q:
-        """Find by number, name, owner, label and resource."""
+        """Return the condition for leases that match the words by number, name, owner, label or resource."""
         return Q(pk__in=search.lease_ids(words))
 
     def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Read the lease together with the reason why it waits."""
+        """Return the lease, with the reason why it waits."""
         row = super().get_object(request, *args, **kwargs)
         if row is not None:
             infos.with_waits([row], caller(request.user))
         return row
 
     def get_changelist_instance(self, request: HttpRequest) -> Any:
-        """Read the reasons for which the listed leases wait."""
+        """Return the list, with the reasons why its leases wait."""
         found = super().get_changelist_instance(request)
         infos.with_waits(found.result_list, caller(request.user))
         return found
 
     def head(self, row: Lease) -> Head:
-        """Return the state and what comes next."""
+        """Return the state of the lease, with what happens next."""
         return lease_panels.head(row)
 
     def panels(self, row: Lease, request: HttpRequest) -> list[Panel]:

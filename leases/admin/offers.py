@@ -34,10 +34,10 @@ READ = Action(
 
 
 class CatalogueAdmin(RecordAdmin):
-    """The base class for rows that polls write, with a list title that differs from the model name."""
+    """The base class for admins of rows that polls write. The title of the list differs from the name of the model."""
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list under its title."""
+        """Show the list with its own title."""
         return super().changelist_view(request, {"title": _TITLES[self.model], **(extra_context or {})})
 
 
@@ -55,7 +55,7 @@ def _boot(row: Listing) -> Any:
 
 @admin.register(Listing)
 class ListingAdmin(CatalogueAdmin):
-    """Offers, the cheapest first."""
+    """The admin of offers, starting with the cheapest."""
 
     list_display = (
         "type", "kind", "account", "where", "market", "price_", "price_source", "vcpus", "memory", "gpus",
@@ -84,7 +84,7 @@ class ListingAdmin(CatalogueAdmin):
 
 @admin.register(Reading)
 class ReadingAdmin(CatalogueAdmin):
-    """Polls of accounts: what is read at which location, when, and with what result."""
+    """The admin of polls: what is read from each place, when, and with which result."""
 
     acts = (READ,)
     list_display = ("what", "account", "kind", "place", "seen", "found", "due", "says")
@@ -102,7 +102,7 @@ class ReadingAdmin(CatalogueAdmin):
 
 @admin.register(Allowance)
 class AllowanceAdmin(CatalogueAdmin):
-    """Provider quotas: an account's limits and its current usage, including usage outside Drydock."""
+    """The admin of provider quotas: the limits of accounts, and what is used of them inside and outside Drydock."""
 
     list_display = ("name", "account", "kind", "where", "family", "market", "used_", "read")
     list_filter = (OfferingKind, "credential")

@@ -1,6 +1,7 @@
 """The first page: problems, leases by state, blueprints with their capacity, workers, and the latest events.
 
-Every number links to the rows that it counts. Counts stop at MOST, and no query reads more than MOST ended leases.
+Every number links to the rows that it counts. Counts stop at `MOST`, so that no query reads more than `MOST` ended
+leases.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from leases.states import LeaseState, ResourceState
 
 MOST = 10_000
 
-"""The maximum count. Counting further takes time, and larger numbers are not useful."""
+"""The highest count. Counting further would take time, and larger numbers are not useful."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ def list_address(model: str, **chosen: Any) -> str:
 
 
 def count_up_to_most(found: Sequence[QuerySet[Any]]) -> list[int]:
-    """Count the rows of each query up to MOST, in one statement."""
+    """Return the number of rows of each query, counted up to `MOST`, in one statement."""
     parts: list[str] = []
     params: list[Any] = []
     for one in found:
@@ -69,7 +70,7 @@ LIVE = (ResourceState.PENDING, ResourceState.ACTIVE, ResourceState.RELEASED, Res
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """A blueprint with the number of its resources by state and their free capacity."""
+    """A blueprint, with the number of its resources in each state and their free capacity."""
 
     blueprint: Figure
     states: list[Figure]
@@ -90,12 +91,12 @@ _POOLS = f"""
 
 
 def _pool_rows() -> list[tuple[Any, ...]]:
-    """Read one row for each blueprint and state of its existing resources."""
+    """Return one row for each blueprint and state of its existing resources."""
     return rows(_POOLS)
 
 
 def _pools(there: list[tuple[Any, ...]]) -> list[Pool]:
-    """Group the rows by blueprint, and sum their used and total capacity."""
+    """Return the pools for these rows, with their used and total capacity."""
     table: dict[int, list[tuple[Any, ...]]] = {}
     for row in there:
         table.setdefault(row[0], []).append(row)
@@ -157,7 +158,7 @@ _NEEDS: tuple[tuple[tuple[str, str], Callable[[], QuerySet[Any]], Callable[[], s
 
 
 def _needs_attention(there: list[tuple[Any, ...]]) -> list[Figure]:
-    """List items that need attention, those of the installation itself first."""
+    """Return the numbers of items that need attention, starting with problems of the installation."""
     broken = sum(row[5] for row in there if row[4] == ResourceState.BROKEN)
     quarantined, sick = (sum(row[at] or 0 for row in there) for at in (6, 7))
     others = count_up_to_most([rows_of() for _, rows_of, _ in _NEEDS])
@@ -191,11 +192,11 @@ _ADDRESSES: dict[str, Callable[[], str]] = {
     "disk_nearly_full": lambda: list_address("installation"),
 }
 
-"""The pages of the console that explain problems of the installation itself."""
+"""The page of the console that explains each problem of the installation."""
 
 
 def is_alive(worker: Worker) -> bool:
-    """Return whether a worker was seen recently."""
+    """Return whether a worker sent a heartbeat recently."""
     return (clock.now() - worker.seen_at).total_seconds() <= float(settings.DRYDOCK.lost_worker_seconds)
 
 
@@ -215,7 +216,7 @@ class Overview:
 
 
 def context_for(request: HttpRequest) -> dict[str, Any] | HttpResponse:
-    """Return the template context of the first page; for htmx, only the region that refreshes itself."""
+    """Return the template context of the first page or, for htmx, only the region that refreshes itself."""
     if not request.user.has_perms(("leases.view_lease", "leases.view_resource")):
         return {"overview": None}
     found = overview(events=request.user.has_perm("leases.view_event"))
@@ -244,7 +245,7 @@ _BY_STATE = " UNION ALL ".join(
 
 
 def _leases() -> list[Figure]:
-    """Count leases by state, including states without leases; `pending` shows the longest wait."""
+    """Return the number of leases in each state. For `pending`, also return the longest wait."""
     return [
         Figure(
             of=html.badge(state), number=number, address=list_address("lease", state__exact=state),
@@ -255,7 +256,7 @@ def _leases() -> list[Figure]:
 
 
 def _worker(worker: Worker) -> tuple[Any, ...]:
-    """Show a worker and whether it is alive."""
+    """Return the table row of a worker, which shows whether the worker is alive."""
     return html.badge("alive" if is_alive(worker) else "lost"), worker.name, html.time(worker.seen_at)
 
 

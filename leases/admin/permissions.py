@@ -1,4 +1,4 @@
-"""Authorizations and quotas in the console. Operations change them and wake the leases that waited for them."""
+"""Authorizations and quotas in the console. Operations change them, and wake the leases that waited for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = get_user_model().USERNAME_FIELD
 
 
 def holder(row: Any) -> dict[str, Any]:
-    """Return the holder of a row in the form that operations accept."""
+    """Return the user or group of a row as the arguments that operations accept."""
     return {"user": row.user, "group": "" if row.group is None else row.group.name}
 
 
@@ -40,7 +40,7 @@ class HolderForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class QuotaForm(HolderForm):
-    """The form of a quota, with limits as operations accept them."""
+    """The form of a quota, which returns limits as operations accept them."""
 
     default_ttl = DurationColumnField(
         label="Default lease duration",
@@ -76,7 +76,7 @@ def _decline(who: Caller, row: Any, given: FormData) -> str:
 
 
 class HolderAdmin(OperatedAdmin):
-    """Rows that belong to a user or a group."""
+    """The base class for admins of rows that belong to a user or a group."""
 
     autocomplete_fields: ClassVar[tuple[str, ...]] = ("user", "group")
 
@@ -87,7 +87,7 @@ class HolderAdmin(OperatedAdmin):
 
 @admin.register(Authorization)
 class AuthorizationAdmin(HolderAdmin):
-    """Authorizations. Adding one approves it; actions change it later."""
+    """The admin of authorizations. An authorization that is added here is approved. Actions change it later."""
 
     acts = (
         Action(
@@ -122,27 +122,30 @@ class AuthorizationAdmin(HolderAdmin):
     decided_by_ = columns.link("decided by", "decided_by")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Show every field of an existing authorization."""
+        """Return all fields of an existing authorization, or the fields to fill in for a new one."""
         return self.fields if obj is None else (*self.fields, "status", "asked", "decided", "decided_by_")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: authorizations are changed by actions."""
+        """Return False, because actions change authorizations."""
         return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Approve through operations."""
+        """Authorize the user or group by the operation."""
         who = caller(request.user)
         obj.pk = permissions.authorize(who, obj.blueprint.name, **holder(obj), message=obj.note).id
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Decline the authorization first, so that an event is recorded and waiting leases are checked again."""
+        """Decline the authorization before it is deleted.
+
+        This records an event, and pending leases are decided again.
+        """
         permissions.decline(caller(request.user), obj.blueprint.name, **holder(obj), message="Deleted.")
         super().delete_model(request, obj)
 
 
 @admin.register(Quota)
 class QuotaAdmin(HolderAdmin):
-    """Quotas: what users and groups may hold at the same time, and how long each lease may last."""
+    """The admin of quotas: what users and groups may hold at the same time, and how long each lease may last."""
 
     form = QuotaForm
     related = ("user", "group")
@@ -154,12 +157,12 @@ class QuotaAdmin(HolderAdmin):
     whose = columns.column("user or group", lambda row: str(row.user or row.group))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Set the limits through operations, which retry the leases that waited for them."""
+        """Set the limits by the operation, which tries the leases again that waited for them."""
         limits = {name: form.cleaned_data.get(name) for name in permissions.LIMITS}
         permissions.set_quota(caller(request.user), **holder(obj), limits=limits)
         obj.pk = Quota.objects.get(user=obj.user, group=obj.group).pk
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Lift the limits first, so that waiting leases are checked again."""
+        """Remove the quota by the operation, which tries the leases again that waited for it."""
         permissions.set_quota(caller(request.user), **holder(obj), limits=dict.fromkeys(permissions.LIMITS))
         super().delete_model(request, obj)

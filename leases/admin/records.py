@@ -23,12 +23,12 @@ from leases.operations.callers import Caller
 
 RECENT = 20_000
 
-"""The number of latest events that are searched for words."""
+"""The number of latest events in which words are searched."""
 
 
 @admin.register(Event)
 class EventAdmin(RecordAdmin):
-    """Events, with the object, the reason and the actor of each."""
+    """The admin of events, which shows the object, the reason and the actor of each."""
 
     related = ("lease", "resource", "blueprint")
     list_display = ("when", "what", "kind", "lease_", "resource_", "blueprint_", "lasted", "reason", "says", "actor")
@@ -52,7 +52,10 @@ class EventAdmin(RecordAdmin):
     more = columns.values("details", "details")
 
     def found(self, words: str) -> Q:
-        """Find all events of a lease or resource by number. Words are searched only in the last RECENT events."""
+        """Return the condition for all events of a lease or resource by number, or for recent events by words.
+
+        Words are searched only in the last `RECENT` events.
+        """
         if (pk := search.number(words)) is not None:
             return Q(lease=pk) | Q(resource=pk)
         last = Event.objects.order_by("-id").values_list("id", flat=True).first() or 0
@@ -70,7 +73,7 @@ def _resolve(who: Caller, row: Any, given: FormData) -> str:
 
 @admin.register(Run)
 class RunAdmin(RecordAdmin):
-    """Plans that are running. Their memos are private to the kind and are not shown."""
+    """The admin of runs. Memos are private to the kind, and are not shown."""
 
     acts = (
         Action(
@@ -105,7 +108,7 @@ class RunAdmin(RecordAdmin):
 
 @admin.register(Share)
 class ShareAdmin(RecordAdmin):
-    """Shares: the amounts of a resource that a lease holds."""
+    """The admin of shares: the amounts of a resource that each lease holds."""
 
     related = ("lease", "resource")
     list_display = ("lease", "resource_", "amounts", "since")
@@ -119,13 +122,13 @@ class ShareAdmin(RecordAdmin):
     since = columns.time("since", "created_at")
 
     def found(self, words: str) -> Q:
-        """Find by lease or resource."""
+        """Return the condition for shares of leases or resources that match the words."""
         return Q(lease__in=search.lease_ids(words)) | Q(resource__in=search.resource_ids(words))
 
 
 @admin.register(SlotLock)
 class SlotLockAdmin(RecordAdmin):
-    """Slot locks: named exclusive claims."""
+    """The admin of slot locks, which are exclusive claims by name."""
 
     related = ("lease", "resource")
     list_display = ("key", "name", "value", "holder", "since")
@@ -139,7 +142,7 @@ class SlotLockAdmin(RecordAdmin):
 
 @admin.register(Failure)
 class FailureAdmin(RecordAdmin):
-    """Failed operations on resources: destroy, stop, start or change."""
+    """The admin of failed actions on resources, such as a destruction, a stop or a start."""
 
     related = ("lease", "resource")
     list_display = ("resource_", "act", "code", "attempts", "failing", "tried", "says")
@@ -156,7 +159,7 @@ class FailureAdmin(RecordAdmin):
 
 @admin.register(Debt)
 class DebtAdmin(RecordAdmin):
-    """Deferred cleanup of lost leases, done before the resource is leased again."""
+    """The admin of deferred cleanups, which are done before a resource is leased again."""
 
     related = ("lease", "resource")
     list_display = ("lease", "resource_", "tries", "due", "says")
@@ -172,7 +175,7 @@ class DebtAdmin(RecordAdmin):
 
 @admin.register(LeaseGroup)
 class LeaseGroupAdmin(RecordAdmin):
-    """Groups of leases that are granted together."""
+    """The admin of groups of leases, which are granted all together or not at all."""
 
     related = ("owner",)
     list_display = ("number", "owner", "same", "different", "asked")
@@ -191,7 +194,7 @@ class LeaseGroupAdmin(RecordAdmin):
 
 @admin.register(Capacity)
 class CapacityAdmin(RecordAdmin):
-    """Additional classes of capacity."""
+    """The admin of the further classes of capacity."""
 
     related = ("resource",)
     list_display = ("name", "resource_", "bar")
@@ -205,7 +208,7 @@ class CapacityAdmin(RecordAdmin):
 
 @admin.register(Part)
 class PartAdmin(RecordAdmin):
-    """Named parts of resources."""
+    """The admin of the named parts of resources."""
 
     related = ("resource",)
     list_display = ("identity", "part_class", "status", "resource_")
@@ -221,7 +224,7 @@ class PartAdmin(RecordAdmin):
 
 @admin.register(Sync)
 class SyncAdmin(RecordAdmin):
-    """Discoveries: when resources of each blueprint were last discovered, and why this failed, if it did."""
+    """The admin of discoveries: when the resources of each blueprint were last discovered, or why that failed."""
 
     related = ("blueprint",)
     list_display = ("blueprint_", "found", "seen", "due", "says")
@@ -242,7 +245,7 @@ def _clear(who: Caller, row: Any, given: FormData) -> str:
 
 @admin.register(RememberedError)
 class RememberedErrorAdmin(RecordAdmin):
-    """Remembered errors of offers, zones and blueprints."""
+    """The admin of remembered errors, which exclude offers, zones, locations and blueprints."""
 
     acts = (
         Action(

@@ -1,4 +1,4 @@
-"""Pages that register hosts, individually or from CSV, and correct registrations. A person confirms the host keys."""
+"""Pages that register hosts, one by one or from CSV, and correct registrations. A person confirms the host keys."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from leases.operations.callers import caller
 
 MAX_HOSTS = 200
 
-"""The maximum number of hosts registered at once."""
+"""The maximum number of hosts that can be registered at the same time."""
 
 MAX_CSV = 256 << 10
 
-"""The maximum number of characters in a CSV text."""
+"""The maximum length of a CSV text, in characters."""
 
 CONFIRM_SECONDS = 3600
 
-"""Seconds within which a confirmation page can be submitted."""
+"""Time in seconds within which a confirmation page can be submitted."""
 
 _SALT = "drydock.registering"
 
@@ -57,7 +57,7 @@ class CsvForm(forms.Form):
     file = forms.FileField(label="CSV file", required=False)
 
     def clean(self) -> dict[str, Any]:
-        """Return the text from the field that was filled in."""
+        """Return the CSV text from the field that was filled in."""
         found = super().clean() or {}
         if (file := found.get("file")) is not None:
             if file.size > MAX_CSV:
@@ -72,14 +72,14 @@ class CsvForm(forms.Form):
 
 
 class _Page(NamedTuple):
-    """The subject of a page: a blueprint and, for a correction, the resource."""
+    """The subject of a page: a blueprint and, for a correction, the registered resource."""
 
     blueprint: Blueprint
     resource: Resource | None = None
 
 
 def register(model_admin: Any, request: HttpRequest) -> HttpResponse:
-    """Register hosts for the blueprint `?blueprint=`, or for the first one that accepts registrations."""
+    """Register hosts with the blueprint `?blueprint=`, or else with the first one that accepts registrations."""
     if not model_admin.may_operate(request):
         raise PermissionDenied
     offered = _offered()
@@ -143,10 +143,10 @@ def _settings(blueprint: Blueprint) -> Any:
 
 
 def rows_of(text: str, blueprint: Blueprint) -> list[dict[str, Any]]:
-    """Parse the rows of a CSV text. Raises InvalidRequest with the line.
+    """Return the rows of a CSV text. Raises InvalidRequest with the line.
 
-    The first line contains the field names, such as `attributes.region` for a nested field; `;` separates multiple
-    values.
+    The first line contains the names of the fields, such as `attributes.region` for a nested field. Multiple values
+    of a field are separated by `;`.
     """
     known = {one.key: one for one in _settings(blueprint)}
     reader = csv.reader(io.StringIO(text.lstrip("\ufeff")), skipinitialspace=True)
@@ -200,7 +200,7 @@ def _form(
 
 
 def _ask(model_admin: Any, request: HttpRequest, page: _Page, given: list[dict[str, Any]]) -> HttpResponse:
-    """Show each host with its keys for a person to confirm. Raises DrydockError for invalid fields."""
+    """Show each host with its keys, which a person must confirm. Raises DrydockError for invalid fields."""
     who = caller(request.user)
     with hostcalls.calling(who.id, lambda: "A host"):
         found = resources.examine_registrations(who, page.blueprint.name, given)
@@ -220,7 +220,7 @@ def _about(page: _Page) -> list[Any]:
 
 
 def _confirmed(request: HttpRequest, page: _Page) -> HttpResponse:
-    """Register each selected host separately."""
+    """Register every host that was selected on the confirmation page, each independently of the others."""
     try:
         signed = signing.loads(request.POST["confirmed"], salt=_SALT, max_age=CONFIRM_SECONDS)
     except signing.BadSignature:
@@ -241,7 +241,7 @@ def _confirmed(request: HttpRequest, page: _Page) -> HttpResponse:
 
 
 def _write(request: HttpRequest, page: _Page, row: Mapping[str, Any]) -> int | None:
-    """Register or correct one host. Returns its id, or None after adding a message."""
+    """Register a host or correct its registration. Return the id of the resource, or None after adding a message."""
     who, given = caller(request.user), dict(row["given"])
     if row["keys"]:
         given["host_keys"] = [key["key"] for key in row["keys"]]

@@ -1,4 +1,4 @@
-"""Actions on resources and on the machines behind them."""
+"""Actions on resources and on machines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PowerForm(ConfirmForm):
 
 
 class ForceDestroyForm(forms.Form):
-    """The form that asks for the reason when a user confirms that a resource is gone."""
+    """The form that asks for the reason when a user declares that a resource is gone."""
 
     message = forms.CharField(
         label="Reason",
@@ -160,7 +160,7 @@ RESOURCE_ACTIONS = (
 
 _SHOWN = 400
 
-"""The maximum length of the console output that is shown in the result message of an action."""
+"""The maximum length of console output in the result of an action, in characters."""
 
 
 class DiskForm(ConfirmForm):

@@ -1,4 +1,4 @@
-"""Panels of a resource: leases over time, runs, parents and children, parts, events, remembered errors."""
+"""Panels of a resource: leases over time, runs, parent and children, parts, events, remembered errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leases.operations import infos
 
 
 def of(row: Resource, request: HttpRequest) -> list[Panel]:
-    """Return all panels of a resource, the most important first."""
+    """Return all panels of a resource, starting with the most important one."""
     on, held = _leases(row)
     return [
         *failure(row), over_time(on), panels.runs(Run.objects.filter(resource=row)), family(row),
@@ -27,7 +27,7 @@ def of(row: Resource, request: HttpRequest) -> list[Panel]:
 
 
 def head(row: Resource) -> Head:
-    """Return the state in one line, with use and health."""
+    """Return the state of a resource in one line, with its use and its health."""
     facts: list[tuple[str, Any]] = [
         ("type", row.type), ("blueprint", html.link(row.blueprint)), ("for", html.duration(clock.now() - row.since)),
         ("used", html.bar("slots", row.used_slots, row.total_slots)),
@@ -45,7 +45,7 @@ def head(row: Resource) -> Head:
 
 
 def flags(row: Resource) -> list[str]:
-    """Return the badges of special conditions: suspect, drained, quarantined, maintenance, outdated."""
+    """Return the badges of a resource for special conditions: suspect, drained, quarantined, maintenance, outdated."""
     found = {
         "suspect": row.gone_at is None and row.suspect_since is not None, "drained": row.drained,
         "quarantined": row.quarantined, "maintenance": row.in_maintenance,
@@ -55,7 +55,7 @@ def flags(row: Resource) -> list[str]:
 
 
 def failure(row: Resource) -> list[Panel]:
-    """Show the last failed operation in the provider's words, or nothing if there was none."""
+    """Return a panel with the last failed action and the provider's message, or an empty list if there is none."""
     one: Failure | None = getattr(row, "failure", None)
     if one is None:
         return []
@@ -89,7 +89,7 @@ def over_time(rows: list[Lease]) -> Panel:
 
 
 def _leases(row: Resource) -> tuple[list[Any], list[Any]]:
-    """Read the latest leases on the resource, and those that it holds on others, in one query."""
+    """Return the latest leases on the resource, and those that it holds on others, read by one query."""
     halves = [
         Lease.objects.filter(**{side: row}).annotate(side=Value(side)).select_related("owner", "resource")
         .defer("secrets", "resource__secrets").order_by("-id")[: panels.LATEST]
@@ -101,7 +101,7 @@ def _leases(row: Resource) -> tuple[list[Any], list[Any]]:
 
 
 def family(row: Resource) -> Panel:
-    """Show the parent and the children of the resource."""
+    """Show the parent of a resource and its children."""
     found = Resource.objects.filter(part_of=row).defer("secrets").order_by("id")[: panels.LATEST]
     near = [("parent", row.part_of)] if row.part_of is not None else []
     return Panel(
@@ -125,7 +125,7 @@ def parts(row: Resource) -> Panel:
 
 
 def locks(row: Resource) -> Panel:
-    """List the slot locks held by the resource or by leases on it."""
+    """List the slot locks that the resource or the leases on it hold."""
     found = SlotLock.objects.filter(Q(resource=row) | Q(lease__share__resource=row)).select_related("lease")
     return Panel(
         title="Slot locks", columns=("Key", "Requested as", "Chosen", "Held by", "Since"), empty="No slot locks.",

@@ -1,4 +1,4 @@
-"""Resources in the console: the list and the page of a resource."""
+"""Resources in the console: the list, and the page of one resource."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _status(row: Resource) -> Any:
 
 
 def _bars(row: Resource) -> Any:
-    """Show the capacity by class, including the additional classes that were annotated."""
+    """Show how much of each class of capacity is used, including the further classes that were annotated."""
     found = {name: (getattr(row, f"used_{name}"), getattr(row, f"total_{name}")) for name in CLASSES}
     found |= {one["name"]: (one["used"], one["total"]) for one in getattr(row, "classes", ())}
     bars = [(html.room(name, used, total),) for name, (used, total) in found.items() if total]
@@ -53,13 +53,13 @@ def _health(row: Resource) -> Any:
 
 @transaction.non_atomic_requests
 def _outside(view: Callable[..., HttpResponse], model_admin: ResourceAdmin, request: HttpRequest, **path: Any) -> Any:
-    """Call a view outside a transaction, because the view reads keys from hosts."""
+    """Call a view without a transaction, because the view reads keys from hosts."""
     return view(model_admin, request, **path)
 
 
 @admin.register(Resource)
 class ResourceAdmin(RecordAdmin):
-    """Resources."""
+    """The admin of resources."""
 
     acts = (*RESOURCE_ACTIONS, *OF_MACHINES)
     related = ("blueprint", "part_of", "reserved_for", "failure")
@@ -101,15 +101,15 @@ class ResourceAdmin(RecordAdmin):
         return [*own, *super().get_urls()]
 
     def may_operate(self, request: HttpRequest) -> bool:
-        """Return whether the user may change resources. Operations check it again."""
+        """Return whether the user may change resources. Operations check this again."""
         return request.user.has_perm("leases.change_resource")
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Add a link to the page that registers hosts."""
+        """Show the list with a link to the page that registers hosts."""
         return super().changelist_view(request, {"may_register": self.may_operate(request), **(extra_context or {})})
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Add a link to correct a registered resource."""
+        """Show the page of a resource, with a link for correcting its registration."""
         row = context.get("original")
         registered = row is not None and row.origin == "registered" and row.state in ("pending", "active")
         context["may_correct"] = registered and self.may_operate(request)
@@ -138,17 +138,17 @@ class ResourceAdmin(RecordAdmin):
     facts_ = columns.values("facts", "facts")
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Annotate the additional classes of capacity in the same query."""
+        """Annotate each resource with its further classes of capacity in the same query."""
         further = Capacity.objects.filter(resource=OuterRef("pk")).order_by("name")
         rows = further.values(json=JSONObject(name="name", used="used", total="total"))
         return super().get_queryset(request).annotate(classes=ArraySubquery(rows))
 
     def found(self, words: str) -> Q:
-        """Find by number, name and identity."""
+        """Return the condition for resources that match the words by number, name or identity."""
         return Q(pk__in=search.resource_ids(words))
 
     def head(self, row: Resource) -> Head:
-        """Return the state, use and health."""
+        """Return the state of the resource, with its use and its health."""
         return resource_panels.head(row)
 
     def panels(self, row: Resource, request: HttpRequest) -> list[Panel]:

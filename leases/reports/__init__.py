@@ -1,1 +1,1 @@
-"""Reports, computed from the current rows whenever they are shown. They only read."""
+"""Reports that are computed from the current rows each time they are shown. They change nothing."""

@@ -1,6 +1,6 @@
-"""Problems of the installation itself: suspended, no worker, sweep late, broker unavailable, disk full.
+"""Problems of the installation as a whole: suspended, no worker, sweep late, broker unavailable, disk full.
 
-Every user interface shows these first, because they have priority over everything else that needs attention.
+Every user interface shows these first, because they are more urgent than anything else that needs attention.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from leases.engine.core.database import rows
 from leases.engine.core.installation import current
 
 _KEPT = 5.0
-"""How long a process caches whether the broker answered, in seconds."""
+"""Time in seconds for which a process caches whether the broker answered."""
 _PATIENCE = 0.5
 _FEW = 10
-"""Intervals without a sweep after which it is late, unless a worker may be silent for longer than that."""
+"""Number of intervals without a sweep after which the sweep is late, unless workers may be silent for longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """A problem of the installation."""
+    """A problem of the installation, and since when it exists."""
 
     what: str
-    """`suspended`, `no_worker`, `sweep_late`, `broker_away`, `disk_full` or `disk_nearly_full`."""
+    """One of `suspended`, `no_worker`, `sweep_late`, `broker_away`, `disk_full` and `disk_nearly_full`."""
     since: dt.datetime | None
     message: str
     mend: str
@@ -49,9 +49,9 @@ _FACTS = """
 
 
 def troubles(problem: str | None = None) -> list[Trouble]:
-    """Return the installation's problems, the most pressing first. Reads the database once.
+    """Return the problems of the installation, most urgent first. Reads the database once.
 
-    `problem` is the reason for a suspension, if it is already known.
+    `problem` is the reason for a suspension, if the caller already knows it.
     """
     if problem is None:
         problem = current().problem
@@ -70,7 +70,7 @@ def _lost() -> dt.timedelta:
 
 
 def _late() -> dt.timedelta:
-    """Return the time without a sweep after which the next one is late."""
+    """Return the time since the last sweep after which the next sweep is late."""
     return max(_lost(), dt.timedelta(seconds=_FEW * settings.DRYDOCK.sweep_interval_seconds))
 
 
@@ -102,11 +102,14 @@ def _late_sweep(swept: dt.datetime, now: dt.datetime) -> Trouble:
 _guard = threading.Lock()
 _known: tuple[float, bool] = (-1e9, True)
 _seen: dict[str, dt.datetime] = {}
-"""When this process first saw each problem, used if it could not write a file."""
+"""The time when this process first saw each problem. Used if that time cannot be stored in a file."""
 
 
 def broker(answers: Callable[[], bool] | None = None) -> list[Trouble]:
-    """Return a problem if the broker does not answer within half a second. Caches the answer for some seconds."""
+    """Return a problem if the broker does not answer within half a second.
+
+    The answer is cached for some seconds.
+    """
     global _known
     with _guard:
         if answers is not None or clock.monotonic() - _known[0] > _KEPT:
@@ -125,7 +128,10 @@ def broker(answers: Callable[[], bool] | None = None) -> list[Trouble]:
 
 
 def _answers() -> bool:
-    """Ping the broker in a separate thread, so that a connection that hangs does not delay the caller."""
+    """Return whether the broker answers a ping.
+
+    The ping runs in a thread of its own, so that a connection that hangs does not delay the caller.
+    """
     found: list[bool] = []
     thread = threading.Thread(target=lambda: found.append(_ping()), daemon=True)
     thread.start()
@@ -144,10 +150,10 @@ def _ping() -> bool:
 
 
 def _first_seen(what: str, wrong: bool) -> dt.datetime | None:
-    """Return when a problem that no row records was first seen, or None if it is over.
+    """Return the time when a problem that no row records was first seen, or None if it no longer exists.
 
-    The modification time of an empty file in the state folder tells this to every process, which needs no space on
-    a full disk. If no file can be written, each process remembers the time itself.
+    All processes read this time from the modification time of an empty file in the state folder, which needs no
+    space on a full disk. If no file can be written, each process remembers the time itself.
     """
     file = settings.DRYDOCK.state / f"{what}.since"
     if not wrong:
@@ -169,7 +175,7 @@ def _first_seen(what: str, wrong: bool) -> dt.datetime | None:
 
 
 def disk() -> list[Trouble]:
-    """Return a problem if the state folder, where private engines keep their data, has little disk space left."""
+    """Return a problem if the state folder has little disk space left. Private engines keep their data there."""
     left = disk_left()
     low = left is not None and left < settings.DRYDOCK.disk_low_mib
     full = low and left is not None and left < settings.DRYDOCK.disk_full_mib
@@ -188,7 +194,7 @@ def disk() -> list[Trouble]:
 
 
 def disk_left() -> int | None:
-    """Return the free space in MiB, or None if there is no state folder."""
+    """Return the free disk space of the state folder in MiB, or None if there is no state folder."""
     try:
         return shutil.disk_usage(settings.DRYDOCK.state).free // (1 << 20)
     except OSError:

@@ -1,4 +1,4 @@
-"""The installation's metrics for `/metrics`."""
+"""The metrics of the installation for `/metrics`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Label = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A metric: its help text, its label names, and the statement that returns rows of label values and a number."""
+    """A metric: its help text, the names of its labels, and the statement that returns label values and a number."""
 
     name: str
     says: str
     labels: Label
     sql: str | Callable[[], list[tuple[Any, ...]]]
     given: tuple[str, ...] = ()
-    """The settings that the statement takes as parameters, in order."""
+    """The names of the settings that the statement takes as parameters, in order."""
 
 
 RECENT = "5 minutes"
-"""The time span for which latencies and transitions are reported."""
+"""The time span from which latencies and transitions are reported."""
 _CLASSES = ("slots", "cpu_millicores", "ram_mib", "disk_mib")
 _RECENT = f"at > clock_timestamp() - interval '{RECENT}'"
 _LATENCY = """
@@ -206,9 +206,9 @@ FIGURES = (
 
 @transaction.atomic
 def measure(seconds: float) -> list[tuple[Figure, list[tuple[Any, ...]]]]:
-    """Return every metric with its rows of label values and a number.
+    """Return all metrics, each with its rows of label values and a number.
 
-    Each statement may take at most `seconds`.
+    Each statement may take at most `seconds` seconds.
     """
     run("SELECT set_config('statement_timeout', %s, TRUE)", (str(int(seconds * 1000)),))
     return [(figure, _rows(figure)) for figure in FIGURES]

@@ -1,4 +1,4 @@
-"""The fleet: backends, their offers and resources, errors and orphans."""
+"""The fleet: blueprints as backends, with their offers, resources, errors and orphans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DRIFT = ("missing", "stopped", "power", "outdated", "quarantined", "failing")
 
 @dataclass(kw_only=True)
 class Offered:
-    """A summary of a backend's offers, or of its machines if it has no offers."""
+    """A summary of a backend's offers, or of its machines if its kind has no offers."""
 
     regions: tuple[str, ...] = ()
     confidential: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Offered:
 
 @dataclass(kw_only=True)
 class There:
-    """A backend's machines that still exist."""
+    """The existing machines of a backend, as numbers and sums."""
 
     states: dict[str, int] = field(default_factory=dict)
     drift: dict[str, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ _ORPHANS = """
 
 
 def there() -> dict[int, There]:
-    """Return the machines of each blueprint, by blueprint id. Takes two statements."""
+    """Return the existing machines of each blueprint, by blueprint id. Uses two statements."""
     found: dict[int, There] = defaultdict(There)
     for pk, state, number, price, unpriced, *rest in rows(_THERE):
         one = found[pk]
@@ -94,9 +94,9 @@ def there() -> dict[int, There]:
 
 
 def offered(wanted: Sequence[tuple[int, str, Sought]]) -> dict[int, Offered]:
-    """Return a summary of the offers that each blueprint allows, by blueprint id. Takes one statement.
+    """Return a summary of the offers that each blueprint allows, by blueprint id. Uses one statement.
 
-    `wanted` has the id, kind and query of each blueprint.
+    `wanted` has the id, kind and offer query of each blueprint.
     """
     if not wanted:
         return {}
@@ -116,9 +116,9 @@ def offered(wanted: Sequence[tuple[int, str, Sought]]) -> dict[int, Offered]:
 
 
 def readings() -> dict[tuple[str, str], list[tuple[str, Any, tuple[str, ...]]]]:
-    """Return, for each (account, kind), each type of poll with the age of its oldest result and its errors.
+    """Return the types of polls of each (account, kind), each with the age of its oldest result and its errors.
 
-    The age is None if one of the polls has never succeeded.
+    The age is None if one of these polls has never succeeded.
     """
     found: dict[tuple[str, str], list[tuple[str, Any, tuple[str, ...]]]] = defaultdict(list)
     for account, kind, what, age, failing in rows(_READINGS):
@@ -132,10 +132,10 @@ def errors() -> dict[int, tuple[str, ...]]:
 
 
 def orphans() -> dict[int, tuple[int, float]]:
-    """Return the number of orphans found through each blueprint and their hourly cost, by blueprint id."""
+    """Return the number and the hourly cost of the orphans of each blueprint, by blueprint id."""
     return {pk: (number, float(price)) for pk, number, price in rows(_ORPHANS)}
 
 
 def backends() -> Iterable[Blueprint]:
-    """Return every blueprint, in the order in which they are tried."""
+    """Return all blueprints in the order in which they are tried."""
     return Blueprint.objects.filter(removed_at=None).order_by("order", "name", "id")

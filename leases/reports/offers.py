@@ -25,7 +25,7 @@ _ORDERS: dict[str, tuple[str, ...]] = {
     "vcpus": ("-o.vcpus", "o.price"),
     "ram": ("-o.ram_mib", "o.price"),
 }
-"""The columns of each sort order; ties are sorted by id. Unknown values come last."""
+"""The columns of each sort order. Unknown values come last, and equal values are sorted by id."""
 _SEEN = """(SELECT max(n.seen_at) FROM blueprints_reading n WHERE n.credential_id = o.credential_id
     AND n.kind = o.kind AND n.what = 'inventory' AND n.place IN ('', o.location)) AS seen_at"""
 _FROM = "FROM blueprints_listing o JOIN blueprints_credential c ON c.id = o.credential_id"
@@ -39,9 +39,9 @@ class Search:
     kind: str = ""
     max_boot: float | None = None
     gone: bool = False
-    """Include offers that were not available when last read."""
+    """True to include offers that were not available at the last poll."""
     owner_id: int | None = None
-    """Search only accounts that are named by a blueprint which this user may use. None: all accounts."""
+    """If given, only accounts of blueprints that this user may use are searched. None searches all accounts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +53,7 @@ class Place:
 
 
 def offers(search: Search, *, sort: str, after: Place | None, limit: int) -> list[tuple[dict[str, Any], Place]]:
-    """Return offers in the given order, each with the position from which a list continues after it."""
+    """Return offers in the given order, each with the position from which the list continues after it."""
     keys = _ORDERS[sort]
     known = [f"coalesce({key}::float8, 'Infinity')" for key in keys]
     what = _wanted(search)
@@ -71,7 +71,7 @@ def offers(search: Search, *, sort: str, after: Place | None, limit: int) -> lis
 
 
 def orders() -> dict[str, int]:
-    """Return the name of every sort order, with the number of values that it sorts by."""
+    """Return the number of values by which each sort order sorts, by the name of the order."""
     return {name: len(keys) for name, keys in _ORDERS.items()}
 
 
@@ -81,14 +81,14 @@ def _last(after: Place, sort: str) -> tuple[Any, ...]:
 
 
 _GROUP = ("credential_id", "kind", "location", "type")
-"""The columns that identify one type in one location; an index begins with them."""
+"""The columns that identify an instance type in a location. They are the first columns of an index."""
 
 
 def types(search: Search, *, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return offers by type and location, with the prices in each zone and market.
+    """Return offers by instance type and location, with the prices in each zone and market.
 
-    Rows are ordered by the lowest id among their matching offers. The query first selects one page of types, then
-    collects prices and details for those types only.
+    The result is ordered by the lowest id among the matching offers of each type. The query first selects one page
+    of types, and then collects prices and details only for these.
     """
     what = _wanted(search)
     same = " AND ".join(f"o.{name} = {{0}}.{name}" for name in _GROUP)
@@ -110,9 +110,9 @@ def types(search: Search, *, after: int, limit: int) -> list[dict[str, Any]]:
 
 
 def places(owner_id: int | None) -> list[dict[str, Any]]:
-    """Return the places in which accounts are polled, with a summary of the results.
+    """Return the places where accounts are polled, with a summary of the results.
 
-    A place without a name stands for the whole account, before its places are known.
+    A place without a name stands for the whole account, until the places of the account are known.
     """
     what = _scope("n", owner_id)
     sql = f"""
@@ -130,7 +130,7 @@ def places(owner_id: int | None) -> list[dict[str, Any]]:
 
 
 def _wanted(search: Search) -> Sql:
-    """Return SQL that is true if the search covers listing `o` of credential `c`."""
+    """Return SQL that is true if the search includes listing `o` of credential `c`."""
     found = condition(search.sought) & _scope("o", search.owner_id)
     for text, value in (
         ("c.name = %s", search.sought.account),
@@ -143,7 +143,7 @@ def _wanted(search: Search) -> Sql:
 
 
 def _scope(row: str, owner_id: int | None) -> Sql:
-    """Return SQL that is true if a blueprint of the row's kind that serves the user names the row's account."""
+    """Return SQL that is true if a blueprint that the user may use names the account and has the kind of the row."""
     if owner_id is None:
         return Sql("TRUE")
     served = allowed(PlacementRequest(type="", owner_id=owner_id))

@@ -1,4 +1,4 @@
-"""The progress of a lease's or resource's run: its step, its attempts, and the last failure."""
+"""The progress of the run of a lease or resource: its step, its attempts, and its last failure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BUILDS = """
 
 
 def runs_for(leases: Sequence[Lease]) -> list[Run]:
-    """Return the runs of leases and of their resources, with the recent duration of such builds."""
+    """Return the runs of leases and of their resources, with the average duration of recent builds."""
     ids, resources = [row.pk for row in leases], [row.resource_id for row in leases]
     found = Run.objects.filter(Q(lease__in=ids) | Q(resource__in=resources, lease=None)).order_by("id")
     return list(found.annotate(build_seconds=RawSQL(_BUILDS, (), FloatField())))  # noqa: S611 - no value of a caller
@@ -40,9 +40,9 @@ def with_failure(found: QuerySet[Lease]) -> QuerySet[Lease]:
 
 
 def of(found: Iterable[Lease], under_way: Sequence[Run] | None = None) -> dict[int, Progress]:
-    """Return the progress of each lease, by id: that of its own run, or else of the run of its resource.
+    """Return the progress of each lease by id, taken from its own run or else from the run of its resource.
 
-    Takes at most two statements. Pass `under_way`, the leases' runs, if they have already been read.
+    Uses at most two statements. Pass `under_way`, the runs of the leases, if they have already been read.
     """
     leases = [row for row in found if row.state in _UNDER_WAY]
     if not leases:
@@ -70,7 +70,7 @@ def _of_lease(run: Run, row: Lease, failed: str) -> Progress:
 
 
 def _step(run: Run, row: Lease) -> str:
-    """Return the name of the next step before its first answer, or an empty string if there is none."""
+    """Return the name of the next step if no step has answered yet, or an empty string if there is none."""
     try:
         plan = runs.plan_of(row.resource.blueprint.kind if row.resource is not None else "", run.phase)
     except DrydockError:
@@ -84,7 +84,7 @@ def of_run(run: Run | None) -> Progress | None:
 
 
 def _value(run: Run, **known: Any) -> Progress:
-    """Return the progress of a run. While a failed step waits to be retried, its sentence has the provider's words."""
+    """Return the progress of a run. While a failed step waits for its next attempt, the provider's message is shown."""
     again = run.tries > 0 and run.sentence.startswith(f"Attempt {run.tries + 1} follows: ")
     for_ever = run.phase in (Run.Phase.DESTROY, Run.Phase.DEACTIVATE)
     tried = {

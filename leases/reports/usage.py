@@ -1,4 +1,4 @@
-"""The usage and cost of leases over a time span."""
+"""What leases used and cost within a time span."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BY: dict[str, tuple[str, str]] = {
     "type": ("", "coalesce(nullif(u.instance_type, ''), u.type)"),
     "market": ("", "u.market"),
 }
-"""The columns to sum by: an id, if there is one, and a name. Names may change, ids do not."""
+"""The columns by which costs are summed: an id, if there is one, and a name. Names may change, ids do not."""
 _FILTERS = {
     "owner_id": "u.owner_id", "owner": "u.owner", "group": 'u."group"', "lease": "u.lease_id",
     "blueprint": "u.blueprint", "kind": "u.kind", "place": "u.place", "market": "u.market", "type": BY["type"][1],
@@ -33,7 +33,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """A time span, and the filter for its records: values for `_FILTERS`."""
+    """A time span, and the values by which its records are filtered (see `_FILTERS`)."""
 
     since: dt.datetime
     until: dt.datetime
@@ -44,7 +44,7 @@ _SECONDS = "greatest(extract(epoch FROM least(coalesce(u.ended_at, %s), %s) - gr
 
 
 def _from(span: Span) -> tuple[str, tuple[Any, ...]]:
-    """Return SQL and parameters for the records of the span, with their `seconds` within it."""
+    """Return SQL and its parameters for the records of the span, with the `seconds` of each within the span."""
     chosen = [name for name, value in span.only.items() if value not in (None, "")]
     where = "".join(f" AND {_FILTERS[name]} = %s" for name in chosen)
     sql = f"""
@@ -60,7 +60,7 @@ _SUMS = """count(DISTINCT u.lease_id), coalesce(sum(u.seconds), 0), coalesce(sum
 
 
 def groups(span: Span, by: str, limit: int) -> list[tuple[Any, ...]]:
-    """Return (id or None, name, *sums) for each group, the most expensive first."""
+    """Return (id or None, name, *sums) of each group, starting with the most expensive."""
     number, name = BY[by]
     key = number or name
     named = f"(array_agg({name} ORDER BY u.id DESC))[1]" if number else name
@@ -72,13 +72,13 @@ def groups(span: Span, by: str, limit: int) -> list[tuple[Any, ...]]:
 
 
 def total(span: Span) -> tuple[Any, ...]:
-    """Return the sums over all records of the span."""
+    """Return the sums of all records of the span."""
     sql, params = _from(span)
     return rows(f"SELECT {_SUMS} {sql}", params)[0]
 
 
 def records(span: Span, *, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return the span's records by id, starting after `after`, with `seconds` and `cost` within the span."""
+    """Return the records of the span by id, starting after id `after`, each with `seconds` and `cost` in the span."""
     sql, params = _from(span)
     names = ", ".join(f'u."{name}"' for name in COLUMNS)
     found = rows(

@@ -1,7 +1,8 @@
-"""Answers "why is it waiting?" from facts alone, without rows, clock or calls.
+"""Answers why a lease is waiting, as a pure function of facts.
 
-Other tenants stay hidden: an owner is told the number, name and end of their own leases only. About the leases of other
-owners they learn how many requests come first and when the next lease on a resource ends, but not whose they are.
+The answer does not reveal other tenants. An owner is told number, name and end only of the owner's own leases. Of the
+leases of others, an owner learns how many requests come first and when the next lease on a resource ends, but not to
+whom they belong.
 """
 
 from __future__ import annotations
@@ -24,19 +25,22 @@ from leases.reports.waiting_facts import Backend, Facts, Holder, Limits, Queue, 
 
 @dataclass(frozen=True, kw_only=True)
 class Asker:
-    """The user who asks. Operators may know about every lease, others only about the leases of user `id`."""
+    """The user who asks why a lease waits.
+
+    Operators may know about every lease, other users only about their own (`id`).
+    """
 
     id: int | None
     operator: bool = False
 
     def may_know(self, owner_id: int | None) -> bool:
-        """Return whether the leases of an owner may be named to this user."""
+        """Return whether the answer may name the leases of this owner."""
         return self.operator or (owner_id is not None and owner_id == self.id)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Opinion:
-    """The situation of one blueprint: a clause that follows "because", and a remedy."""
+    """Why one blueprint does not serve the lease: a clause that follows "because", and what would help."""
 
     backend: Backend
     answer: str
@@ -45,21 +49,24 @@ class Opinion:
     help: str = ""
     ends_at: dt.datetime | None = None
     ends: str = ""
-    """The next end of a lease on the blueprint, as a clause."""
+    """A clause that says when the next lease on the blueprint ends."""
     holder: int | None = None
     estimate: dt.timedelta | None = None
     offer: str = ""
     excluded: bool = False
-    """True if the blueprint is disabled or drained, or the owner may not use it. Used only if there is no other opinion."""
+    """True if the blueprint is disabled or drained, or the owner may not use it.
+
+    Such an opinion is used only if there is no other.
+    """
     decided: bool = True
-    """False before the first decision, which alone finds out whether the blueprint can build what is requested."""
+    """False before the first decision, because only a decision finds out whether the blueprint can build a resource."""
 
 
 READY = Reason.REQUESTED
-"""The reason of an opinion without obstacles: the next check serves the lease."""
+"""The reason of an opinion that knows no obstacle, so that the next check will serve the lease."""
 _URGENT = [READY, *URGENCY]
 _JUST_ASKED = dt.timedelta(seconds=5)
-"""The time during which a missing worker is not reported, since a waiting command starts its own worker."""
+"""How long a missing worker is not reported. A command that waits starts a worker of its own within this time."""
 
 
 _OF_OPERATORS = ("authorizations allow", "blueprints", "budgets set", "installation", "resources", "worker")
@@ -67,13 +74,13 @@ _OF_OPERATORS = ("authorizations allow", "blueprints", "budgets set", "installat
 
 
 def answer(row: Lease, facts: Facts, asker: Asker) -> WaitingInfo:
-    """Return why a lease waits now, and what would help."""
+    """Return why a lease is waiting now, and what would help."""
     found = _in_state(_answer(row, facts, asker), row, facts)
     return replace(found, help=_advice(found.help, asker))
 
 
 def _advice(helped: str, asker: Asker) -> str:
-    """Return the advice for this user. Owners are told to ask an operator for commands that only operators may use."""
+    """Return the advice for this user. Owners are told to ask an operator if only operators may use the command."""
     does, found, command = helped.partition("drydock ")
     if asker.operator or not found or not command.startswith(_OF_OPERATORS):
         return helped
@@ -81,7 +88,7 @@ def _advice(helped: str, asker: Asker) -> str:
 
 
 def _in_state(found: WaitingInfo, row: Lease, facts: Facts) -> WaitingInfo:
-    """Return the answer, preceded by the installation's problem if it has one."""
+    """Return the answer, after the problem of the installation if it has one."""
     if row.pk in facts.unattended and facts.now - row.since >= _JUST_ASKED:
         said = f"No worker is alive, so nothing is decided or built. Apart from that: {found.message}"
         return replace(found, reason=Reason.NO_WORKER, message=said, help="Start a worker: drydock worker")
@@ -132,7 +139,7 @@ def _of_quota(row: Lease, excess: str, base: WaitingInfo) -> WaitingInfo:
 
 
 def _over_quota(row: Lease, facts: Facts) -> str | None:
-    """Return the first quota that the lease, or its group, would exceed now, as a sentence, or None."""
+    """Return a sentence about the first quota that the lease or its group would exceed now, or None."""
     if row.root_id is not None or row.for_resource_id is not None:
         return None
     members = [one for one in facts.groups.get(row.group_id or 0, ()) if one.state == "pending"]
@@ -153,7 +160,7 @@ def _exceeded(one: Limits, asked: Sequence[int]) -> str:
 
 
 def _too_large(row: Lease, facts: Facts, base: WaitingInfo) -> WaitingInfo | None:
-    """Return the answer for a group that requests more slots than the limits can ever allow, or None for any other."""
+    """Return the answer for a group that requests more slots than the limits can ever allow. Otherwise return None."""
     pending = [one for one in facts.groups.get(row.group_id or 0, ()) if one.state == "pending"]
     asked = sum(one.slots for one in pending if one.type == row.type)
     most = {one.name: _most(one, facts.rooms[row.type, row.shape].get(one.id, Room())) for one in _named(row, facts)}
@@ -178,9 +185,9 @@ def _named(row: Lease, facts: Facts) -> list[Backend]:
 
 
 def _most(backend: Backend, room: Room) -> int | None:
-    """Return the most slots that a blueprint can ever provide for such requests.
+    """Return the largest number of slots that a blueprint can ever provide for such requests.
 
-    Returns None if there is no limit, or if it is not known before the blueprint has a resource.
+    Returns None if there is no limit, or if the limit is unknown until the blueprint has a resource.
     """
     if not backend.builds:
         return None if room.more else room.slots
@@ -264,7 +271,7 @@ def _verdict(one: Opinion) -> Verdict:
 
 
 def _first(opinions: Iterable[Opinion]) -> Opinion | None:
-    """Return the most hopeful opinion, or None if every blueprint says no."""
+    """Return the opinion with the best chance to serve the lease, or None if no blueprint can."""
     found = list(opinions)
     able = found if all(one.excluded for one in found) else [one for one in found if not one.excluded]
     hopeful = [one for one in able if one.answer != "no"]
@@ -274,8 +281,8 @@ def _first(opinions: Iterable[Opinion]) -> Opinion | None:
 def opinions_of(row: Lease, facts: Facts, asker: Asker) -> list[Opinion]:
     """Return the current opinion of every blueprint that the request allows.
 
-    Facts that only a decision can find out are taken from the last decision on this lease, or on the head of its queue.
-    Everything that may have changed since then is checked again.
+    Facts that only a decision can find out are taken from the last decision on this lease, or on the head of its
+    queue. Everything else, which may have changed since then, is checked again.
     """
     key = (row.type, row.shape)
     head, rooms = facts.heads.get(key), facts.rooms.get(key, {})
@@ -288,7 +295,7 @@ def opinions_of(row: Lease, facts: Facts, asker: Asker) -> list[Opinion]:
 
 
 class _Look:
-    """One blueprint from the point of view of one waiting lease."""
+    """Finds out why one blueprint does not serve one waiting lease."""
 
     def __init__(
         self, row: Lease, facts: Facts, asker: Asker, backend: Backend, room: Room, said: Mapping[str, Any] | None
@@ -298,7 +305,7 @@ class _Look:
         self.name = backend.name
 
     def opinion(self) -> Opinion:
-        """Return the blueprint's opinion, making the checks in the order in which a decision makes them."""
+        """Return the opinion of the blueprint, with the checks in the same order as in a decision."""
         said = self.said
         if said.get("answer") == "no" and not said.get("reason"):
             return self._no(f"{self.name}: {said['sentence']}")
@@ -314,7 +321,7 @@ class _Look:
         return replace(self._wait(Reason.NEEDS_OPERATOR, clause, helped), excluded=True)
 
     def _room(self) -> Opinion | None:
-        """Return the opinion if a resource has room now, or None if none has."""
+        """Return the opinion for a resource that has room now, or None if no resource has room."""
         if self.room.free:
             cost = self.room.cost
             if (budget := self._short_of(UNKNOWN if cost is None else cost)) is not None:
@@ -408,7 +415,7 @@ class _Look:
         return replace(self._wait(reason, clause, helped), ends_at=ends_at, ends=ends, holder=holder)
 
     def _why_full(self) -> tuple[str, str]:
-        """Return why the resources have no room, as a clause, and a command that helps, or an empty string."""
+        """Return a clause that says why the resources have no room, and a command that helps, or an empty string."""
         room, there = self.room, self._there()
         if room.suitable == 1:
             note = f" ({room.note.rstrip('.')})" if room.note else ""
@@ -436,7 +443,7 @@ class _Look:
         return self._short(there, "are") + besides, ""
 
     def _short(self, there: str, verb: str) -> str:
-        """Return which class of capacity is lacking, as a clause: slots, or another class that the lease requests."""
+        """Return a clause that says which requested class of capacity is lacking."""
         for name in CLASSES[1:]:
             asked, free = getattr(self.row, name), self.room.most_free.get(name, 0)
             if asked > free and self.room.most_free.get("slots", 0) >= self.row.slots:
@@ -452,9 +459,9 @@ class _Look:
         return f"all {self.room.suitable} suitable resources of {self.name}"
 
     def _next_end(self) -> tuple[dt.datetime | None, str, int | None]:
-        """Return the next end of a lease on the blueprint: the time, a clause, and the lease's id.
+        """Return when the next lease on the blueprint ends: the time, a clause, and the id of that lease.
 
-        The time is None if no lease has an end, and the id is None if this user may not know it.
+        The time is None if no lease has an end, and the id is None if this user may not know the lease.
         """
         where = self.room.name if self.room.suitable == 1 and self.room.name else self.name
         first = next((one for one in self.room.holders if one.until is not None), None)
@@ -486,7 +493,7 @@ class _Look:
         return next((one for one in self._purses() if not one.affords(cost)), None)
 
     def _over_budget(self) -> Opinion | None:
-        """Return the opinion if a budget still prevents the build that was last found too expensive, or None."""
+        """Return the opinion if a budget still prevents a build that was too expensive, or None."""
         if self.said.get("reason") != Reason.WAITING_BUDGET:
             return None
         cost, price = (UNKNOWN if self.said.get(name) is None else float(self.said[name]) for name in ("cost", "price"))
@@ -531,7 +538,7 @@ class _Look:
 
 
 def _passes(sentence: str) -> bool:
-    """Return whether the last decision waited for an obstacle that passes by itself, such as a provider's quota."""
+    """Return whether the last decision waited for an obstacle that goes away by itself, such as a provider's quota."""
     return not sentence.startswith("it failed")
 
 

@@ -1,8 +1,8 @@
-"""Reads the facts behind the answer to "why is it waiting?", for any number of leases in a few statements.
+"""Read the facts that say why leases are waiting, for any number of leases in a few statements.
 
-There are two statements. The first reads what does not depend on the request class: blueprints, quotas, budgets,
-groups, the heads of the queues, the installation. The second reads what each blueprint has for each request class, and
-the places in the queue; it is repeated for every `_CLASSES` request classes among the leases.
+The first statement reads what does not depend on the request class: blueprints, quotas, budgets, groups, the heads of
+the queues, and the installation. The second reads what each blueprint has for each request class, and the places in the
+queue. It is repeated for every `_CLASSES` request classes of the leases.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from leases.engine.placement.constraints import PlacementRequest, Sql, allowed, 
 from leases.models import Lease
 
 _CLASSES = 40
-"""The number of request classes that one statement covers."""
+"""Number of request classes that one statement examines."""
 _SUITABLE = 100
-"""The number of a blueprint's suitable resources that are examined for one request class."""
+"""Number of suitable resources of a blueprint that are examined for one request class."""
 _HOLDERS = 20
 _BUILDS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """A lease that holds room that a waiting lease could use."""
+    """A lease that holds room which a waiting lease could use."""
 
     id: int
     owner_id: int | None
@@ -45,31 +45,31 @@ class Holder:
 
 @dataclass(frozen=True, kw_only=True)
 class Room:
-    """The resources of a blueprint that could serve a request class, and the reasons why they do not."""
+    """The resources of a blueprint that could serve a request class, and how many of them cannot serve it now."""
 
     authorized: bool = True
     suitable: int = 0
     free: int = 0
-    """Suitable resources that have room now."""
+    """Number of suitable resources that have room now."""
     drained: int = 0
     quarantined: int = 0
     in_maintenance: int = 0
     reserved: int = 0
     silent: int = 0
-    """Suitable resources that are in service but do not answer."""
+    """Number of suitable resources that are in service and do not answer."""
     cost: float | None = None
-    """The lowest hourly cost of the lease on a resource with room, in US dollars; None if unknown."""
+    """The lowest hourly cost of the lease on a resource with room, in US dollars. None if unknown."""
     name: str = ""
     id: int = 0
     note: str = ""
-    """The name, id and note of the first suitable resource, which is the only one if `suitable` is 1."""
+    """The name, id and note of the first suitable resource. If `suitable` is 1, it is the only one."""
     most_free: Mapping[str, int] = field(default_factory=dict)
-    """For each class, the most that any one suitable resource in service has free."""
+    """The largest amount of each class that is free on any one suitable resource in service."""
     used: int = 0
     slots: int = 0
-    """The slots of the suitable resources: in use, and in total."""
+    """Total slots of the suitable resources; `used_slots` of them are in use."""
     largest: int = 0
-    """The number of slots of the largest suitable resource."""
+    """Number of slots of the largest suitable resource."""
     more: bool = False
     """True if there are more suitable resources than were examined."""
     holders: tuple[Holder, ...] = ()
@@ -78,7 +78,7 @@ class Room:
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """A blueprint of the requested type as it is now."""
+    """A blueprint of the requested type in its present state."""
 
     id: int
     name: str
@@ -95,16 +95,16 @@ class Backend:
     requested: tuple[Mapping[str, Any], ...]
     """Pending requests for authorization: `id`, `user`, `created_at`."""
     budget: tuple[float, float] | None
-    """The hourly budget for everything that the blueprint has built, and the current cost."""
+    """The hourly budget of the blueprint, and the current cost of everything that it has built."""
     build_seconds: float | None
-    """The average duration of its latest builds, in seconds."""
+    """The average duration of the blueprint's latest builds, in seconds."""
     builds: bool = True
-    """True if its kind can build at all."""
+    """True if the kind of the blueprint can build."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """A quota of a user or a group: the maximum for each of `quotas.LIMITS`, and the amounts held."""
+    """A quota of a user or a group: the maximum for each of `quotas.LIMITS`, and the amounts in use."""
 
     user: int | None
     group: int | None
@@ -124,12 +124,12 @@ class Member:
     type: str
     slots: int
     reserved: str
-    """The resource that is reserved for the lease, or that it has."""
+    """The name of the resource that is reserved for the lease, or that the lease has."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queue:
-    """A queue of leases with the same request, which are served in order, and the lease at its head."""
+    """The pending leases with the same request, which are served in order, and the lease at their head."""
 
     id: int
     owner_id: int | None
@@ -139,30 +139,30 @@ class Queue:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """All facts that the answers for some waiting leases are based on."""
+    """The facts that explain why leases are waiting."""
 
     now: dt.datetime
     attempts: int
-    """The number of times that a lease is tried before it breaks."""
+    """Number of times that a lease is tried before it breaks."""
     problem: str
-    """Why the installation is suspended; empty if it is not."""
+    """Why the installation is suspended, or empty if it is not."""
     unattended: frozenset[int]
-    """Leases for which no worker or sweep was seen recently."""
+    """Ids of leases that wait while no worker or sweep was seen recently."""
     backends: Mapping[int, Backend]
     quotas: tuple[Limits, ...]
     budgets: tuple[tuple[int | None, int | None, str, float, float], ...]
     """Budgets as (user, group, holder, maximum, used)."""
     groups: Mapping[int, tuple[Member, ...]]
     heads: Mapping[tuple[str, str], Queue]
-    """The head of the queue for each (type, request class)."""
+    """The queue for each (type, request class), with its head."""
     rooms: Mapping[tuple[str, str], Mapping[int, Room]]
-    """The room in each blueprint, by blueprint id, for each (type, request class)."""
+    """The room of each blueprint by its id, for each (type, request class)."""
     places: Mapping[int, int]
-    """The place of each lease among those that compete for the same blueprints; the first place is 1."""
+    """The place of each lease among those that could use the same blueprints. The first place is 1."""
 
 
 def read(found: Sequence[Lease]) -> Facts:
-    """Read the facts about some waiting leases."""
+    """Read the facts about waiting leases."""
     classes = {(one.type, one.shape): one for one in reversed(found)}
     standing = _standing(found, classes)
     heads = {(one["type"], one["shape"]): _head(one) for one in standing["heads"] or ()}
@@ -183,7 +183,7 @@ def _moment(text: Any) -> dt.datetime:
 
 
 def _users() -> dict[str, Any]:
-    """Return the table of users, its key column and the column of their names."""
+    """Return the name of the table of users, of its key column, and of the column with their names."""
     users = get_user_model()
     name = users._meta.get_field(users.USERNAME_FIELD).column  # type: ignore[union-attr]
     return {"users": users._meta.db_table, "key": users._meta.pk.column, "name": name}
@@ -201,7 +201,7 @@ _HEADS = """
             AND w.type = s.type AND w.shape >= s.shape AND w.shape <= s.shape
             AND w.reason <> 'waiting_budget' ORDER BY w.shape, w.rank, w.id LIMIT 1) l
     LEFT JOIN {users} u ON u.{key} = l.owner_id"""
-"""Skips leases that a budget of their owner stops, just as the allocation of room does."""
+"""Skips leases that a budget of their owner stops, as the allocation of room does."""
 _STANDING = """
     SELECT json_build_object('now', statement_timestamp(),
     'problem', (SELECT problem FROM leases_installation WHERE id = 1),
@@ -274,7 +274,10 @@ def _backend(one: Mapping[str, Any]) -> Backend:
 
 
 def _builds(kind: str) -> bool:
-    """Return whether a kind can build; True for a kind that is not installed here, since it may be elsewhere."""
+    """Return whether a kind can build.
+
+    A kind that is not installed here counts as one that can, as it may elsewhere.
+    """
     try:
         return drafts.builds(registry.kind(kind))
     except DrydockError:
@@ -296,7 +299,7 @@ def _grouped(found: Iterable[Mapping[str, Any]]) -> dict[int, tuple[Member, ...]
 
 
 def placement(row: Lease) -> PlacementRequest:
-    """Return the placement request of a waiting lease."""
+    """Return the placement request of a pending lease."""
     return pending.PendingLease(tuple(getattr(row, name) for name in pending.FIELDS)).placement
 
 
@@ -304,7 +307,7 @@ def _details(
     found: Sequence[Lease], classes: Mapping[tuple[str, str], Lease], heads: Mapping[tuple[str, str], Queue],
     backends: Mapping[int, Backend],
 ) -> tuple[dict[tuple[str, str], dict[int, Room]], dict[int, int]]:  # fmt: skip
-    """Return what each blueprint has for each request class, and the leases' places in the queue."""
+    """Return the room of each blueprint for each request class, and the place of each lease in its queue."""
     rooms: dict[tuple[str, str], dict[int, Room]] = {key: {} for key in classes}
     keys, places = list(classes), dict[int, int]()
     queue, of = _places_sql(found, heads, backends)
@@ -321,7 +324,7 @@ def _details(
 
 
 def _room_sql(n: int, asked: PlacementRequest) -> Sql:
-    """Return SQL for what each blueprint has for one request class."""
+    """Return SQL for the room of each blueprint for one request class."""
     may, fit, free = allowed(asked), suits(asked), is_free(asked)
     users = _users()
     part = "1.0" if asked.exclusive else f"least({asked.amounts.slots}::float8 / greatest(r.total_slots, 1), 1)"
@@ -401,7 +404,7 @@ def serving(row: Lease, head: Queue | None, backends: Mapping[int, Backend]) -> 
 
 
 def pk_allowed(row: Lease, blueprint: int) -> bool:
-    """Return whether the request allows a blueprint: it names the blueprint or none, and does not exclude it."""
+    """Return whether the request allows a blueprint: it names this blueprint or none, and does not exclude it."""
     listed = row.allowed_blueprints is None or blueprint in row.allowed_blueprints
     return listed and blueprint not in row.excluded_blueprints
 
@@ -409,7 +412,7 @@ def pk_allowed(row: Lease, blueprint: int) -> bool:
 def _places_sql(
     found: Sequence[Lease], heads: Mapping[tuple[str, str], Queue], backends: Mapping[int, Backend]
 ) -> tuple[Sql, dict[int, int]]:
-    """Return SQL for places in the queue, and for each lease the number of its set of blueprints.
+    """Return SQL for the places in the queue, and the number of the set of blueprints of each lease.
 
     Places are counted among all leases that wait for the types, separately for each set of blueprints that one of
     the leases could use.

@@ -1,4 +1,4 @@
-"""Tokens in the admin: they are created here, shown once, and revoked."""
+"""Tokens in the admin: users create, see and revoke them. The secret of a token is shown once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TokenForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def _unbound(user: Any) -> bool:
-    """Return whether no console permission restricts the user; the scope `operate` ignores them."""
+    """Return whether no console permission restricts the user. Tokens with scope `operate` ignore such permissions."""
     return bool(user.is_superuser)
 
 
@@ -61,7 +61,7 @@ class TokenAdmin(OperatedAdmin):
     used = columns.time("last used", "last_used_at")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the fields to fill in for a new token, or all fields of an existing token."""
+        """Return the fields that can be filled in for a new token, or all fields of an existing token."""
         return ("user", "name", "scope", "ttl") if obj is None else self.list_display
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -83,7 +83,7 @@ class TokenAdmin(OperatedAdmin):
         return form
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Create the token through operations, which store only its digest."""
+        """Create the token by its operation, which stores only a digest of the secret."""
         if change:
             return
         given = form.cleaned_data
@@ -93,7 +93,7 @@ class TokenAdmin(OperatedAdmin):
         obj.pk, obj.tail = made.id, made.tail
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        """Show the secret once, in this response: no message, cookie or session contains it."""
+        """Show the secret once, in this response. No message, cookie or session contains the secret."""
         context = {
             **self.admin_site.each_context(request), "title": "A new token", "opts": self.opts, "row": obj,
             "secret": obj.secret, "back": self._list(),

@@ -1,6 +1,6 @@
 """Authentication by bearer token: `Authorization: Bearer ddk_...`.
 
-Sessions and cookies are ignored, so no web page can forge a request.
+Sessions and cookies are ignored, so that a web page cannot forge a request.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ def _problem(token: Any) -> str:
 
 
 def caller(token: Token) -> Caller:
-    """Return the caller that a token speaks for.
+    """Return the caller for a request with this token.
 
-    The caller is an operator only if the user is one and the token's scope allows it.
+    The caller is an operator only if the user is an operator and the scope of the token allows it.
     """
     user = token.user
     operator = (user.is_staff or user.is_superuser) and token.allows(Scope.OPERATE)

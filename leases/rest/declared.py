@@ -1,6 +1,6 @@
-"""Views generated from declared operations.
+"""Views that are generated from declared operations.
 
-Each calls the operation with values from the path, the query and the body.
+Each view calls its operation with values from the path, the query and the body of the request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PART = {
 def views(by_hand: Mapping[str, type[Endpoint]]) -> dict[str, type[Endpoint]]:
     """Return the view for each path.
 
-    These are the views written by hand, and the declared operations that they do not implement.
+    Views written by hand are used as they are. Declared operations that they do not implement are added.
     """
     found: dict[str, dict[str, Any]] = {}
     for declared in OPERATIONS.values():
@@ -54,7 +54,7 @@ def _view(base: type[Endpoint], methods: Mapping[str, Any]) -> type[Endpoint]:
 
 
 def _addresses(declared: Operation) -> Iterator[tuple[str, str, str, str]]:
-    """Yield each path of an operation with its action, its summary and the name of its body model."""
+    """Yield each path of an operation, with the action, the summary and the name of the body model for that path."""
     path = declared.path
     for variable, converted in _VARIABLES.items():
         path = path.replace(variable, converted)
@@ -91,9 +91,9 @@ def _method(declared: Operation, act: str, summary: str, body: str) -> Callable[
 
 
 def _arguments(declared: Operation, asked: Asked) -> dict[str, Any]:
-    """Return the arguments from the query, the body and the header of the idempotency key.
+    """Return the arguments of an operation from the query, the body and the Idempotency-Key header.
 
-    Fields of actions and of `spread` that are missing from the body keep the function's defaults.
+    If fields of actions or of `spread` are missing from the body, the defaults of the function are used.
     """
     given = asked.query if asked.body is None else asked.body
     found = _named(declared, {**dict(asked.query), **dict(given)})
@@ -107,7 +107,7 @@ def _arguments(declared: Operation, asked: Asked) -> dict[str, Any]:
 
 
 def _named(declared: Operation, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return fields under the names of the arguments, without those that this module uses itself."""
+    """Return the fields under the names of the arguments, without the fields that this module uses itself."""
     if declared.owned:
         fields.pop("owner", None)
     if declared.waits:
@@ -125,13 +125,13 @@ def _named(declared: Operation, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(declared: Operation) -> tuple[str, ...]:
-    """Return the arguments besides `spread`."""
+    """Return the names of the arguments other than `spread`."""
     paged = ("limit", declared.cursor) if declared.cursor else ()
     return (*(name for name in declared.parameters if name != declared.spread), *paged)
 
 
 def _spread(declared: Operation, given: BaseModel, sent: dict[str, Any]) -> Any:
-    """Return the argument `spread`: the model itself if the engine knows it, else a value of the declared type."""
+    """Return the argument `spread`: the model if the engine knows its class, or else a value of the declared type."""
     if not isinstance(given, bodies.Body | queries.Query):
         return given
     of = declared.parameters[declared.spread].annotation
@@ -139,7 +139,10 @@ def _spread(declared: Operation, given: BaseModel, sent: dict[str, Any]) -> Any:
 
 
 def _keyed(declared: Operation, asked: Asked, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Add the idempotency key from the header. Raises InvalidRequest if the body has a different key."""
+    """Return the arguments with the idempotency key from the header added.
+
+    Raises InvalidRequest if the body contains a different key.
+    """
     key = parsing.key(asked.header("Idempotency-Key"))
     if not declared.spread:
         return {**arguments, declared.key: key}
@@ -174,19 +177,19 @@ def _answer(declared: Operation, asked: Asked, found: Any) -> Any:
 
 
 def _next(declared: Operation, asked: Asked, found: list[Any]) -> str | None:
-    """Return the cursor of the next page: what the list itself says, or else its last id if the page is full."""
+    """Return the cursor of the next page: the list's own, or else the last id if the page is full."""
     if not declared.cursor or hasattr(found, "next"):
         return getattr(found, "next", None)
     return str(found[-1].id) if len(found) == asked.query.limit else None
 
 
 def octets(content: bytes, headers: dict[str, str]) -> HttpResponse:
-    """Return a response with raw bytes that browsers download instead of displaying."""
+    """Return a response with raw bytes that browsers download and do not display."""
     return HttpResponse(content, content_type=BYTES, headers={"Content-Disposition": "attachment", **headers})
 
 
 def _made_body(declared: Operation) -> type[BaseModel] | None:
-    """Create a body model for an operation that names none, from the parameters that are not in its path."""
+    """Return a body model for an operation that names none, made from the parameters that are not in its path."""
     named = {name: one for name, one in declared.parameters.items() if name not in declared.variables}
     if declared.acts or declared.method in ("GET", "DELETE") or not named:
         return None
@@ -202,7 +205,7 @@ _STRICT: dict[Any, Any] = {str: bodies.Text, bool: StrictBool, int: StrictInt}
 
 
 def _model(name: str) -> type[BaseModel] | None:
-    """Return the model of a body or query by name, or None for an empty name."""
+    """Return the model of a body or query by its name, or None for an empty name."""
     if not name:
         return None
     for module in (bodies, queries, requests, instances):

@@ -54,7 +54,7 @@ class Operation:
     also: dict[int, str] = field(default_factory=dict)
     request_headers: dict[str, str] = field(default_factory=dict)
     host: str = ""
-    """If the method waits for a host: the key of the function in `HOSTS` that names the host."""
+    """If the method calls a host: the key in `HOSTS` of the function that names the host."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Page:
 
 
 class Asked:
-    """A parsed request: the client that acts for its token, the query and the body."""
+    """A parsed request: the client that acts for the user of its token, the query and the body."""
 
     def __init__(self, request: Request, operation: Operation) -> None:
         self.request = request
@@ -87,7 +87,7 @@ View = Callable[..., Any]
 
 
 def operation(summary: str, **about: Any) -> Callable[[View], View]:
-    """Declare the input and output of a method, which is called with the `Asked` request and the path variables."""
+    """Declare the input and output of a method. The method is called with an `Asked` and the path variables."""
     declared = Operation(summary=summary, **about)
 
     def declare(view: View) -> View:
@@ -105,7 +105,7 @@ def operation(summary: str, **about: Any) -> Callable[[View], View]:
 
 
 def _place(asked: Asked, declared: Operation, path: dict[str, Any]) -> AbstractContextManager[None]:
-    """Limit the number and duration of operations that call a host; do nothing for others."""
+    """Limit the number and the duration of operations that call a host. Other operations are not limited."""
     if not declared.host:
         return nullcontext()
     return hostcalls.calling(asked.token.user_id, lambda: HOSTS[declared.host](asked, path))
@@ -117,13 +117,14 @@ HOSTS: Mapping[str, Callable[[Asked, Mapping[str, Any]], str]] = {
     "resource": lambda asked, path: hostcalls.of_resource(path["id"]),
     "address": lambda asked, path: f"{asked.body.address} port {asked.body.port}",
 }
-"""Functions that name the host for which a request waits."""
+"""The functions that name the host for which a request waits."""
 
 
 def respond(found: Any, declared: Operation) -> HttpResponse | StreamingHttpResponse:
-    """Build the response.
+    """Return the HTTP response for the result of an operation.
 
-    Returns a response unchanged, serializes other values as JSON, or sends 204 if nothing is declared.
+    A response is returned unchanged, and any other value is serialized as JSON. If nothing is declared, the status
+    is 204.
     """
     if isinstance(found, HttpResponse | StreamingHttpResponse):
         return found
@@ -131,7 +132,7 @@ def respond(found: Any, declared: Operation) -> HttpResponse | StreamingHttpResp
 
 
 def json_response(found: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> HttpResponse:
-    """Serialize values as a JSON response."""
+    """Return values as a JSON response."""
     text = json.dumps(to_json(found), ensure_ascii=False, allow_nan=False)
     # A byte of a file's name that is no UTF-8 is half a character, which JSON can only escape.
     content = text.encode("utf-8", "backslashreplace")
@@ -151,11 +152,11 @@ class Endpoint(APIView):
     metadata_class = None
     schema = Schema()
     takes_chunks = False
-    """Whether a body may be sent without a Content-Length."""
+    """True if a body may be sent without a Content-Length."""
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Authenticate, throttle, and check the length of the body before any of it is read."""
+        """Authenticate and throttle the request, and check the length of its body before it is read."""
         self.perform_authentication(request)
         if request.auth is None:
             raise NotAuthenticated("Send a bearer token: `Authorization: Bearer ddk_...`.")
@@ -185,7 +186,7 @@ class Endpoint(APIView):
         return said
 
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
-        """Forbid caching and content sniffing of the response: it is meant for this caller only."""
+        """Forbid caching and content sniffing of the response, which is only for this caller."""
         response.headers.setdefault("Cache-Control", "no-store")
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         return response

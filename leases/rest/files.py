@@ -33,13 +33,13 @@ from leases.rest.values import Address, Transferred
 PART = 1 << 16
 TAR = "application/x-tar"
 REMOVE_AT_ONCE = 2.0
-"""Seconds that a request spends on removing a folder before a job takes over."""
+"""Seconds that a request spends on removing a folder before a job continues the removal."""
 
 
 def reader(request: Request, limit: int) -> Callable[[int], bytes]:
-    """Return a function that reads the body; one without a length is read to its end.
+    """Return a function that reads the body of a request. A body without a length is read to its end.
 
-    The function raises BodyTooLarge, and InvalidRequest if the client disconnects in the middle.
+    The function raises BodyTooLarge, and InvalidRequest if the client disconnects before the end.
     """
     announced = int(request.META.get("CONTENT_LENGTH") or 0)
     chunked = bool(request.META.get("HTTP_TRANSFER_ENCODING")) and not announced
@@ -76,14 +76,14 @@ def unpacked(request: Request, limit: int) -> Iterator[trees.Unpacked]:
 
 
 def transferred(sent: trees.Unpacked, done: Transfer) -> Transferred:
-    """Return the result of a copy, with everything that was skipped while unpacking or copying."""
+    """Return the result of a copy, with the names of all entries that were skipped while unpacking or copying."""
     skipped = (*sent.skipped, *done.skipped)[: trees.MOST_SKIPPED]
     return Transferred(files=done.files, bytes=done.bytes, skipped=skipped)
 
 
 @contextmanager
 def place(request: Request) -> Iterator[None]:
-    """Count the block as a transfer of a file or tree. Raises NoPlace if there are too many.
+    """Count this block as a transfer of a file or tree. Raises NoPlace if too many transfers are running.
 
     The connection is shut down after `DRYDOCK_TRANSFER_SECONDS`.
     """
@@ -107,10 +107,10 @@ def seconds() -> float:
 
 
 class Parts:
-    """The parts of a response body.
+    """The parts of a response body, which are read while they are sent.
 
-    The first part is read in advance, so that errors are raised before the response begins. The transfer counts against
-    the limit until the parts are closed. Raises NoPlace, and whatever reading the first part raises.
+    The first part is read in advance, so that errors are raised before the response begins. The transfer counts
+    against the limit until `close` is called. Raises NoPlace, and any error from reading the first part.
     """
 
     def __init__(self, request: Request, make: Callable[[], Iterator[bytes]]) -> None:
@@ -130,10 +130,10 @@ class Parts:
 
 
 def packed(client: LocalClient, lease_id: int, path: str, limit: int) -> Iterator[bytes]:
-    """Yield a tree of the lease as a tar archive.
+    """Yield a tree of the lease as the parts of a tar archive.
 
-    The tree is first copied to a temporary folder, so that anything that fails on the host fails before the first byte
-    is sent.
+    The tree is first copied to a temporary folder, so that errors of the host are raised before the first byte is
+    sent.
     """
     folder = tempfile.TemporaryDirectory(prefix="drydock-")
     name = path.rstrip("/").rsplit("/", 1)[-1] or "tree"

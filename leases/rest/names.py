@@ -36,13 +36,13 @@ _SPECIAL = {
     "post users/*/groups": "set_user_groups",
     "post users/*/password": "set_user_password",
 }
-"""Names that cannot be derived from the method and the path."""
+"""Operation names that are not derived from the method and the path."""
 _OF_COLLECTION = {"get": "list", "post": "create", "put": "set", "delete": "delete"}
 _OF_MEMBER = {"get": "get", "patch": "update", "put": "set", "delete": "delete"}
 
 
 def operation_id(method: str, path: str) -> str:
-    """Return the name of an operation.
+    """Return the name of an operation in the OpenAPI schema.
 
     `path` is written as in the schema (`{id}`) or as in Django's URLs (`<id:id>`).
     """

@@ -1,4 +1,4 @@
-"""Parsing of untrusted bodies and queries, with bounded cost, strict validation and precise error messages."""
+"""Parses untrusted bodies and queries at a limited cost, with strict validation and precise error messages."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from leases.validation.requests import LeaseRequest, invalid
 Model = TypeVar("Model", bound=BaseModel)
 
 DEEPEST = 32
-"""The maximum nesting depth of a document; no valid request needs more."""
+"""The maximum nesting depth of a document. No valid request needs more."""
 MOST_FIELDS = 1000
 PATHS = frozenset({"path"})
 """Parameters whose values may contain any byte except NUL."""
 
 
 def check_length(environ: dict[str, Any], limit: int, *, chunks: bool = False) -> None:
-    """Check the announced length of a body before any of it is read.
+    """Check the announced length of a body before the body is read.
 
-    If `chunks` is true, a body without a length is accepted, and counted while it is read. Raises BodyTooLarge, or
-    NoLength if a length is required.
+    If `chunks` is true, a body without a length is accepted, and is counted while it is read. Raises BodyTooLarge,
+    or NoLength if a length is required.
     """
     length = environ.get("CONTENT_LENGTH") or "0"
     if environ.get("HTTP_TRANSFER_ENCODING") and length == "0" and not chunks:
@@ -67,7 +67,7 @@ class StrictJSON(BaseParser):
 
 
 class AnyBytes(BaseParser):
-    """A parser that accepts any content type and reads nothing; views read the body from the stream in parts."""
+    """A parser that accepts any content type and reads nothing, because the view reads the body in parts."""
 
     media_type = "*/*"
 
@@ -94,9 +94,9 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check_value(value: Any, field: str = "", depth: int = 0) -> None:
-    """Check that the database can store a value: no NULs, lone surrogates or excessive nesting.
+    """Raise InvalidRequest with the field if the database cannot store a value.
 
-    Raises InvalidRequest with the field.
+    It cannot store NULs, lone surrogates or excessive nesting.
     """
     if depth > DEEPEST:
         raise InvalidRequest(f"It must not be nested more than {DEEPEST} levels deep.", field=field.split(".")[0])
@@ -112,7 +112,7 @@ def check_value(value: Any, field: str = "", depth: int = 0) -> None:
 
 
 def check_text(text: str, field: str = "") -> None:
-    """Check that a text has no NULs or lone surrogates. Raises InvalidRequest with the field."""
+    """Raise InvalidRequest with the field if a text contains NULs or lone surrogates."""
     if "\0" in text:
         raise InvalidRequest("NUL characters are not allowed.", field=field)
     try:
@@ -122,9 +122,9 @@ def check_text(text: str, field: str = "") -> None:
 
 
 def body(model: type[Model], given: Any, *, keyed: bool = False) -> Model:
-    """Validate a body with its model.
+    """Validate a body with its model, and return the model. Raises InvalidRequest with the field.
 
-    `keyed` means that the request has an idempotency key. Raises InvalidRequest with the field.
+    `keyed` is true if the request has an idempotency key.
     """
     if not isinstance(given, dict):
         raise InvalidRequest("The body must be a JSON object.")
@@ -137,10 +137,10 @@ def body(model: type[Model], given: Any, *, keyed: bool = False) -> Model:
 
 
 def query(model: type[Model], line: str) -> Model:
-    """Validate a query string with its model. Raises InvalidRequest with the field.
+    """Validate a query string with its model, and return the model. Raises InvalidRequest with the field.
 
-    A parameter may be repeated if its field is a list. Bytes of a path that are not UTF-8 become lone surrogates, as
-    with `os.fsdecode`; elsewhere they are refused.
+    A parameter may be repeated if its field is a list. Bytes of a path that are not UTF-8 become lone surrogates,
+    as with `os.fsdecode`. In other parameters they are refused.
     """
     found: dict[str, Any] = {}
     for name, values in _pairs(line).items():
@@ -165,7 +165,7 @@ def _pairs(line: str) -> dict[str, list[str]]:
 
 
 def key(header: str) -> str | None:
-    """Return the idempotency key in a header, or None if the header is empty.
+    """Return the idempotency key from its header, or None if the header is empty.
 
     Raises InvalidRequest if the key is too long or not printable.
     """

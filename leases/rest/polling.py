@@ -1,4 +1,4 @@
-"""Long polling for a lease: limited in time, outside a transaction, and never on all threads of the process."""
+"""Long polling for a lease: limited in time, outside a transaction, and never in all threads of the process."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from leases.places import PLACES
 
 _FIRST, _LONGEST = 0.01, 0.25
 _WAITING = 1.0
-"""Seconds after which the reason why a lease waits is computed again for clients that wait for a change."""
+"""Seconds after which the reason why a lease waits is determined again for clients that wait for a change."""
 _MOVING = ("pending", "acquired")
 
 
 def tag(info: LeaseInfo) -> str:
-    """Return an entity tag for a lease that changes with its state, reason and message.
+    """Return an entity tag for a lease. It changes when the state, reason or message of the lease changes.
 
     The tag of a pending lease depends on what the lease waits for, but not on how long that will take.
     """
@@ -30,10 +30,10 @@ def tag(info: LeaseInfo) -> str:
 
 
 def lease(client: LocalClient, lease_id: int, *, seconds: float, known: str) -> LeaseInfo:
-    """Return a lease after waiting for at most `seconds`. Raises NotFound.
+    """Wait until a lease is active, has ended or has changed, and return it. Raises NotFound.
 
-    If `known`, an entity tag, is given, return as soon as the lease has changed; otherwise, as soon as it is active or
-    has ended. Return at once if too many requests are already waiting.
+    Waits for at most `seconds` seconds. If `known`, an entity tag, is given, only a change ends the wait. Returns
+    at once if too many requests are already waiting.
     """
     info = client.lease(lease_id)
     seconds = min(seconds, settings.DRYDOCK.longest_wait_seconds)

@@ -98,7 +98,7 @@ def problem(
     status: int, code: str, detail: str, *, field: str = "", hint: str = "", headers: dict[str, str] | None = None,
     is_a: Sequence[str] = (), mistakes: Sequence[Problem] = (), verdicts: Sequence[Verdict] = (), capability: str = "",
 ) -> HttpResponse:  # fmt: skip
-    """Build a problem response."""
+    """Return an HTTP response with a problem document."""
     said = ProblemDetails(
         type=f"urn:drydock:problem:{code}", title=TITLES.get(status, "Error"), status=status, detail=detail,
         code=code, field=field, hint=hint, is_a=tuple(is_a), errors=tuple(mistakes), verdicts=tuple(verdicts),
@@ -109,14 +109,14 @@ def problem(
 
 
 def status_of(error: errors.DrydockError) -> int:
-    """Return the HTTP status for one of our errors."""
+    """Return the HTTP status for an error of Drydock."""
     return next(status for known, status in STATUS if isinstance(error, known))
 
 
 def answer(error: Exception, context: Any = None) -> HttpResponse:
-    """Convert an exception to a problem response.
+    """Return the problem response for an exception.
 
-    Unexpected exceptions are logged, and none of their details are sent.
+    Unexpected exceptions are logged, and their details are not sent.
     """
     if isinstance(error, errors.DrydockError):
         said = problem(
@@ -146,7 +146,7 @@ def answer(error: Exception, context: Any = None) -> HttpResponse:
 
 
 def unavailable(error: BaseException) -> HttpResponse:
-    """Return a 503 response for a lost database, and log the loss at most once a second."""
+    """Return a 503 response after the database connection was lost. Logs the loss at most once a second."""
     database.report(error)
     said = problem(503, errors.Busy.code, "The database is not reachable.", headers={"Retry-After": "1"})
     said._has_been_logged = True  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ def unavailable(error: BaseException) -> HttpResponse:
 
 
 def _again(error: errors.DrydockError) -> dict[str, str]:
-    """Return a Retry-After header if repeating the request may help; otherwise return no headers."""
+    """Return a Retry-After header if it may help to repeat the request. Otherwise return no headers."""
     if isinstance(error, NoPlace):
         return {"Retry-After": str(error.after)}
     if isinstance(error, HostSilent):
@@ -163,7 +163,7 @@ def _again(error: errors.DrydockError) -> dict[str, str]:
 
 
 def _general(error: errors.DrydockError) -> list[str]:
-    """Return the codes of the error's base classes, the nearest first."""
+    """Return the codes of the error's base classes, starting with the most specific."""
     codes = [known.code for known in type(error).__mro__ if issubclass(known, errors.DrydockError)]
     return [code for code in dict.fromkeys(codes) if code != error.code]
 
@@ -188,5 +188,5 @@ def _of_framework(error: exceptions.APIException) -> HttpResponse:
 
 @csrf_exempt
 def nothing_here(request: HttpRequest, *_: Any, **__: Any) -> HttpResponse:
-    """Return 404 for endpoints under `/api/` that do not exist."""
+    """Return a 404 response for paths under `/api/` that do not exist."""
     return problem(404, "not_found", "This endpoint does not exist.", hint="See /api/docs/.")

@@ -16,7 +16,7 @@ Limit = Annotated[Whole, Field(ge=1, le=1000, description="Maximum number of res
 Cursor = Annotated[
     str, Field(pattern=r"^[0-9]{1,18}$", description="The value of `next` on the previous page."), AfterValidator(int)
 ]
-"""A number, written as a string because other lists have other cursors."""
+"""The id of the last row of the previous page. It is a string, because the cursors of other lists are not numbers."""
 LONGEST_PATH = 4096
 
 

@@ -1,4 +1,4 @@
-"""The OpenAPI schema, generated entirely from the declarations of the views."""
+"""The OpenAPI schema, which is generated from the declarations of the views alone."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ERRORS = {
 
 
 class Wire(GenerateJsonSchema):
-    """Generates the JSON Schema of what `to_json` writes: timedeltas are numbers of seconds."""
+    """Generates JSON Schemas that match the output of `to_json`, which writes timedeltas as numbers of seconds."""
 
     def timedelta_schema(self, schema: core_schema.TimedeltaSchema) -> JsonSchemaValue:
         """Return the schema of a timedelta: a number of seconds."""
@@ -38,7 +38,7 @@ class Wire(GenerateJsonSchema):
 
 
 def json_schema(of: Any, mode: JsonSchemaMode) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the JSON Schema of a type, and the schemas of the types that it refers to."""
+    """Return the JSON Schema of a type, and the schemas of the types to which it refers."""
     found = TypeAdapter(of).json_schema(ref_template=_REFERENCE, mode=mode, schema_generator=Wire)
     return found, found.pop("$defs", {})
 
@@ -70,9 +70,9 @@ class Schema(AutoSchema):
         return made
 
     def _component(self, of: Any, mode: JsonSchemaMode) -> dict[str, Any]:
-        """Register a model or value and everything it refers to, and return a reference to it.
+        """Register the schema of a model or value and of everything to which it refers, and return a reference to it.
 
-        Other types are returned inline.
+        The schema of any other type is returned itself.
         """
         found, named = json_schema(of, mode)
         for name, schema in named.items():
@@ -128,7 +128,7 @@ class Schema(AutoSchema):
         return made | ({"headers": headers} if headers else {}) | ({"links": leads} if leads else {})
 
     def _listed(self, gives: Any) -> dict[str, Any]:
-        """Return the schema of a response, with `list[Value]` described as a page."""
+        """Return the schema of a response. `list[Value]` is described as a page."""
         if get_origin(gives) is not list:
             return self._component(gives, "serialization")
         (of,) = get_args(gives)
@@ -143,7 +143,7 @@ class Schema(AutoSchema):
 
 
 def _binary(media_type: str) -> dict[str, Any]:
-    """Describe binary content under its media type and as plain bytes.
+    """Return a schema of binary content, under its media type and also as plain bytes.
 
     Client generators know no other binary type.
     """
@@ -152,7 +152,7 @@ def _binary(media_type: str) -> dict[str, Any]:
 
 
 def _needed(body: Any) -> bool:
-    """Return whether a body is required. A body without required fields may be left out."""
+    """Return whether a request must have a body. A body without required fields may be omitted."""
     return not isinstance(body, str) and any(field.is_required() for field in body.model_fields.values())
 
 
@@ -197,12 +197,12 @@ the response."""
 
 
 def tag(path: str) -> str:
-    """Return the OpenAPI tag of a path: its first word after the version."""
+    """Return the OpenAPI tag of a path, which is the first word after the version."""
     return path.split("/v1/", 1)[-1].split("/")[0]
 
 
 def following(gives: Any) -> dict[str, Any]:
-    """Return the OpenAPI links of a response of this type; empty for types without links."""
+    """Return the OpenAPI links of a response of this type. The result is empty for types without links."""
     name = f"list[{get_args(gives)[0].__name__}]" if get_args(gives) else getattr(gives, "__name__", "")
     if name not in _NEXT:
         return {}
@@ -215,9 +215,9 @@ _VIEWS: dict[str, type[View]] = {}
 
 
 def register(views: Mapping[str, type[View]]) -> None:
-    """Register the views that links can point to.
+    """Register the views to which links may point.
 
-    Called by `leases.rest.urls`: views need the schema, so it cannot import them.
+    `leases.rest.urls` calls this, because views import the schema, which therefore cannot import them.
     """
     _VIEWS.update(views)
 

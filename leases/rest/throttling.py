@@ -1,4 +1,7 @@
-"""Rate limiting by user, across all of the user's tokens. Each web process counts requests per minute in memory."""
+"""Rate limiting by user, for all tokens of the user together.
+
+Each web process counts the requests per minute in memory.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +22,21 @@ _REMEMBERED = 10_000
 
 @dataclass
 class Bucket:
-    """A user's token bucket: `level` requests were left at the time `at`. It refills evenly."""
+    """A token bucket of one user: `level` requests were left at the time `at`. It refills evenly over a minute."""
 
     level: float
     at: float
 
 
 class Buckets:
-    """The buckets of all users. The least recently used are dropped first."""
+    """The buckets of all users. Those not used for the longest time are dropped first."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._found: OrderedDict[int, Bucket] = OrderedDict()
 
     def take(self, key: int, per_minute: int, now: float) -> float:
-        """Take one request from a bucket. Return 0 if one was left, or the seconds until one will be."""
+        """Take one request from a bucket. Return 0, or the number of seconds to wait if no request was left."""
         rate = per_minute / 60
         with self._lock:
             bucket = self._found.pop(key, None) or Bucket(float(per_minute), now)
@@ -48,7 +51,7 @@ class Buckets:
             return 0.0
 
     def forget(self) -> None:
-        """Empty the collection, so that every user starts with a full bucket."""
+        """Drop all buckets, so that every user starts with a full one."""
         with self._lock:
             self._found.clear()
 
@@ -69,5 +72,5 @@ class TokenThrottle(BaseThrottle):
         return self._wait == 0
 
     def wait(self) -> float:
-        """Return the seconds until the next request is allowed."""
+        """Return the number of seconds until the next request is allowed."""
         return self._wait

@@ -1,7 +1,7 @@
 """Creating, finding and revoking tokens.
 
-A token is `ddk_` followed by 256 random bits. Only its SHA-256 digest is stored and looked up, so whoever reads the
-database cannot use the token. A secret that cannot be guessed needs neither a salt nor a slow hash.
+A token is `ddk_` followed by 256 random bits. Only its SHA-256 digest is stored and looked up, so that nobody can use a
+token who only reads the database. A secret that cannot be guessed needs neither a salt nor a slow hash.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from leases.rest.models import Scope, Token
 PREFIX = "ddk_"
 LIFE = dt.timedelta(days=90)
 _USED = dt.timedelta(minutes=1)
-"""The minimum time between two updates of the last use, so that a read does not always cost a write."""
+"""The minimum time between two updates of a token's last use, so that not every read of the API causes a write."""
 
 
 def digest(secret: str) -> str:
-    """Return the digest under which a secret is stored."""
+    """Return the digest of a secret, under which its token is stored."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -41,11 +41,11 @@ def create(
     who: Caller, *, name: str, scope: str = Scope.LEASE, ttl: str | float | dt.timedelta | None = None,
     owner: Any = None, by: Token | None = None,
 ) -> tuple[TokenInfo, str]:  # fmt: skip
-    """Create a token for the caller or, as an operator, for `owner`.
+    """Create a token for the caller or, if an operator asks for it, for `owner`.
 
-    Return it with its secret, which is not stored. A token created with another token, `by`, cannot exceed its scope or
-    lifetime, and is revoked with it. Raises InvalidRequest with the field, NotAllowed, and Conflict if the user has too
-    many tokens.
+    Returns the token with its secret, which is not stored. If `by`, the token of the request, is given, the new
+    token cannot exceed its scope or lifetime, and is revoked together with it. Raises InvalidRequest with the
+    field, NotAllowed, and Conflict if the user has too many tokens.
     """
     _check_name(name)
     if scope not in Scope.values:
@@ -71,9 +71,10 @@ def create(
 
 
 def _room(holder: Caller) -> None:
-    """Lock the user's row and check that the user may have another token. Raises Conflict.
+    """Lock the user's row, and raise Conflict if the user may not have another token.
 
-    The lock makes requests that create tokens for the same user count each other's.
+    Because of the lock, two requests that create tokens for one user at the same time cannot exceed the limit
+    together.
     """
     get_user_model().objects.select_for_update(no_key=True).get(pk=holder.id)
     limit = settings.DRYDOCK.tokens_limit
@@ -85,18 +86,18 @@ def _room(holder: Caller) -> None:
 
 
 def _end(span: dt.timedelta, by: Token | None) -> Any:
-    """Return the expiry as a database expression, since this machine's clock may differ.
+    """Return the expiry of a new token as a database expression, because this machine's clock may differ.
 
-    It is never later than that of `by`.
+    The token never expires later than `by`, the token with which it is created.
     """
     end = Now() + span
     return end if by is None else Least(end, Value(by.expires_at))
 
 
 def _hold(token_id: int) -> None:
-    """Lock a token, so that it cannot be revoked while another is created with it.
+    """Lock a token, so that it cannot be revoked while another token is created with it.
 
-    Raises NotAllowed if it is revoked.
+    Raises NotAllowed if the token is revoked.
     """
     if not Token.objects.select_for_update(no_key=True).filter(pk=token_id, revoked_at=None).exists():
         raise NotAllowed("This token was revoked.")
@@ -112,7 +113,8 @@ def _check_name(name: str) -> None:
 def _span(ttl: str | float | dt.timedelta | None, by: Token | None) -> dt.timedelta:
     """Return the lifetime of a new token: `ttl` or the default.
 
-    It never exceeds the remaining lifetime of `by`. Raises InvalidRequest if `ttl` is too long.
+    It never exceeds the remaining lifetime of `by`, the token with which it is created. Raises InvalidRequest if
+    `ttl` is too long.
     """
     span = LIFE if ttl is None else duration(ttl, field="ttl")
     longest = dt.timedelta(days=settings.DRYDOCK.token_days_limit)
@@ -132,9 +134,9 @@ def _span(ttl: str | float | dt.timedelta | None, by: Token | None) -> dt.timede
 
 
 def list_(who: Caller, *, owner: Any = None, limit: int | None = None, before: int | None = None) -> list[TokenInfo]:
-    """Return the caller's tokens, newest first. Operators get everyone's, or those of `owner`.
+    """Return the tokens of the caller, newest first. An operator gets the tokens of all users, or those of `owner`.
 
-    `before` selects only lower ids, for paging.
+    `before` returns only ids below it, for paging.
     """
     found = _theirs(who)
     if owner is not None:
@@ -187,7 +189,7 @@ def _theirs(who: Caller) -> QuerySet[Token]:
 
 
 def info(token: Any) -> TokenInfo:
-    """Convert a row to a value."""
+    """Return a token's row as a value."""
     return TokenInfo(
         id=token.pk, user=token.user.get_username(), name=token.name, scope=token.scope, tail=token.tail,
         created_at=token.created_at, expires_at=token.expires_at, expired=token.expired,
@@ -196,12 +198,12 @@ def info(token: Any) -> TokenInfo:
 
 
 def find(secret: str) -> Any:
-    """Return the token with this secret, even if it is revoked or expired, or None if it does not exist."""
+    """Return the token with this secret, even if it is revoked or expired, or None if there is no such token."""
     return _seen().filter(digest=digest(secret)).first() if secret.startswith(PREFIX) else None
 
 
 def used(token: Token) -> None:
-    """Record that the token was used, at most once per `_USED`."""
+    """Record that a token was used, unless that was recorded less than `_USED` ago."""
     if token.last_used_at is not None and clock.now() - token.last_used_at < _USED:
         return
     stale = Q(last_used_at=None) | Q(last_used_at__lt=Now() - _USED)

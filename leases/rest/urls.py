@@ -14,18 +14,18 @@ from leases.rest import declared, files, problems, schema, views
 
 
 class IdConverter:
-    """Matches ids within the range of the database; other numbers are not found."""
+    """Matches ids that the database can store. Paths with other numbers are not found."""
 
     regex = "[1-9][0-9]{0,18}"
 
     def to_python(self, value: str) -> int:
-        """Convert to an integer. Raises ValueError for a number that no row can have."""
+        """Return the id as an integer. Raises ValueError for a number that no row can have."""
         if (number := int(value)) >= 1 << 63:
             raise ValueError("beyond every id")
         return number
 
     def to_url(self, value: int) -> str:
-        """Return the number as text."""
+        """Return the id as text."""
         return str(value)
 
 
@@ -46,12 +46,12 @@ register_converter(UserConverter, "user")
 register_converter(WordConverter, "word")
 
 SLASHED = r"^v1/(?:instances|locations|instance-types|offers|orphans|usage|fleet)(?:/[a-z0-9]+){0,2}/$"
-"""Paths that are also served with a trailing slash, as other control planes have them."""
+"""Paths that are also served with a trailing slash, which other control planes use."""
 
 
 @csrf_exempt
 def without_slash(request: HttpRequest) -> HttpResponseBase:
-    """Serve the path without its trailing slash, and without a redirect, which would lose the body of a POST."""
+    """Serve the path without its trailing slash. A redirect would lose the body of a POST."""
     path = request.path_info.removesuffix("/")
     try:
         found = resolve(path)
@@ -73,7 +73,7 @@ BY_HAND = {
     "usage": views.Usage,
     "usage/records": views.UsageRecords,
 }
-"""Paths with methods that are written by hand. Their other methods are declared operations, too."""
+"""Paths with methods that are written by hand. Other methods of these paths are declared operations."""
 V1 = declared.views(BY_HAND)
 schema.register(V1)
 OPEN: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}

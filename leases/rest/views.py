@@ -85,7 +85,7 @@ def _wanted(asked: Asked) -> UsageFilter:
 
 
 def _as_csv(asked: Asked) -> bool:
-    """Return whether CSV is requested, by `as` or, without it, by the first type in the Accept header."""
+    """Return whether the response must be CSV, as requested by `as` or else by the first type in the Accept header."""
     return bool(asked.query.as_ == "csv" or (not asked.query.as_ and asked.header("Accept").strip().startswith(CSV)))
 
 
@@ -126,7 +126,7 @@ class UsageRecords(Endpoint):
 
 
 MADE: dict[str, bytes] = {}
-"""The generated document by media type, kept until the process ends."""
+"""The generated OpenAPI document for each media type. It is kept until the process ends."""
 _making = threading.Lock()
 
 

@@ -1,4 +1,4 @@
-"""Actions, each confirmed on its own page and performed by `leases.operations`."""
+"""Actions of the console, each of which is confirmed on a page of its own and calls `leases.operations`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class NoteForm(forms.Form):
 class Action:
     """An action on rows of a model.
 
-    `does(who, row, given)` performs it on one row through operations, and may return one or several sentences to show.
+    `does(who, row, given)` carries out the action on one row by an operation, and may return one or several
+    messages.
     """
 
     name: str
@@ -60,17 +61,17 @@ class Action:
     """The effect of the action, shown on the confirmation page."""
     does: Callable[[Caller, Any, FormData], str | Sequence[tuple[int, str]] | None]
     applies: Callable[[Any], bool] = lambda _: True
-    """Whether the page of a row offers the action. Operations make their own checks."""
+    """Returns whether the page of a row offers the action. Operations check this again."""
     form: type[forms.Form] = ConfirmForm
     permission: str = "change"
     dangerous: bool = False
     typed: bool = False
-    """Whether the action takes a single row whose name must be typed."""
+    """True if the action takes a single row, whose name must be typed to confirm."""
     equivalent: Equivalent
-    """The command and the REST call that do the same."""
+    """The command and the REST call that do the same as the action."""
 
     def form_for(self, rows: Sequence[Model], posted: Any = None) -> forms.Form:
-        """Return the form of the confirmation page."""
+        """Return the form of the confirmation page for these rows."""
         form = self.form(posted)
         if self.typed:
             name = str(rows[0])
@@ -91,7 +92,7 @@ def _exactly(name: str) -> Callable[[str], None]:
 
 @dataclass(frozen=True, kw_only=True)
 class ActionResult:
-    """The result of an action on one row: a message, or the reason why it failed."""
+    """The result of an action on one row: a message, or the reason for the failure."""
 
     row: Any
     said: str | Sequence[tuple[int, str]] | None = None
@@ -99,7 +100,7 @@ class ActionResult:
 
 
 def perform(act: Action, who: Caller, rows: Iterable[Any], given: FormData) -> list[ActionResult]:
-    """Perform the action on each row independently. A failure does not stop the others."""
+    """Carry out the action on each row. If it fails for one row, it continues with the others."""
     return [_one(act, who, row, given) for row in rows]
 
 
@@ -116,7 +117,7 @@ MOST = 200
 
 
 class ActionAdmin(_ModelAdmin):
-    """An admin whose actions are `acts`."""
+    """The base class of admins with actions, which are listed in `acts`."""
 
     acts: ClassVar[Sequence[Action]] = ()
 
@@ -126,7 +127,7 @@ class ActionAdmin(_ModelAdmin):
             equivalent_commands.add(f"{self.opts.model_name}.{act.name}", replace(act.equivalent, what=act.label))
 
     def may(self, request: HttpRequest, act: Action) -> bool:
-        """Return whether the user has the permission that the action needs."""
+        """Return whether the user has the permission that the action requires."""
         opts = self.opts
         return request.user.has_perm(f"{opts.app_label}.{act.permission}_{opts.model_name}")
 
@@ -136,7 +137,7 @@ class ActionAdmin(_ModelAdmin):
         return [path("act/<slug:name>/", self.admin_site.admin_view(self.act_view), name=name), *super().get_urls()]
 
     def get_actions(self, request: HttpRequest) -> dict[str, Any]:
-        """Offer the permitted actions in the list. Rows are never deleted in bulk."""
+        """Return the actions that the user may take in the list. Rows are never deleted in bulk."""
         if "_popup" in request.GET:
             return {}
         allowed = [act for act in self.acts if self.may(request, act)]
@@ -149,7 +150,7 @@ class ActionAdmin(_ModelAdmin):
 
     @transaction.non_atomic_requests
     def act_view(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Show the rows and the effect of the action on GET; perform it on POST."""
+        """Show the rows and the effect of the action on GET. Carry out the action on POST."""
         act = next((act for act in self.acts if act.name == name), None)
         if act is None or not self.may(request, act):
             raise PermissionDenied
@@ -171,7 +172,7 @@ class ActionAdmin(_ModelAdmin):
         return TemplateResponse(request, "admin/drydock/act.html", context)
 
     def line(self, row: Any) -> Any:
-        """Return the description of a row on the confirmation page."""
+        """Return the HTML that follows the name of a row on the confirmation page."""
         return html.badge(row.state) if hasattr(row, "state") else ""
 
     def _chosen(self, request: HttpRequest) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Base classes of the admins: read-only records that the engine writes, and rows that users edit."""
+"""Base classes of admins: for records that only the engine writes, and for rows that users edit."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ from leases.models import Installation
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
-    """A paginator that counts up to a limit. The size of a larger unfiltered table is estimated from its statistics."""
+    """A paginator that counts rows up to a limit. Beyond the limit, it estimates the size of an unfiltered table."""
 
     most = 1_000
 
     @cached_property
     def count(self) -> int:
-        """Count the rows exactly up to `most`; for more, estimate a whole table, and return at least `most`."""
+        """Count the rows exactly up to `most`. Beyond that, estimate the size of a whole table.
+
+        For any other query, the result is then at least `most`.
+        """
         found: Any = self.object_list
         number = int(found.order_by()[: self.most + 1].count())
         if number <= self.most:
@@ -39,7 +42,7 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     def page(self, number: int | str) -> Any:
         """Return the rows of a page.
 
-        Only the ids are sorted; whole rows with their relations are read for this page alone.
+        Only ids are sorted. Whole rows with their relations are read for this page alone.
         """
         found: Any = self.object_list
         first = (self.validate_number(number) - 1) * self.per_page
@@ -49,7 +52,7 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 
     @property
     def said(self) -> str:
-        """The count in words, marked as such if it is an estimate or a lower bound."""
+        """The number of rows as text, which says whether it is an estimate or a lower bound."""
         if self.count < self.most:
             return f"{self.count:,}"
         return f"more than {self.most:,}" if self.count == self.most else f"about {self.count:,}"
@@ -62,13 +65,13 @@ def estimated_rows(table: str) -> int:
 
 
 class ConsoleAdmin(ActionAdmin):
-    """An admin with actions, lists searched by index, and panels of related rows."""
+    """The base class of all admins of the console: actions, lists searched by index, and panels of related rows."""
 
     related: ClassVar[Sequence[str]] = ()
-    """Relations that are read with every row."""
+    """The relations that are read together with every row."""
     change_form_template = "admin/drydock/record.html"
     live_template = "admin/drydock/panels_live.html"
-    """The template of the region of a record's page that refreshes itself."""
+    """The template of the region that refreshes itself on the page of a record."""
     change_list_template = "admin/drydock/list.html"
     list_per_page = 25
     show_full_result_count = False
@@ -76,15 +79,15 @@ class ConsoleAdmin(ActionAdmin):
     paginator = BoundedPaginator
 
     def head(self, row: Any) -> Head | None:
-        """Return the headline of a record: its state in one line."""
+        """Return the headline of a record, or None if it has none."""
         return None
 
     def panels(self, row: Any, request: HttpRequest) -> list[Panel]:
-        """Return the tables below a record."""
+        """Return the panels below a record."""
         return []
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Read rows with their relations but without their secrets."""
+        """Return rows with their relations, without the secrets of either."""
         found = super().get_queryset(request)
         found = found.select_related(*self.related) if self.related else found
         if getattr(request, "dd_one", False):
@@ -93,7 +96,7 @@ class ConsoleAdmin(ActionAdmin):
         return found.defer(*_secret_columns(self.model, self.related))
 
     def get_object(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
-        """Read a row together with the status of the installation, which every page shows."""
+        """Return a row. The status of the installation, which every page shows, is read together with it."""
         request.dd_one = True  # type: ignore[attr-defined]
         row = super().get_object(request, *args, **kwargs)
         request.dd_one = False  # type: ignore[attr-defined]
@@ -102,11 +105,11 @@ class ConsoleAdmin(ActionAdmin):
         return row
 
     def found(self, words: str) -> Q | None:
-        """Return the rows that an indexed search finds, or None to use Django's search over `search_fields`."""
+        """Return the condition that finds rows by an index, or None to search `search_fields` as Django does."""
         return None
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """Search by index if `found` supports it."""
+        """Return the rows that match a search, by index if `found` supports it."""
         words = search.clean(search_term)
         condition = self.found(words) if words else None
         if condition is None:
@@ -114,11 +117,11 @@ class ConsoleAdmin(ActionAdmin):
         return queryset.filter(condition), False
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Allow only the filters of the list, because other lookups could reveal a hidden column bit by bit."""
+        """Allow only the filters of the list. Other lookups could reveal a hidden column bit by bit."""
         return lookup in _filter_parameters(self)
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Show the list, which refreshes its rows; htmx receives only the rows."""
+        """Show the list, whose rows refresh themselves. A request from htmx receives only the rows."""
         others = {"elsewhere": equivalent_commands.of_list(request, str(self.opts.model_name))}
         response = super().changelist_view(request, {**others, **(extra_context or {})})
         context = getattr(response, "context_data", None)
@@ -128,7 +131,7 @@ class ConsoleAdmin(ActionAdmin):
         return live_regions.answer(request, context["live"]) if live_regions.wanted(request) == "dd-rows" else response
 
     def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Add the available actions and the region that refreshes itself; htmx receives only the region."""
+        """Show a record with its actions and the region that refreshes itself. htmx receives only the region."""
         row = context.get("original")
         if row is None:
             context["elsewhere"] = equivalent_commands.of_action(request, str(self.opts.model_name), "add", [])
@@ -145,21 +148,21 @@ class ConsoleAdmin(ActionAdmin):
         return super().render_change_form(request, context, *args, **kwargs)
 
     def render_delete_form(self, request: HttpRequest, context: dict[str, Any]) -> Any:
-        """Add the equivalent commands."""
+        """Show the confirmation of a deletion, with the equivalent commands."""
         others = equivalent_commands.of_action(request, str(self.opts.model_name), "delete", [context["object"]])
         return super().render_delete_form(request, {**context, "elsewhere": others})
 
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Add the equivalent commands."""
+        """Show the history of a row, with the equivalent commands."""
         others = {"elsewhere": equivalent_commands.of_history(request, str(self.opts.model_name), object_id)}
         return super().history_view(request, object_id, {**others, **(extra_context or {})})
 
 
 _LOOKUPS = ("", "__exact", "__id__exact", "__isnull", "__isempty", "__gte", "__lt", "__year", "__month", "__day")
 
-"""The suffixes of query parameters that Django's filters use."""
+"""The suffixes of the query parameters that Django's list filters use."""
 
 
 def _filter_parameters(model_admin: ConsoleAdmin) -> set[str]:
@@ -171,7 +174,7 @@ def _filter_parameters(model_admin: ConsoleAdmin) -> set[str]:
 
 
 def _secret_columns(model: type[Model], related: Sequence[str]) -> list[str]:
-    """Return the secret columns of a model and its related models. The console never reads them."""
+    """Return the columns of a model and its related models that contain secrets. The console never reads them."""
     found = [field.name for field in model._meta.fields if isinstance(field, EncryptedTextField)]
     for name in related:
         if "__" not in name:
@@ -181,41 +184,47 @@ def _secret_columns(model: type[Model], related: Sequence[str]) -> list[str]:
 
 
 class RecordAdmin(ConsoleAdmin):
-    """Rows that only the engine writes: everything is shown and nothing can be edited."""
+    """The base class for admins of rows that only the engine writes. Everything is shown, and nothing can be edited."""
 
     live_template = "admin/drydock/record_live.html"
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: only the engine adds rows."""
+        """Return False, because only the engine adds rows."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: rows are changed only by actions, which check their own permissions."""
+        """Return False, because only actions change rows. They check permissions of their own."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False: only the engine deletes rows."""
+        """Return False, because only the engine deletes rows."""
         return False
 
 
 class OperatedAdmin(ConsoleAdmin):
-    """Rows that users edit. Operations make the changes, and must not run inside a transaction."""
+    """The base class for admins of rows that users edit.
+
+    Operations make the changes, and must not run inside a transaction.
+    """
 
     @transaction.non_atomic_requests
     def add_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Run without a transaction."""
+        """Show or process the form of a new row, without a transaction."""
         return super().add_view(request, *args, **kwargs)
 
     @transaction.non_atomic_requests
     def change_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Run without a transaction."""
+        """Show or process the form of a row, without a transaction."""
         return super().change_view(request, *args, **kwargs)
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:  # fmt: skip
-        """Run without the stock admin's transaction: checking a blueprint may call its provider."""
+        """Show or process a form without the transaction of Django's admin.
+
+        Checking a blueprint may call its provider, which must not happen in a transaction.
+        """
         try:
             answer: HttpResponse = self._changeform_view(  # type: ignore[attr-defined]
                 request, object_id, form_url, extra_context

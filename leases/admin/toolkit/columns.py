@@ -1,4 +1,4 @@
-"""Factories for the columns of `list_display` and `fieldsets` that several admins share."""
+"""Functions that make columns for `list_display` and `fieldsets`, which several admins share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Column: TypeAlias = Callable[[Any, Any], Any]
 
 
 def column(words: str, make: Callable[[Any], Any], ordering: str | None = None) -> Column:
-    """Return a column whose value is what `make` returns for a row."""
+    """Return a column that shows the result of `make` for each row."""
 
     def shown(model_admin: Any, row: Any) -> Any:
         return make(row)
@@ -24,7 +24,7 @@ def column(words: str, make: Callable[[Any], Any], ordering: str | None = None) 
 
 
 def time(words: str, name: str) -> Column:
-    """Return a column with a time, relative to now."""
+    """Return a column that shows a time relative to now."""
     return column(words, lambda row: html.time(getattr(row, name)), name)
 
 
@@ -34,7 +34,7 @@ def duration(words: str, name: str) -> Column:
 
 
 def link(words: str, name: str) -> Column:
-    """Return a column that links to a related row; `name` may follow relations (`resource.blueprint`)."""
+    """Return a column that links to a related row. `name` may follow relations (`resource.blueprint`)."""
     first, _, rest = name.partition(".")
 
     def found(row: Any) -> Any:
@@ -65,19 +65,19 @@ def number() -> Column:
 
 
 def name_with_number(row: Any) -> str:
-    """Return the name of a row with its number, since names may be empty or repeated."""
+    """Return the name of a row with its number, because names may be empty or used more than once."""
     name = getattr(row, "name", "")
     return f"{name} (#{row.pk})" if name else f"{row._meta.verbose_name} {row.pk}"
 
 
 def status_message(row: Any) -> Any:
-    """Return the reason and message of a status, shortened."""
+    """Return the reason and the message of a row's status, shortened."""
     reason = row.reason.replace("_", " ")
     return html.short(f"{reason}: {row.message}" if row.message else reason, 200)
 
 
 def sentence(row: Any) -> str:
-    """Return the reason and message as one sentence."""
+    """Return the reason and the message of a row's status as one sentence."""
     reason, message = row.reason.replace("_", " "), str(row.message)
     if not message or message.lower().startswith(reason):
         return message or str(reason)
@@ -85,6 +85,6 @@ def sentence(row: Any) -> str:
 
 
 def amounts(row: Any) -> dict[str, int]:
-    """Return the nonzero amounts by class."""
+    """Return the amounts of a row by class, without those that are zero."""
     basic = {name: getattr(row, name) for name in ("slots", "cpu_millicores", "ram_mib", "disk_mib")}
     return {name: amount for name, amount in (basic | (row.extra or {})).items() if amount}

@@ -1,4 +1,4 @@
-"""Equivalent commands and REST calls for each page, list and action of the console."""
+"""The commands and REST calls that do the same as each page, list and action of the console."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from drydock_client.operations import OPERATIONS
 
 @dataclass(frozen=True, kw_only=True)
 class Equivalent:
-    """The CLI command and the REST call for one operation, both with placeholders for `{names}`."""
+    """The CLI command and the REST call for one operation. Both contain placeholders such as `{id}`."""
 
     what: str
     command: str = ""
@@ -36,7 +36,10 @@ def _row(what: str, command: str = "", method: str = "", path: str = "", **body:
 def declared(
     operation: str, command: str, *, what: str = "", act: str = "", query: str = "", **body: Any
 ) -> Equivalent:
-    """Return the command and the REST call for a declared operation. For an action, `what` is its label."""
+    """Return the command and the REST call for a declared operation.
+
+    For an action, `what` is its label.
+    """
     found = OPERATIONS[operation]
     path = found.path.replace("{act}", act) + (f"?{query}" if query else "")
     return Equivalent(what=what, command=command, method=found.method, path=path, body=body)
@@ -139,7 +142,7 @@ EQUIVALENTS = {**LISTS, **PAGES}
 
 
 def add(key: str, found: Equivalent) -> None:
-    """Add the equivalent of an action, named by its model and its own name."""
+    """Add the equivalent of an action. `key` consists of the names of the model and of the action."""
     EQUIVALENTS[key] = found
 
 
@@ -157,7 +160,7 @@ OF_LIST = {
     "watch": ("leases",), "keptoutput": ("jobs",), "search": ("orphans",), "token": ("tokens", "token.add"),
 }  # fmt: skip
 
-"""The equivalents of a model's list, by model."""
+"""The names of the equivalents that the list of each model shows."""
 
 OF_ROW = {
     "lease": ("lease", "lease.history", "lease.release"), "resource": ("resource", "resource.history"),
@@ -166,14 +169,14 @@ OF_ROW = {
     "listing": ("listing", "offers"), "allowance": ("reading", "offers"),
 }  # fmt: skip
 
-"""The equivalents of a row's page, by model. Other models show the equivalents of their list."""
+"""The names of the equivalents that the page of a row shows, by model. Other models show those of their list."""
 
 API = "api/v1/"
 
 
 @dataclass(frozen=True, kw_only=True)
 class SameElsewhere:
-    """A command and a REST call; either may be empty."""
+    """A command and a REST call with the same effect. Either may be empty."""
 
     what: str
     command: str = ""
@@ -181,12 +184,12 @@ class SameElsewhere:
 
 
 def of_list(request: HttpRequest, model: str) -> list[SameElsewhere]:
-    """Return the equivalents of a model's list, including lists of models from other apps."""
+    """Return the equivalents for the list of a model, which may belong to another app."""
     return [line_for(request, key, {}) for key in OF_LIST.get(model, ())]
 
 
 def of_row(request: HttpRequest, row: Any) -> list[SameElsewhere]:
-    """Return the equivalents of a row's page, or of its list if the page has none."""
+    """Return the equivalents for the page of a row, or those for its list if the page has none."""
     keys = OF_ROW.get(row._meta.model_name)
     return (
         of_list(request, row._meta.model_name) if keys is None else [_line_for_row(request, key, row) for key in keys]
@@ -194,7 +197,7 @@ def of_row(request: HttpRequest, row: Any) -> list[SameElsewhere]:
 
 
 def of_action(request: HttpRequest, model: str, act: str, rows: list[Any]) -> list[SameElsewhere]:
-    """Return the equivalents of an action (or of add or delete), one line for each of the first rows."""
+    """Return the equivalents of an action (or of add or delete), one for each of the first rows."""
     key = f"{model}.{act}"
     if key not in EQUIVALENTS:
         return of_list(request, model)
@@ -202,7 +205,7 @@ def of_action(request: HttpRequest, model: str, act: str, rows: list[Any]) -> li
 
 
 def of_history(request: HttpRequest, model: str, pk: str) -> list[SameElsewhere]:
-    """Return the equivalents of the history of a row."""
+    """Return the equivalents for the history of a row."""
     key = f"{model}.history"
     return [line_for(request, key, {"id": pk})] if key in EQUIVALENTS else [line_for(request, "events", {})]
 
@@ -212,7 +215,7 @@ def _line_for_row(request: HttpRequest, key: str, row: Any) -> SameElsewhere:
 
 
 def line_for(request: HttpRequest, key: str, names: Mapping[str, Any]) -> SameElsewhere:
-    """Return one line with the names filled in."""
+    """Return the equivalent with this key, with the names filled in."""
     found = EQUIVALENTS[key]
     given = {name: shlex.quote(str(value)) for name, value in names.items()}
     return SameElsewhere(what=found.what, command=found.command.format(**given), call=_call(request, found, names))
@@ -254,7 +257,7 @@ def _body(found: Equivalent, names: Mapping[str, Any]) -> list[str]:
 
 
 def path_exists(path: str) -> bool:
-    """Return whether the API has this path, ignoring the catch-all for unknown paths."""
+    """Return whether the API has this path, without counting the view that answers unknown paths."""
     try:
         return bool(resolve(path).route.removeprefix("api/"))
     except Resolver404:

@@ -1,4 +1,4 @@
-"""Filters of lists. Their choices are known without querying a table."""
+"""Filters of lists. Their choices are known without reading a table."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from leases.reasons import Reason
 
 
 class TypeFilter(admin.SimpleListFilter):
-    """Filter by resource type, among the types that installed kinds provide."""
+    """Filter by resource type. The choices are the types that installed kinds provide."""
 
     title = "type"
     parameter_name = "type"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return all types."""
+        """Return all resource types."""
         return [(name, name) for name in sorted(registry.resource_types())]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep the rows of the type."""
+        """Return the rows with the chosen type."""
         return queryset.filter(type=self.value()) if self.value() else queryset
 
 
 class ExistsFilter(admin.EmptyFieldListFilter):
-    """Filter by whether the object still exists, that is, whether `gone_at` is empty."""
+    """Filter by whether an object still exists, which is the case while `gone_at` is empty."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -51,28 +51,28 @@ class ReasonFilter(admin.SimpleListFilter):
     parameter_name = "reason"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return all reasons that rows can have, the most urgent first."""
+        """Return all reasons that rows can have, most urgent first."""
         kept = [reason for reason in Reason if reason not in (Reason.NONE, Reason.NO_WORKER)]
         return [(reason.value, reason.value.replace("_", " ")) for reason in kept]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep the rows with the reason."""
+        """Return the rows with the chosen reason."""
         return queryset.filter(reason=self.value()) if self.value() else queryset
 
 
 class AttentionFilter(admin.SimpleListFilter):
-    """Filter for rows with a problem; `conditions` defines the problems."""
+    """The base class of filters for rows with a problem. `conditions` contains the problems."""
 
     title = "needs attention"
     parameter_name = "attention"
     conditions: ClassVar[Mapping[str, Q | Callable[[], Q]]] = {}
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        """Return all conditions."""
+        """Return the names of all conditions."""
         return [(name, name) for name in self.conditions]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep the rows that meet the condition."""
+        """Return the rows that meet the chosen condition."""
         condition = self.conditions.get(self.value() or "")
         if condition is None:
             return queryset
@@ -116,7 +116,7 @@ class StillRemembered(AttentionFilter):
 
 
 class OfferingKind(admin.SimpleListFilter):
-    """Filter by kind, among the installed kinds whose offers are polled."""
+    """Filter by kind. The choices are the installed kinds whose offers are polled."""
 
     title = "kind"
     parameter_name = "kind"
@@ -126,12 +126,12 @@ class OfferingKind(admin.SimpleListFilter):
         return [(name, name) for name in registry.names() if poll_schedule.reads(name)]
 
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        """Keep the rows of the kind."""
+        """Return the rows with the chosen kind."""
         return queryset.filter(kind=self.value()) if self.value() else queryset
 
 
 class OfferSort(AttentionFilter):
-    """Filter for offers by market and hardware."""
+    """Filter offers by market and hardware."""
 
     title = "market and hardware"
     parameter_name = "sort"

@@ -1,4 +1,4 @@
-"""Form fields for durations and secrets, and the widget that edits a config with one input for each field."""
+"""Form fields for durations and secrets, and a widget that edits a config with one input for each of its fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DurationField(forms.CharField):
     """A form field for a duration such as "2h" or "1d12h"."""
 
     def clean(self, value: Any) -> Any:
-        """Return a timedelta, or None for an optional field left empty."""
+        """Return the duration as a timedelta, or None if an optional field is empty."""
         text = super().clean(value)
         try:
             return duration(text) if text else None
@@ -30,14 +30,14 @@ class DurationField(forms.CharField):
 
 
 class DurationColumnField(DurationField):
-    """A duration in the form of a model, shown as it is typed."""
+    """The field for a duration in the form of a model. It shows a duration as users type it."""
 
     def prepare_value(self, value: Any) -> Any:
         """Return a stored duration as text."""
         return written(value) if isinstance(value, dt.timedelta) else value
 
     def has_changed(self, initial: Any, data: Any) -> bool:
-        """Return whether another duration was typed."""
+        """Return whether the typed duration differs from the stored one."""
         try:
             return bool(self.clean(data) != (self.clean(initial) if isinstance(initial, str) else initial))
         except forms.ValidationError:
@@ -45,7 +45,7 @@ class DurationColumnField(DurationField):
 
 
 class HiddenTextarea(forms.Textarea):
-    """A text area that never shows its content, whether stored or typed."""
+    """A text area that never shows its content, neither stored nor typed."""
 
     def format_value(self, value: Any) -> None:
         """Return None, so that nothing is rendered."""
@@ -53,12 +53,12 @@ class HiddenTextarea(forms.Textarea):
 
 
 class SecretsField(forms.CharField):
-    """A JSON object of secrets to store; empty keeps the stored ones."""
+    """A field for a JSON object of secrets. If it is left empty, the stored secrets are kept."""
 
     widget = HiddenTextarea(attrs={"rows": 6, "autocomplete": "off", "spellcheck": "false"})
 
     def clean(self, value: Any) -> Any:
-        """Return the object, or None if nothing was typed."""
+        """Return the secrets, or None if nothing was typed."""
         text = super().clean(value)
         if not text:
             return None
@@ -78,12 +78,12 @@ class SecretsField(forms.CharField):
 
 OTHER = "~other"
 
-"""The name of the input for fields that the schema does not define, so that saving does not drop them unseen."""
+"""The name of the input for fields that the schema does not define. Without it, saving would silently drop them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One field of a config: its input and its description."""
+    """One field of a config, with its input and its description."""
 
     key: str
     sort: str
@@ -91,7 +91,7 @@ class Setting:
     default: Any = None
     needed: bool = False
     optional: bool = False
-    """Whether the field may be left empty to leave it out of the config."""
+    """True if the field is omitted from the config when its input is empty."""
     says: str = ""
     choices: tuple[str, ...] = ()
     limits: Mapping[str, Any] = field(default_factory=dict)
@@ -107,7 +107,10 @@ class Setting:
         return str(value)
 
     def read(self, text: str) -> Any:
-        """Parse the typed text. Text that cannot be parsed is returned unchanged, so that the kind refuses it."""
+        """Return the value of a typed text.
+
+        Text that cannot be parsed is returned unchanged, so that the kind refuses it.
+        """
         text = text.replace("\r\n", "\n")
         if self.sort == "lines":
             return [line.strip() for line in text.split("\n") if line.strip()]
@@ -163,7 +166,7 @@ def _sort(plain: Mapping[str, Any]) -> str:
 def inputs_of(
     known: Sequence[Setting], name: str, given: Mapping[str, Any], problems: Mapping[str, list[str]]
 ) -> list[dict[str, Any]]:
-    """Return the template context of each input, with the stored or typed value."""
+    """Return the template context of each input, with its stored or typed value."""
     return [_input(name, one, given, problems.get(one.key, [])) for one in known]
 
 
@@ -178,7 +181,7 @@ def _input(name: str, one: Setting, given: Mapping[str, Any], problems: list[str
 
 
 def values_in(data: Any, name: str, known: Sequence[Setting]) -> dict[str, Any]:
-    """Return the typed values, leaving out those equal to their default."""
+    """Return the typed values, without those that are equal to their default."""
     found: dict[str, Any] = {}
     for one in known:
         typed = f"{name}.{one.key}" in data
@@ -189,7 +192,7 @@ def values_in(data: Any, name: str, known: Sequence[Setting]) -> dict[str, Any]:
 
 
 class ConfigWidget(forms.Textarea):
-    """Inputs generated from the schema of `kind`, or a text area for JSON if the kind is unknown."""
+    """Inputs that are generated from the schema of `kind`, or a text area for JSON if the kind is unknown."""
 
     def __init__(self, attrs: Any = None) -> None:
         super().__init__(attrs)
@@ -209,14 +212,17 @@ class ConfigWidget(forms.Textarea):
         return context
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> Any:
-        """Render the inputs if the schema is known."""
+        """Render the inputs, or the text area if the schema is unknown."""
         context = self.get_context(name, value, attrs)
         if "settings" not in context:
             return super().render(name, value, attrs, renderer)
         return SafeString(render_to_string("admin/drydock/config.html", context))
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
-        """Return the typed values as one JSON object. A complete object (`config`) is returned unchanged."""
+        """Return the typed values as one JSON object.
+
+        If a complete object was posted (`config`), return it unchanged.
+        """
         known = settings_of(str(data.get("kind", self.kind)))
         if name in data or known is None or not _has_inputs(data, name):
             return data.get(name)
@@ -243,7 +249,7 @@ def _has_inputs(data: Any, name: str) -> bool:
 
 
 def _object(value: Any) -> dict[str, Any] | None:
-    """Parse a stored or typed JSON object. Return {} if it is empty, or None if it is not an object."""
+    """Return a stored or typed JSON object. An empty value gives {}, and a value that is not an object gives None."""
     if value in (None, ""):
         return {}
     try:

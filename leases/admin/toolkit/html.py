@@ -46,19 +46,21 @@ _BADGES = {
     "no": ("bad", "✕"),
 }
 
-"""The tone and icon of each state, flag or answer. The word is shown beside them, so no meaning depends on color
-alone."""
+"""The tone and the icon of each state, flag or answer.
+
+The word is shown beside them, so that no meaning depends on color alone.
+"""
 
 DASH = mark_safe('<span class="dd-quiet">-</span>')
 
 
 def tone(word: str) -> str:
-    """Return the tone of a state."""
+    """Return the tone of a word such as a state."""
     return _BADGES.get(word, ("over", ""))[0]
 
 
 def badge(word: str, sentence: str = "") -> SafeString:
-    """Render a word with its icon and tone; `sentence` appears on hover."""
+    """Render a word with its icon and tone. `sentence` is shown on hover."""
     colour, icon = _BADGES.get(word, ("over", "•"))
     return format_html(
         '<span class="dd-badge dd-{}" title="{}"><span aria-hidden="true">{}</span> {}</span>',
@@ -67,7 +69,7 @@ def badge(word: str, sentence: str = "") -> SafeString:
 
 
 def badges(*words: str) -> SafeString:
-    """Render several badges, or a dash."""
+    """Render several badges, or a dash if there are none."""
     return format_html_join(" ", "{}", ((badge(word),) for word in words)) if words else DASH
 
 
@@ -98,7 +100,7 @@ def link(row: Model | None, words: str = "") -> SafeString:
 
 
 def link_with_number(row: Model | None) -> SafeString:
-    """Render a link with the number of the row, since names may be empty or repeated."""
+    """Render a link with the number of the row, because names may be empty or used more than once."""
     if row is None:
         return DASH
     number = f"{row._meta.verbose_name} {row.pk}"
@@ -113,14 +115,14 @@ def short(text: str, length: int = 90) -> str | SafeString:
 
 
 def bar(name: str, used: int, total: int) -> SafeString:
-    """Render a bar of the used part of a class of capacity."""
+    """Render a bar that shows how much of a class of capacity is used."""
     return format_html(
         '<span class="dd-bar" title="{}">{} {} of {}</span>', name, _filled(used, total), used, total
     )  # fmt: skip
 
 
 def _filled(used: int, total: int) -> SafeString:
-    """Render the filled bar: good while there is room, a warning from 80 %, bad when full."""
+    """Render a filled bar: good while there is room, a warning from 80 %, bad when full."""
     colour = "over" if not total else "bad" if used >= total else "wait" if used * 5 >= total * 4 else "good"
     return timeline.progress_bar(used, total, colour)
 
@@ -129,7 +131,7 @@ _GIB = 1024
 
 
 def amount(name: str, value: int) -> str:
-    """Return an amount of a class in common units: cores, GiB, TiB."""
+    """Return an amount of a capacity class in common units: cores, GiB, TiB."""
     if name == "cpu_millicores":
         return f"{value / 1000:g} cores"
     if name.endswith("_mib"):
@@ -139,7 +141,7 @@ def amount(name: str, value: int) -> str:
 
 
 def amounts(given: dict[str, int]) -> str | SafeString:
-    """Return amounts by class in words: `2 slots, CPU 4 cores`."""
+    """Return amounts by class as text, such as `2 slots, CPU 4 cores`."""
     found = [_amount(name, value) for name, value in given.items()]
     return ", ".join(found) or DASH
 
@@ -160,7 +162,7 @@ _CLASSES = {"cpu_millicores": "CPU", "ram_mib": "RAM", "disk_mib": "disk"}
 
 
 def room(name: str, used: int, total: int) -> SafeString:
-    """Render a bar with the name of the class and its unit."""
+    """Render a bar for a class of capacity, with its name and its unit."""
     return format_html(
         '<span class="dd-bar">{} {} {} of {}</span>',
         _CLASSES.get(name, name), _filled(used, total), amount(name, used), amount(name, total),
@@ -175,7 +177,7 @@ def progress(percent: int | None) -> SafeString:
 
 
 def copyable(line: str) -> SafeString:
-    """Render a line to copy; the browser adds the button."""
+    """Render a line of text to copy. The browser adds the button."""
     return format_html('<span class="dd-copy"><code>{}</code></span>', line)
 
 

@@ -1,7 +1,7 @@
-"""Regions of a page that refresh themselves: htmx requests the same URL again and receives only the region.
+"""Regions of a page that refresh themselves: htmx requests the same URL again, and receives only the region.
 
-The browser sends a digest of the content it shows; the answer is 204 when only ages have changed since. Ages and
-countdowns run in the browser (`console.js`).
+The browser sends a digest of the content that it shows. The response is 204 if nothing but ages has changed since. Ages
+and countdowns are updated in the browser (`console.js`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def region(request: HttpRequest, name: str, template: str, context: Mapping[str,
 
 
 def answer(request: HttpRequest, found: SafeString) -> HttpResponse:
-    """Respond with the region alone, or with 204 if the browser already has it."""
+    """Return a response with only the region, or a 204 response if the browser already shows the same content."""
     seen = request.headers.get(SEEN, "")
     same = bool(seen) and f'"{SEEN}": "{seen}"' in found[:2000]
     response = HttpResponse(status=204) if same else HttpResponse(found)
@@ -51,5 +51,5 @@ def answer(request: HttpRequest, found: SafeString) -> HttpResponse:
 
 
 def digest(content: str) -> str:
-    """Return a digest of the content that ignores ages."""
+    """Return a digest of the content, in which ages are ignored."""
     return hashlib.sha256(_TOKEN.sub("", _AGE.sub(r"\1\2", content)).encode()).hexdigest()[:16]

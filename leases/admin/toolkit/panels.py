@@ -1,4 +1,4 @@
-"""Tables below a record. They read related rows with a fixed number of queries."""
+"""Panels below a record. They read related rows by a fixed number of queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A table with a heading. `note` and `lead` precede the rows; `empty` is shown if there are none."""
+    """A table with a heading. `note` and `lead` precede the rows. `empty` is shown if there are no rows."""
 
     title: str
     columns: Sequence[str] = ()
@@ -29,10 +29,10 @@ class Panel:
     note: str = ""
     lead: str | SafeString = ""
     more: tuple[str, str] | None = None
-    """The text and address of a link to the remaining rows."""
+    """The text and the address of a link to further rows."""
     name: str = ""
     always: bool = False
-    """Whether to show the panel in full even when it is empty, because its emptiness is informative."""
+    """True if the panel is shown in full even when it is empty, because that is informative."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,13 @@ class Head:
 
 
 def latest(found: QuerySet[Event], *of: str) -> list[Event]:
-    """Return the latest events, oldest first, together with the relations named in `of`."""
+    """Return the latest events, oldest first, together with the relations that `of` names."""
     found = found.select_related(*of) if of else found
     return list(found.order_by("-id")[:EVENTS])[::-1]
 
 
 def timeline(rows: Sequence[Event], title: str = "Timeline", *, of: Sequence[str] = ()) -> Panel:
-    """Show events with the duration of each state, and links to the relations named in `of`."""
+    """Show events with the duration of each state, and with links to the relations that `of` names."""
     return Panel(
         title=title, columns=("Time", "Event", *of, "Previous state lasted", "Reason", "Message", "By"),
         name="timeline",
@@ -67,7 +67,7 @@ def timeline(rows: Sequence[Event], title: str = "Timeline", *, of: Sequence[str
 
 
 def transition(event: Event) -> SafeString:
-    """Render a transition as two badges, any other event as its kind."""
+    """Render a transition as two badges, and any other event as its kind."""
     if not event.to_state:
         return format_html("<code>{}</code>", event.kind)
     if not event.from_state:
@@ -76,7 +76,7 @@ def transition(event: Event) -> SafeString:
 
 
 def runs(found: Iterable[Run]) -> Panel:
-    """Show plans that are running."""
+    """Show runs that are being carried out."""
     return Panel(
         title="Active runs",
         columns=("Run", "Step", "Progress", "Message", "Waits for", "Attempts", "Next call", "Started"),
@@ -93,14 +93,14 @@ def runs(found: Iterable[Run]) -> Panel:
 
 
 def waits_for(run: Run) -> str:
-    """Describe what a run is waiting for."""
+    """Return a phrase that says for what a run waits."""
     if run.waits_for == "operator":
         return f"a person: {run.hold_who}" if run.hold_who else "a person"
     return run.waits_for or ("cannot be cancelled" if run.uninterruptible else "-")
 
 
 def leases(title: str, found: Iterable[Lease], *, empty: str = "None.") -> Panel:
-    """Show leases in a table. Their owner and resource must have been selected with them."""
+    """Show leases in a table. Their owners and resources must be read together with them."""
     return Panel(
         title=title, columns=("Lease", "State", "Type", "Owner", "Resource", "Need", "Requested", "Active", "Ended"),
         rows=[

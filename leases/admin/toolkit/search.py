@@ -1,4 +1,4 @@
-"""Search by number, name, owner or label. It reads indexes only, so its cost does not grow with the tables."""
+"""Search by number, name, owner or label. Only indexes are read, so the cost does not grow with the tables."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from leases.models import Lease, Resource
 
 MOST = 500
 
-"""The maximum number of matches of each type. More specific searches find fewer."""
+"""The maximum number of matches of each type. Users can search for more specific words."""
 
 _BIGGEST = (1 << 63) - 1
 
 
 def number(words: str) -> int | None:
-    """Return the number in a search (`12`, `#12`, `lease 12`), or None if it contains no valid row number."""
+    """Return the number in a search (`12`, `#12`, `lease 12`), or None if the search is not a valid number of a row."""
     last = words.split()[-1].removeprefix("#") if words.split() else ""
     value = int(last) if last.isascii() and last.isdecimal() and len(last) < 20 else None
     return value if value is not None and value <= _BIGGEST else None
 
 
 def clean(words: str) -> str:
-    """Remove characters that PostgreSQL text cannot contain from the search."""
+    """Return the search without characters that PostgreSQL cannot store in text."""
     return words.replace("\x00", "").strip()[:200]
 
 
@@ -72,17 +72,20 @@ def _parameters(words: str) -> dict[str, Any]:
 
 
 def lease_ids(words: str) -> list[int]:
-    """Return leases by number, name, owner, label (`blue`, `team=blue`), resource, or words of a note, newest first."""
+    """Return the ids of leases by number, name, owner, label, resource or words of a note, newest first.
+
+    A label is `blue` or `team=blue`.
+    """
     return [pk for (pk,) in rows(_LEASES, _parameters(words))] if words else []
 
 
 def resource_ids(words: str) -> list[int]:
-    """Return resources by number, name or identity, newest first."""
+    """Return the ids of resources by number, name or identity, newest first."""
     return [pk for (pk,) in rows(_RESOURCES, _parameters(words))] if words else []
 
 
 def page(site: Any, request: HttpRequest) -> HttpResponse:
-    """Show the results that the user may see, or redirect if there is exactly one."""
+    """Show the results that the user may see. If there is exactly one, redirect to its page."""
     words = clean(request.GET.get("q", ""))
     may = request.user.has_perm
     leases = _leases(words) if may("leases.view_lease") else []

@@ -15,7 +15,7 @@ ROW = 16
 
 LANES = 12
 
-"""The maximum number of lanes. Further simultaneous leases share the last one."""
+"""The maximum number of lanes. Further leases at the same time share the last lane."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +30,10 @@ class Bar:
 
 
 def lanes(pieces: Iterable[Bar], now: dt.datetime) -> list[list[Bar]]:
-    """Distribute the bars over lanes, oldest first, so that no two bars in a lane overlap."""
+    """Distribute bars over lanes, oldest first.
+
+    The bars in a lane do not overlap, except in the last of `LANES` lanes.
+    """
     found: list[list[Bar]] = []
     for piece in sorted(pieces, key=lambda one: one.start):
         free = next((lane for lane in found if (lane[-1].end or now) <= piece.start), None)
@@ -73,7 +76,7 @@ def _rect(piece: Bar, start: dt.datetime, whole: float, now: dt.datetime, y: int
 
 
 def stacked_bar(pieces: Sequence[tuple[str, float, str]]) -> SafeString:
-    """Draw one bar from (tone, share of the whole, label) parts."""
+    """Draw one bar that consists of parts. Each part is (tone, fraction of the whole, label)."""
     drawn, x = [], 0.0
     for tone, part, words in pieces:
         drawn.append((tone, f"{x * WIDTH:.1f}", f"{max(part * WIDTH, 2):.1f}", words))
@@ -89,7 +92,7 @@ def stacked_bar(pieces: Sequence[tuple[str, float, str]]) -> SafeString:
 
 
 def progress_bar(used: int, total: int, tone: str) -> SafeString:
-    """Draw one bar, filled to the used part."""
+    """Draw one bar, of which the used part is filled."""
     width = 0.0 if total <= 0 else min(used / total, 1) * 100
     return format_html(
         '<svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">'
