@@ -274,7 +274,7 @@ def prepare() -> str:
 
 
 def sign_in() -> str:
-    """Return how an administrator signs in. If none has a password, one is given a new password.
+    """Return how an administrator signs in. If no administrator has a password, one of them is given a new password.
 
     Commands make the operating system's user an administrator without a password, so an administrator
     may exist although no one can sign in.

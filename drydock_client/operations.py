@@ -48,7 +48,7 @@ class Operation:
     query: str = ""
     """The model of the URL's query."""
     acts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Each value of `{act}`, with its summary and the model of its body."""
+    """Maps each value of `{act}` to the summary and the model of the body of that action."""
     inside: str = ""
     """`Model.field` if the result is sent as a field of a model."""
     spread: str = ""

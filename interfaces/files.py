@@ -53,7 +53,7 @@ class OpenFile(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close the file. Raises if written data could not be stored."""
+        """Close the file. Raises an InterfaceError if written data could not be stored."""
 
 
 class Files(ABC):

@@ -33,7 +33,8 @@ from blueprints.cloud.values import Order, Remnant
 NEVER = 2**33
 """An expiry time in the far future, for tokens whose expiry is unknown: seconds since 1970."""
 LONGEST_TURN = 2.0
-"""Maximum seconds that a call waits for the rate limit; beyond that, it fails as THROTTLED and is repeated later."""
+"""Maximum number of seconds that a call waits for the rate limit. A call that would have to wait longer fails as
+THROTTLED, and is repeated later."""
 
 
 class Connection:

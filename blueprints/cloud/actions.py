@@ -368,8 +368,7 @@ def open_ports(client: Client, spec: Spec, memo: Json) -> Answer:
 def close_ports(client: Client, spec: Spec, memo: Json) -> Answer:
     """Close the lease's ports, except those that another lease on the machine has also requested.
 
-    Another lease may have been granted in the meantime and found its port open just before it was closed, so such a
-    port is opened again.
+    If another lease that needs one of the ports was granted in the meantime, the port is opened again.
     """
     mine = _rules(spec)
     if mine and isinstance(client, Firewall):

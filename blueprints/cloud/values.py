@@ -67,7 +67,7 @@ class Location:
     name: str
     description: str = ""
     zones: tuple[str, ...] = ()
-    """Empty if the region has no zones."""
+    """The names of the zones that the account may use; empty if the region has no zones."""
     available: bool = True
     country: str = ""
     """ISO 3166 alpha-2 code; empty if the provider's name for the region does not imply a country."""
@@ -80,7 +80,7 @@ class Gpu:
     maker: str
     """`nvidia`, `amd`, `intel`, `aws`, `google`."""
     model: str
-    """In lower case and without the vendor: `a100`, `t4`, `h100`."""
+    """The model in lower case, without the vendor: `a100`, `t4`, `h100`."""
     count: int = 1
     memory_mib: int = 0
     """Memory of each GPU in MiB."""
@@ -93,7 +93,7 @@ class Price:
     market: Market
     per_hour: float
     zone: str = ""
-    """Empty if the price holds in every zone of the location."""
+    """The zone to which the price applies; empty for every zone of the location."""
     source: str = ""
     """Source of the price: `provider`, or `bundled 2026-11-01` for the bundled table."""
 
@@ -115,7 +115,7 @@ class InstanceType:
     local_disk_gib: int = 0
     """Size of the local disks in GiB, which are deleted with the instance."""
     network: str = ""
-    """In the provider's words, such as `Up to 10 Gigabit`."""
+    """Network bandwidth in the provider's words, such as `Up to 10 Gigabit`."""
     confidential: frozenset[Confidential] = frozenset()
     family: str = ""
     """The name of the family under which quotas count the type."""
@@ -191,7 +191,7 @@ class Order:
     public_key: str = ""
     """An OpenSSH line for `user`, for images whose own agent creates the account."""
     user_data: str = field(default="", repr=False)
-    """May contain secrets (the host key's private half)."""
+    """User data for the guest, which may contain secrets such as the private half of the host key."""
     confidential: Confidential | None = None
     max_price: float | None = None
     """Maximum price of a spot machine in US dollars per hour, if supported; None for the on-demand price."""
@@ -244,7 +244,7 @@ class Remnant:
     key: str
     """The name under which the object was created; see `named`."""
     location: str = ""
-    """Empty if the object does not belong to a location."""
+    """The location of the object; empty if it does not belong to one."""
     zone: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     created_at: dt.datetime | None = None

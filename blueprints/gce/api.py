@@ -41,7 +41,8 @@ from blueprints.gce.errors import of_operation, translated
 SCOPES = ("https://www.googleapis.com/auth/compute",)
 AUDIENCE = "https://compute.googleapis.com/"
 READ_SCOPES = ("https://www.googleapis.com/auth/cloud-platform.read-only",)
-"""The narrowest scope that Cloud Resource Manager accepts (its discovery document, projects.testIamPermissions)."""
+"""OAuth scopes for reading permissions: the narrowest scope that Cloud Resource Manager accepts (its discovery
+document, projects.testIamPermissions)."""
 LIFE = 3600
 """Lifetime of a token in seconds; Google accepts no more."""
 

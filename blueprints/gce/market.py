@@ -36,7 +36,7 @@ HYPERDISK_ONLY = frozenset(
 """Series that boot only from Hyperdisk (openclaw/crabbox, docs/providers, which follows Google's pages on the
 series)."""
 HYPERDISK_TYPES = ("a3-ultragpu-",)
-"""Prefixes of types in other series that boot only from Hyperdisk. So does bare metal (OpenShift on C3: only
+"""Prefixes of types in other series that boot only from Hyperdisk. Bare-metal types do too (OpenShift on C3: only
 hyperdisk-balanced)."""
 NO_MIGRATION = frozenset({"a2", "a3", "a4", "a4x", "g2", "g4", "h3", "h4d", "x4", "x5"})
 """Series that are not migrated live: those with built-in GPUs, those for high-performance computing, and bare metal

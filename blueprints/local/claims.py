@@ -3,9 +3,9 @@
 The engine's slot lock separates the leases of one installation. These claims separate two installations on one machine,
 and new leases from the remains of a crash. Creating a link is atomic: the first caller gets the uid. Root only.
 
-Uids are reused in order: the one unused for longest comes next, and one that was just given back rests. If a search has
-missed something that a lease left, such as a descriptor kept by another lease, it therefore takes as long as possible
-until a new owner of the uid could be affected.
+Uids are reused in order: the one unused for longest comes next, and one that was just given back rests. A descriptor
+kept by another lease, or anything else that the searches missed, could affect the next owner of the uid; this order
+puts that off for as long as possible.
 """
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ def _with_keys() -> set[int]:
 
 
 def _forsaken(uid: int) -> bool:
-    """Return whether the folder of the host that held this uid was removed by someone else.
+    """Return whether the uid is claimed for a home whose host folder no longer exists, because somebody removed it.
 
-    The next lease with the uid first ends whatever is left.
+    The next lease with the uid first ends the processes that are left.
     """
     home = holder(uid)
     return home is not None and not home.parent.exists()

@@ -28,7 +28,7 @@ class Outside:
 
     name: str
     tags: Mapping[str, str] | None = field(default=None, compare=False)
-    """None if such objects have no tags."""
+    """The tags of the object; None if objects of its type have no tags."""
 
 
 class Hooks:

@@ -37,7 +37,7 @@ class Position:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How far a plan got. `spec` has the facts, secrets and parents gathered on the way."""
+    """The progress and the result of a plan. `spec` has the facts, secrets and parents that the plan has gathered."""
 
     ended: Ended
     spec: Spec

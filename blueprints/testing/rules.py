@@ -1,4 +1,4 @@
-"""The rules that every single call of a step must keep, whatever the kind."""
+"""The rules that every call of a step must keep, for any kind."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class EncryptedTextField(_TextField):
         return None if value is None else Ciphertext(value)
 
     def to_python(self, value: Any) -> Any:
-        """Accept ciphertext, which fixtures contain."""
+        """Return the value, as a Ciphertext if it is encrypted, as values in fixtures are."""
         return Ciphertext(value) if isinstance(value, str) and looks_sealed(value) else value
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:

@@ -32,7 +32,10 @@ class Plugins:
 
 
 def load_plugins(group: str) -> Plugins:
-    """Load every entry point of a group. Logs and reports failures; if a name occurs twice, loads neither."""
+    """Load every entry point of a group.
+
+    Failures are logged and reported. If a name occurs twice, neither entry point with that name is loaded.
+    """
     entries = importlib.metadata.entry_points(group=group)
     distinct = {(entry.name, entry.value): entry for entry in entries}
     count = Counter(name for name, _ in distinct)

@@ -1,4 +1,4 @@
-"""The user id under which an engine runs: for root an unused one, without adding a user to the system.
+"""The user id under which an engine runs. If Drydock runs as root, it is an unused id, and no user is added.
 
 PostgreSQL refuses to run as root. Only its `initdb` needs an entry in the password file, so the cluster is created by
 an account that every system has (`nobody`, in a folder that only our group can enter) and then given to the unused id.

@@ -38,7 +38,7 @@ class UsageInfo:
     started_at: dt.datetime
     ended_at: dt.datetime | None
     ends_at: dt.datetime | None
-    """When the lease ends because its budget does not cover another hour; None if its budget does."""
+    """When the lease ends because its budget does not cover another hour; None if its budget covers another hour."""
     seconds: float
     cost: float
 

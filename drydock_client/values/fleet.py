@@ -44,7 +44,7 @@ class OrphanInfo:
     not_before: dt.datetime | None
     """Nothing is done to the object until it is seen again after this time."""
     message: str
-    """What will be done about the orphan."""
+    """A sentence that says what will be done about the orphan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class BackendInfo:
     orphans: int = 0
     orphans_price: float = 0.0
     ages: Mapping[str, dt.timedelta | None] = field(default_factory=dict)
-    """Age of the oldest poll of each type; None if some poll of the type was never made."""
+    """Age of the oldest poll of each type; None if one of these polls was never made."""
     failing: tuple[str, ...] = ()
     """The failing polls, and why they fail."""
     errors: tuple[str, ...] = ()

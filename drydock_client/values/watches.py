@@ -18,7 +18,7 @@ class WorkloadInfo:
     state: str
     outcome: str = ""
     message: str = ""
-    """How it ended, as a sentence."""
+    """A sentence that says how the workload ended."""
     exit_code: int | None = None
     signal: int = 0
     """The signal that ended it; 0 for none."""
@@ -47,13 +47,14 @@ class MetricsInfo:
 
     scope: str
     cpu_core_seconds: float | None
-    """One processor busy for one second is 1."""
+    """Processor time in core-seconds: one processor busy for one second is 1."""
     memory_mib_seconds: float | None
-    """1 MiB held for one second is 1; the mean of two samples counts for the time between them."""
+    """Memory in MiB-seconds: 1 MiB held for one second is 1. For the time between two samples, the mean of both
+    counts."""
     network_in_bytes: int | None
     network_out_bytes: int | None
     wall_seconds: float
-    """From the first sample to the last."""
+    """Seconds from the first sample to the last."""
     sampled_at: dt.datetime | None
     """When the last sample was taken."""
     complete: bool

@@ -35,7 +35,7 @@ class JobInfo:
     started_at: dt.datetime | None
     ended_at: dt.datetime | None
     apart: bool = False
-    """Whether its standard error is kept separately."""
+    """Whether the job's standard error is kept separately."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -221,9 +221,10 @@ class Environment:
 
     @contextlib.contextmanager
     def another(self, part: str, **other: Any) -> Iterator[Order]:
-        """Return an order beside the main one. Its objects are deleted when the check ends, whatever its result.
+        """Yield the order for an additional machine.
 
-        Objects that cannot be deleted then are left to the end of the suite, which reports them.
+        The objects of the order are deleted when the check ends, whether it passes or fails. Objects that
+        cannot be deleted at that time are left to the end of the suite, which reports them.
         """
         order = self.order(part, **other)
         try:

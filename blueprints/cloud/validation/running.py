@@ -1,4 +1,4 @@
-"""Checks of a running machine: how it is reached, and what it contains."""
+"""Checks of a running machine: access to it over SSH, its guest system, firewall, tags and console."""
 
 from __future__ import annotations
 

@@ -101,9 +101,9 @@ def image_mib(disk_mib: int) -> int:
 
 
 def make(there: Account, folder: str, disk_mib: int) -> str:
-    """Mount a file system over the folder. May be repeated. Raises DiskFull.
+    """Mount a file system over the folder.
 
-    Return why that is not possible, or an empty string.
+    Return why that is not possible, or an empty string if it is mounted. May be repeated. Raises DiskFull.
     """
     said = there.run(_MAKE, folder, f"{folder}.img", str(image_mib(disk_mib)), there.uid, there.gid).strip()
     if said == "full":
