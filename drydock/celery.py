@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 from functools import partial
 from typing import Any
 
@@ -53,6 +54,9 @@ class DrydockCelery(Celery):
         if settings.DRYDOCK.private_broker:
             ensure(settings.ENGINES, BROKER)
 
+
+# Django's checks import the pages and REST: 20 MiB of each worker's memory. `migrate` and `check --deploy` run them.
+os.environ.setdefault("CELERY_SKIP_CHECKS", "1")
 
 app = DrydockCelery("drydock")
 app.config_from_object("django.conf:settings", namespace="CELERY")

@@ -83,7 +83,7 @@ def attention(
         rows = [
             (f"{a.kind} {a.id or ''} {a.name}".strip(), a.what, output.ago(a.since), a.message, a.mend) for a in found
         ]
-        output.table(("where", "what", "since", "says", "do"), rows, empty="Nothing needs attention.")
+        output.table(("where", "what", "since", "message", "action"), rows, empty="Nothing needs attention.")
     if found and exit_code:
         raise typer.Exit(FAILURE)
 

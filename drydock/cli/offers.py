@@ -188,7 +188,7 @@ def locations(*, as_json: o.AsJson = False) -> None:
          "not yet" if one.seen_at is None else output.ago(one.seen_at), one.message)
         for one in found
     ]  # fmt: skip
-    return output.table(("kind", "account", "name", "country", "zones", "offers", "read", "says"), rows)
+    return output.table(("kind", "account", "name", "country", "zones", "offers", "read", "message"), rows)
 
 
 @guarded

@@ -45,11 +45,11 @@ def list_(
     if as_json:
         return output.emit(found)
     rows = [
-        (r.id, r.name, r.type, r.blueprint, r.state, _used(r), _marks(r), output.ago(r.since), _says(r))
+        (r.id, r.name, r.type, r.blueprint, r.state, _used(r), _flags(r), output.ago(r.since), _says(r))
         for r in found
     ]  # fmt: skip
     output.table(
-        ("id", "name", "type", "blueprint", "state", "slots", "marks", "since", "message"), rows, empty="No resources."
+        ("id", "name", "type", "blueprint", "state", "slots", "flags", "since", "message"), rows, empty="No resources."
     )
     return None
 
@@ -63,10 +63,10 @@ def _used(info: ResourceInfo) -> str:
     return f"{info.capacity['slots'].used}/{info.capacity['slots'].total}"
 
 
-def _marks(info: ResourceInfo) -> list[str]:
-    marks = ["suspect"] if info.suspect_since is not None and info.gone_at is None else []
-    marks += [n for n in ("drained", "quarantined", "in_maintenance", "outdated") if getattr(info, n)]
-    return marks + ([f"power {info.power}"] if info.power else [])
+def _flags(info: ResourceInfo) -> list[str]:
+    flags = ["suspect"] if info.suspect_since is not None and info.gone_at is None else []
+    flags += [n for n in ("drained", "quarantined", "in_maintenance", "outdated") if getattr(info, n)]
+    return flags + ([f"power {info.power}"] if info.power else [])
 
 
 @guarded
@@ -87,7 +87,7 @@ def _facts(info: ResourceInfo) -> None:
         f"{info.name} {info.state} {info.message}".strip(),
         [
             ("type", info.type), ("blueprint", info.blueprint), ("kind", info.kind), ("origin", info.origin),
-            ("identity", info.identity), ("part of", info.part_of), ("marks", _marks(info)), ("note", info.note),
+            ("identity", info.identity), ("part of", info.part_of), ("flags", _flags(info)), ("note", info.note),
             ("problems", list(info.problems)),
             ("now", step.strip()), ("observed", info.observed),
             ("last failure", failure_text(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),
@@ -118,7 +118,7 @@ def _act(resource: str, act: str, as_json: bool, **given: Any) -> None:
     info = o.client().change_resource(number(resource), act, **given)
     if as_json:
         return output.emit(info)
-    output.line(" ".join([f"resource {info.id} {info.name} is {info.state}", *_marks(info)]))
+    output.line(" ".join([f"resource {info.id} {info.name} is {info.state}", *_flags(info)]))
     return None
 
 

@@ -165,7 +165,7 @@ def _proof(short: str, key: str) -> str:
 def tell(who: Caller, account: Account, report: Report) -> None:
     """Record an event with the result of a validation."""
     failed = ", ".join(one.check for one in report.findings if one.verdict in ("failed", "not run"))
-    outcome = "All rows passed." if report.ok else f"Failed: {failed or 'some objects are left'}."
+    outcome = "All checks passed." if report.ok else f"Failed: {failed or 'some objects are left'}."
     record_event(
         "credential.validated", f"Credential {account.name} as {account.kind.name}: {outcome}", actor=who.actor,
         details={"run": report.run, "left": list(report.left)},

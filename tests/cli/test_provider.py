@@ -98,7 +98,7 @@ def test_what_was_agreed_to_is_tried_and_reported(cli, amazon, account):
     assert len(amazon.double.asked("RunInstances")) == 1
     assert amazon.double.objects() == {}
     assert amazon.machines.running == []
-    assert "Credential amazon as ec2: All rows passed." in cli("events", "--limit", "20").stdout
+    assert "Credential amazon as ec2: All checks passed." in cli("events", "--limit", "20").stdout
 
 
 def test_what_makes_nothing_is_not_asked_about(cli, amazon, account):
