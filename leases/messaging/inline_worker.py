@@ -23,6 +23,8 @@ GIVE_UP = 20
 
 """Number of consecutive failures of any kind after which the worker is considered unable to work."""
 
+_PAUSE = 0.02
+
 Hint = tuple[str, tuple[object, ...]]
 
 
@@ -31,9 +33,10 @@ class InlineWorker:
 
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}"
-        self._queue: queue.SimpleQueue[Hint] = queue.SimpleQueue()
+        self._queue: queue.Queue[Hint] = queue.Queue()
         self._queued: set[Hint] = set()
         self._failures, self._last = 0, ""
+        self._sweeping = True
         self._over, self._sweep_now = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=self._sweep, daemon=True)]
         self._threads += [threading.Thread(target=self._work, daemon=True) for _ in range(HANDS)]
@@ -49,6 +52,18 @@ class InlineWorker:
             elif hint not in self._queued:
                 self._queued.add(hint)
                 self._queue.put(hint)
+
+    def finish(self, patience: float) -> bool:
+        """Wait until no sweep is due and no hint is left. Return False if that takes more than `patience` seconds.
+
+        The hints that result from a hint are handled too; work that is due later is not.
+        """
+        until = clock.monotonic() + patience
+        while self._queue.unfinished_tasks or self._sweeping or self._sweep_now.is_set():
+            if clock.monotonic() >= until:
+                return False
+            clock.sleep(_PAUSE)
+        return True
 
     def end(self, patience: float) -> None:
         """Stop the threads. Wait up to `patience` seconds until they have finished their current work."""
@@ -66,7 +81,9 @@ class InlineWorker:
             while not self._over.is_set():
                 self._try(lambda: workers.seen(self.name), handlers.sweep)
                 self.take(found)
+                self._sweeping = False
                 self._sweep_now.wait(SWEEP_EVERY)
+                self._sweeping = True
                 self._sweep_now.clear()
             self._try(lambda: workers.gone(self.name))
         self._close()
@@ -83,6 +100,7 @@ class InlineWorker:
                 self._queued.discard(hint)
                 self._try(lambda: handlers.HANDLERS[hint[0]](*hint[1]))  # noqa: B023 - called at once
                 self.take(found)
+                self._queue.task_done()
         self._close()
 
     def _try(self, *acts: object) -> None:

@@ -25,7 +25,7 @@ _WHERE = "Run `drydock doctor`; logs/cli.log in the state folder has the details
 
 _PATIENCE = 8.0
 
-"""Time in seconds that the worker in this process has to finish its current steps."""
+"""Time in seconds that the worker in this process has to finish the queued work, and again for its current steps."""
 
 
 class PrivateWorker:
@@ -76,8 +76,12 @@ class PrivateWorker:
         """True if the worker runs in this process."""
         return self._crew is not None
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: object = None, *_: object) -> None:
         if self._crew is not None:
+            # What the end of a lease leads to, such as the destruction of its folder, would otherwise stay undone.
+            if error is None:
+                self._crew.take(self._found or deque())
+                self._crew.finish(_PATIENCE)
             self._crew.end(_PATIENCE)
             self._crew = None
         self._collecting.close()
