@@ -80,7 +80,7 @@ class Resource(models.Model):
     reserved_for = models.ForeignKey(
         "leases.Lease", null=True, blank=True, on_delete=models.SET_NULL, related_name="+", db_index=False
     )
-    """The head of a queue for which this resource is reserved; no other lease may claim it."""
+    """The pending lease for which this resource is reserved. No other lease may claim the resource."""
 
     observed = models.CharField(max_length=32, blank=True, default="", db_default="")
     observed_at = models.DateTimeField(null=True, blank=True)
@@ -101,9 +101,9 @@ class Resource(models.Model):
 
     idle_since = models.DateTimeField(null=True, blank=True, db_default=Now())
     dies_at = models.DateTimeField(null=True, blank=True)
-    """When the provider or its maximum lifetime will end it. No lease on it may last longer."""
+    """The time at which the provider or the maximum lifetime ends the resource. No lease on it may last longer."""
     gone_at = models.DateTimeField(null=True, blank=True)
-    """When its absence was confirmed. Until then, it counts against limits."""
+    """The time at which it was confirmed that the resource no longer exists. Until then, it counts towards limits."""
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

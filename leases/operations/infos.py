@@ -220,7 +220,7 @@ def _part(part: Any) -> Mapping[str, Any]:
 
 
 def blueprints(found: QuerySet[Blueprint], problems: Iterable[Mapping[str, Any]] = ()) -> list[BlueprintInfo]:
-    """Return blueprints as values."""
+    """Return blueprints as values. `problems` are those that a check of the blueprint has just found."""
     there = Resource.objects.filter(blueprint=OuterRef("pk"), gone_at=None).order_by().values("blueprint")
     counts = {
         "there": Coalesce(Subquery(there.annotate(n=Count("pk")).values("n")), 0),

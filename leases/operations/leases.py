@@ -367,7 +367,7 @@ _BEAT = """
 
 @checked
 def heartbeat(who: Caller, lease_id: int) -> None:
-    """Record a heartbeat. Raises NotFound, and Conflict if the heartbeat is too late or the lease expects none."""
+    """Record a heartbeat of a lease. Raises NotFound, and Conflict if it is too late or the lease expects none."""
     lease = lease_of(who, lease_id)
     if run(_BEAT, (lease_id,)):
         return

@@ -167,7 +167,7 @@ def _refuse_longer_than_resource(lease: _Lasting, after: dt.datetime) -> None:
 def _write(lease: _Lasting, changed: dict[str, Any], message: str, who: Caller) -> None:
     """Write the new end of a lease. A pending lease moves to the request class of its changed request.
 
-    The new end is not a default. If an operator set it, limits no longer apply to the lease.
+    The lease no longer has a default end. If an operator set the end, limits no longer apply to the lease.
     """
     shape = digest([lease.shape, changed])[:32] if lease.state == "pending" else lease.shape
     unlimited = {"limited": False} if who.operator else {}

@@ -49,7 +49,7 @@ def search(who: Caller, wanted: Mapping[str, Any] | OfferSearch, *, limit: int =
 def types(
     who: Caller, wanted: Mapping[str, Any] | OfferFilter, *, limit: int = 50, after: int = 0
 ) -> list[InstanceTypeInfo]:
-    """Return offers by type and location, ordered by id, starting after id `after`.
+    """Return offers grouped by type and location, ordered by id, starting after id `after`.
 
     Raises InvalidRequest with the field.
     """

@@ -143,7 +143,7 @@ def _wanted(search: Search) -> Sql:
 
 
 def _scope(row: str, owner_id: int | None) -> Sql:
-    """Return SQL that is true if a blueprint that the user may use names the account and has the kind of the row."""
+    """Return SQL that is true for a row if the user may use a blueprint of its kind that names its account."""
     if owner_id is None:
         return Sql("TRUE")
     served = allowed(PlacementRequest(type="", owner_id=owner_id))

@@ -241,7 +241,7 @@ def read(given: Mapping[str, Any] | LeaseRequest, *, keyed: bool = False) -> Lea
 
 
 def parse(given: Mapping[str, Any], *, keyed: bool = False) -> LeaseRequest:
-    """Parse a request and check its own fields. Raises InvalidRequest."""
+    """Parse a request and check all fields, except the requirements against a kind. Raises InvalidRequest."""
     document(given, "")
     context = {"keyed": keyed or given.get("idempotency_key") is not None}
     try:

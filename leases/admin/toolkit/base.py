@@ -29,10 +29,7 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
 
     @cached_property
     def count(self) -> int:
-        """Count the rows exactly up to `most`. Beyond that, estimate the size of a whole table.
-
-        For any other query, the result is then at least `most`.
-        """
+        """Count the rows exactly up to `most`. Beyond that, estimate a whole table, or return `most`."""
         found: Any = self.object_list
         number = int(found.order_by()[: self.most + 1].count())
         if number <= self.most:
@@ -109,7 +106,7 @@ class ConsoleAdmin(ActionAdmin):
         return None
 
     def get_search_results(self, request: HttpRequest, queryset: Any, search_term: str) -> tuple[Any, bool]:
-        """Return the rows that match a search, by index if `found` supports it."""
+        """Return the rows that match a search, and whether a row may occur twice. Uses the condition of `found`."""
         words = search.clean(search_term)
         condition = self.found(words) if words else None
         if condition is None:
@@ -193,7 +190,7 @@ class RecordAdmin(ConsoleAdmin):
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return False, because only actions change rows. They check permissions of their own."""
+        """Return False, because rows are changed only by actions, which check their own permissions."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:

@@ -122,7 +122,7 @@ def leave(run: Run, **columns: Any) -> None:
 
 
 def cancelled(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """End a run that was cancelled."""
+    """End a run that was cancelled. Always returns False, because the run does not continue."""
     needs.end_phase(run)
     Run.objects.filter(pk=run.pk).delete()
     phases.cancelled(run)

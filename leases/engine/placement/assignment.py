@@ -1,4 +1,4 @@
-"""Assign the members of a group to resources: the same one, the same parent, or different ones."""
+"""Assign the members of a group to resources: to the same one, below the same parent, or to different ones."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ class Place:
     parent_id: int | None
     free: Mapping[str, int]
     reserved: bool = False
-    """True if it is already reserved for the group."""
+    """True if the resource is already reserved for the group."""
 
     @property
     def whole(self) -> Amounts:
-        """All free capacity, which an exclusive member takes."""
+        """The whole free capacity of the resource, which an exclusive member takes."""
         extra = {name: amount for name, amount in self.free.items() if name not in CLASSES}
         return Amounts(**{name: self.free[name] for name in CLASSES}, extra=extra)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """The resources that the members of a group must share or must not share, and those already assigned to members."""
+    """What the members of a group must share (`same`) or must not share (`different`): a resource or a parent.
+
+    `held` has the resources that are already assigned to members.
+    """
 
     same: str = ""
     different: str = ""
@@ -41,7 +44,7 @@ class Rule:
 
 
 def rule_of(group_id: int) -> Rule:
-    """Return the current rule of a group."""
+    """Return the rule of a group, with the resources that its members hold now."""
     same, different = rows("SELECT same, different FROM leases_leasegroup WHERE id = %s", (group_id,))[0]
     held = rows(
         "SELECT r.id, r.part_of_id FROM leases_lease l JOIN leases_resource r ON r.id = l.resource_id"
@@ -52,7 +55,10 @@ def rule_of(group_id: int) -> Rule:
 
 
 def narrowed(requests: list[PlacementRequest], rule: Rule) -> list[PlacementRequest]:
-    """Return the members' requests, restricted to resources with room for all members that must share one."""
+    """Return the members' requests, restricted so that each resource they allow meets the group's rule.
+
+    If all members must share one resource, each request asks for the amounts of all members.
+    """
     if rule.same == "resource":
         requests = _on_one(requests)
     if rule.held and rule.same == "resource":
@@ -63,7 +69,7 @@ def narrowed(requests: list[PlacementRequest], rule: Rule) -> list[PlacementRequ
 
 
 def _on_one(requests: list[PlacementRequest]) -> list[PlacementRequest]:
-    """Return each request with the total amounts and with the constraints of the others."""
+    """Return the requests, each with the total amounts and with the constraints of the other requests."""
     whole = total(requests)
     kinds: list[PlacementRequest] = []
     for placement in requests:
@@ -85,7 +91,7 @@ def total(requests: Iterable[PlacementRequest]) -> Amounts:
 
 
 def places(placement: PlacementRequest) -> list[Place]:
-    """Return the resources that a member could use now, those reserved for its group first. Takes no lock."""
+    """Return the resources that a member could use now, starting with those reserved for its group. Locks nothing."""
     room = has_room(placement)
     sql = f"""
         SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, r.total_slots - r.used_slots,
@@ -107,7 +113,7 @@ _STEPS = 20_000
 
 
 def assign(options: list[list[Place]], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
-    """Assign a resource to every pending member so that the group's rule holds. Return None if that is impossible.
+    """Assign a resource to every pending member by the group's rule. Return None if that is impossible.
 
     A pure function that runs a bounded depth-first search.
     """
@@ -132,7 +138,7 @@ def assign(options: list[list[Place]], requests: list[PlacementRequest], rule: R
 def goes(
     place: Place, placement: PlacementRequest, chosen: Sequence[Place], requests: Sequence[PlacementRequest], rule: Rule
 ) -> bool:  # fmt: skip
-    """Return whether a member may take `place` once the members before it, with `requests`, have taken `chosen`."""
+    """Return whether a member may take `place`, after the members with `requests` have taken `chosen`."""
     beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == place.resource_id]
     return _keeps(place, [*rule.held, *chosen], rule) and _has_room_beside(place, placement, beside)
 

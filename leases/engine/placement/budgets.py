@@ -1,9 +1,9 @@
-"""Budgets: what owners and blueprints may spend, in US dollars per hour, and how much of it is spent.
+"""Budgets: what owners and blueprints may spend, in US dollars per hour, and how much of that is spent.
 
-The cost of an owner's leases is the sum over their shares: the price of the resource times the lease's part of it. An
-ended lease keeps costing money until a machine that is destroyed with it is gone. A share is inserted while the
-budget's row is locked, so no two claims spend the same dollar. A blueprint's resources cost their whole price as long
-as they exist, leased or not; a build is decided while the blueprint's row is locked.
+The cost of an owner's leases is the sum over their shares: the price of the resource times the part that the share
+takes. If a machine is destroyed with its lease, the ended lease still has a cost until the machine is gone. Shares are
+inserted while the budget's row is locked, so that two claims cannot spend the same dollar. The resources of a blueprint
+cost their whole price as long as they exist, leased or not. Builds are decided while the blueprint's row is locked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from leases.models import Budget
 from leases.reasons import Reason
 
 PART = "CASE WHEN s.exclusive THEN 1 ELSE least(s.slots::float8 / greatest(r.total_slots, 1), 1) END"
-"""The fraction of resource `r` that share `s` takes."""
+"""SQL for the fraction of resource `r` that share `s` takes."""
 _OF = """
     SELECT b.id, b.user_id, b.group_id, coalesce(u.{name}, g.name), b.max_hourly, l.id
     FROM leases_budget b JOIN leases_lease l ON l.id = ANY(%s) AND l.for_resource_id IS NULL
@@ -43,7 +43,7 @@ USED = f"""
         FROM leases_usage u JOIN leases_lease x ON x.id = u.lease_id AND x.state IN ('destroyed', 'broken')
         WHERE u.ended_at IS NULL AND x.for_resource_id IS NULL) l
     WHERE {{whose}} = """
-"""The cost of held resources, and of ended leases whose machines are not gone yet."""
+"""SQL for the hourly cost of held resources, and of ended leases whose machines are not gone yet."""
 _GATHERED = """
     SELECT coalesce(sum(price), 0) FROM leases_resource WHERE reserved_for_id = ANY(%s) AND state IN ('pending', 'active')"""
 _OF_BLUEPRINT = """
@@ -54,7 +54,7 @@ _OF_BLUEPRINT = """
 
 @dataclass(frozen=True, kw_only=True)
 class Budgets:
-    """The budgets of some leases, each with the leases charged to it."""
+    """The budgets of several leases, and the leases that are charged to each budget."""
 
     found: Sequence[tuple[BudgetState, frozenset[int]]] = ()
 
@@ -66,7 +66,10 @@ class Budgets:
         return BudgetCheck(budgets=budgets, slots=placement.amounts.slots, exclusive=placement.exclusive)
 
     def against(self, costs: Mapping[int, float]) -> str:
-        """Return why the budgets do not allow the total cost of these leases, or an empty string if they do."""
+        """Return why budgets do not allow the total cost of these leases, or an empty string if they do.
+
+        `costs` contains the hourly cost of each lease by id.
+        """
         for budget, charged in self.found:
             cost = sum(costs.get(lease_id, 0.0) for lease_id in charged)
             if not budget.affords(cost):
@@ -75,7 +78,7 @@ class Budgets:
 
 
 def lock(lease_ids: Sequence[int]) -> Budgets:
-    """Lock the budgets that these leases are charged to until the transaction ends, and return them."""
+    """Lock and return the budgets that these leases are charged to. The locks last until the transaction ends."""
     return _read(lease_ids, "FOR NO KEY UPDATE OF b")
 
 
@@ -107,9 +110,9 @@ def spent(user: int | None, group: int | None) -> float:
 
 
 def overspent(lease_id: int) -> str:
-    """Return why a lease may not be extended, or an empty string if it may.
+    """Return why a lease may not be extended, or an empty string if it may be.
 
-    A lease with a price cannot be extended while its owner or group exceeds a budget.
+    A lease that costs money cannot be extended while its owner or charged group exceeds a budget.
     """
     costs = "SELECT 1 FROM leases_usage WHERE lease_id = %s AND ended_at IS NULL"
     if not rows(costs, (lease_id,)):
@@ -130,7 +133,7 @@ _STANDING = f"""
 
 
 def standing(budget_ids: Sequence[int]) -> dict[int, tuple[float, int]]:
-    """Return how much of each budget is spent, and how many leases wait for it."""
+    """Return the amount spent and the number of waiting leases for each budget."""
     return {pk: (float(used), waiting) for pk, used, waiting in rows(_STANDING, (list(budget_ids),))}
 
 
@@ -147,22 +150,22 @@ _SHORT_SINCE = """
 
 
 def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
-    """Return the time at which each budget was exhausted.
+    """Return the time since which each budget is exhausted.
 
-    This is when the first lease began to wait for the budget, or else when its newest cost began; None for a budget
-    without costs.
+    This is the time at which the first lease began to wait for the budget. If none waits, it is the time at which
+    the latest cost began, or None for a budget without costs.
     """
     return dict(rows(_SHORT_SINCE, (list(budget_ids),)))
 
 
 def holder(budget_id: int) -> str:
-    """Return the name of the user, group or blueprint that the budget is for."""
+    """Return the name of the user, group or blueprint to which the budget belongs."""
     row = Budget.objects.select_related("user", "group", "blueprint").get(pk=budget_id)
     return f"blueprint {row.blueprint.name}" if row.blueprint is not None else str(row.user or row.group)
 
 
 def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
-    """Return the budgets that currently limit a pending lease. Reservations for its group count as spent."""
+    """Return the budgets that currently limit a pending lease. Reservations of its group count as spent."""
     found = look([lease_id]).of(lease_id, placement)
     if not (found.budgets and placement.group):
         return found
@@ -172,7 +175,10 @@ def spending(lease_id: int, placement: PlacementRequest) -> BudgetCheck:
 
 
 def blueprint_affords(blueprint_id: int, draft: Draft) -> bool:
-    """Return whether a blueprint's budget allows a resource at the draft's price. The blueprint must be locked."""
+    """Return whether the blueprint's budget allows a resource at the draft's price.
+
+    Call it with the blueprint locked.
+    """
     if draft.price == 0 or (draft.price is None and not draft.offer):
         return True
     found = rows(_OF_BLUEPRINT, (blueprint_id,))
@@ -185,10 +191,10 @@ _HELD = f"""
 
 
 def against_rise(resource_id: int, rise: float) -> str:
-    """Return why budgets do not allow a resource's price to rise by this much, or an empty string if they do.
+    """Return why budgets do not allow a resource's hourly price to rise by `rise`, or an empty string if they do.
 
-    Checks the budgets of the leases that hold the resource, and the budget of its blueprint. All of them stay
-    locked until the transaction ends.
+    Checks the budgets of the leases on the resource, and the budget of its blueprint. They remain locked until the
+    transaction ends.
     """
     held = {lease_id: part * rise for lease_id, part in rows(_HELD, (resource_id,))}
     if said := lock(list(held)).against(held):
@@ -205,7 +211,7 @@ def against_rise(resource_id: int, rise: float) -> str:
 
 
 def costs(places: Mapping[int, int], requests: Mapping[int, PlacementRequest]) -> dict[int, float]:
-    """Return the hourly cost of each lease on the resource that `places` assigns to it."""
+    """Return the hourly cost of each lease by id, on the resource that `places` assigns to the lease."""
     sql = "SELECT id, coalesce(price, 0), greatest(total_slots, 1) FROM leases_resource WHERE id = ANY(%s)"
     known = {pk: (of, slots) for pk, of, slots in rows(sql, (sorted(set(places.values())),))}
     return {
@@ -216,9 +222,9 @@ def costs(places: Mapping[int, int], requests: Mapping[int, PlacementRequest]) -
 
 
 def park(lease_ids: Sequence[int], sentence: str, verdicts: Any = None) -> None:
-    """Take leases out of the queue until their owner's spending or budget changes, or until they are due again.
+    """Take leases out of the queue until spending or budget of their owner changes, or until they are due again.
 
-    Call inside a transaction, with the leases locked.
+    Call inside a transaction with the leases locked.
     """
     said = {} if verdicts is None else {"verdicts": verdicts}
     for lease_id in lease_ids:

@@ -122,8 +122,8 @@ def _number(value: object) -> bool:
 def _first(placement: PlacementRequest) -> Sql | None:
     """Return SQL for the ids of the first resources with room, or None if no resource has room.
 
-    A plain request is searched within the statement that locks. Any other is searched first, with a statement
-    planned for it, so that the statement that locks is the same for all.
+    For a plain request, the search is part of the statement that locks. For any other request, the search runs
+    first as a statement of its own, with its own plan, so that all requests share one statement that locks.
     """
     ids = _ids(placement)
     if _plain(placement):
@@ -161,7 +161,7 @@ def _queue(placement: PlacementRequest, rank: float | None) -> Sql:
 def fits(resource_id: int, requests: Sequence[PlacementRequest], free: Sequence[int]) -> list[int]:
     """Return the indexes of the requests that the resource could serve now.
 
-    `free` is the free amount of each class. Requests for more than that are not sent to the database.
+    `free` is the free amount of each class. Requests for more are excluded without asking the database.
     """
     small = [n for n, placement in enumerate(requests) if _within(placement.amounts, free)]
     if not small:
@@ -184,7 +184,7 @@ _ACQUIRE = """
             heartbeat_at = CASE WHEN heartbeat_limit IS NOT NULL THEN clock_timestamp() END
         WHERE id = %s AND state = %s RETURNING id, resource_id)
     INSERT INTO leases_share (lease_id, resource_id, exclusive, slots, cpu_millicores, ram_mib, disk_mib, extra)"""
-"""Moves the lease and inserts its share. The lease and the resource are already locked."""
+"""Changes the state of the lease and inserts its share. The lease and the resource must already be locked."""
 _SHARE = _ACQUIRE + " SELECT id, resource_id, FALSE, %s, %s, %s, %s, %s::jsonb FROM moved"
 _WHOLE = (
     _ACQUIRE
@@ -228,9 +228,9 @@ def take(placement: PlacementRequest, room: Room) -> bool:
 
 
 def activate(lease_id: int) -> bool:
-    """Make an acquired lease active. Return False if it is no longer acquired.
+    """Make an acquired lease active. Return False if the lease is no longer acquired.
 
-    Applies the limits on its duration, which are read only if the lease might exceed them.
+    Applies the limits on the duration of the lease, which are read only if the lease might exceed them.
     """
     hours = settings.DRYDOCK.lease_hours_limit or None
     found = rows(_ACTIVATE, (Reason.READY, lease_id, LeaseState.ACQUIRED, hours, hours), hot=True)
@@ -267,7 +267,10 @@ def belongs_to_older(room: Room, waiter: pending.PendingLease) -> bool:
 
 
 def finish_claim(waiter: pending.PendingLease, room: Room) -> bool:
-    """Take the share in `room` and start the activation if there is one. Return True if the lease is active at once."""
+    """Take the share in `room`, and start the activation if there is one.
+
+    Return True if the lease is active at once.
+    """
     active = take(waiter.placement, room)
     announce(waiter.id, LeaseState.ACQUIRED, Reason.GRANTED)
     if active:

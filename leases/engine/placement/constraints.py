@@ -1,7 +1,7 @@
 """The requirements of a pending lease as a frozen `PlacementRequest`, and the SQL that finds matching resources.
 
-Each condition on an attribute is paired with a redundant condition that can use an index: containment for equality,
-lists and sets, and an index per attribute for attributes that are compared as numbers.
+Each condition on an attribute has a redundant second condition that can use an index: containment for equality, lists
+and sets, and an index per attribute for attributes that are compared as numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Sql:
 def matches(match: Match, value: Any) -> Sql:
     """Return an SQL condition that is true if an attribute of resource `r` meets the requirement.
 
-    The SQL equivalent of `matching.misses`.
+    It is equivalent to `matching.misses` in Python.
     """
     has = f"r.attributes -> '{_attribute(match.attribute)}'"
     return _OPERATORS[match.operator](has, match.attribute, value)
@@ -98,7 +98,7 @@ def _attribute(name: str) -> str:
 
 
 def index_numbers() -> None:
-    """Create an index for every attribute that an installed kind compares as a number. Runs after migrations."""
+    """Create an index for every attribute that an installed kind compares as a number. Called after migrations."""
     if rows("SELECT 1 WHERE to_regclass('leases_resource') IS NULL"):
         return
     for name in sorted(_numbers()):
@@ -117,12 +117,12 @@ def _numbers() -> set[str]:
 
 
 TINY = 1e-6
-"""US dollars. Sums of prices are inexact, so an excess below this amount does not exceed a budget."""
+"""An amount in US dollars that does not count as exceeding a budget, because sums of prices are inexact."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlacementRequest:
-    """Everything about a lease that determines which resources could serve it."""
+    """Everything about a lease that determines which resources could serve the lease."""
 
     type: str
     requirements: Mapping[str, Any] = field(default_factory=dict)
@@ -153,18 +153,18 @@ class PlacementRequest:
     only_parents: tuple[int, ...] | None = None
     not_parents: tuple[int, ...] = ()
     choose: str = ""
-    """How to choose between blueprints that could build. If empty, the installation's default."""
+    """How to choose between blueprints that could build. If empty, the default of the installation is used."""
     also: tuple[PlacementRequest, ...] = ()
-    """Constraints of other leases that must share the resource."""
+    """Constraints of other leases in the group that must share the resource."""
 
     @property
     def holders(self) -> tuple[int, ...]:
-        """The ids of the lease and the other leases in its group. The request may use their reservations."""
+        """The ids of the lease and of the other leases in its group, whose reservations the request may use."""
         return self.group or ((self.lease_id,) if self.lease_id is not None else ())
 
 
 def suits(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that is true if resource `r` could serve the request if the resource were empty."""
+    """Return an SQL condition that is true if resource `r`, when empty, could serve the request."""
     found = (
         Sql("r.type = %s", (placement.type,))
         & _in_blueprints(placement)
@@ -181,10 +181,10 @@ def suits(placement: PlacementRequest) -> Sql:
 
 
 def held(placement: PlacementRequest) -> Sql:
-    """Return SQL that joins leases `h` with their resources and keeps those that could serve the request.
+    """Return SQL that joins leases `h` with their resources, and keeps the resources that could serve the request.
 
     Looks up each resource by its id. OFFSET keeps the subquery separate: otherwise the planner would scan all
-    resources, expecting to meet the few held ones soon.
+    resources, because it expects to find the few that are held early.
     """
     fit = suits(placement)
     return Sql(
@@ -225,7 +225,7 @@ def _blueprints(placement: PlacementRequest) -> Sql:
 
 
 def allowed(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that is true if blueprint `b` may serve the request's owner.
+    """Return an SQL condition that is true if the owner of the request may use blueprint `b`.
 
     Requests without an owner are the installation's own, and may use every blueprint.
     """
@@ -244,11 +244,11 @@ def serves(owner_id: int) -> Sql:
 
 
 def _kinds(placement: PlacementRequest) -> Sql:
-    """Return one condition for each kind: its blueprints that may serve the request, and its declared matches.
+    """Return a condition for each kind on the ids of its blueprints and on the attributes that it matches.
 
-    A kind that does not know a requirement cannot serve it. The blueprints are read first, as a list of ids: the
-    planner has no statistics on a table of a few rows, and expects so few results from a join with it that it would
-    read all resources instead of the first ones.
+    A kind that does not know a requirement cannot serve the request. The blueprints are read first, as a list of
+    ids: the planner has no statistics on a table of a few rows, and expects so few results from a join with it that
+    it would read all resources instead of the first ones.
     """
     asked = {name: value for name, value in placement.requirements.items() if value is not None}
     installed = registry.kinds_of_type(placement.type)
@@ -305,9 +305,9 @@ def _bounded(at_most: Amounts | None) -> Sql:
 
 
 def _room(placement: PlacementRequest, column: str, capacity: str) -> Sql:
-    """Return SQL for the requested amounts. A single slot is written as a literal, since most requests are for one.
+    """Return SQL for the requested amounts. One slot, which most requests ask for, is written as a literal.
 
-    With a parameter, the planner expects few resources with that much room, and reads the whole index of them.
+    With a parameter, the planner would expect few resources with that much room, and read the whole index of these.
     """
     found = Sql("TRUE")
     for name in CLASSES:

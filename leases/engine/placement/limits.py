@@ -1,7 +1,7 @@
-"""Limits on the duration of a lease, set by the installation, by quotas and by the blueprint.
+"""Limits on the duration of a lease, which the installation, quotas and blueprints set.
 
 The shortest limit applies. The limits of quotas and of the installation are known when a lease is requested. A
-blueprint's limit is known then only if the request names blueprints, so every limit is applied again when the lease
+blueprint's limit is known then only if the request names blueprints, so all limits are applied again when the lease
 becomes active.
 """
 
@@ -22,28 +22,28 @@ from leases.models import Lease
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """The maximum or default duration of an active lease, and where it comes from."""
+    """The maximum or default duration of an active lease, and what sets it."""
 
     span: dt.timedelta
     source: str
-    """Where the limit comes from, as the end of a sentence: `the limit of the blueprint lab`."""
+    """What sets the limit, as the end of a sentence, such as `the limit of the blueprint lab`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The default and maximum durations that quotas or blueprints set."""
+    """The default and the maximum durations that quotas or blueprints set."""
 
     defaults: tuple[Limit, ...] = ()
     maxima: tuple[Limit, ...] = ()
 
 
 def shortest(found: Iterable[Limit | None]) -> Limit | None:
-    """Return the shortest limit, or None if none is set."""
+    """Return the shortest of the limits, or None if there is no limit."""
     return min((one for one in found if one is not None), key=lambda one: one.span, default=None)
 
 
 def of_installation() -> Limit | None:
-    """Return the limit from the settings, or None if none is set."""
+    """Return the maximum duration from the settings, or None if none is set."""
     hours = settings.DRYDOCK.lease_hours_limit
     source = "the limit of this installation (DRYDOCK_LEASE_HOURS_LIMIT)"
     return Limit(span=dt.timedelta(hours=hours), source=source) if hours else None
@@ -65,14 +65,14 @@ _OF_QUOTAS = """
 
 
 def of_quotas(owner_id: int | None, group: int | str | None) -> Limits:
-    """Return the limits and defaults from the quotas for an owner and the charged group, each given by id or name."""
+    """Return the durations that quotas set for an owner and the charged group, each of which is given by id or name."""
     by = "name" if isinstance(group, str) else "id"
     found = rows(_OF_QUOTAS.format(users=get_user_model()._meta.db_table, by=by), (owner_id, group), hot=True)
     return _limits((f"the quota of the {sort} {name}", usual, longest) for name, sort, usual, longest in found)
 
 
 def of_blueprints(chosen: Collection[str] | Collection[int]) -> Limit | None:
-    """Return the limit for a lease on one of these blueprints, given by name or id.
+    """Return the maximum duration of a lease on one of these blueprints, given by name or id.
 
     This is the longest of their limits, or None if one of them has no limit.
     """
@@ -86,9 +86,10 @@ def of_blueprints(chosen: Collection[str] | Collection[int]) -> Limit | None:
 
 
 def of_lease(lease: Lease) -> Limit | None:
-    """Return the shortest limit of a lease, or None.
+    """Return the shortest limit of a lease, or None if it has no limit.
 
-    Uses the limit of its blueprint or, if it has no resource yet, of the blueprints that it names.
+    Uses the limit of the blueprint of its resource or, if it has no resource yet, of the blueprints that the lease
+    names.
     """
     resource, named = lease.resource, lease.allowed_blueprints
     on = [resource.blueprint_id] if resource is not None else named or ()
@@ -109,9 +110,9 @@ _ACTIVE = """
 
 
 def shorten(lease_id: int) -> None:
-    """Apply the limits to a lease that has just become active, and record a message if its owner had asked for more.
+    """Apply all limits to a lease that has just become active. Record a message if its owner asked for more.
 
-    Call with the lease locked.
+    Call it with the lease locked.
     """
     active_at, until, limited, defaulted, owner, group, name, usual, longest = rows(_ACTIVE, (lease_id,))[0]
     of_blueprint = _limits(

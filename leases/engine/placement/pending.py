@@ -1,4 +1,4 @@
-"""Pending leases: their placement requests, the queue by request class and its heads, and the members of groups."""
+"""Pending leases: their placement requests, the queue with a head for each request class, and members of groups."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ REQUESTED = (
     *(name for name in LeaseRequest.model_fields if name in _COLUMNS and name != "idempotency_key"),
     *_DECIDED,
 )  # fmt: skip
-"""The columns that a request determines, written when it is made and again for the replacement of a lost lease.
+"""The columns that a request determines. They are copied to the replacement of a lost lease.
 
-These are the fields that `LeaseRequest` has under the same names, and the values that are decided when it is made.
+These are the fields that `LeaseRequest` has under the same names, and the values that are decided when the lease is
+requested.
 """
 PLACEMENT = tuple(field.name for field in dataclasses.fields(PlacementRequest) if field.name in _COLUMNS)
-"""The columns with the same names as fields of `PlacementRequest`."""
+"""The columns that have the same names as fields of `PlacementRequest`."""
 FIELDS = (
     "id", "shape", "rank", "group_id", "need", "slots", "cpu_millicores", "ram_mib", "disk_mib", "extra",
     "avoided_resources", "ttl_defaulted", *PLACEMENT,
@@ -40,7 +41,7 @@ COLUMNS = ", ".join(f"l.{name}" for name in FIELDS)
 
 
 def look_again() -> dt.timedelta:
-    """Return the maximum time until a pending lease is tried again without being woken."""
+    """Return the maximum time after which a pending lease is tried again if it has not been woken."""
     return dt.timedelta(seconds=settings.DRYDOCK.look_again_seconds)
 
 
@@ -50,7 +51,7 @@ class PendingLease:
     __slots__ = ("budgets", "group_id", "id", "need", "placement", "quotas", "rank", "request_class")
 
     def __init__(self, row: tuple[Any, ...], *, quotas: bool = True, budgets: bool = True) -> None:
-        """Read a row of `COLUMNS`. Pass False if the installation has no quotas or no budgets."""
+        """Read a row with the columns in `COLUMNS`. Pass False if the installation has no quotas or no budgets."""
         self.quotas, self.budgets = quotas, budgets
         field = dict(zip(FIELDS, row, strict=True))
         self.id: int = field["id"]
@@ -76,17 +77,20 @@ class PendingLease:
 
 
 def read_json(value: Any) -> Any:
-    """Return the value of a JSON column, whether or not it is already parsed."""
+    """Return the value of a JSON column, which the database driver may have parsed already."""
     return json.loads(value) if isinstance(value, str) else value
 
 
 def lock(lease_id: int) -> PendingLease | None:
-    """Lock the lease and return it, or None if it is no longer pending. Call inside a short transaction."""
+    """Lock and return a pending lease, or return None if the lease is no longer pending.
+
+    Call inside a short transaction.
+    """
     return _one(lease_id, "FOR NO KEY UPDATE")
 
 
 def read(lease_id: int) -> PendingLease | None:
-    """Return the lease without locking it, or None if it is no longer pending."""
+    """Return a pending lease without locking it, or None if the lease is no longer pending."""
     return _one(lease_id, "")
 
 
@@ -113,14 +117,14 @@ _SHAPES = f"""
         SELECT (SELECT shape FROM leases_lease w WHERE {_ALONE} AND shape > s.shape ORDER BY shape LIMIT 1)
         FROM listed s WHERE s.shape IS NOT NULL),
     few AS MATERIALIZED (SELECT shape FROM listed WHERE shape IS NOT NULL LIMIT {{limit}})"""
-"""A loose index scan, whose cost depends on the number of request classes rather than leases, up to its limit."""
+"""A loose index scan, whose cost depends on the number of request classes and not on the number of leases."""
 _AMOUNTS = ", ".join(CLASSES)
 
 
 def _head(before: str = "TRUE", name: str = "l") -> str:
     """Return SQL for the first lease of a request class.
 
-    Uses a range of classes in order: for a single class, the planner may walk through the whole queue by rank, in
+    Compares the class with a range: for a single class, the planner might walk through the whole queue by rank, in
     which a rare class comes late.
     """
     return f"""
@@ -130,10 +134,10 @@ def _head(before: str = "TRUE", name: str = "l") -> str:
 
 
 def _heads(*, before: str = "TRUE", fits: str = "TRUE", beside: str = "") -> str:
-    """Return SQL for the first pending leases, as narrow rows `head`.
+    """Return SQL for the first pending lease of each request class that meets `before` and `fits`, as rows `head`.
 
-    Leases of one class ask for the same, so the heads among the leases that fit are the heads that fit. `beside` is
-    joined for `fits` to compare with.
+    All leases of one class ask for the same, so the other leases of the class need not be compared with `fits`.
+    `beside` is joined with the leases, so that `fits` can use its columns.
     """
     return f"""
     {_SHAPES.format(limit=_FEW + 1)},
@@ -154,7 +158,7 @@ _WAITERS = f"""
 
 
 def _within(free: str) -> str:
-    """Return SQL that is true for leases that ask for no more than `free` of every class."""
+    """Return SQL that is true for leases that ask for at most `free` of every class."""
     return " AND ".join(f"h.{name} <= ({free})[{n}]" for n, name in enumerate(CLASSES, 1))
 
 
@@ -176,16 +180,17 @@ _LOOK = f"""
             FROM leases_resource r WHERE r.id = %(resource)s) AS free),
     {_heads(fits=f"(g.free IS NULL OR {_within('g.free')})", beside="CROSS JOIN g")}
     SELECT g.there, g.free, l.* FROM g LEFT JOIN ({_WAITERS}) l ON TRUE ORDER BY l.rank, l.id"""
-"""Reads the first lease of the queue, rather than using EXISTS, to find out whether any lease waits.
+"""Looks up the first lease of the queue, instead of using EXISTS, to find out whether any lease waits.
 
-If many wait, the planner expects to meet one soon among all leases, and walks through the ended ones.
+If many leases wait, the planner would expect EXISTS to find one soon, and scan the ended leases as well.
 """
 
 
 def parked_with(column: str) -> str:
-    """Return SQL for (id, rank) of parked leases that share `column` with lease `l`, in order.
+    """Return SQL for the (id, rank) of parked leases with the same `column` as lease `l`, in the order of the queue.
 
-    Includes only leases that are parked for a quota or a budget. Uses a range for the same reason as `_head`.
+    Includes only leases that are parked because of a quota or budget. Compares with a range for the same reason as
+    `_head`.
     """
     return f"""
         SELECT p.id, p.rank FROM leases_lease p WHERE p.parked AND p.state = 'pending'
@@ -194,41 +199,41 @@ def parked_with(column: str) -> str:
 
 
 def heads(resource_type: str, *, limit: int = _FIRST) -> list[PendingLease]:
-    """Return the first pending lease of every request class, in order."""
+    """Return the first pending lease of every request class, in the order of the queue."""
     return [PendingLease(row) for row in rows(_ALL, {"type": resource_type, "limit": limit, "start": ""}, hot=True)]
 
 
 def older(resource_type: str, rank: float, free: Sequence[int]) -> list[PendingLease]:
-    """Return the heads of the queue that have a lower rank and ask for at most `free` of every class."""
+    """Return the heads of the queue that have a rank below `rank` and ask for at most `free` of every class."""
     given = {"type": resource_type, "before": rank, "free": list(free), "limit": _FIRST, "start": ""}
     return [PendingLease(row) for row in rows(_OLDER, given, hot=True)]
 
 
 def _due_heads(resource_type: str, start: str) -> list[PendingLease]:
-    """Return the heads that are due among the request classes from `start` on, the longest due first."""
+    """Return the heads that are due in the request classes from `start` on, starting with the one due longest."""
     return [PendingLease(row) for row in rows(_DUE, {"type": resource_type, "limit": _FIRST, "start": start})]
 
 
 def reclaiming(resource_type: str, other_than: int | None) -> int:
-    """Return how many other heads wait for a resource to be reclaimed. Looks only at the first request classes."""
+    """Return how many other heads wait until a resource is reclaimed. Only the first request classes are examined."""
     given = {"type": resource_type, "start": "", "other": other_than}
     return int(rows(_RECLAIMING, given)[0][0])
 
 
 def look(resource_type: str, resource_id: int | None, limit: int) -> tuple[list[PendingLease], bool, list[int]]:
-    """Return the first heads, whether any lease or group waits, and the free amounts of the resource, in one statement.
+    """Return the first heads, whether any lease or group waits, and the free amounts of the resource.
 
-    If a resource is given, returns only heads that ask for no more than it has free.
+    If a resource is given, only heads that ask for at most its free amounts are returned. Uses one statement.
     """
     found = rows(_LOOK, {"type": resource_type, "limit": limit, "start": "", "resource": resource_id}, hot=True)
     return [PendingLease(row[2:]) for row in found if row[2] is not None], found[0][0], found[0][1] or []
 
 
 def in_turn(resource_type: str) -> list[PendingLease]:
-    """Return the heads to try now.
+    """Return the heads to try now, in the order of the queue.
 
-    These are the first heads, and due heads of some request classes from a random start. Since there may be any number
-    of classes, due heads of the first classes are included too.
+    These are the first heads, and heads that are due in request classes after a random one. If there are many
+    classes, they also include the heads that are due in the first classes.
     """
     first = heads(resource_type)
     anywhere = _due_heads(resource_type, secrets.token_hex(16))
@@ -239,7 +244,7 @@ def in_turn(resource_type: str) -> list[PendingLease]:
 
 
 def next_of_class(resource_type: str, request_class: str, after: tuple[float, int]) -> tuple[float, int] | None:
-    """Return (rank, id) of the next lease of this request class after `after` in the queue, or None."""
+    """Return (rank, id) of the lease of this request class that follows `after` in the queue, or None."""
     found = rows(
         "SELECT rank, id FROM leases_lease WHERE state = 'pending' AND NOT parked AND group_id IS NULL AND type = %s"
         " AND shape <= %s AND (shape, rank, id) > (%s, %s, %s) ORDER BY shape, rank, id LIMIT 1",
@@ -249,7 +254,7 @@ def next_of_class(resource_type: str, request_class: str, after: tuple[float, in
 
 
 def groups(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
-    """Return (rank, id) of groups that wait for a resource of this type: the first ones, and others that are due."""
+    """Return (rank, id) of groups that wait for a resource of this type: the first groups, and others that are due."""
     found = rows(
         "WITH g AS (SELECT min(rank) AS rank, group_id, min(due_at) AS due FROM leases_lease"
         " WHERE state = 'pending' AND group_id IS NOT NULL AND NOT parked AND group_id IN (SELECT group_id"
@@ -262,9 +267,9 @@ def groups(resource_type: str, limit: int = 5) -> list[tuple[float, int]]:
 
 
 def members_of(group_id: int) -> list[PendingLease]:
-    """Lock the group's pending members in the order of their ids, and return them.
+    """Lock the pending members of a group in the order of their ids, and return them.
 
-    Returns an empty list if a member has ended or is about to end, because then all members end.
+    Returns an empty list if a member has ended or is about to end, because all members then end too.
     """
     found = rows(
         f"SELECT {COLUMNS} FROM leases_lease l WHERE l.group_id = %s AND l.state = 'pending' AND l.release_wanted = ''"

@@ -1,6 +1,6 @@
-"""Quotas: limits on the capacity of each class that an owner may hold at once. Leases beyond a quota are parked.
+"""Quotas: limits on the capacity that an owner may hold at once, for each class. Leases beyond a quota are parked.
 
-Only leases that owners requested themselves (root leases) are charged, not the leases that these need in turn.
+Only leases that owners requested themselves (root leases) are charged, and not the leases that these need in turn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMITS = ("leases", *CLASSES)
 
 @dataclass(frozen=True, kw_only=True)
 class Excess:
-    """The first limit that a lease would exceed."""
+    """The first limit that a lease would exceed, with the amounts to show."""
 
     holder: str
     limit: str
@@ -60,14 +60,14 @@ USED = """
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """The result of checking quotas for some leases: the first limit that they would exceed, and the amounts left."""
+    """The result of comparing leases with quotas: the first limit that they would exceed, and the amounts left."""
 
     excess: Excess | None = None
     left: Amounts | None = None
-    """None if no quota limits the leases."""
+    """The amounts that the leases may still take. None if no quota limits them."""
 
     def bounding(self, placement: PlacementRequest) -> PlacementRequest:
-        """Return the request restricted so that an exclusive lease stays within the quotas."""
+        """Return the request, restricted so that an exclusive lease does not exceed the quotas."""
         if self.left is None or not placement.exclusive:
             return placement
         return replace(placement, at_most=self.left)
@@ -77,7 +77,7 @@ _ENDLESS = 1 << 62
 
 
 def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
-    """Lock the quotas that these leases are charged to, and return what they allow the leases in total.
+    """Lock the quotas that these leases are charged to, and compare them with what the leases request in total.
 
     Call inside a transaction.
     """
@@ -101,9 +101,9 @@ def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
 
 
 def exceeded(lease_id: int) -> Excess | None:
-    """Return the first limit that the lease's owner or group would exceed with the lease, or None.
+    """Return the first quota limit that the owner or charged group of a lease exceeds because of this lease, or None.
 
-    The quotas stay locked until the transaction ends.
+    The quotas remain locked until the transaction ends.
     """
     for _, user, group, holder, *maxima, _ in rows(_LOCK.format(users=get_user_model()._meta.db_table), ([lease_id],)):
         whose = "l.owner_id" if user is not None else "l.charged_group_id"
@@ -118,7 +118,10 @@ def exceeded(lease_id: int) -> Excess | None:
 
 
 def park(lease_ids: Sequence[int], excess: Excess) -> None:
-    """Take leases out of the queue until their owner holds less, or until they are due again. Drop their reservations."""
+    """Take leases out of the queue until their owner holds less, or until they are due for a new attempt.
+
+    Removes their reservations.
+    """
     for lease_id in lease_ids:
         claims.unreserve(lease_id)
         due = Now() + pending.look_again()
@@ -135,7 +138,7 @@ _FIRST = f"""
 def unpark(lease_id: int) -> None:
     """Return the first parked leases that share a quota or budget with this lease to the queue.
 
-    The sweep unparks the others. Leases that wait for another attempt stay parked.
+    The sweep unparks the others. Leases that already wait for another attempt stay parked.
     """
     found = rows(f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_FIRST)} RETURNING type", (lease_id,))
     for resource_type in sorted({row[0] for row in found}):

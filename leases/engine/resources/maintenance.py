@@ -1,6 +1,6 @@
 """Maintenance, power and in-place updates of resources.
 
-A resource whose power differs from the requested state is switched. A stop that we requested is not a failure.
+A resource whose power differs from the requested state is switched on or off. A requested stop is not a failure.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ _SWITCH_DUE = """
 
 
 def check_power() -> int:
-    """Begin to switch the resources whose power differs from the requested state, unless they are busy."""
+    """Start to switch the resources whose power differs from the requested state, unless they are busy."""
     return each(_switch, [row for row in rows(_SWITCH_DUE) if isinstance(registry.kind(row[1]), Powers)])
 
 

@@ -1,4 +1,7 @@
-"""Keep idle resources ready, and retire idle, drained, outdated and excess resources."""
+"""Keep idle resources ready, and retire idle, drained, outdated and excess resources.
+
+Each check returns the number of resources that it acted on.
+"""
 
 from __future__ import annotations
 
