@@ -61,7 +61,7 @@ def kinds_of_type(resource_type: str) -> tuple[str, ...]:
 
 @cache
 def resource_types() -> frozenset[str]:
-    """Return the resource types of all kinds that can be loaded, sorted."""
+    """Return the resource types of all kinds that can be loaded."""
     return frozenset(found for name in names() if (found := _type_of(name)))
 
 

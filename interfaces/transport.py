@@ -31,7 +31,10 @@ class Launch:
 
 @dataclass(frozen=True, kw_only=True)
 class Exit:
-    """The exit status of a process. `signal` is 0 if it ended by itself; otherwise the code is 128 + signal."""
+    """The exit status of a process.
+
+    `signal` is 0 if no signal ended the process; otherwise the exit code is 128 + `signal`.
+    """
 
     code: int
     signal: int = 0

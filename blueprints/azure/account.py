@@ -53,9 +53,9 @@ class Features:
     """The features of a marketplace image ("Virtual Machine Images - Get", features and hyperVGeneration)."""
 
     security: str = ""
-    """`TrustedLaunchSupported`, ...; empty if the image does not state it."""
+    """The image's security type, such as `TrustedLaunchSupported`; empty if the image does not state it."""
     generation: str = ""
-    """V1 or V2; empty if unknown."""
+    """The generation of machines that boot the image: V1 or V2; empty if unknown."""
     controllers: frozenset[str] = frozenset({"SCSI"})
     """Disk controllers that the image supports; an image that does not state any supports only SCSI."""
 

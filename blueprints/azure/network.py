@@ -167,7 +167,8 @@ def shared_network(order: Order) -> dict[str, Any]:
 def _ours(part: str, there: Mapping[str, Any], order: Order, body: Mapping[str, Any]) -> None:
     """Check the owner of a part.
 
-    Raises CloudError INVALID if it is not ours, and CONFLICT if it belongs to an earlier attempt elsewhere.
+    Raises CloudError INVALID if the part is not ours, and CONFLICT if it belongs to an earlier attempt in another
+    place.
     """
     named = api.part_name(part, order.key)
     if not api.has_owner(there, order.tags):

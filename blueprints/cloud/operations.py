@@ -247,7 +247,7 @@ def stop(cloud: Client, spec: Spec, memo: Json) -> Answer:
 
 
 def change(cloud: Client, spec: Spec, memo: Json) -> Answer:
-    """Change the type and verify the change, because some clouds take a while."""
+    """Change the type, and wait until the machine is reported with the new type, because some clouds take a while."""
     assert isinstance(cloud, client.ChangesType)
     found = _read(cloud, spec)
     if isinstance(found, Failed):

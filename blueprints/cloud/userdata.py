@@ -127,9 +127,10 @@ def cloud_config(text: str) -> dict[str, Any]:
 
 
 def _check_events(text: str) -> None:
-    """Refuse documents that would cost far more than their length, before anything is composed. Raises ValueError.
+    """Refuse documents with aliases or deep nesting, before values are built from them.
 
-    PyYAML's time grows with the square of the depth, and an alias may stand for any number of others.
+    Raises ValueError. Even a short document could otherwise take much time and memory: PyYAML's time grows with the
+    square of the depth, and an alias may refer to a value that contains many others.
     """
     depth = 0
     for event in yaml.parse(text, _Loader):

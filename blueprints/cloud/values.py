@@ -102,7 +102,7 @@ class Price:
 class InstanceType:
     """An instance type in one location.
 
-    `name` is the provider's; together with the location it is stable: see `id`.
+    `name` is the provider's name for it; see `id` for a name that is unique over all locations.
     """
 
     name: str

@@ -150,7 +150,10 @@ class Connection:
         self._lock = Lock()
 
     def call(self, operation: str, region: str, *, service: str = "ec2", **parameters: Any) -> Answer:
-        """Make one call, at the account's rate in this process. Waits for the rate at most half the deadline."""
+        """Make one call, at the account's rate in this process.
+
+        Waits for at most half the deadline until the rate limit allows the call.
+        """
         changes = not operation.startswith(_READS)
         rate = self._rate(operation, region, service)
         rate.take(self._deadline / 2)

@@ -226,8 +226,8 @@ def problems(calls: Calls, order: Order) -> list[Problem]:
 def _of_network(there: Sequence[Any], name: str, region: str) -> Iterator[Problem]:
     """Yield the problems of a network for machines in a region.
 
-    A network of the mode custom does not choose a subnet by itself, and one of the mode auto does; a legacy network has
-    none (compute/docs/reference/rest/v1/instances, networkInterfaces[].subnetwork).
+    In a network of mode `custom`, a subnet must be named. A network of mode `auto` chooses one, and a legacy network
+    has no subnets (compute/docs/reference/rest/v1/instances, networkInterfaces[].subnetwork).
     """
     it = next((one for one in there if one.name == name), None)
     if it is None:

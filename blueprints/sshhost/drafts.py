@@ -1,4 +1,4 @@
-"""The draft of a registered host, and its completion from the first reading of the host."""
+"""The draft of a registered host, and a comparison of the registration with what is measured on the host."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from drydock.core.fields import EncryptedTextField
 
 BATCH = 200
 _ATTEMPTS = 5
-"""Number of attempts to rewrite a row that is changed by others at the same time."""
+"""Maximum number of attempts to rewrite a row that others keep changing at the same time."""
 _NAMED = 20
 
 

@@ -29,7 +29,7 @@ class OrphanInfo:
     zone: str
     type: str
     price: float | None
-    """US dollars per hour; None if unknown."""
+    """Price of the object in US dollars per hour; None if unknown."""
     proof: str
     """`proven`, `unnamed` (its name is only a tag), `suspect` (never touched) or `row`."""
     resource: int | None
@@ -116,7 +116,7 @@ class InstanceInfo:
     instance_type: str
     market: str
     price: float | None
-    """US dollars per hour."""
+    """Price of the machine in US dollars per hour; None if unknown."""
     image: str
     provider_id: str
     public_address: str

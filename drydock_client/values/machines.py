@@ -25,7 +25,7 @@ class MachineInfo:
     """The power state in which the machine is kept, `on` or `off`; empty if its power is left unchanged."""
     instance_type: str = ""
     price: float | None = None
-    """US dollars per hour."""
+    """Price of the machine in US dollars per hour; None if unknown."""
     cpu_millicores: int = 0
     ram_mib: int = 0
     disk_gib: int = 0

@@ -127,7 +127,7 @@ def read(command: Command, *, lease: str, machine: bool, shared: bool, jobs: str
 def parse(said: str) -> Sample:
     """Parse the output of the script.
 
-    Skips lines that the script did not write. Raises InterfaceError if its first line is missing.
+    Skips lines that the script did not write. Raises InterfaceError if the first line of the script is missing.
     """
     lines = [line.split() for line in said.splitlines() if line.strip()]
     host = next((line for line in lines if line[0] == "host" and len(line) == 4), None)

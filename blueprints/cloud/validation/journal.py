@@ -162,7 +162,7 @@ def end(client: Client, made: Made, waiting: Waiting, limits: Limits) -> None:
 
 
 def leftovers(client: Client, run_tags: RunTags) -> Iterator[Made]:
-    """Find machines from any of this owner's runs with a proven name, for example after a journal was lost."""
+    """Yield the machines of all runs of this owner whose names are proven, for example after a journal was lost."""
     for place in _places(client):
         for one in client.instances(place, {INSTALLATION: run_tags.owner}):
             if one.state not in OVER and _proven(one, run_tags):

@@ -161,7 +161,7 @@ class Suite:
         return found
 
     def _spared(self, check: Check, elapsed: float) -> Finding | None:
-        """Return the finding of a check that is not carried out."""
+        """Return the finding of a check that must not be carried out, or None if the check must be carried out."""
         if check.name not in self._wanted:
             return _finding(check, Verdict.SKIPPED, "Not requested.")
         if check.needs and check.needs not in self._able:

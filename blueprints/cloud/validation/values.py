@@ -99,7 +99,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Return whether no check failed, no check was skipped because of a failure, and nothing is left."""
+        """Return True if no check has the verdict FAILED or NOT_RUN, and no object is left at the provider."""
         bad = (Verdict.FAILED, Verdict.NOT_RUN)
         return not self.left and all(one.verdict not in bad for one in self.findings)
 
