@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("drydock", "drydock_client", "interfaces", "blueprints", "leases")
+PACKAGES = ("drydock", "drydock_client", "drydock_agent", "interfaces", "blueprints", "leases")
 MOST, MOST_OF_THE_ENGINE = 20, 8
 
 
@@ -59,6 +59,8 @@ def test_a_circle_inside_a_function_is_found(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "package",
     [
+        "drydock_agent",
+        "drydock_agent/drivers",
         "drydock_client",
         "drydock_client/http",
         "drydock_client/values",

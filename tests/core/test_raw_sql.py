@@ -10,7 +10,7 @@ import pytest
 from django.db import connection
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("blueprints", "drydock", "drydock_client", "interfaces", "leases")
+PACKAGES = ("blueprints", "drydock", "drydock_client", "drydock_agent", "interfaces", "leases")
 ELSEWHERE = ("migrations", "fake")
 """Folders of their own rules: migrations are SQL where need be, and the fake provider has an SQLite of its own."""
 SQL = re.compile(r"\bSELECT\b|\bINSERT INTO\b|\bDELETE FROM\b|\bUPDATE \w+ (\w+ )?SET\b|\bFOR NO KEY UPDATE\b")

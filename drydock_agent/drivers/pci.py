@@ -1,0 +1,192 @@
+"""Every PCI function: ids, class, kernel driver, NUMA node, IOMMU group, link, PF and VFs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from drydock_agent import pci
+from drydock_agent.driver import Findings
+from drydock_agent.facts import Device, Health, Link, Readiness, Value
+from drydock_agent.tree import Tree
+
+_FILES = (
+    "class", "vendor", "device", "subsystem_vendor", "subsystem_device", "revision", "numa_node", "local_cpulist",
+    "uevent", "driver", "iommu_group", "physfn", "virtfn*", "sriov_totalvfs", "sriov_numvfs", "current_link_speed",
+    "current_link_width", "max_link_speed", "max_link_width", "boot_vga", "aer_dev_fatal", "aer_dev_nonfatal",
+    "infiniband",
+)  # fmt: skip
+
+PASS_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
+"""Drivers that hold a function for a guest."""
+
+
+class Pci:
+    """The driver of all PCI functions. It knows no vendor; the drivers of vendors add to its facts."""
+
+    name = "pci"
+    classes = ("gpu", "accelerator", "coprocessor", "crypto", "nic", "vf", "nvme")
+    paths = (
+        pci.FUNCTIONS + "/*",
+        *(f"{pci.FUNCTIONS}/*/{one}" for one in _FILES),
+        "sys/kernel/iommu_groups/*/devices/*",
+    )
+    tools: dict[str, tuple[str, ...]] = {}
+
+    def read(self, tree: Tree) -> Findings:
+        """Return every function in the tree."""
+        for name in tree.names(pci.FUNCTIONS):
+            if pci.address(name) != name:
+                tree.warn(f"{pci.FUNCTIONS}/{name}", "The name is not a PCI address. It was left out.")
+        devices = [_function(tree, one) for one in pci.addresses(tree)]
+        return Findings(devices=tuple(_grouped(tree, _narrow(devices))))
+
+
+def _function(tree: Tree, address: str) -> Device:
+    folder = f"{pci.FUNCTIONS}/{address}"
+    present = frozenset(tree.names(folder))
+
+    def digits(name: str, count: int) -> str:
+        return pci.hexadecimal(tree, f"{folder}/{name}", count) if name in present else ""
+
+    def number(name: str) -> int | None:
+        return tree.integer(f"{folder}/{name}") if name in present else None
+
+    pci_class, vendor, device = digits("class", 6), digits("vendor", 4), digits("device", 4)
+    driver = pci.bound_to(tree, address)
+    kind = pci.kind_of(pci_class, "infiniband" in present)
+    numa = number("numa_node")
+    function_of = pci.owner_of(tree.link(f"{folder}/physfn")) if "physfn" in present else ""
+    is_vf = bool(function_of) or "physfn" in present or pci.is_vf_by_id(vendor, device, driver)
+    role = pci.role_of(kind, vendor, device, is_vf)
+    total = number("sriov_totalvfs")
+    readiness, reason = _readiness(kind, role, driver)
+    root, parent = _place(tree.link(folder) or "", address)
+    attributes: dict[str, Value] = {}
+    if "boot_vga" in present and tree.read(f"{folder}/boot_vga") == "1":
+        attributes["boot_vga"] = True
+    if (enabled := number("sriov_numvfs")) is not None:
+        attributes["enabled_vfs"] = enabled
+    if driver in PASS_THROUGH:
+        attributes["pass_through"] = True
+    errors = _errors(tree, folder, present)
+    return Device(
+        id=address, part_of=function_of, kind=kind, device_class=_class(kind, role, is_vf), role=role,
+        pci_class=pci_class, vendor_id=vendor, device_id=device,
+        subsystem_vendor_id=digits("subsystem_vendor", 4), subsystem_device_id=digits("subsystem_device", 4),
+        revision=digits("revision", 2), driver=driver, numa_node=numa if numa is not None and numa >= 0 else None,
+        local_cpus=(tree.read(f"{folder}/local_cpulist") or "") if "local_cpulist" in present else "",
+        iommu_group=_group(tree, folder, present), parent=parent, root=root, link=_link(tree, folder, present),
+        total_vfs=total, vfs=_vfs(tree, folder, present), attributes=attributes, readiness=readiness, reason=reason,
+        problems=errors, health=Health.DEGRADED if errors else None,
+    )  # fmt: skip
+
+
+def _class(kind: str, role: str, is_vf: bool) -> str:
+    if is_vf:
+        return "vf"
+    if role == "lease_candidate":
+        return kind
+    return {"nic": "nic", "infiniband": "nic", "nvme": "nvme"}.get(kind, "")
+
+
+def _readiness(kind: str, role: str, driver: str) -> tuple[Readiness, str]:
+    if kind in ("bridge", "other") and role != "part":
+        what = "a bridge" if kind == "bridge" else "not a device that leases use"
+        return Readiness.UNSUPPORTED, f"This function is {what}."
+    if not driver:
+        return Readiness.SETUP_REQUIRED, "No kernel driver is bound to it."
+    if driver in PASS_THROUGH:
+        return Readiness.READY, f"It is bound to {driver}, for use in a guest."
+    return Readiness.READY, f"The kernel driver {driver} is bound to it."
+
+
+def _place(target: str, address: str) -> tuple[str, str]:
+    """Return the root bus and the bridge above a function, from the place of its folder below sys/devices."""
+    parts = target.split("/")
+    above = [one for one in parts if pci.address(one) == one and one != address]
+    return next((one for one in parts if one.startswith("pci")), ""), above[-1] if above else ""
+
+
+def _group(tree: Tree, folder: str, present: frozenset[str]) -> int | None:
+    name = tree.link_name(f"{folder}/iommu_group") if "iommu_group" in present else ""
+    return int(name) if name.isascii() and name.isdigit() and len(name) < 10 else None
+
+
+def _vfs(tree: Tree, folder: str, present: frozenset[str]) -> tuple[str, ...]:
+    links = (name for name in present if name.startswith("virtfn"))
+    found = {pci.owner_of(tree.link(f"{folder}/{name}")) for name in links}
+    return tuple(sorted(found - {""}, key=pci.order))
+
+
+def _link(tree: Tree, folder: str, present: frozenset[str]) -> Link | None:
+    values: dict[str, str] = {
+        name: (tree.read(f"{folder}/{name}") or "").split(" ")[0]
+        for name in ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
+        if name in present
+    }
+
+    def speed(name: str) -> float | None:
+        try:
+            return float(values.get(name, "")) or None
+        except ValueError:
+            return None  # "Unknown"
+
+    def width(name: str) -> int | None:
+        text = values.get(name, "")
+        lanes = int(text) if text.isascii() and text.isdigit() else 0
+        return lanes if 0 < lanes <= 64 else None  # 255: the kernel does not know
+
+    found = Link(
+        speed=speed("current_link_speed"), width=width("current_link_width"),
+        max_speed=speed("max_link_speed"), max_width=width("max_link_width"),
+    )  # fmt: skip
+    return None if found == Link() else found
+
+
+def _errors(tree: Tree, folder: str, present: frozenset[str]) -> tuple[str, ...]:
+    """Return a sentence for each type of uncorrectable error that PCIe's error reporting has counted."""
+    found = []
+    for name, total, what in (("aer_dev_fatal", "TOTAL_ERR_FATAL", "fatal"),
+                              ("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL", "non-fatal")):  # fmt: skip
+        text = (tree.read(f"{folder}/{name}") or "") if name in present else ""
+        count = next((line.split()[-1] for line in text.splitlines() if line.startswith(total)), "0")
+        if count.isdigit() and int(count):
+            found.append(f"{int(count)} {what} PCIe errors since the machine started.")
+    return tuple(found)
+
+
+def _narrow(devices: list[Device]) -> list[Device]:
+    """Add a problem to devices whose link has fewer lanes than they and the port above them can use."""
+    by_id = {one.id: one for one in devices}
+    found = []
+    for one in devices:
+        above = by_id.get(one.parent)
+        own, port = one.link, above.link if above else None
+        if one.kind not in ("bridge", "other") and own and own.width and own.max_width and port and port.max_width:
+            possible = min(own.max_width, port.max_width)
+            if own.width < possible:
+                sentence = f"The PCIe link has {own.width} lanes; {possible} are possible."
+                one = dataclasses.replace(one, problems=(*one.problems, sentence), health=Health.DEGRADED)
+        found.append(one)
+    return found
+
+
+def _grouped(tree: Tree, devices: list[Device]) -> list[Device]:
+    """Add the members of each IOMMU group, and the PF to VFs whose link is not in the tree."""
+    members: dict[int, set[str]] = {}
+    owner = {vf: one.id for one in devices for vf in one.vfs}
+    for one in devices:
+        if one.iommu_group is not None:
+            members.setdefault(one.iommu_group, set()).add(one.id)
+    for group, known in members.items():
+        known.update(n for n in tree.names(f"sys/kernel/iommu_groups/{group}/devices") if pci.address(n) == n)
+    found = []
+    for one in devices:
+        group_members = members.get(one.iommu_group, set()) if one.iommu_group is not None else set()
+        part_of = one.part_of or owner.get(one.id, "")
+        if part_of and one.role != "part":
+            one = dataclasses.replace(one, role="part", device_class="vf")
+        found.append(dataclasses.replace(
+            one, part_of=part_of, iommu_members=tuple(sorted(group_members, key=pci.order))
+        ))  # fmt: skip
+    return found

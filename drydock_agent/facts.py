@@ -1,0 +1,193 @@
+"""What drivers report: a host and its devices, as frozen values with a versioned JSON form."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Mapping
+from typing import Any
+
+from drydock_agent import wire
+
+VERSION = 1
+"""The version of the JSON form. A reader refuses other versions."""
+
+Value = str | int | float | bool | tuple[str, ...]
+
+
+class Readiness(enum.StrEnum):
+    """Whether a device can be used now."""
+
+    READY = "ready"
+    SETUP_REQUIRED = "setup_required"
+    REBOOT_REQUIRED = "reboot_required"
+    UNSUPPORTED = "unsupported"
+
+
+class Health(enum.StrEnum):
+    """The condition of a device."""
+
+    OK = "ok"
+    DEGRADED = "degraded"
+    FAILED = "failed"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScanWarning:
+    """Something that could not be read, and its scope: a path, a driver or a tool."""
+
+    subject: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Link:
+    """A PCIe link: speeds in GT/s, widths in lanes. `max` is what the device can do."""
+
+    speed: float | None = None
+    width: int | None = None
+    max_speed: float | None = None
+    max_width: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Device:
+    """A PCI function, or a part of one such as a MIG slice.
+
+    A driver sets the fields that it knows. The default of a field means "not known", except for `readiness`, where None
+    means that the driver has no opinion. Facts on one id that come from several drivers are merged.
+    """
+
+    id: str
+    """The PCI address in the form of sysfs (`0000:06:00.0`, domains up to 32 bits), or `ADDRESS/PART` for a part."""
+    part_of: str = ""
+    """The device that this one is a part of: the PF of a VF, the GPU of a slice."""
+    kind: str = ""
+    """By PCI class: gpu, accelerator, coprocessor, crypto, nvme, infiniband, nic, other_network, bridge or other."""
+    device_class: str = ""
+    """What a lease would ask for: gpu, gpu_slice, fpga, qat, dsa, npu, nic, vf, nvme, ... Empty: nothing."""
+    role: str = ""
+    """lease_candidate, part, display_only, integrated_gpu, platform_crypto, or empty."""
+    name: str = ""
+    """The model."""
+    pci_class: str = ""
+    """Six hexadecimal digits, such as `030200`."""
+    vendor_id: str = ""
+    device_id: str = ""
+    subsystem_vendor_id: str = ""
+    subsystem_device_id: str = ""
+    revision: str = ""
+    vendor_name: str = ""
+    device_name: str = ""
+    subsystem_name: str = ""
+    driver: str = ""
+    """The kernel driver that is bound to the function."""
+    numa_node: int | None = None
+    """The NUMA node. None if the kernel does not know it (-1)."""
+    local_cpus: str = ""
+    iommu_group: int | None = None
+    iommu_members: tuple[str, ...] = ()
+    """All functions of the IOMMU group, this one included. They can only be passed to one guest together."""
+    parent: str = ""
+    """The address of the bridge that the function is behind. Empty on a root bus."""
+    root: str = ""
+    """The root bus, such as `pci0000:80`."""
+    link: Link | None = None
+    total_vfs: int | None = None
+    vfs: tuple[str, ...] = ()
+    firmware: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    memory_mib: int | None = None
+    health: Health | None = None
+    """None if it is not known."""
+    problems: tuple[str, ...] = ()
+    """One sentence for each reason why the health is not `ok`."""
+    identities: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Names that identify this very thing, such as `serial`, `uuid`, `mac`. Placeholders are left out."""
+    nodes: tuple[str, ...] = ()
+    """Device nodes, such as `/dev/nvidia0`."""
+    attributes: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+    readiness: Readiness | None = None
+    reason: str = ""
+    """One sentence on the readiness."""
+    found_by: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CpuFacts:
+    """The processors of a host."""
+
+    vendor: str = ""
+    model: str = ""
+    sockets: int = 0
+    cores: int = 0
+    threads: int = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NumaNode:
+    """A NUMA node: its logical CPUs, its memory, and the distance to every node in the order of their numbers."""
+
+    node: int
+    cpus: str = ""
+    memory_mib: int | None = None
+    distances: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CryptoAlgorithm:
+    """An entry of /proc/crypto. Several drivers can provide one name; the kernel uses the highest priority."""
+
+    driver: str
+    name: str
+    module: str = ""
+    type: str = ""
+    priority: int | None = None
+    asynchronous: bool = False
+    internal: bool = False
+    passed: bool = False
+    hardware: bool = False
+    """Whether a device does the work, rather than instructions of the processor."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Host:
+    """The machine itself. Several drivers can each report a part of it."""
+
+    cpu: CpuFacts | None = None
+    memory_mib: int | None = None
+    numa_nodes: tuple[NumaNode, ...] = ()
+    dmi: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    identities: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    tpm: str = ""
+    """The version of the TPM, such as `2.0`; empty if there is none."""
+    confidential: tuple[str, ...] = ()
+    """What the kernel has enabled: sgx, tdx, sev, sev_es, sev_snp; and tdx_guest, sev_guest, ... inside a guest."""
+    crypto: tuple[CryptoAlgorithm, ...] = ()
+    attributes: Mapping[str, Value] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """The result of a scan."""
+
+    host: Host
+    devices: tuple[Device, ...] = ()
+    """In numeric order of their addresses."""
+    traits: tuple[str, ...] = ()
+    """`captured` if the tree is not a running machine."""
+    warnings: tuple[ScanWarning, ...] = ()
+    version: int = VERSION
+
+    def device(self, id: str) -> Device | None:
+        """Return the device with an id, or None."""
+        return next((one for one in self.devices if one.id == id), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        encoded: dict[str, Any] = wire.encoded(self)
+        return encoded
+
+    @classmethod
+    def from_json(cls, document: object) -> Hardware:
+        """Return the hardware of a JSON form. Raises wire.Malformed, which names the field."""
+        return wire.decoded(cls, document, version=VERSION)
