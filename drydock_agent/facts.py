@@ -67,7 +67,7 @@ class Device:
     device_class: str = ""
     """What a lease would ask for: gpu, gpu_slice, fpga, qat, dsa, npu, nic, vf, nvme, ... Empty: nothing."""
     role: str = ""
-    """lease_candidate, part, display_only, integrated_gpu, platform_crypto, or empty."""
+    """lease_candidate, part, display_only, integrated_gpu, platform_crypto, management, or empty."""
     name: str = ""
     """The model."""
     pci_class: str = ""

@@ -23,6 +23,7 @@ All = Annotated[bool, typer.Option("--all", help="Include bridges and other func
 _ROLES = {
     "display_only": "It only shows a screen. It is listed, not leased.",
     "integrated_gpu": "It is part of the processor. It is listed, not leased.",
+    "management": "It manages another function of its card. It is listed, not leased.",
     "platform_crypto": "It belongs to the platform. It is listed, not leased.",
 }
 
