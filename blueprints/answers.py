@@ -48,10 +48,11 @@ class Ready:
     """The resource's traits, if they differ from its draft."""
     capacity: Amounts | None = None
     """The resource's capacity, if it differs from its draft."""
-    parts: tuple[Part, ...] = ()
-    """Parts whose names or states are known only now, such as GPU UUIDs.
+    parts: tuple[Part, ...] | None = None
+    """Parts whose names or states are known only now, such as GPU UUIDs; None if nothing is known about them.
 
-    List all parts of every class that you name: any other part of such a class counts as missing.
+    List all parts of every class that you name: any other part of such a class counts as missing. An empty tuple means
+    that the resource has no parts any more.
     """
     dies_at: dt.datetime | None = None
     """The time at which the provider will end the resource by itself."""

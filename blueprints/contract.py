@@ -17,8 +17,9 @@ from pydantic import BaseModel, ConfigDict
 from blueprints.answers import Answer, Json
 from blueprints.matching import Match
 from blueprints.offers import Account, Allowance, Offer, Place, Sought
+from blueprints.reports import Report
 from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem, ResourceView, Spec
-from drydock.core.errors import NotSupported
+from drydock.core.errors import DrydockError, NotSupported
 from interfaces.contract import Interface
 
 
@@ -275,7 +276,13 @@ class Scans(ABC):
 
 
 class Discovers(ABC):
-    """The kind finds existing resources."""
+    """The kind finds existing resources, all of them in one call.
+
+    A kind that has to ask several places or pages, or that receives reports, is `Reports` instead.
+    """
+
+    discovery_interval: ClassVar[dt.timedelta | None] = None
+    """Default interval of discoveries, and of expected reports; None for that of the installation."""
 
     @abstractmethod
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
@@ -284,6 +291,52 @@ class Discovers(ABC):
         A resource that is missing twice counts as lost. Raises if the listing fails, so that an outage is not mistaken
         for an absence.
         """
+
+
+class Reports(Discovers):
+    """The kind finds existing resources from reports: one for each place, which has one or more pages.
+
+    The engine reads the reports of the places that `reported_places` names, each under a token of its own, so that a
+    place that does not answer delays no other. Reports about any other place are sent in by programs that run there.
+    """
+
+    report_deadline: ClassVar[float] = 300.0
+    """Seconds after which no further page of a report is read. The report is then incomplete."""
+
+    @abstractmethod
+    def drafts_from(self, config: Any, report: Report) -> Sequence[Draft]:
+        """Return the drafts of the resources on one page, each with a stable `identity` unique within the blueprint.
+
+        A pure function: the same report always results in the same drafts. Raises if the report is invalid; nothing
+        is stored then.
+        """
+
+    def reported_places(self, blueprint: BlueprintView) -> Sequence[str]:
+        """Return the places whose reports the engine reads. May call the provider once. Raises if that fails.
+
+        Resources in places that are no longer named count as missing.
+        """
+        return ("",)
+
+    def read_report(self, blueprint: BlueprintView, place: str, page: str) -> Report:
+        """Read one page of the report of a place; `page` is empty for the first page. Raises if it cannot be read.
+
+        Takes at most some seconds. Override this method unless all reports are sent in.
+        """
+        raise NotSupported(f"Reports for {type(self).__name__} are only sent in, not read.")
+
+    def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
+        """Return the resources of all places, read one after the other. Raises if a report is incomplete."""
+        found: list[Draft] = []
+        for place in self.reported_places(blueprint):
+            page: str | None = ""
+            while page is not None:
+                report = self.read_report(blueprint, place, page)
+                if report.incomplete:
+                    raise DrydockError(f"The report of {place or blueprint.name} is incomplete: {report.incomplete}")
+                found += self.drafts_from(blueprint.config, report)
+                page = report.next_page or None
+        return found
 
 
 class Lists(ABC):
@@ -460,8 +513,8 @@ class Capability:
 CAPABILITIES = tuple(
     Capability(name=base.__name__.lower(), base=base)
     for base in (
-        Builds, Offers, Allows, Registers, Scans, Discovers, Lists, Activates, HandsOver, Cleans, Checks, Controls,
-        Powers, Reboots, Resizes, Retypes, Tags, Consoles, Updates,
+        Builds, Offers, Allows, Registers, Scans, Discovers, Reports, Lists, Activates, HandsOver, Cleans, Checks,
+        Controls, Powers, Reboots, Resizes, Retypes, Tags, Consoles, Updates,
     )
 )  # fmt: skip
 
@@ -495,6 +548,8 @@ __all__ = [
     "Powers",
     "Reboots",
     "Registers",
+    "Report",
+    "Reports",
     "Resizes",
     "ResourceView",
     "Retypes",

@@ -18,6 +18,7 @@ BUILT_IN = {
     "ec2": "blueprints.ec2.kind:Ec2Host",
     "fake": "blueprints.fake.kind:Fake",
     "fake_activated": "blueprints.fake.kind:FakeActivated",
+    "fake_reported": "blueprints.fake.kind:FakeReported",
     "fake_cloud": "blueprints.fake.offering:FakeCloud",
     "gce": "blueprints.gce.kind:GceHost",
     "local_host": "blueprints.local.kind:LocalHost",

@@ -81,8 +81,8 @@ def check_health(spec: Spec, memo: Json) -> Answer:
     found = _provider(spec).check(spec.resource.key)
     if found is None or found.state != "running":
         return Failed(scope=Scope.STEP, message=_state(found), code="dead")
-    well = tuple(replace(part, state="ok") for part in spec.resource.parts)
-    return Ready(facts={"power": found.power, "checks": found.checks}, parts=well)
+    well = tuple(replace(part, state="ok") for part in spec.resource.parts if part.state != "missing")
+    return Ready(facts={"power": found.power, "checks": found.checks}, parts=well or None)
 
 
 def switch_off(spec: Spec, memo: Json) -> Answer:

@@ -103,9 +103,11 @@ class Cloud(Provider):
         name: str = "",
         zone: str = "",
         facts: Mapping[str, Any] | None = None,
+        place: str = "",
     ) -> None:
-        """Add an object for `discover` to find. An object with the same identity is replaced."""
+        """Add an object for `discover` to find, in a place. An object with the same identity is replaced."""
         draft = {
+            "place": place,
             "identity": identity,
             "name": name or identity,
             "zone": zone,
@@ -123,6 +125,20 @@ class Cloud(Provider):
         """Remove a planted object, so that the next `discover` misses it."""
         with self._store.transaction() as db:
             db.execute("DELETE FROM planted WHERE identity = ?", (identity,))
+
+    def silence(self, place: str, message: str) -> None:
+        """Make every attempt to read the report of a place fail, or succeed again if `message` is empty."""
+        self._trouble(place, "silent", message)
+
+    def truncate(self, place: str, message: str) -> None:
+        """Mark the reports of a place as incomplete, or as complete again if `message` is empty."""
+        self._trouble(place, "incomplete", message)
+
+    def _trouble(self, place: str, name: str, message: str) -> None:
+        with self._store.transaction() as db:
+            db.execute("DELETE FROM settings WHERE key = ? AND name = ?", (f"place:{place}", name))
+            if message:
+                db.execute("INSERT INTO settings VALUES (?, ?, ?)", (f"place:{place}", name, message))
 
     def sell(self, place: str, offer: str, **said: Any) -> None:
         """Sell an offer in a place, replacing an earlier offer with that name.

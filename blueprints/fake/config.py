@@ -81,6 +81,7 @@ class Config(Fields):
     lacks: tuple[Literal["powers", "reboots", "resizes", "retypes", "tags", "consoles"], ...] = Field(
         default=(), description="Capabilities that these machines lack."
     )
+    page_size: int = Field(default=100, ge=1, description="Number of planted objects on one page of a report.")
     secrets: bool = Field(default=False, description="A build generates a password, which is stored as a secret.")
     faults: tuple[Fault, ...] = ()
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 
 from blueprints.amounts import Amounts
+from blueprints.answers import Json
 from blueprints.fake.config import MATCHES, Config, Offer, Registration, merged
+from blueprints.fake.provider import Provider
 from blueprints.matching import misses
+from blueprints.reports import Report
 from blueprints.specs import Asked, Draft, Part
 
 
@@ -38,9 +41,8 @@ def registered(config: Config, registration: Registration) -> Draft:
     )
 
 
-def discovered(text: str) -> Draft:
+def discovered(found: Json) -> Draft:
     """Return the draft of an object that was planted at the provider."""
-    found = json.loads(text)
     return Draft(
         **found
         | {
@@ -49,6 +51,19 @@ def discovered(text: str) -> Draft:
             "traits": frozenset(found["traits"]),
         }
     )
+
+
+def report(provider: Provider, place: str, page: int, size: int) -> Report:
+    """Return one page of the report of a place. Raises ConnectionError while the place does not answer."""
+    problem = provider.settings(f"place:{place}")
+    if "silent" in problem:
+        raise ConnectionError(problem["silent"])
+    there = [found for found in map(json.loads, provider.planted()) if found.pop("place", "") == place]
+    begin, end = page * size, (page + 1) * size
+    return Report(
+        place=place, content={"found": there[begin:end]}, next_page=str(page + 1) if there[end:] else "",
+        incomplete=problem.get("incomplete", ""),
+    )  # fmt: skip
 
 
 def _draft(config: Config, offer: Offer) -> Draft:

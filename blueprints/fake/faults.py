@@ -276,7 +276,7 @@ def _part_dies(fault: PartDies, act: Act, spec: Spec, memo: Json) -> Answer:
     answer = act(spec, memo)
     if not isinstance(answer, Ready) or not _strikes(fault, spec):
         return answer
-    parts = (replace(one, state="dead") if one.identity == fault.part else one for one in answer.parts)
+    parts = (replace(one, state="dead") if one.identity == fault.part else one for one in answer.parts or ())
     return replace(answer, parts=tuple(parts))
 
 

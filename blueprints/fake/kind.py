@@ -1,4 +1,4 @@
-"""The kinds `fake` and `fake_activated`: resources of a provider that exists in one file only.
+"""The kinds `fake`, `fake_activated` and `fake_reported`: resources of a provider that exists in one file only.
 
 They serve to test Drydock and programs that use it. They are deterministic, quick and shared by processes, and have a
 fault plan in the blueprint's config. `blueprints.fake.cloud.Cloud` is the provider seen from outside.
@@ -6,8 +6,9 @@ fault plan in the blueprint's config. `blueprints.fake.cloud.Cloud` is the provi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from blueprints.contract import (
     Activates,
@@ -22,6 +23,8 @@ from blueprints.contract import (
     Opener,
     Plan,
     Registers,
+    Report,
+    Reports,
     Updates,
 )
 from blueprints.fake import actions, config, drafts, openers
@@ -55,7 +58,8 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
 
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
         """Return the drafts planted at the provider."""
-        return [drafts.discovered(text) for text in Provider(blueprint.config.provider).planted()]
+        found = map(json.loads, Provider(blueprint.config.provider).planted())
+        return [drafts.discovered({name: one[name] for name in one if name != "place"}) for one in found]
 
     def owned(self, blueprint: BlueprintView, installation: str) -> Sequence[Owned]:
         """Return every instance with the installation's tag, including those that are only reserved."""
@@ -153,3 +157,22 @@ class FakeActivated(Fake, Activates, Cleans, Controls):
     def control(self, lease: LeaseView) -> Control | None:
         """Return an in-memory control account, separate from the lease's own interfaces."""
         return openers.control_of(lease)
+
+
+class FakeReported(Reports, Fake):
+    """A fake resource that is found in reports: one for each place, read in pages or sent in."""
+
+    name: ClassVar[str] = "fake_reported"
+    resource_type: ClassVar[str] = "fake_reported"
+
+    def drafts_from(self, config: Any, report: Report) -> Sequence[Draft]:
+        """Return the drafts on one page."""
+        return [drafts.discovered(found) for found in report.content["found"]]
+
+    def reported_places(self, blueprint: BlueprintView) -> Sequence[str]:
+        """Return the places in which objects were planted."""
+        return Provider(blueprint.config.provider).reported_places()
+
+    def read_report(self, blueprint: BlueprintView, place: str, page: str) -> Report:
+        """Return one page of the objects planted in a place."""
+        return drafts.report(Provider(blueprint.config.provider), place, int(page or 0), blueprint.config.page_size)

@@ -180,6 +180,12 @@ class Provider:
         with self._call("discover", "") as db:
             return [row["draft"] for row in db.execute("SELECT draft FROM planted ORDER BY identity")]
 
+    def reported_places(self) -> list[str]:
+        """Return the places with planted objects, and those with a problem."""
+        with self._store.transaction() as db:
+            there = [row["key"] for row in db.execute("SELECT key FROM settings WHERE key LIKE 'place:%'")]
+        return sorted({json.loads(text).get("place", "") for text in self.planted()} | {one[6:] for one in there})
+
     def places(self) -> list[str]:
         """Return the places with offers."""
         with self._call("places", "") as db:

@@ -75,6 +75,9 @@ class Blueprint(models.Model):
         help_text="A resource older than this gets no new leases, and is removed when its leases have ended.",
     )
     check_interval = models.DurationField(null=True, blank=True, help_text="Time between health checks.")
+    discovery_interval = models.DurationField(
+        null=True, blank=True, help_text="Time between discoveries; empty for that of the kind."
+    )
     default_ttl = models.DurationField(
         "default lease duration",
         null=True,

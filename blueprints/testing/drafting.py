@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import json
+from dataclasses import asdict, replace
 
-from blueprints.contract import Builds, Discovers, Registers
+from blueprints.contract import Builds, Discovers, Registers, Reports
 from blueprints.matching import misses
+from blueprints.reports import Report
 from blueprints.specs import Draft
 from blueprints.testing.phases import Phases, needs
 from blueprints.testing.rules import frozen, json_safe
@@ -76,6 +78,37 @@ class Drafting(Phases):
         found = self._discovered()
         identities = {draft.identity for draft in found}
         assert {draft.part_of for draft in found if draft.part_of} <= identities
+
+    @needs(Reports)
+    def test_a_report_always_results_in_the_same_drafts(self) -> None:
+        self.plant()
+        found: list[Draft] = []
+        for report in self._reports():
+            json_safe("content of a report", report.content)
+            sent = replace(report, content=json.loads(json.dumps(report.content)))
+            drafts = self._drafts_from(report)
+            assert drafts == self._drafts_from(report) == self._drafts_from(sent)
+            assert sent.content == report.content, "drafts_from changed the report"
+            found += drafts
+        assert sorted(found, key=lambda draft: draft.identity) == self._discovered()
+
+    @needs(Reports)
+    def test_making_drafts_from_a_report_makes_nothing(self) -> None:
+        self.plant()
+        reports, before = self._reports(), list(self.outside())
+        assert any(self._drafts_from(report) for report in reports)
+        assert list(self.outside()) == before
+
+    def _reports(self) -> list[Report]:
+        blueprint, found = self.blueprint(), []
+        for place in self.kind.reported_places(blueprint):  # type: ignore[attr-defined]
+            found.append(self.kind.read_report(blueprint, place, ""))  # type: ignore[attr-defined]
+            while found[-1].next_page:
+                found.append(self.kind.read_report(blueprint, place, found[-1].next_page))  # type: ignore[attr-defined]
+        return found
+
+    def _drafts_from(self, report: Report) -> list[Draft]:
+        return list(self.kind.drafts_from(self.blueprint().config, report))  # type: ignore[attr-defined]
 
     def _drafts(self) -> list[Draft]:
         return list(self.kind.drafts(self.blueprint().config, self.asked()))  # type: ignore[attr-defined]

@@ -53,6 +53,10 @@ Life = Annotated[
 
 Check = Annotated[str | None, typer.Option("--check-interval", metavar="SPAN", help="Interval between health checks.")]
 
+Discovery = Annotated[
+    str | None, typer.Option("--discovery-interval", metavar="SPAN", help="Interval between discoveries.")
+]
+
 DefaultTtl = Annotated[
     str | None, typer.Option("--default-ttl", metavar="SPAN", help="Duration of leases that specify no end.")
 ]
@@ -82,7 +86,8 @@ def add(
     name: Name, kind: Annotated[str, typer.Argument(metavar="KIND", help="`drydock blueprints kinds` lists them.")],
     config: Fields = None, *, file: File = "", order: Order = None, audience: Audience = None, maximum: Maximum = None,
     ready: Ready = None, max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None,
-    check_interval: Check = None, max_outdated: Outdated = None, default_ttl: DefaultTtl = None,
+    check_interval: Check = None, discovery_interval: Discovery = None, max_outdated: Outdated = None,
+    default_ttl: DefaultTtl = None,
     max_ttl: MaxTtl = None, note: Note = None, clear: Clear = None,
     disabled: Annotated[bool, typer.Option("--disabled", help="Do not enable the blueprint yet.")] = False,
     as_json: o.AsJson = False,
@@ -96,6 +101,7 @@ def add(
     wanted = _blueprint_change(
         order=order, audience=audience, max_resources=maximum, min_ready=ready, max_builds=max_builds,
         idle_timeout=idle_timeout, max_lifetime=max_lifetime, check_interval=check_interval,
+        discovery_interval=discovery_interval,
         max_outdated=max_outdated, default_ttl=default_ttl, max_ttl=max_ttl, note=note, clear=_cleared_columns(clear),
     )  # fmt: skip
     given = {**o.document(file), **o.values(config, "config")}
@@ -107,7 +113,8 @@ def change(
     name: Name, config: Fields = None, *, file: File = "", kind: Annotated[str | None, typer.Option()] = None,
     order: Order = None, audience: Audience = None, maximum: Maximum = None, ready: Ready = None,
     max_builds: Builds = None, idle_timeout: Idle = None, max_lifetime: Life = None, check_interval: Check = None,
-    max_outdated: Outdated = None, default_ttl: DefaultTtl = None, max_ttl: MaxTtl = None, note: Note = None,
+    discovery_interval: Discovery = None, max_outdated: Outdated = None, default_ttl: DefaultTtl = None,
+    max_ttl: MaxTtl = None, note: Note = None,
     clear: Clear = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
@@ -119,6 +126,7 @@ def change(
     wanted = _blueprint_change(
         kind=kind, config=found, order=order, audience=audience, max_resources=maximum, min_ready=ready,
         max_builds=max_builds, idle_timeout=idle_timeout, max_lifetime=max_lifetime, check_interval=check_interval,
+        discovery_interval=discovery_interval,
         max_outdated=max_outdated, default_ttl=default_ttl, max_ttl=max_ttl, note=note, clear=_cleared_columns(clear),
     )  # fmt: skip
     _tell(client.change_blueprint(name, wanted), as_json, full=True)
@@ -288,6 +296,7 @@ def _tell(info: BlueprintInfo, as_json: bool, *, full: bool = False) -> None:
         ("order", info.order), ("generation", info.generation), ("there", info.there), ("building", info.building),
         ("max", info.max_resources), ("ready", info.min_ready or None), ("idle timeout", info.idle_timeout),
         ("max lifetime", info.max_lifetime), ("check interval", info.check_interval),
+        ("discovery interval", info.discovery_interval),
         ("default lease", info.default_ttl), ("longest lease", info.max_ttl), ("note", info.note),
     ]  # fmt: skip
     shown = facts if full else [("idle timeout", info.idle_timeout)]

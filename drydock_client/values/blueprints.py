@@ -38,6 +38,8 @@ class BlueprintInfo:
     """Duration of a lease whose request does not specify one."""
     max_ttl: dt.timedelta | None = None
     """Maximum duration of a lease."""
+    discovery_interval: dt.timedelta | None = None
+    """Interval between discoveries; None for that of the kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,7 @@ class BlueprintChange:
     idle_timeout: str | float | dt.timedelta | None = None
     max_lifetime: str | float | dt.timedelta | None = None
     check_interval: str | float | dt.timedelta | None = None
+    discovery_interval: str | float | dt.timedelta | None = None
     default_ttl: str | float | dt.timedelta | None = None
     max_ttl: str | float | dt.timedelta | None = None
     note: str | None = None

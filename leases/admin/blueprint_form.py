@@ -44,6 +44,9 @@ class BlueprintForm(forms.ModelForm):  # type: ignore[type-arg]
         help_text='A resource older than this, such as "7d", gets no new leases and is removed once idle.',
     )
     check_interval = DurationColumnField(required=False, help_text='Time between health checks, such as "5m".')
+    discovery_interval = DurationColumnField(
+        required=False, help_text='Time between discoveries, such as "1m". Leave empty for that of the kind.'
+    )
     default_ttl = DurationColumnField(
         label="Default lease duration",
         required=False,

@@ -217,7 +217,7 @@ class BlueprintAdmin(OperatedAdmin):
         (None, {"fields": ("name", "status", "kind", "config", "note")}),
         ("Audience and order", {"fields": ("audience", "order")}),
         ("Limits", {"fields": ("max_resources", "min_ready", "max_builds", "max_outdated")}),
-        ("Durations", {"fields": ("idle_timeout", "max_lifetime", "check_interval", "default_ttl", "max_ttl")}),
+        ("Durations", {"fields": blueprints.SPANS}),
         ("Derived", {"fields": ("resource_type", "generation", "made")}),
     )
     add_fieldsets = (

@@ -15,9 +15,9 @@ from leases.admin.toolkit import columns, html, panels, search
 from leases.admin.toolkit.actions import Action, FormData, MessageForm
 from leases.admin.toolkit.base import RecordAdmin
 from leases.admin.toolkit.equivalent_commands import Equivalent, declared
-from leases.admin.toolkit.filters import StillRemembered
+from leases.admin.toolkit.filters import DiscoveryAttention, StillRemembered
 from leases.admin.toolkit.panels import Panel
-from leases.models import Capacity, Debt, Event, Failure, Lease, LeaseGroup, Part, Run, Share, SlotLock, Sync
+from leases.models import Capacity, Debt, Event, Failure, Finding, Lease, LeaseGroup, Part, Run, Share, SlotLock, Sync
 from leases.operations import installation
 from leases.operations.callers import Caller
 
@@ -227,15 +227,33 @@ class SyncAdmin(RecordAdmin):
     """The admin of discoveries: when the resources of each blueprint were last discovered, or why that failed."""
 
     related = ("blueprint",)
-    list_display = ("blueprint_", "found", "seen", "due", "says")
-    search_fields = ("blueprint__name", "message")
-    ordering = ("blueprint__name",)
-    fields = ("blueprint_", "found", "seen", "due", "message")
+    list_display = ("blueprint_", "place", "source", "found", "seen", "due", "says")
+    list_filter = (DiscoveryAttention, "source")
+    search_fields = ("blueprint__name", "place", "message")
+    ordering = ("blueprint__name", "place")
+    fields = ("blueprint_", "place", "source", "found", "seen", "applied", "due", "message")
 
     blueprint_ = columns.column("blueprint", lambda row: row.blueprint.name, "blueprint__name")
     seen = columns.time("last success", "seen_at")
+    applied = columns.time("last stored report", "applied_at")
     due = columns.time("next discovery", "due_at")
     says = columns.text("error", "message")
+
+
+@admin.register(Finding)
+class FindingAdmin(RecordAdmin):
+    """Findings: what the last report of a place says about each resource."""
+
+    related = ("resource", "sync__blueprint")
+    list_display = ("resource_", "blueprint_", "place")
+    search_fields = ("resource__name", "resource__identity", "sync__place")
+    ordering = ("-resource_id",)
+    fields = ("resource_", "blueprint_", "place", "what")
+
+    resource_ = columns.link("resource", "resource")
+    blueprint_ = columns.column("blueprint", lambda row: row.sync.blueprint.name, "sync__blueprint__name")
+    place = columns.column("place", lambda row: row.sync.place, "sync__place")
+    what = columns.values("draft", "draft")
 
 
 def _clear(who: Caller, row: Any, given: FormData) -> str:

@@ -12,7 +12,7 @@ from leases.models.resource import Capacity, Part, Resource
 from leases.models.run import Run
 from leases.models.share import Share, SlotLock
 from leases.models.stray import Search, Stray
-from leases.models.sync import Sync
+from leases.models.sync import Finding, Sync
 from leases.models.usage import Usage
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Debt",
     "Event",
     "Failure",
+    "Finding",
     "Installation",
     "Job",
     "Lease",

@@ -1,27 +1,64 @@
-"""The schedule of discovery: one row for each blueprint whose kind supports discovery."""
+"""Discovery: one row per place of a blueprint whose kind supports it, and one per resource that was found there."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from django.db import models
 from django.db.models.functions import Now
 
 from blueprints.models import Blueprint
+from leases.models.resource import Resource
 
 
 class Sync(models.Model):
-    """The discovery of the resources of one blueprint. The worker that runs it holds a token, as for a step."""
+    """The discovery of one place of a blueprint. One worker at a time discovers, holding a token as for a step.
 
-    blueprint = models.OneToOneField(Blueprint, primary_key=True, on_delete=models.CASCADE, related_name="sync")
+    The place named "" stands for the blueprint itself: kinds that distinguish places name the others there.
+    """
+
+    class Source(models.TextChoices):
+        READ = "read", "read by Drydock"
+        SENT = "sent", "sent in"
+        DROPPED = "dropped", "no longer named by the kind"
+
+    blueprint = models.ForeignKey(Blueprint, on_delete=models.CASCADE, related_name="syncs", db_index=False)
+    place = models.CharField(max_length=255, blank=True, default="", db_default="")
+    source = models.CharField(max_length=16, choices=Source.choices, default=Source.READ, db_default=Source.READ)
     due_at = models.DateTimeField(db_default=Now())
     token = models.UUIDField(null=True, blank=True)
     token_until = models.DateTimeField(null=True, blank=True)
     seen_at = models.DateTimeField(null=True, blank=True, help_text="When the last successful discovery ended.")
     found = models.PositiveIntegerField(default=0, db_default=0)
     message = models.TextField(blank=True, default="", db_default="", help_text="Why the last discovery failed.")
+    digest = models.CharField(max_length=64, blank=True, default="", db_default="")
+    """Hash of the last report, if nothing is left to do about it; a report with the same hash is not stored again."""
+    applied_at = models.DateTimeField(null=True, blank=True, help_text="When a report was last stored completely.")
 
     class Meta:
         verbose_name = "discovery"
         verbose_name_plural = "discoveries"
+        constraints = [models.UniqueConstraint(fields=["blueprint", "place"], name="sync_place_once")]
 
     def __str__(self) -> str:
-        return f"discovery of {self.blueprint}"
+        return f"discovery of {self.blueprint}" + (f", {self.place}" if self.place else "")
+
+
+class Finding(models.Model):
+    """What the last report of a place says about one resource.
+
+    A value that a report no longer contains is removed from the resource, and values from other sources are kept.
+    A trigger deletes the row when the resource is gone.
+    """
+
+    resource = models.OneToOneField(Resource, primary_key=True, on_delete=models.CASCADE, related_name="finding")
+    sync = models.ForeignKey(Sync, on_delete=models.CASCADE, related_name="findings")
+    draft: models.JSONField[Any, Any] = models.JSONField(
+        default=dict, db_default=models.Value({}, models.JSONField()), help_text="The draft, without empty fields."
+    )
+
+    class Meta:
+        verbose_name = "finding"
+
+    def __str__(self) -> str:
+        return f"finding about {self.resource}"

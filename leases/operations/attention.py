@@ -15,7 +15,7 @@ from drydock_client.values import Attention
 from leases.engine.placement.budget_check import dollars
 from leases.engine.resources import failures
 from leases.lifecycle import LAST_ON_MACHINE
-from leases.models import Authorization, Event, Failure, Installation, Lease, Resource, Run, Stray
+from leases.models import Authorization, Event, Failure, Installation, Lease, Resource, Run, Stray, Sync
 from leases.operations import costs, infos
 from leases.operations.callers import Caller, own_leases
 from leases.reasons import Reason
@@ -38,6 +38,7 @@ QUARANTINED = Q(quarantined=True, gone_at=None)
 PUT_ASIDE = Q(gone_at=None, facts__has_key="aside") & ~Q(facts__aside=[])
 SICK = Q(check_failures__gt=0, gone_at=None) & ~Q(state="pending")
 FAILING = ~Q(message="")
+NOT_DISCOVERED = FAILING & Q(blueprint__enabled=True, blueprint__removed_at=None)
 REMEMBERED = Q(until=None) | Q(until__gt=Now())
 ASKED = Q(state=Authorization.State.REQUESTED)
 
@@ -63,7 +64,7 @@ def undecided() -> Q:
 def needed(who: Caller) -> list[Attention]:
     """Return everything that needs the caller's attention, most urgent first. Owners see only their own items."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
-        _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _leases, _readings,
+        _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _leases, _readings, _discoveries,
         _orphans, _remembered, _switched_off, _asked, _budgets,
     )  # fmt: skip
     return [one for sort in sorts for one in sort(who)]
@@ -238,6 +239,19 @@ def _readings(who: Caller) -> Iterator[Attention]:
         yield _about(
             "reading_failed", "credential", row.credential, row.seen_at, f"{row.kind}, {where}: {row.message}",
             f"drydock credentials show {row.credential.name}",
+        )  # fmt: skip
+
+
+def _discoveries(who: Caller) -> Iterator[Attention]:
+    """Yield one item for each place whose discovery fails, or whose report could not be stored completely."""
+    if not who.operator:
+        return
+    found = Sync.objects.filter(NOT_DISCOVERED).select_related("blueprint").order_by("blueprint", "place")
+    for row in found[:AT_MOST]:
+        where = f"{row.place}: " if row.place else ""
+        yield _about(
+            "discovery_failed", "blueprint", row.blueprint, row.seen_at, f"{where}{row.message}",
+            f"drydock blueprints show {row.blueprint.name}",
         )  # fmt: skip
 
 

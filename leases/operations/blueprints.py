@@ -254,7 +254,7 @@ def _retire(found: Blueprint) -> None:
     Blueprint.objects.filter(pk=found.pk).update(enabled=False, min_ready=0, removed_at=Now())
 
 
-SPANS = ("idle_timeout", "max_lifetime", "check_interval", "default_ttl", "max_ttl")
+SPANS = ("idle_timeout", "max_lifetime", "check_interval", "discovery_interval", "default_ttl", "max_ttl")
 
 EMPTIABLE = (*SPANS, "max_resources", "note")
 

@@ -233,8 +233,8 @@ def blueprints(found: QuerySet[Blueprint], problems: Iterable[Mapping[str, Any]]
 def _blueprint(row: Any, problems: tuple[Mapping[str, Any], ...]) -> BlueprintInfo:
     same = (
         "id", "name", "kind", "config", "order", "enabled", "drained", "audience", "generation", "max_resources",
-        "min_ready", "max_builds", "idle_timeout", "max_lifetime", "check_interval", "default_ttl", "max_ttl",
-        "note", "there", "building",
+        "min_ready", "max_builds", "idle_timeout", "max_lifetime", "check_interval", "discovery_interval",
+        "default_ttl", "max_ttl", "note", "there", "building",
     )  # fmt: skip
     errors = tuple(
         {"id": e.pk, "scope": e.scope, "key": e.key, "message": e.message, "until": e.until} for e in row.errors.all()

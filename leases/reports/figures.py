@@ -173,7 +173,7 @@ FIGURES = (
         " SELECT 'step' AS what, min(due_at) AS due FROM leases_run WHERE token IS NULL OR token_until < clock_timestamp()"
         " UNION ALL SELECT 'expiry', min(until) FROM leases_lease WHERE state IN ('pending', 'acquired', 'active')"
         " UNION ALL SELECT 'discovery', min(s.due_at) FROM leases_sync s JOIN blueprints_blueprint b"
-        " ON b.id = s.blueprint_id AND b.enabled) w",
+        " ON b.id = s.blueprint_id AND b.enabled WHERE s.source = 'read') w",
     ),
     Figure(
         name="sweep_lag_seconds", says="Seconds since the last completed sweep.", labels=(),

@@ -192,6 +192,7 @@ class BlueprintChange(Body):
     idle_timeout: Span | Seconds | None = None
     max_lifetime: Span | Seconds | None = None
     check_interval: Span | Seconds | None = None
+    discovery_interval: Span | Seconds | None = None
     default_ttl: Annotated[
         Span | Seconds | None, Field(description="Default duration of leases that specify no end.")
     ] = None

@@ -24,6 +24,7 @@ from leases.models import (
     Debt,
     Event,
     Failure,
+    Finding,
     Installation,
     Job,
     Lease,
@@ -107,7 +108,8 @@ def many(lease, count):
         Allowance.objects.create(credential=account, kind="ec2", name=f"cpus-{n}", unit="vcpus", limit=8, used=n)
         Worker.objects.create(name=f"w{n}")
         Token.objects.create(user=lease.owner, name=f"t{n}", digest=f"{SECRET}{n}", tail="abcd", expires_at=Now())
-        Sync.objects.create(blueprint=blueprints[n])
+        sync = Sync.objects.create(blueprint=blueprints[n], message="it is silent")
+        Finding.objects.create(resource=things[n], sync=sync)
         Search.objects.create(blueprint=blueprints[n])
         Stray.objects.create(blueprint=pool, key=f"dd-{n}", epoch=1, resource_number=n)
     Installation.objects.get_or_create(id=1)

@@ -11,7 +11,7 @@ import pytest
 from blueprints.amounts import Amounts
 from blueprints.answers import Json
 from blueprints.fake.cloud import Cloud
-from blueprints.fake.kind import Fake, FakeActivated
+from blueprints.fake.kind import Fake, FakeActivated, FakeReported
 from blueprints.fake.offering import FakeCloud
 from blueprints.specs import Control, LeaseView, Part, ResourceView
 from blueprints.testing.conformance import KindConformance, Outside
@@ -135,6 +135,18 @@ class TestFakeWithWaits(FakeHooks):
 
     kind = FakeActivated()
     more = {"flash_polls": 2, "boot_polls": 3, "destroy_polls": 2}
+
+
+class TestFakeReported(FakeHooks):
+    """Objects in reports: several places, one of them with several pages."""
+
+    kind = FakeReported()
+    more = {"page_size": 1}
+
+    def plant(self) -> None:
+        super().plant()
+        for name in ("host-2", "card-2", "card-3"):
+            self.cloud.plant(name, place="rack-2", part_of="host-2" if name != "host-2" else "")
 
 
 class TestFakeCloud(FakeHooks):

@@ -5,23 +5,46 @@ from __future__ import annotations
 import uuid
 
 import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from blueprints.amounts import Amounts
+from blueprints.answers import Ready
 from blueprints.fake.cloud import Cloud
+from blueprints.fake.kind import Fake
+from blueprints.specs import Draft
+from leases.engine.core import workers
+from leases.engine.core.database import rows
 from leases.engine.lifecycle import release
-from leases.engine.sync import discovery
+from leases.engine.resources import provision
+from leases.engine.sync import discovery, findings
 from leases.messaging.inline import settle
 from leases.models import Event, Resource, Sync
+from leases.operations import attention, resources
+from leases.operations.callers import caller
 
 
 @pytest.fixture
-def look(blueprint):
-    """A blueprint that only discovers; looks now, as often as it is called."""
-    made = blueprint(config={"provider": "d"}, max_resources=0)
+def pool(blueprint):
+    """A blueprint that only discovers."""
+    return blueprint(config={"provider": "d"}, max_resources=0)
+
+
+@pytest.fixture
+def root(django_user_model):
+    workers.seen("elsewhere:1")
+    return caller(django_user_model.objects.create_superuser("root"))
+
+
+@pytest.fixture
+def look(pool):
+    """Looks now, as often as it is called."""
 
     def now() -> None:
         settle()
         Sync.objects.update(due_at="2020-01-01T00:00Z")
-        assert discovery.discover(made.pk)
+        assert discovery.discover(pool.pk)
         settle()
 
     return now
@@ -112,19 +135,19 @@ def test_what_cannot_be_written_stops_nothing_else_and_is_said(look, cloud):
 def test_who_lost_its_turn_writes_nothing_and_who_writes_has_it(look, cloud, monkeypatch):
     cloud.plant("serial-1")
     with monkeypatch.context() as patched:
-        kind_sees = discovery._look
+        kind_sees = discovery._read
 
-        def late(blueprint):
+        def late(*given):
             Sync.objects.update(token=uuid.uuid4())
-            return kind_sees(blueprint)
+            return kind_sees(*given)
 
-        patched.setattr(discovery, "_look", late)
+        patched.setattr(discovery, "_read", late)
         settle()
     assert Sync.objects.get().token is not None
     assert not Resource.objects.exists()
     turns = []
-    meet = discovery._meet
-    monkeypatch.setattr(discovery, "_meet", lambda *given: turns.append(Sync.objects.get().token) or meet(*given))
+    meet = findings._meet
+    monkeypatch.setattr(findings, "_meet", lambda *given: turns.append(Sync.objects.get().token) or meet(*given))
     Sync.objects.update(token=None)
     look()
     assert Resource.objects.get().identity == "serial-1"
@@ -164,8 +187,6 @@ def test_what_comes_back_serves_again(look, cloud, ask, until):
 
 
 def test_an_outage_is_no_absence(look, cloud, monkeypatch):
-    from blueprints.fake.kind import Fake
-
     cloud.plant("serial-1")
     look()
 
@@ -191,3 +212,101 @@ def test_what_an_operator_set_apart_stays_so_when_it_comes_back(look, cloud, ask
     look()
     resource = Resource.objects.get()
     assert (resource.observed, resource.quarantined, resource.note) == ("ok", True, "smells of smoke")
+
+
+def test_what_a_report_no_longer_says_is_removed_and_what_a_step_found_stays(look, cloud):
+    there = {"attributes": {"color": "red", "size": 1}, "traits": ["fast", "new"]}
+    cloud.plant("serial-1", capacity=Amounts(slots=2, extra={"gpu": 2, "nic": 1}), **there)
+    look()
+    resource = Resource.objects.get()
+    answer = Ready(attributes={"zone": "north"}, traits=frozenset({"fast", "new", "checked"}))
+    provision.amend(resource.pk, answer)
+    cloud.plant("serial-1", capacity=Amounts(slots=2, extra={"gpu": 2}), attributes={"size": 1}, traits=["fast"])
+    look()
+    resource.refresh_from_db()
+    assert resource.attributes == {"size": 1, "zone": "north"}
+    assert resource.traits == ["checked", "fast"]
+    assert dict(resource.capacities.values_list("name", "total")) == {"gpu": 2, "nic": 0}
+    provision.amend(resource.pk, Ready(attributes={"zone": None}))
+    resource.refresh_from_db()
+    assert resource.attributes == {"size": 1}
+
+
+def test_what_a_step_found_is_kept_until_the_report_changes_it(look, cloud):
+    cloud.plant("serial-1", attributes={"size": 1, "color": "red"}, traits=["slow"])
+    look()
+    resource = Resource.objects.get()
+    provision.amend(resource.pk, Ready(attributes={"size": 5}, traits=frozenset({"fast"})))
+    cloud.plant("serial-1", attributes={"size": 1, "color": "blue"}, traits=["slow"])
+    look()
+    resource.refresh_from_db()
+    assert (resource.attributes, resource.traits) == ({"size": 5, "color": "blue"}, ["fast"])
+
+
+def test_an_unchanged_report_writes_nothing_but_the_time_of_the_report(look, cloud, pool):
+    for n in range(20):
+        cloud.plant(f"serial-{n}", attributes={"size": n})
+    look()
+    before = rows("SELECT xmin, id FROM leases_resource ORDER BY id")
+    Sync.objects.update(due_at="2020-01-01T00:00Z")
+    with CaptureQueriesContext(connection) as sent:
+        assert discovery.discover(pool.pk)
+    assert len(sent) <= 3, [one["sql"] for one in sent]
+    assert rows("SELECT xmin, id FROM leases_resource ORDER BY id") == before
+    cloud.plant("serial-7", attributes={"size": 70})
+    Sync.objects.update(due_at="2020-01-01T00:00Z")
+    with CaptureQueriesContext(connection) as sent:
+        assert discovery.discover(pool.pk)
+    ours = [one["sql"] for one in sent if one["sql"] not in ("BEGIN", "COMMIT")]
+    assert len(ours) <= 6 + 4, ours
+    assert Resource.objects.get(identity="serial-7").attributes["size"] == 70
+
+
+def test_a_report_is_stored_again_when_a_resource_is_gone_or_an_hour_has_passed(look, cloud, ask, until, root):
+    cloud.plant("serial-1")
+    look()
+    gone = Resource.objects.get()
+    resources.retire(root, gone.pk)
+    until(gone, state="destroyed")
+    look()
+    again = Resource.objects.get(gone_at=None)
+    assert (again.identity, again.pk != gone.pk) == ("serial-1", True)
+    Resource.objects.filter(pk=again.pk).update(missed=1)
+    look()
+    assert Resource.objects.get(pk=again.pk).missed == 1
+    Sync.objects.update(applied_at="2020-01-01T00:00Z")
+    look()
+    assert Resource.objects.get(pk=again.pk).missed == 0
+
+
+def test_a_failing_discovery_needs_attention_with_the_words_of_the_provider(look, cloud, pool, root, monkeypatch):
+    look()
+    assert attention.needed(root) == []
+
+    def fail(*_: object) -> None:
+        raise ConnectionError("provider is down")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Fake, "discover", fail)
+        look()
+    (found,) = attention.needed(root)
+    assert (found.what, found.kind, found.id, found.name) == ("discovery_failed", "blueprint", pool.pk, "pool")
+    assert found.message == "ConnectionError: provider is down"
+    assert attention.needed(caller(User.objects.create_user("eve"))) == []
+    look()
+    assert attention.needed(root) == []
+
+
+def test_resources_that_are_part_of_themselves_or_named_twice_are_refused(look, cloud, monkeypatch):
+    for name, whole in (("a", "b"), ("b", "a"), ("card", "host"), ("port", "card"), ("host", "")):
+        cloud.plant(name, part_of=whole)
+    twice = Draft(identity="twin")
+    found = Fake().discover
+    monkeypatch.setattr(Fake, "discover", lambda self, view: [*found(view), twice, twice])
+    look()
+    assert sorted(Resource.objects.values_list("identity", "part_of__identity")) == [
+        ("card", "host"), ("host", None), ("port", "card"),
+    ]  # fmt: skip
+    said = Sync.objects.get().message
+    assert "a: It is part of itself." in said
+    assert "twin: Several resources of one report have this identity." in said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blueprints.amounts import Amounts
-from blueprints.answers import NeededLock
+from blueprints.answers import NeededLock, Ready
 from blueprints.fake.cloud import Cloud
 from blueprints.models import Blueprint
 from blueprints.specs import Part as PartSpec
@@ -113,6 +113,30 @@ def test_a_part_that_is_not_discovered_any_more_is_missing_and_counts_no_more(bl
     see(*parts)
     assert states() == {"GPU-0": "ok", "GPU-1": "ok"}
     assert host.capacities.get().total == 2
+
+
+def test_an_emptied_list_of_parts_takes_effect(blueprint, until):
+    made = blueprint(config={"provider": "t"})
+    cloud = Cloud("t")
+
+    def see(*there, **more):
+        cloud.plant("rack", parts=there, **more)
+        Sync.objects.update(due_at="2020-01-01T00:00Z")
+        settle()
+        discovery.discover(made.pk)
+
+    gpu = PartSpec(part_class="gpu", identity="GPU-0")
+    see(gpu, capacity=Amounts(extra={"gpu": 1}))
+    host = until(Resource.objects.get(), state="active")
+    see(capacity=Amounts(extra={"gpu": 1}))
+    assert states() == {"GPU-0": "missing"}
+    assert host.capacities.get().total == 0
+    see(gpu, capacity=Amounts(extra={"gpu": 1}))
+    assert states() == {"GPU-0": "ok"}
+    provision.amend(host.pk, Ready())
+    assert states() == {"GPU-0": "ok"}
+    provision.amend(host.pk, Ready(parts=()))
+    assert states() == {"GPU-0": "missing"}
 
 
 def test_parts_that_are_not_named_stay_as_they_are_where_their_class_is_not(blueprint, ask, until):

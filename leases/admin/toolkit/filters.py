@@ -146,6 +146,12 @@ class OfferSort(AttentionFilter):
     }
 
 
+class DiscoveryAttention(AttentionFilter):
+    """Filter for discoveries that need attention."""
+
+    conditions = {"failing": attention.NOT_DISCOVERED, "never succeeded": Q(seen_at=None)}
+
+
 class ReadingAttention(AttentionFilter):
     """Filter for polls that need attention."""
 

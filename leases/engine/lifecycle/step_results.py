@@ -281,7 +281,7 @@ def _keep(run: Run, answer: Ready) -> None:
         answer.attributes
         or answer.traits is not None
         or answer.capacity is not None
-        or answer.parts
+        or answer.parts is not None
         or answer.dies_at is not None
     ):
         provision.amend(run.resource_id, answer)

@@ -31,7 +31,8 @@ def amend(resource_id: int, answer: Ready) -> None:
     resource = Resource.objects.get(pk=resource_id)
     columns: dict[str, object] = {}
     if answer.attributes:
-        columns["attributes"] = {**resource.attributes, **answer.attributes}
+        merged = {**resource.attributes, **answer.attributes}
+        columns["attributes"] = {name: value for name, value in merged.items() if value is not None}
     if answer.traits is not None:
         columns["traits"] = sorted(answer.traits)
     if answer.capacity is not None:
@@ -41,7 +42,7 @@ def amend(resource_id: int, answer: Ready) -> None:
         columns["dies_at"] = min(filter(None, (resource.dies_at, answer.dies_at)))
     if columns:
         Resource.objects.filter(pk=resource_id).update(**columns)
-    if answer.parts and set_parts(resource_id, answer.parts):
+    if answer.parts is not None and set_parts(resource_id, answer.parts, whole=not answer.parts):
         hints.after_commit("serve", resource.type)
 
 

@@ -1,68 +1,87 @@
-"""Discover resources: register those that a kind finds, and mark known ones as lost after two misses in a row."""
+"""Discover resources: read reports about places, or receive them, and store the resources that they contain."""
 
 from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Exists, OuterRef
+from django.db.models.functions import Now
 
 from blueprints import registry
-from blueprints.amounts import CLASSES
-from blueprints.contract import Discovers
+from blueprints.contract import Discovers, Reports
 from blueprints.models import Blueprint
-from blueprints.specs import Draft
-from drydock.core.errors import DrydockError
+from blueprints.reports import Report, as_json, digest
+from blueprints.specs import BlueprintView, Draft
+from drydock.core import clock
+from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotSupported
 from drydock.core.logging import about, hidden, redact
 from leases.engine.core import specs
-from leases.engine.core.database import refuse_inside_transaction, run, short
+from leases.engine.core.database import Busy, refuse_inside_transaction, run
 from leases.engine.core.token_lease import TokenLease
-from leases.engine.core.transitions import record_event
-from leases.engine.resources import provision, retirement
-from leases.messaging import hints
-from leases.models import Resource
-from leases.reasons import Reason
+from leases.engine.sync import findings
+from leases.models import Sync
 
 log = logging.getLogger(__name__)
 
-_NOT_SEEN = "Not seen"
-LOST_AFTER = 2
-"""Number of consecutive discoveries that must miss a resource before the resource is considered lost."""
+MOST_PAGES = 10_000
+RESYNC = 3600.0
+"""Seconds after which a report is stored again although it has not changed."""
+_TASKS = TokenLease(
+    table="leases_sync", capability=Discovers, hint="discover", which="b.enabled", tasks="s.source = 'read'",
+    key=("blueprint_id", "place"),
+)  # fmt: skip
 
 
-_TURNS = TokenLease(table="leases_sync", capability=Discovers, hint="discover", which="b.enabled")
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What was read about one place."""
+
+    digest: str
+    drafts: Callable[[], Sequence[Draft]]
+    incomplete: str = ""
 
 
 def due() -> int:
-    """Ask workers to run discovery for every blueprint for which it is due. Return the number of blueprints."""
-    return _TURNS.ask()
+    """Queue every discovery that is due. Return their number."""
+    return _TASKS.ask()
 
 
-def discover(blueprint_id: int) -> bool:
-    """Run discovery for one blueprint, if it is due and no other process is running it.
+def discover(blueprint_id: int, place: str = "") -> bool:
+    """Discover one place of a blueprint if that is due and no other process is doing it.
 
-    Returns False if it was not run.
+    Return whether this call did it.
     """
     refuse_inside_transaction("discover")
-    token = _TURNS.take(blueprint_id)
+    token = _TASKS.take(blueprint_id, place)
     if token is None:
         return False
-    blueprint = Blueprint.objects.get(pk=blueprint_id)
-    found, problem = _look(blueprint)
-    if found is not None:
-        problem = _apply(blueprint, found, token)
-    every, number = settings.DRYDOCK.discovery_interval_seconds, None if found is None else len(found)
-    _TURNS.done(blueprint_id, token, after=every, problem=problem, found=number)
+    others = Sync.objects.filter(blueprint=OuterRef("blueprint")).exclude(place="")
+    sync = Sync.objects.select_related("blueprint").annotate(places=Exists(others)).get(
+        blueprint=blueprint_id, place=place
+    )  # fmt: skip
+    found, problem = _discover(sync, token)
+    _TASKS.done(blueprint_id, place, token=token, after=interval(sync.blueprint), problem=problem, found=found)
     return True
 
 
-def _look(blueprint: Blueprint) -> tuple[Sequence[Draft] | None, str]:
-    """Return the drafts of the resources that the kind finds, or None and the reason why discovery failed.
+def interval(blueprint: Blueprint) -> float:
+    """Return the seconds between two discoveries of a blueprint: its own, or its kind's, or the installation's."""
+    own = blueprint.discovery_interval or getattr(registry.kind(blueprint.kind), "discovery_interval", None)
+    return float(settings.DRYDOCK.discovery_interval_seconds if own is None else own.total_seconds())
 
-    If the provider cannot be reached, no resource counts as missed.
+
+def _discover(sync: Any, token: uuid.UUID) -> tuple[int | None, str]:
+    """Read a place and store what is there. Return the number of resources found, if known, and the problem.
+
+    If the place cannot be read, nothing counts as missing.
     """
+    blueprint = sync.blueprint
     kind = registry.kind(blueprint.kind)
     assert isinstance(kind, Discovers)
     try:
@@ -71,117 +90,139 @@ def _look(blueprint: Blueprint) -> tuple[Sequence[Draft] | None, str]:
         return None, str(error)[:2000]
     with about(blueprint=blueprint.name), hidden(view.credentials):
         try:
-            return kind.discover(view), ""
+            if isinstance(kind, Reports) and not sync.place:
+                names = kind.reported_places(view)
+                if sync.places or list(names) != [""]:
+                    findings.set_places(sync, names)
+                if "" not in names:
+                    return len(names), ""
+            reading = _read(kind, view, sync, token)
+            if reading is None or _is_unchanged(sync, reading):
+                return None, "" if reading is None else _says(reading)
+            found = reading.drafts()
         except Exception as error:
-            log.warning("Discovery of %s failed: %s", blueprint.name, error)
+            log.warning("Discovery of %s failed: %s", sync, error)
             return None, redact(f"{type(error).__name__}: {error}")[:2000]
+        return len(found), _store(sync, reading, found, token)
 
 
-def _apply(blueprint: Blueprint, found: Sequence[Draft], token: uuid.UUID) -> str:
-    """Store the found resources one by one while the token is valid. Return the problems, or an empty string."""
-    known = dict(
-        Resource.objects.filter(blueprint=blueprint, gone_at=None).exclude(identity=None).values_list("identity", "pk")
-    )
-    problems: list[str] = []
-    for draft in _wholes_first(found):
-        if not _TURNS.keep(blueprint.pk, token):
-            return ""
-        problems += _take_up(blueprint, known.get(draft.identity), draft)
-    if not _TURNS.keep(blueprint.pk, token):
-        return ""
-    seen = {draft.identity for draft in found}
-    for resource in Resource.objects.filter(blueprint=blueprint, gone_at=None, origin=Resource.Origin.DISCOVERED):
-        if resource.identity not in seen:
-            _miss(resource)
-    if not problems:
-        return ""
-    return redact(f"{len(problems)} of {len(found)} resources could not be registered: {'; '.join(problems)}")[:2000]
+def _read(kind: Discovers, view: BlueprintView, sync: Sync, token: uuid.UUID) -> Reading | None:
+    """Return what the kind finds in a place, or None if another process has taken over."""
+    if isinstance(kind, Reports):
+        pages = _pages(kind, view, sync, token)
+        return None if pages is None else _reading(kind, view.config, view.generation, pages)
+    found = kind.discover(view)
+    return Reading(digest=_digest_of(view.generation, found), drafts=lambda: found)
 
 
-def _take_up(blueprint: Blueprint, resource_id: int | None, draft: Draft) -> list[str]:
-    """Store one found resource. Return a list with the problem if it could not be stored.
+def _reading(kind: Reports, config: Any, generation: int, pages: Sequence[Report]) -> Reading:
+    return Reading(
+        digest=digest(generation, pages), incomplete=next((page.incomplete for page in pages if page.incomplete), ""),
+        drafts=lambda: [draft for page in pages for draft in kind.drafts_from(config, page)],
+    )  # fmt: skip
 
-    A bad draft does not affect the others.
-    """
+
+def _digest_of(generation: int, found: Sequence[Draft]) -> str:
     try:
-        if resource_id is None:
-            _meet(blueprint.pk, draft)
+        return digest(generation, [Report(content={"drafts": [as_json(draft) for draft in found]})])
+    except (TypeError, ValueError):
+        return ""
+
+
+def _pages(kind: Reports, view: BlueprintView, sync: Sync, token: uuid.UUID) -> list[Report] | None:
+    """Read the pages of one report. If a later page cannot be read, the report is incomplete."""
+    until = clock.monotonic() + kind.report_deadline
+    pages, names = [kind.read_report(view, sync.place, "")], {""}
+    while name := pages[-1].next_page:
+        if not _TASKS.keep(sync.blueprint_id, sync.place, token=token):
+            return None
+        problem = ""
+        if name in names:
+            problem = f"Page {name:.100} was announced twice."
+        elif len(pages) >= MOST_PAGES or clock.monotonic() >= until:
+            problem = f"Only {len(pages)} pages could be read within {kind.report_deadline:g} s."
         else:
-            _see(resource_id, draft)
-    except Exception as error:
-        log.warning("Discovery of %s could not register %.100s: %s", blueprint.name, draft.identity, error)
-        return [f"{draft.identity:.100}: {type(error).__name__}: {error}"]
-    return []
+            names.add(name)
+            try:
+                pages.append(kind.read_report(view, sync.place, name))
+            except Exception as error:
+                problem = redact(f"Page {name:.100} could not be read: {type(error).__name__}: {error}")
+        if problem:
+            pages[-1] = replace(pages[-1], next_page="", incomplete=problem)
+    return pages
 
 
-def _wholes_first(found: Sequence[Draft]) -> list[Draft]:
-    """Sort drafts so that every part follows the resource to which it belongs."""
-    identities = {draft.identity for draft in found}
-    return sorted((d for d in found if d.identity), key=lambda d: bool(d.part_of and d.part_of in identities))
+def _is_unchanged(sync: Sync, reading: Reading) -> bool:
+    """Return whether the same report was stored recently, and nothing is left to do about it."""
+    recent = sync.applied_at is not None and (clock.now() - sync.applied_at).total_seconds() < RESYNC
+    return recent and bool(reading.digest) and reading.digest == sync.digest
 
 
-@short
-def _meet(blueprint_id: int, draft: Draft) -> None:
-    """Register a resource that was not found before."""
-    blueprint = provision.lock_blueprint(blueprint_id)
-    if (
-        blueprint is not None
-        and not Resource.objects.filter(blueprint=blueprint, identity=draft.identity, gone_at=None).exists()
-    ):
-        provision.insert(blueprint, draft, actor="discovery", message="Discovered.", origin=Resource.Origin.DISCOVERED)
+def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUID) -> str:
+    """Store what was found while the token is valid. Return the problems in words, or an empty string."""
+    keep = partial(_TASKS.keep, sync.blueprint_id, sync.place, token=token)
+    done = findings.store(sync, found, complete=not reading.incomplete, keep=keep)
+    if done is None:
+        return ""
+    Sync.objects.filter(pk=sync.pk, token=token).update(
+        digest=reading.digest if done.settled and not reading.incomplete else "", applied_at=Now()
+    )
+    if not done.rejected:
+        return _says(reading)
+    said = f"{len(done.rejected)} of {len(found)} resources could not be registered: "
+    return redact(f"{_says(reading)} {said}{'; '.join(map(str, done.rejected))}".strip())[:2000]
 
 
-@short
-def _see(resource_id: int, draft: Draft) -> None:
-    """Store the changes of a known resource, and reset its missed count."""
-    resource = Resource.objects.select_for_update(no_key=True).get(pk=resource_id)
-    wanted = _wanted(resource, draft)
-    changed = {name: value for name, value in wanted.items() if getattr(resource, name) != value}
-    back = resource.missed >= LOST_AFTER
-    if back:
-        changed |= {"observed": "ok"} | (
-            {"quarantined": False, "note": ""} if resource.note.startswith(_NOT_SEEN) else {}
-        )
-        record_event("resource.found", "The resource was found again.", resource_id=resource_id)
-    if changed or resource.missed:
-        Resource.objects.filter(pk=resource_id).update(missed=0, **changed)
-    provision.set_further(resource_id, draft.capacity)
-    if provision.set_parts(resource_id, draft.parts, whole=bool(draft.parts)) or changed:
-        hints.after_commit("serve", resource.type)
+def _says(reading: Reading) -> str:
+    """Return why a report is incomplete, or an empty string."""
+    return f"The report is incomplete: {reading.incomplete}"[:2000] if reading.incomplete else ""
 
 
-def _wanted(resource: Resource, draft: Draft) -> dict[str, Any]:
-    """Return the column values that result from the draft.
+_SAME = """
+    UPDATE leases_sync SET seen_at = clock_timestamp(), due_at = clock_timestamp() + %s * interval '1 s'
+    WHERE blueprint_id = %s AND place = %s AND source = 'sent' AND digest = %s AND message = ''
+        AND applied_at > clock_timestamp() - %s * interval '1 s'"""
 
-    Empty values in the draft leave a column unchanged. So does the draft's name if an operator named the resource.
+
+def receive(blueprint_id: int, report: Report) -> None:
+    """Store a report that a program sent in about the place where it runs.
+
+    Raises NotSupported if the kind takes no reports, Conflict if the blueprint is disabled or Drydock reads the place
+    itself, InvalidRequest if the kind refuses the report, and Busy while another report of the place is being stored.
+    Then nothing is stored.
     """
-    totals = {f"total_{name}": getattr(draft.capacity, name) for name in CLASSES}
-    said: dict[str, Any] = {"zone": draft.zone, "part_of_id": _part_of(resource, draft)}
-    if resource.origin == Resource.Origin.DISCOVERED:
-        said["name"] = draft.name
-    return {
-        "attributes": {**resource.attributes, **draft.attributes}, "facts": {**resource.facts, **draft.facts},
-        "traits": sorted(draft.traits), **totals, **{name: value for name, value in said.items() if value},
-    }  # fmt: skip
-
-
-def _part_of(resource: Resource, draft: Draft) -> int | None:
-    whole = provision.whole(resource.blueprint, draft)
-    return whole.pk if whole is not None and whole.pk != resource.pk else None
-
-
-def _miss(resource: Resource) -> None:
-    """Count that a discovery missed a resource. After `LOST_AFTER` misses, mark it as lost and quarantine it."""
-    missed = resource.missed + 1
-    run("UPDATE leases_resource SET missed = %s WHERE id = %s", (missed, resource.pk))
-    if missed < LOST_AFTER:
+    refuse_inside_transaction("receive")
+    blueprint = Blueprint.objects.get(pk=blueprint_id)
+    kind = registry.kind(blueprint.kind)
+    if not isinstance(kind, Reports):
+        raise NotSupported(f"Kind {blueprint.kind!r} takes no reports.")
+    if not blueprint.enabled:
+        raise Conflict(f"Blueprint {blueprint.name} is disabled.")
+    try:
+        read = _reading(kind, None, blueprint.generation, [report])
+    except (TypeError, ValueError) as error:
+        raise InvalidRequest(f"The report is not valid JSON: {error}", field="content") from None
+    every = interval(blueprint)
+    if not report.incomplete and run(_SAME, (every, blueprint_id, report.place, read.digest, RESYNC)):
         return
-    message = f"{_NOT_SEEN} by {missed} discoveries in a row."
-    if missed == LOST_AFTER:
-        run(
-            "UPDATE leases_resource SET observed = 'lost', note = CASE WHEN quarantined THEN note ELSE %s END,"
-            " quarantined = TRUE WHERE id = %s",
-            (message, resource.pk),
-        )
-        record_event("resource.lost", message, resource_id=resource.pk)
-    retirement.retire_idle(resource.pk, reason=Reason.LOST, message=message)
+    _receive(blueprint, kind, report, every)
+
+
+def _receive(blueprint: Blueprint, kind: Reports, report: Report, every: float) -> None:
+    reading = _reading(kind, specs.config(blueprint.kind, blueprint.config), blueprint.generation, [report])
+    try:
+        found = reading.drafts()
+    except Exception as error:
+        log.warning("A report about %s of %s was refused: %s", report.place, blueprint.name, error)
+        raise InvalidRequest(redact(f"The report was refused: {error}")[:2000], field="content") from None
+    sync, _ = Sync.objects.get_or_create(
+        blueprint=blueprint, place=report.place, defaults={"source": Sync.Source.SENT}
+    )  # fmt: skip
+    if sync.source == Sync.Source.READ:
+        raise Conflict(f"Drydock itself reads the reports about {report.place or blueprint.name}.")
+    token = _TASKS.take(blueprint.pk, report.place, early=True)
+    if token is None:
+        raise Busy
+    with about(blueprint=blueprint.name):
+        problem = _store(sync, reading, found, token)
+    _TASKS.done(blueprint.pk, report.place, token=token, after=every, problem=problem, found=len(found))

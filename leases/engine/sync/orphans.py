@@ -144,7 +144,7 @@ def search(blueprint_id: int) -> bool:
         busy = view is not None and found is not None and _compare(blueprint, view, seen, here, began, until)
     after = min(_SOON, settings.DRYDOCK.orphan_interval_seconds) if busy else settings.DRYDOCK.orphan_interval_seconds
     count = None if found is None else Stray.objects.filter(blueprint=blueprint).count()
-    _TURNS.done(blueprint_id, token, after=after, problem=problem, found=count)
+    _TURNS.done(blueprint_id, token=token, after=after, problem=problem, found=count)
     return True
 
 

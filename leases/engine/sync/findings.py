@@ -1,0 +1,238 @@
+"""Store what a report says about resources, and mark as lost those that two complete reports omit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Q
+
+from blueprints.amounts import CLASSES
+from blueprints.answers import Json
+from blueprints.models import Blueprint
+from blueprints.reports import Rejected, as_json, in_order
+from blueprints.specs import Draft
+from leases.engine.core.database import run, short
+from leases.engine.core.transitions import record_event
+from leases.engine.resources import provision, retirement
+from leases.messaging import hints
+from leases.models import Capacity, Finding, Resource, Sync
+from leases.reasons import Reason
+
+log = logging.getLogger(__name__)
+
+_NOT_SEEN = "Not seen"
+LOST_AFTER = 2
+"""The number of complete reports in a row that must omit a resource before it is considered lost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """The result of storing a report."""
+
+    rejected: Sequence[Rejected]
+    settled: bool
+    """Whether nothing is left to do that the same report could finish later."""
+
+
+def store(sync: Sync, found: Sequence[Draft], *, complete: bool, keep: Callable[[], bool]) -> Stored | None:
+    """Store each resource of a report independently, while `keep` returns True. Return None once it does not.
+
+    If the report is complete, count those that it omits as missing.
+    """
+    drafts, rejected = in_order(found)
+    there = Resource.objects.filter(blueprint=sync.blueprint, gone_at=None, identity__in=[d.identity for d in drafts])
+    known = {one.identity: one for one in there.select_related("finding", "part_of")}
+    settled = True
+    for draft in drafts:
+        resource = known.get(draft.identity)
+        if resource is not None and _is_current(sync, resource, draft):
+            continue
+        if not keep():
+            return None
+        problem, final = _take_up(sync, resource, draft)
+        rejected += problem
+        settled &= final
+    missing = _missing(sync, {draft.identity for draft in found}) if complete else []
+    if missing and not keep():
+        return None
+    for resource in missing:
+        _miss(resource)
+    return Stored(rejected=rejected, settled=settled and not rejected and not missing)
+
+
+def _is_current(sync: Sync, resource: Resource, draft: Draft) -> bool:
+    """Return whether the last report said the same about a resource, and all of it is stored."""
+    finding = getattr(resource, "finding", None)
+    try:
+        same = finding is not None and finding.sync_id == sync.pk and finding.draft == as_json(draft)
+    except (TypeError, ValueError):
+        return False
+    return same and not resource.missed and _is_placed(resource, draft)
+
+
+def _is_placed(resource: Resource, draft: Draft) -> bool:
+    """Return whether the resource that this one is part of is known, if there is one."""
+    return not draft.part_of or (resource.part_of is not None and resource.part_of.gone_at is None)
+
+
+def _take_up(sync: Sync, resource: Resource | None, draft: Draft) -> tuple[list[Rejected], bool]:
+    """Store one draft. Return the problem if it could not be stored, and whether nothing is left to do.
+
+    A bad draft does not affect the others.
+    """
+    try:
+        said = as_json(draft)
+        final = _meet(sync, draft, said) if resource is None else _see(sync, resource, draft, said)
+    except Exception as error:
+        log.warning("%s could not register %.100s: %s", sync, draft.identity, error)
+        return [Rejected(identity=draft.identity, message=f"{type(error).__name__}: {error}")], False
+    return [], final
+
+
+@short
+def _meet(sync: Sync, draft: Draft, said: Json) -> bool:
+    """Register a resource that was not found before. Return whether nothing is left to do."""
+    blueprint = provision.lock_blueprint(sync.blueprint_id)
+    if blueprint is None or _there(blueprint, draft).exists():
+        return False
+    provision.insert(blueprint, draft, actor="discovery", message="Discovered.", origin=Resource.Origin.DISCOVERED)
+    made = _there(blueprint, draft).select_related("part_of").get()
+    Finding.objects.create(resource=made, sync=sync, draft=said)
+    return _is_placed(made, draft)
+
+
+def _there(blueprint: Blueprint, draft: Draft) -> Any:
+    return Resource.objects.filter(blueprint=blueprint, identity=draft.identity, gone_at=None)
+
+
+@short
+def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
+    """Store the changes of a known resource, and reset its missed count. Return whether nothing is left to do.
+
+    `known` was read before, with its finding, which nobody else changes, and with the resource that it is part of.
+    """
+    resource_id, finding = known.pk, getattr(known, "finding", None)
+    resource = Resource.objects.select_for_update(no_key=True).get(pk=resource_id)
+    resource.blueprint = sync.blueprint
+    before = finding.draft if finding is not None else {}
+    wanted = _wanted(resource, draft, said, before)
+    if draft.part_of and (before.get("part_of") != draft.part_of or not _is_placed(known, draft)):
+        wanted |= _part_of(resource, draft)
+    changed = {name: value for name, value in wanted.items() if getattr(resource, name) != value}
+    if resource.missed >= LOST_AFTER:
+        changed |= {"observed": "ok"} | (
+            {"quarantined": False, "note": ""} if resource.note.startswith(_NOT_SEEN) else {}
+        )
+        record_event("resource.found", "The resource was found again.", resource_id=resource_id)
+    if changed or resource.missed:
+        Resource.objects.filter(pk=resource_id).update(missed=0, **changed)
+    if finding is None:
+        Finding.objects.create(resource=resource, sync=sync, draft=said)
+    elif (finding.sync_id, finding.draft) != (sync.pk, said):
+        Finding.objects.filter(resource=resource).update(sync=sync, draft=said)
+    if _set_amounts(resource_id, draft, said, before) or changed:
+        hints.after_commit("serve", resource.type)
+    return not draft.part_of or "part_of_id" in wanted or _is_placed(known, draft)
+
+
+def _set_amounts(resource_id: int, draft: Draft, said: Json, before: Json) -> bool:
+    """Store further capacities and parts if the report changes them. Return whether a part became available again."""
+    resized = said.get("capacity") != before.get("capacity")
+    if resized:
+        provision.set_further(resource_id, draft.capacity)
+        omitted = set(before.get("capacity", {}).get("extra", {})) - set(draft.capacity.extra)
+        if omitted:
+            Capacity.objects.filter(resource=resource_id, name__in=omitted).update(total=0)
+    parts = said.get("parts", [])
+    if not resized and parts == before.get("parts", []):
+        return False
+    return provision.set_parts(resource_id, draft.parts, whole=bool(draft.parts or before.get("parts")))
+
+
+def _wanted(resource: Resource, draft: Draft, said: Json, before: Json) -> dict[str, Any]:
+    """Return the column values that a report implies, given what the report `before` it said about the resource.
+
+    Attributes, traits and capacities that the report no longer contains are removed, and what steps found out since is
+    kept. Facts are never removed. An empty zone or an empty parent in the draft leaves the column unchanged, and so
+    does a name that an operator gave.
+    """
+    wanted: dict[str, Any] = {"zone": draft.zone} if draft.zone else {}
+    if draft.name and resource.origin == Resource.Origin.DISCOVERED:
+        wanted["name"] = draft.name
+    wanted["attributes"] = _merged(resource.attributes, said.get("attributes", {}), before.get("attributes", {}))
+    wanted["facts"] = resource.facts | _news(said.get("facts", {}), before.get("facts", {}))
+    if said.get("traits") != before.get("traits") or not before:
+        kept = set(resource.traits) - set(before.get("traits", [])) if before else set()
+        wanted["traits"] = sorted(kept | draft.traits)
+    if said.get("capacity") != before.get("capacity"):
+        wanted |= {f"total_{name}": getattr(draft.capacity, name) for name in CLASSES}
+    return wanted
+
+
+def _part_of(resource: Resource, draft: Draft) -> dict[str, Any]:
+    whole = provision.whole(resource.blueprint, draft)
+    return {} if whole is None or whole.pk == resource.pk else {"part_of_id": whole.pk}
+
+
+def _merged(stored: Mapping[str, Any], said: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """Apply the difference between two reports to the stored values."""
+    kept = {name: value for name, value in stored.items() if name in said or name not in before}
+    return kept | _news(said, before)
+
+
+def _news(said: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if name not in before or before[name] != value}
+
+
+def set_places(root: Sync, names: Iterable[str]) -> None:
+    """Discover exactly the places that the kind names. The resources of other places count as missing."""
+    wanted = set(names)
+    if root.place not in wanted:
+        _miss_all(root)
+    wanted -= {root.place}
+    known = {one.place: one for one in Sync.objects.filter(blueprint=root.blueprint).exclude(place="")}
+    Sync.objects.bulk_create(
+        [Sync(blueprint=root.blueprint, place=name) for name in sorted(wanted - known.keys())], ignore_conflicts=True
+    )
+    for name, sync in known.items():
+        if sync.source == Sync.Source.SENT:
+            continue
+        source = Sync.Source.READ if name in wanted else Sync.Source.DROPPED
+        if source != sync.source:
+            Sync.objects.filter(pk=sync.pk).update(source=source, digest="", message="")
+        if source == Sync.Source.DROPPED and not _miss_all(sync):
+            sync.delete()
+
+
+def _missing(sync: Sync, seen: set[str]) -> list[Resource]:
+    """Return the discovered resources of a place that a complete report omits."""
+    discovered = Resource.objects.filter(origin=Resource.Origin.DISCOVERED, gone_at=None, finding__sync=sync)
+    return list(discovered.filter(~Q(identity__in=seen)))
+
+
+def _miss_all(sync: Sync) -> int:
+    """Count all resources of a place as missing. Return their number."""
+    found = _missing(sync, set())
+    for resource in found:
+        _miss(resource)
+    return len(found)
+
+
+def _miss(resource: Resource) -> None:
+    """Count a resource that was not found. Once it was missed `LOST_AFTER` times, mark it as lost and quarantine it."""
+    missed = resource.missed + 1
+    run("UPDATE leases_resource SET missed = %s WHERE id = %s", (missed, resource.pk))
+    if missed < LOST_AFTER:
+        return
+    message = f"{_NOT_SEEN} by {missed} discoveries in a row."
+    if missed == LOST_AFTER:
+        run(
+            "UPDATE leases_resource SET observed = 'lost', note = CASE WHEN quarantined THEN note ELSE %s END,"
+            " quarantined = TRUE WHERE id = %s",
+            (message, resource.pk),
+        )
+        record_event("resource.lost", message, resource_id=resource.pk)
+    retirement.retire_idle(resource.pk, reason=Reason.LOST, message=message)
