@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from typing import NamedTuple
 
 from drydock_agent.tree import Tree
 
@@ -11,9 +13,20 @@ FUNCTIONS = "sys/bus/pci/devices"
 
 _ADDRESS = re.compile(r"\A([0-9a-f]{1,8}):([0-9a-f]{1,2}):([0-1]?[0-9a-f])\.([0-7])\Z")
 
+_IDS = (("vendor", 4), ("device", 4), ("class", 6))
+
 _DIGITS = re.compile(r"(\d+)")
 
 
+class Ids(NamedTuple):
+    """The ids of a function, as hexadecimal digits."""
+
+    vendor: str
+    device: str
+    pci_class: str
+
+
+@lru_cache(maxsize=16384)
 def address(text: str) -> str | None:
     """Return a PCI address as sysfs writes it (lower case, a domain of four or more digits), or None."""
     match = _ADDRESS.match(text.strip().lower())
@@ -23,6 +36,7 @@ def address(text: str) -> str | None:
     return f"{domain:04x}:{bus:02x}:{device:02x}.{function}"
 
 
+@lru_cache(maxsize=16384)
 def order(id: str) -> tuple[object, ...]:
     """Return the sort key of an id: by the numbers of its address, then by its parts. Other ids come last."""
     place, _, part = id.partition("/")
@@ -36,9 +50,16 @@ def natural(text: str) -> tuple[tuple[bool, int, str], ...]:
     return tuple((not one.isdigit(), int(one) if one.isdigit() else 0, one) for one in _DIGITS.split(text) if one)
 
 
-def addresses(tree: Tree) -> list[str]:
-    """Return the addresses of all functions, in numeric order."""
-    return sorted((name for name in tree.names(FUNCTIONS) if address(name) == name), key=order)
+def functions(tree: Tree) -> dict[str, Ids]:
+    """Return all functions of a tree by their addresses, in numeric order."""
+    return tree.once("pci", _functions)
+
+
+def _functions(tree: Tree) -> dict[str, Ids]:
+    found = sorted((name for name in tree.names(FUNCTIONS) if address(name) == name), key=order)
+    return {
+        one: Ids(*(hexadecimal(tree, f"{FUNCTIONS}/{one}/{name}", digits) for name, digits in _IDS)) for one in found
+    }
 
 
 def hexadecimal(tree: Tree, path: str, digits: int) -> str:

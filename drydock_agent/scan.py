@@ -6,8 +6,9 @@ import dataclasses
 import importlib.util
 import sys
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable
+from functools import lru_cache
+from typing import Any, cast
 
 from drydock_agent import pci
 from drydock_agent.driver import Drivers, load_drivers
@@ -44,8 +45,7 @@ def scan(
             warnings.append(ScanWarning(subject=f"driver {driver.name}", message=message))
             continue
         for one, id in reported:
-            known = devices.get(id, Device(id=id))
-            devices[id] = _merged(known, one, driver.name, decided)
+            devices[id] = _merged(id, devices.get(id), one, driver.name, decided)
         host = _with(host, found.host) if found.host else host
     named = [_named(one, names or system_names()) for one in devices.values()]
     kept, repeated = _identified(sorted(named, key=lambda one: pci.order(one.id)))
@@ -73,8 +73,12 @@ def _place(device: Device) -> str:
     return (pci.address(place) or place) + slash + part
 
 
-def _merged(known: Device, new: Device, by: str, decided: dict[str, str]) -> Device:
+def _merged(id: str, known: Device | None, new: Device, by: str, decided: dict[str, str]) -> Device:
     """Return the facts of two drivers on one device. The new ones win, but of two verdicts by vendors the worse one."""
+    if known is None:
+        if new.readiness is not None:
+            decided[id] = by
+        return dataclasses.replace(new, id=id, found_by=(by,))
     changes: dict[str, Any] = _set_fields(known, new)
     changes.pop("id", None)
     if new.readiness is not None:
@@ -93,21 +97,27 @@ def _with(known: Host, new: Host) -> Host:
     return dataclasses.replace(known, **_set_fields(known, new))
 
 
+@lru_cache
+def _defaults(cls: Hashable) -> dict[str, Any]:
+    fields = dataclasses.fields(cast("Any", cls))
+    return {one.name: {} if one.default_factory is not dataclasses.MISSING else one.default for one in fields}
+
+
 def _set_fields(known: Any, new: Any) -> dict[str, Any]:
     """Return the fields that `new` sets, mappings and problems merged with those already known."""
     changes: dict[str, Any] = {}
-    for field in dataclasses.fields(new):
-        value, before = getattr(new, field.name), getattr(known, field.name)
-        default = {} if field.default_factory is not dataclasses.MISSING else field.default
+    for name, default in _defaults(cast("Hashable", type(new))).items():
+        value = getattr(new, name)
         if value == default:
             continue
+        before = getattr(known, name)
         if isinstance(before, dict):
             value = before | dict(value)
-        elif field.name == "problems":
+        elif name == "problems":
             value = (*before, *(one for one in value if one not in before))
-        elif field.name == "link" and before is not None:
+        elif name == "link" and before is not None:
             value = dataclasses.replace(before, **_set_fields(before, value))
-        changes[field.name] = value
+        changes[name] = value
     return changes
 
 
@@ -115,13 +125,12 @@ def _named(device: Device, names: PciNames) -> Device:
     if not device.vendor_id:
         return device
     board = (device.subsystem_vendor_id, device.subsystem_device_id)
-    found = names.device(device.vendor_id, device.device_id)
-    return dataclasses.replace(
-        device,
-        vendor_name=device.vendor_name or names.vendor(device.vendor_id),
-        device_name=device.device_name or found,
-        subsystem_name=device.subsystem_name or names.subsystem(device.vendor_id, device.device_id, board),
-    )
+    found: dict[str, Any] = {
+        "vendor_name": device.vendor_name or names.vendor(device.vendor_id),
+        "device_name": device.device_name or names.device(device.vendor_id, device.device_id),
+        "subsystem_name": device.subsystem_name or names.subsystem(device.vendor_id, device.device_id, board),
+    }
+    return dataclasses.replace(device, **found) if any(found.values()) else device
 
 
 def _real(identities: Any) -> dict[str, str]:
@@ -130,12 +139,11 @@ def _real(identities: Any) -> dict[str, str]:
 
 def _identified(devices: list[Device]) -> tuple[list[Device], list[ScanWarning]]:
     """Leave out placeholders, and every identity that two devices report."""
-    clean = [dataclasses.replace(one, identities=_real(one.identities)) for one in devices]
+    clean = [dataclasses.replace(one, identities=_real(one.identities)) if one.identities else one for one in devices]
     count = Counter(pair for one in clean for pair in one.identities.items())
     twice = sorted(f"{key} {text}" for (key, text), times in count.items() if times > 1)
     warnings = [ScanWarning(subject=one, message="Several devices report it, so it identifies none.") for one in twice]
-    unique = [
-        dataclasses.replace(one, identities={pair[0]: pair[1] for pair in one.identities.items() if count[pair] == 1})
-        for one in clean
-    ]
-    return unique, warnings
+    for n, one in enumerate(clean if twice else ()):
+        kept = {key: text for key, text in one.identities.items() if count[key, text] == 1}
+        clean[n] = dataclasses.replace(one, identities=kept)
+    return clean, warnings

@@ -11,12 +11,15 @@ import dataclasses
 import errno
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from drydock_agent.facts import ScanWarning
 
 TOOLS = "drydock-tools"
 """The folder of a tree with the output of tools: `NAME.out`, and `NAME.status` if the tool failed."""
+
+T = TypeVar("T")
 
 _FILE, _FOLDER, _LINK, _OTHER, _MISSING = "file", "folder", "link", "other", ""
 
@@ -24,7 +27,7 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR)
 
-_WARNINGS = 200
+_WARNINGS, _PAGE = 200, 4096
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,8 @@ class Tree:
         self._folders: dict[str, str | None] = {"": ""}
         self._texts: dict[str, str | None] = {}
         self._names: dict[str, tuple[str, ...]] = {}
+        self._kinds: dict[str, str] = {}
+        self._made: dict[str, Any] = {}
         self._bytes = self._entries = 0
         self._full = False
 
@@ -112,6 +117,13 @@ class Tree:
             return int(text) if text and len(text) <= 20 else None
         except ValueError:
             return None
+
+    def once(self, key: str, make: Callable[[Tree], T]) -> T:
+        """Return what `make` returns for this tree. It is called once for each key."""
+        if key not in self._made:
+            self._made[key] = make(self)
+        made: T = self._made[key]
+        return made
 
     def warn(self, subject: str, message: str) -> None:
         """Add a warning, unless it is already known or there are too many."""
@@ -182,7 +194,7 @@ class Tree:
         if len(content) > self.limits.file_bytes:
             self.warn(path, f"The file has more than {self.limits.file_bytes} bytes. It was not used.")
             return None
-        if b"\0" in content.rstrip(b"\0"):
+        if b"\0" in content and b"\0" in content.rstrip(b"\0"):
             self.warn(path, "The file is binary. It was not used.")
             return None
         return content.rstrip(b"\0").decode("utf-8", "replace")
@@ -229,8 +241,17 @@ class FolderTree(Tree):
     def __init__(self, root: str, *, limits: Limits | None = None, extra: Mapping[str, str] | None = None) -> None:
         super().__init__(limits=limits, extra=extra)
         self.root = os.path.abspath(root).rstrip("/")
+        self._complete: set[str] = set()
 
     def _kind(self, real: str) -> str:
+        kind = self._kinds.get(real)
+        if kind is None:
+            # A folder that was listed completely has nothing else.
+            listed = real.rpartition("/")[0] in self._complete
+            kind = self._kinds[real] = _MISSING if listed else self._looked_up(real)
+        return kind
+
+    def _looked_up(self, real: str) -> str:
         try:
             mode = os.lstat(f"{self.root}/{real}").st_mode
         except (OSError, ValueError):
@@ -249,7 +270,7 @@ class FolderTree(Tree):
         try:
             descriptor = os.open(f"{self.root}/{real}", _OPEN)
             try:
-                return self._limited(descriptor)
+                return self._limited(descriptor, real.startswith("sys/"))
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -258,12 +279,14 @@ class FolderTree(Tree):
                 self.warn(path, f"It could not be read: {error.strerror}.")
             return None
 
-    def _limited(self, descriptor: int) -> bytes:
+    def _limited(self, descriptor: int, is_attribute: bool) -> bytes:
         """Read up to one byte more than a file may have."""
         pieces, left = [], self.limits.file_bytes + 1
         while left > 0 and (piece := os.read(descriptor, min(left, 1 << 16))):
             pieces.append(piece)
             left -= len(piece)
+            if is_attribute and len(piece) < _PAGE:
+                break  # an attribute of sysfs is one page at most, and is read at once
         return b"".join(pieces)
 
     def _list(self, path: str, real: str, most: int) -> list[str]:
@@ -272,12 +295,22 @@ class FolderTree(Tree):
             with os.scandir(f"{self.root}/{real}") as entries:
                 for entry in entries:
                     found.append(entry.name)
+                    self._kinds[_join(real, entry.name)] = _kind_of(entry)
                     if len(found) >= most:
-                        break
+                        return found
+            self._complete.add(real)
         except OSError as error:
             if error.errno not in _ABSENT:
                 self.warn(path, f"The folder could not be listed: {error.strerror}.")
         return found
+
+
+def _kind_of(entry: os.DirEntry[str]) -> str:
+    if entry.is_symlink():
+        return _LINK
+    if entry.is_dir(follow_symlinks=False):
+        return _FOLDER
+    return _FILE if entry.is_file(follow_symlinks=False) else _OTHER
 
 
 class MemoryTree(Tree):

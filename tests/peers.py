@@ -43,6 +43,7 @@ PEERS = {
     "cron": Peer("crontab", "cron"),
     "systemd-analyze": Peer("systemd-analyze", "systemd"),
     "pgbouncer": Peer("pgbouncer", "pgbouncer"),
+    "lspci": Peer("lspci", "pciutils"),
     "cloud-init": Peer("cloud-init", "cloud-init", installed=False),
 }
 

@@ -34,23 +34,19 @@ class Amd:
     def read(self, tree: Tree) -> Findings:
         """Return the GPUs."""
         reported = _from_tool(tree)
-        devices = [_gpu(tree, one, reported.get(one)) for one in pci.addresses(tree) if _is_gpu(tree, one)]
+        devices = [_gpu(tree, one, reported.get(one)) for one, ids in pci.functions(tree).items() if _is_gpu(ids)]
         return Findings(devices=tuple(devices))
 
 
-def _is_gpu(tree: Tree, address: str) -> bool:
-    folder = f"{pci.FUNCTIONS}/{address}"
-    if pci.hexadecimal(tree, f"{folder}/vendor", 4) != VENDOR:
-        return False
-    return pci.kind_of(pci.hexadecimal(tree, f"{folder}/class", 6)) in ("gpu", "accelerator")
+def _is_gpu(ids: pci.Ids) -> bool:
+    return ids.vendor == VENDOR and pci.kind_of(ids.pci_class) in ("gpu", "accelerator")
 
 
 def _gpu(tree: Tree, address: str, reported: Device | None) -> Device:
     folder = f"{pci.FUNCTIONS}/{address}"
-    device_id = pci.hexadecimal(tree, f"{folder}/device", 4)
-    kind = pci.kind_of(pci.hexadecimal(tree, f"{folder}/class", 6))
+    ids = pci.functions(tree)[address]
     is_part = tree.exists(f"{folder}/physfn")
-    whole = not is_part and pci.role_of(kind, VENDOR, device_id) == "lease_candidate"
+    whole = not is_part and pci.role_of(pci.kind_of(ids.pci_class), VENDOR, ids.device) == "lease_candidate"
 
     def text(name: str) -> str:
         return known(tree.read(f"{folder}/{name}"))

@@ -38,17 +38,15 @@ class Fpga:
         for name in sorted(tree.names(_REGIONS), key=pci.natural):
             regions.setdefault(pci.owner_of(tree.link(f"{_REGIONS}/{name}")) or f"fpga_region/{name}", []).append(name)
         devices = []
-        for address in pci.addresses(tree):
-            folder = f"{pci.FUNCTIONS}/{address}"
-            vendor, device = (pci.hexadecimal(tree, f"{folder}/{one}", 4) for one in ("vendor", "device"))
-            is_xilinx = vendor == "10ee" and pci.kind_of(pci.hexadecimal(tree, f"{folder}/class", 6)) == "accelerator"
+        functions = pci.functions(tree)
+        for address, (vendor, device, pci_class) in functions.items():
+            is_xilinx = vendor == "10ee" and pci.kind_of(pci_class) == "accelerator"
             if is_xilinx or (vendor == "10ee" and device in _MODELS):
                 devices.append(_xilinx(tree, address, device))
             elif address in regions or f"{vendor}:{device}" in _DFL_IDS:
                 devices.append(_card(tree, address, regions.get(address, [])))
-        known_addresses = set(pci.addresses(tree))
         for owner, names in regions.items():
-            if owner not in known_addresses:
+            if owner not in functions:
                 devices.append(_card(tree, owner, names))
         return Findings(devices=tuple(devices))
 

@@ -16,7 +16,11 @@ VENDOR = "8086"
 _QAT_DRIVERS = ("c3xxx", "c4xxx", "c6xx", "d15xx", "dh895xcc", "200xx", "4xxx", "401xx", "402xx", "420xx", "6xxx")
 
 # Devices without a driver are known by id only.
-_QAT_IDS = "37c8 37c9 19e2 19e3 0435 0443 6f54 6f55 18ee 18ef 18a0 18a1 4940 4941 4942 4943 4944 4945 4946 4947"
+_QAT_IDS_TEXT = """
+    37c8 37c9 19e2 19e3 0435 0443 6f54 6f55 18ee 18ef 18a0 18a1 4940 4941 4942 4943 4944 4945 4946 4947
+"""
+
+_QAT_IDS = frozenset(_QAT_IDS_TEXT.split())
 
 _IDXD = {"0b25": "dsa", "11fb": "dsa", "1212": "dsa", "0cfe": "iaa", "1216": "iaa"}
 
@@ -39,17 +43,15 @@ class Intel:
         """Return the accelerators."""
         queues = _work_queues(tree)
         devices = []
-        for address in pci.addresses(tree):
-            folder = f"{pci.FUNCTIONS}/{address}"
-            if pci.hexadecimal(tree, f"{folder}/vendor", 4) != VENDOR:
+        for address, (vendor, device, pci_class) in pci.functions(tree).items():
+            if vendor != VENDOR:
                 continue
-            device, driver = pci.hexadecimal(tree, f"{folder}/device", 4), pci.bound_to(tree, address)
-            kind = pci.kind_of(pci.hexadecimal(tree, f"{folder}/class", 6))
+            driver, kind = pci.bound_to(tree, address), pci.kind_of(pci_class)
             if device in _IDXD or driver == "idxd":
                 devices.append(_idxd(tree, address, _IDXD.get(device, "dsa"), driver, queues))
-            elif device in _QAT_IDS.split() or (kind == "coprocessor" and driver.removesuffix("vf") in _QAT_DRIVERS):
+            elif device in _QAT_IDS or (kind == "coprocessor" and driver.removesuffix("vf") in _QAT_DRIVERS):
                 devices.append(_qat(tree, address, device, driver))
-            elif mics := tree.names(f"{folder}/mic"):
+            elif kind == "coprocessor" and (mics := tree.names(f"{pci.FUNCTIONS}/{address}/mic")):
                 devices.append(_mic(tree, address, mics[0]))
         return Findings(devices=tuple(devices))
 

@@ -45,10 +45,7 @@ class Network:
         rdma = _by_owner(tree, _RDMA)
         busy = _default_routes(tree)
         devices = []
-        for address in pci.addresses(tree):
-            vendor, device = (
-                pci.hexadecimal(tree, f"{pci.FUNCTIONS}/{address}/{one}", 4) for one in ("vendor", "device")
-            )
+        for address, (vendor, device, _) in pci.functions(tree).items():
             if address in interfaces:
                 devices.append(_nic(tree, address, interfaces[address], busy))
             if address in rdma:

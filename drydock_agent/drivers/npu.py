@@ -47,9 +47,8 @@ class Npu:
         """Return the processors."""
         chips = _chips(tree)
         devices = []
-        for address in pci.addresses(tree):
-            folder = f"{pci.FUNCTIONS}/{address}"
-            ids = ":".join(pci.hexadecimal(tree, f"{folder}/{one}", 4) for one in ("vendor", "device"))
+        for address, (vendor, device, _) in pci.functions(tree).items():
+            ids = f"{vendor}:{device}"
             if ids in _ASCEND:
                 devices.append(_ascend(tree, address, _ASCEND[ids], chips.get(address)))
             elif ids in _HABANA:

@@ -56,7 +56,7 @@ class Nvidia:
         """Return the GPUs and their slices."""
         gpus, failure = _from_tools(tree)
         devices: list[Device] = []
-        functions = {one: _is_gpu(tree, one) for one in pci.addresses(tree)}
+        functions = {one: _is_gpu(ids) for one, ids in pci.functions(tree).items()}
         for address, is_gpu in functions.items():
             if is_gpu:
                 devices += _with_tools(tree, address, gpus.pop(address, None), failure, bool(gpus))
@@ -70,11 +70,8 @@ class Nvidia:
         return Findings(devices=tuple(devices))
 
 
-def _is_gpu(tree: Tree, address: str) -> bool:
-    folder = f"{pci.FUNCTIONS}/{address}"
-    if pci.hexadecimal(tree, f"{folder}/vendor", 4) != VENDOR:
-        return False
-    return pci.kind_of(pci.hexadecimal(tree, f"{folder}/class", 6)) == "gpu"
+def _is_gpu(ids: pci.Ids) -> bool:
+    return ids.vendor == VENDOR and pci.kind_of(ids.pci_class) == "gpu"
 
 
 def _with_tools(tree: Tree, address: str, gpu: _Gpu | None, failure: str, others: bool) -> list[Device]:

@@ -34,8 +34,8 @@ class Nvme:
         """Return the disks."""
         mounts = _mounts(tree)
         found = []
-        for address in pci.addresses(tree):
-            if pci.kind_of(pci.hexadecimal(tree, f"{pci.FUNCTIONS}/{address}/class", 6)) == "nvme":
+        for address, ids in pci.functions(tree).items():
+            if pci.kind_of(ids.pci_class) == "nvme":
                 found.append(_disk(tree, address, mounts))
         return Findings(devices=tuple(found))
 

@@ -37,11 +37,11 @@ class Pci:
         for name in tree.names(pci.FUNCTIONS):
             if pci.address(name) != name:
                 tree.warn(f"{pci.FUNCTIONS}/{name}", "The name is not a PCI address. It was left out.")
-        devices = [_function(tree, one) for one in pci.addresses(tree)]
+        devices = [_function(tree, one, ids) for one, ids in pci.functions(tree).items()]
         return Findings(devices=tuple(_grouped(tree, _narrow(devices))))
 
 
-def _function(tree: Tree, address: str) -> Device:
+def _function(tree: Tree, address: str, ids: pci.Ids) -> Device:
     folder = f"{pci.FUNCTIONS}/{address}"
     present = frozenset(tree.names(folder))
 
@@ -51,7 +51,7 @@ def _function(tree: Tree, address: str) -> Device:
     def number(name: str) -> int | None:
         return tree.integer(f"{folder}/{name}") if name in present else None
 
-    pci_class, vendor, device = digits("class", 6), digits("vendor", 4), digits("device", 4)
+    vendor, device, pci_class = ids
     driver = pci.bound_to(tree, address)
     kind = pci.kind_of(pci_class, "infiniband" in present)
     numa = number("numa_node")
@@ -186,7 +186,8 @@ def _grouped(tree: Tree, devices: list[Device]) -> list[Device]:
         part_of = one.part_of or owner.get(one.id, "")
         if part_of and one.role != "part":
             one = dataclasses.replace(one, role="part", device_class="vf")
-        found.append(dataclasses.replace(
-            one, part_of=part_of, iommu_members=tuple(sorted(group_members, key=pci.order))
-        ))  # fmt: skip
+        if part_of or group_members:
+            ordered = tuple(sorted(group_members, key=pci.order))
+            one = dataclasses.replace(one, part_of=part_of, iommu_members=ordered)
+        found.append(one)
     return found

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 
 import pytest
 
 from drydock_agent import FolderTree, Hardware, MemoryTree, parse_fetched, scan, script
 from drydock_agent.facts import Readiness
+from tests import peers
 from tests.agent import captured
 
 pytestmark = captured.needed
@@ -82,11 +82,10 @@ def test_the_json_form_gives_the_same_facts_and_is_the_same_at_every_scan(name, 
 
 
 @pytest.mark.parametrize("name", captured.names())
-@pytest.mark.skipif(not shutil.which("lspci"), reason="lspci is not installed")
 def test_lspci_agrees(name, capture, found):
     root = capture(name)
     run = subprocess.run(
-        ["lspci", "-A", "linux-sysfs", "-O", f"sysfs.path={root}/sys/bus/pci", "-Dnvmm"],
+        [peers.require("lspci"), "-A", "linux-sysfs", "-O", f"sysfs.path={root}/sys/bus/pci", "-Dnvmm"],
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     listed = {}
