@@ -6,12 +6,14 @@ This module depends on no database, queue or provider.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
 from blueprints.answers import Json
+from blueprints.identities import Identity, is_placeholder, real
 from blueprints.specs import Draft
 
 
@@ -67,13 +69,30 @@ _EMPTY: tuple[Any, ...] = ("", None, {}, (), frozenset())
 def in_order(found: Iterable[Draft]) -> tuple[list[Draft], list[Rejected]]:
     """Sort the drafts so that parts follow the resources that they are part of, and leave out those that are wrong.
 
-    Wrong drafts have no identity, share it with another draft of the report, or are part of themselves.
+    Wrong drafts have no identity, share it with another draft of the report, or are part of themselves. Further
+    identities that are placeholders, or that several drafts have, are removed.
     """
-    drafts, problems = _by_identity(found)
+    drafts, problems = _by_identity(unambiguous(found))
     depths = {identity: _depth(identity, drafts) for identity in drafts}
     problems += [Rejected(identity=one, message="It is part of itself.") for one in drafts if depths[one] is None]
     right = [draft for identity, draft in drafts.items() if depths[identity] is not None]
     return sorted(right, key=lambda draft: depths[draft.identity] or 0), problems
+
+
+def unambiguous(drafts: Iterable[Draft]) -> list[Draft]:
+    """Return the drafts of one report without placeholders, and without identities that several of them have."""
+    clean = [replace(one, identities=_respelled(one)) if one.identities else one for one in drafts]
+    count = Counter(identity for one in clean for identity in one.identities)
+    return [
+        replace(one, identities=tuple(identity for identity in one.identities if count[identity] == 1))
+        if any(count[identity] > 1 for identity in one.identities) else one
+        for one in clean
+    ]  # fmt: skip
+
+
+def _respelled(draft: Draft) -> tuple[Identity, ...]:
+    found = dict.fromkeys(two for one in draft.identities for two in real({one.namespace: one.value}))
+    return tuple(sorted(found, key=str))
 
 
 def _by_identity(found: Iterable[Draft]) -> tuple[dict[str, Draft], list[Rejected]]:
@@ -94,6 +113,8 @@ def _by_identity(found: Iterable[Draft]) -> tuple[dict[str, Draft], list[Rejecte
 def _wrong(identity: str) -> str:
     if not identity:
         return "It has no identity."
+    if is_placeholder(identity):
+        return "Its identity is a placeholder."
     if len(identity) > LONGEST_IDENTITY or "\0" in identity:
         return f"Its identity is longer than {LONGEST_IDENTITY} characters or contains a NUL character."
     return ""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Json
+from blueprints.identities import Identity as Identity
 from blueprints.parts import Part as Part
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Draft:
     traits: frozenset[str] = frozenset()
     parts: tuple[Part, ...] = ()
     identity: str = ""
+    identities: tuple[Identity, ...] = ()
+    """Names by which other discoverers may know the same thing (`blueprints.identities.real`)."""
     part_of: str = ""
     """Identity of the resource that this one is part of."""
     facts: Json = field(default_factory=dict)

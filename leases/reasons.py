@@ -59,5 +59,6 @@ class Reason(StrEnum):
     ACTIVATION_FAILED = "activation_failed"
     UNHEALTHY = "unhealthy"
     LOST = "lost"
+    MOVED = "moved"
     ADOPTED = "adopted"
     REFUSED = "refused"

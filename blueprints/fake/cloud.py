@@ -104,10 +104,12 @@ class Cloud(Provider):
         zone: str = "",
         facts: Mapping[str, Any] | None = None,
         place: str = "",
+        identities: Mapping[str, str] | None = None,
     ) -> None:
         """Add an object for `discover` to find, in a place. An object with the same identity is replaced."""
         draft = {
             "place": place,
+            "identities": dict(identities or {}),
             "identity": identity,
             "name": name or identity,
             "zone": zone,

@@ -91,6 +91,7 @@ class Registration(Fields):
 
     name: str = Field(min_length=1)
     identity: str = Field(default="", description="Identity, stable and unique in the blueprint. Empty: the name.")
+    identities: Mapping[str, str] = Field(default={}, description="Serial numbers and the like, by namespace.")
     capacity: Capacity | None = Field(default=None, description="Replaces that of the blueprint.")
     attributes: Attributes = Field(default=Attributes(), description="Override those of the blueprint.")
 

@@ -8,6 +8,7 @@ from blueprints.amounts import Amounts
 from blueprints.answers import Json
 from blueprints.fake.config import MATCHES, Config, Offer, Registration, merged
 from blueprints.fake.provider import Provider
+from blueprints.identities import real
 from blueprints.matching import misses
 from blueprints.reports import Report
 from blueprints.specs import Asked, Draft, Part
@@ -34,6 +35,7 @@ def registered(config: Config, registration: Registration) -> Draft:
     return Draft(
         name=registration.name,
         identity=registration.identity or registration.name,
+        identities=real(registration.identities),
         attributes=merged(config.attributes, registration.attributes),
         capacity=(registration.capacity or config.capacity).amounts(),
         traits=frozenset(config.traits),
@@ -47,6 +49,7 @@ def discovered(found: Json) -> Draft:
         **found
         | {
             "capacity": Amounts(**found["capacity"]),
+            "identities": real(found.get("identities", {})),
             "parts": tuple(Part(**part) for part in found["parts"]),
             "traits": frozenset(found["traits"]),
         }

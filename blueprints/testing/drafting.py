@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 
 from blueprints.contract import Builds, Discovers, Registers, Reports
 from blueprints.matching import misses
-from blueprints.reports import Report
+from blueprints.reports import Report, unambiguous
 from blueprints.specs import Draft
 from blueprints.testing.phases import Phases, needs
 from blueprints.testing.rules import frozen, json_safe
@@ -70,6 +70,8 @@ class Drafting(Phases):
             self._sane(draft)
             assert draft.identity
         assert len({draft.identity for draft in found}) == len(found)
+        named = [one for draft in found for one in draft.identities]
+        assert len(set(named)) == len(named), "two resources have the same identity"
         assert found == self._discovered(), "a second discovery of the same resources returned something else"
 
     @needs(Discovers)
@@ -120,6 +122,7 @@ class Drafting(Phases):
     def _sane(self, draft: Draft) -> None:
         frozen(draft)
         self.kind.Attributes.model_validate(draft.attributes)
+        assert unambiguous([draft]) == [draft], "identities must come from `blueprints.identities.real`"
         for name in ("attributes", "facts"):
             json_safe(f"{name} of a draft", getattr(draft, name))
         json_safe("capacity of a draft", asdict(draft.capacity))

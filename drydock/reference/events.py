@@ -84,6 +84,7 @@ EVENTS: Mapping[str, str] = {
     "resource.undrained": "A drained resource was put back into service.",
     "resource.forced": "An operator confirmed that a resource no longer exists.",
     "resource.found": "A resource that was missing, suspected or stopped was found again.",
+    "resource.moved": "A resource was found in another host, so its leases ended; the message names both hosts.",
     "resource.lost": "Two discoveries did not find a resource.",
     "lease.interruption": "The provider announced that it will soon take back the machine of a lease.",
     "resource.interruption": "The provider announced that it will soon take back a machine; the message quotes the "

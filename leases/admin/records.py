@@ -17,7 +17,21 @@ from leases.admin.toolkit.base import RecordAdmin
 from leases.admin.toolkit.equivalent_commands import Equivalent, declared
 from leases.admin.toolkit.filters import DiscoveryAttention, StillRemembered
 from leases.admin.toolkit.panels import Panel
-from leases.models import Capacity, Debt, Event, Failure, Finding, Lease, LeaseGroup, Part, Run, Share, SlotLock, Sync
+from leases.models import (
+    Capacity,
+    Debt,
+    Event,
+    Failure,
+    Finding,
+    Lease,
+    LeaseGroup,
+    Part,
+    ResourceIdentity,
+    Run,
+    Share,
+    SlotLock,
+    Sync,
+)
 from leases.operations import installation
 from leases.operations.callers import Caller
 
@@ -231,13 +245,29 @@ class SyncAdmin(RecordAdmin):
     list_filter = (DiscoveryAttention, "source")
     search_fields = ("blueprint__name", "place", "message")
     ordering = ("blueprint__name", "place")
-    fields = ("blueprint_", "place", "source", "found", "seen", "applied", "due", "message")
+    fields = ("blueprint_", "place", "source", "found", "seen", "applied", "due", "message", "conflicts_")
+
+    conflicts_ = columns.column("conflicts", lambda row: " ".join(one["message"] for one in row.conflicts) or "-")
 
     blueprint_ = columns.column("blueprint", lambda row: row.blueprint.name, "blueprint__name")
     seen = columns.time("last success", "seen_at")
     applied = columns.time("last stored report", "applied_at")
     due = columns.time("next discovery", "due_at")
     says = columns.text("error", "message")
+
+
+@admin.register(ResourceIdentity)
+class ResourceIdentityAdmin(RecordAdmin):
+    """Identities of resources: serial numbers, UUIDs, hardware addresses."""
+
+    related = ("resource",)
+    list_display = ("namespace", "value", "resource_")
+    list_filter = ("namespace",)
+    search_fields = ("value", "resource__name")
+    ordering = ("-id",)
+    fields = ("namespace", "value", "resource_")
+
+    resource_ = columns.link("resource", "resource")
 
 
 @admin.register(Finding)

@@ -5,6 +5,7 @@ from leases.models.budget import Budget
 from leases.models.debt import Debt
 from leases.models.event import Event
 from leases.models.failure import Failure
+from leases.models.identity import ResourceIdentity
 from leases.models.installation import Installation, Worker
 from leases.models.job import Job
 from leases.models.lease import Lease, LeaseGroup
@@ -30,6 +31,7 @@ __all__ = [
     "Part",
     "Quota",
     "Resource",
+    "ResourceIdentity",
     "Run",
     "Search",
     "Share",

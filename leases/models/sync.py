@@ -33,6 +33,10 @@ class Sync(models.Model):
     message = models.TextField(blank=True, default="", db_default="", help_text="Why the last discovery failed.")
     digest = models.CharField(max_length=64, blank=True, default="", db_default="")
     """Hash of the last report, if nothing is left to do about it; a report with the same hash is not stored again."""
+    conflicts: models.JSONField[Any, Any] = models.JSONField(
+        default=list, blank=True, db_default=models.Value([], models.JSONField())
+    )
+    """Things in the last report that are already other resources: identity, resource, message, since."""
     applied_at = models.DateTimeField(null=True, blank=True, help_text="When a report was last stored completely.")
 
     class Meta:

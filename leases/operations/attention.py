@@ -38,6 +38,7 @@ QUARANTINED = Q(quarantined=True, gone_at=None)
 PUT_ASIDE = Q(gone_at=None, facts__has_key="aside") & ~Q(facts__aside=[])
 SICK = Q(check_failures__gt=0, gone_at=None) & ~Q(state="pending")
 FAILING = ~Q(message="")
+FOUND_TWICE = ~Q(conflicts=[]) & Q(blueprint__enabled=True, blueprint__removed_at=None)
 NOT_DISCOVERED = FAILING & Q(blueprint__enabled=True, blueprint__removed_at=None)
 REMEMBERED = Q(until=None) | Q(until__gt=Now())
 ASKED = Q(state=Authorization.State.REQUESTED)
@@ -65,7 +66,7 @@ def needed(who: Caller) -> list[Attention]:
     """Return everything that needs the caller's attention, most urgent first. Owners see only their own items."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
         _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _leases, _readings, _discoveries,
-        _orphans, _remembered, _switched_off, _asked, _budgets,
+        _conflicts,        _orphans, _remembered, _switched_off, _asked, _budgets,
     )  # fmt: skip
     return [one for sort in sorts for one in sort(who)]
 
@@ -252,6 +253,18 @@ def _discoveries(who: Caller) -> Iterator[Attention]:
         yield _about(
             "discovery_failed", "blueprint", row.blueprint, row.seen_at, f"{where}{row.message}",
             f"drydock blueprints show {row.blueprint.name}",
+        )  # fmt: skip
+
+
+def _conflicts(who: Caller) -> Iterator[Attention]:
+    """Yield one item for each thing that a report names although it is already another resource."""
+    if not who.operator:
+        return
+    places = Sync.objects.filter(FOUND_TWICE).select_related("blueprint").order_by("blueprint", "place")[:AT_MOST]
+    for row, one in [(place, conflict) for place in places for conflict in place.conflicts][:AT_MOST]:
+        yield _about(
+            "identity_conflict", "blueprint", row.blueprint, dt.datetime.fromisoformat(one["since"]), one["message"],
+            f"drydock resources show {one['resource']}",
         )  # fmt: skip
 
 

@@ -422,6 +422,14 @@ def _read(blueprint: Blueprint, given: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def _taken(error: IntegrityError, draft: Draft) -> DrydockError:
+    if constraint(error) == "thing_once":
+        names = Q()
+        for one in draft.identities:
+            names |= Q(identities__namespace=one.namespace, identities__value=one.value)
+        for other in Resource.objects.filter(names).select_related("blueprint")[:1]:
+            there = f"resource {other.pk} ({other}) of blueprint {other.blueprint.name}"
+            return Conflict(f"{draft.name or draft.identity} is already {there}.", field="identities")
+        return Conflict("Another resource has one of its identities.", field="identities")
     if constraint(error) != "resource_identity_once":
         raise error
     return Conflict(f"{draft.identity!r} is already registered.", field="identity")
@@ -455,6 +463,7 @@ def _rewrite(resource: Resource, registration: Mapping[str, Any], draft: Draft) 
             "check_at": Now(),
             "in_maintenance": True,
         }
+    provision.set_identities(resource.pk, draft.identities)
     message = "Changed. The resource is checked before it is leased again."
     Resource.objects.filter(pk=resource.pk).update(message=message, check_failures=0, **columns)
     if resource.state == "pending":

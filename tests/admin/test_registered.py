@@ -15,11 +15,13 @@ from leases.models import (
     Debt,
     Event,
     Failure,
+    Finding,
     Installation,
     Job,
     Lease,
     Part,
     Resource,
+    ResourceIdentity,
     Run,
     Share,
     SlotLock,
@@ -32,7 +34,7 @@ from tests.admin.conftest import rows_of
 MODELS = [model for label in ("blueprints", "leases", "rest") for model in apps.get_app_config(label).get_models()]
 BY_ENGINE = (
     Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
-    SlotLock, Sync, Worker, Watch, KeptOutput,
+    SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity,
 )  # fmt: skip
 
 

@@ -149,7 +149,11 @@ class OfferSort(AttentionFilter):
 class DiscoveryAttention(AttentionFilter):
     """Filter for discoveries that need attention."""
 
-    conditions = {"failing": attention.NOT_DISCOVERED, "never succeeded": Q(seen_at=None)}
+    conditions = {
+        "failing": attention.NOT_DISCOVERED,
+        "found twice": attention.FOUND_TWICE,
+        "never succeeded": Q(seen_at=None),
+    }
 
 
 class ReadingAttention(AttentionFilter):

@@ -11,14 +11,14 @@ from blueprints import parts as specs
 from blueprints.amounts import CLASSES, Amounts
 from blueprints.answers import Ready
 from blueprints.models import Blueprint
-from blueprints.specs import Draft
+from blueprints.specs import Draft, Identity
 from leases.engine.core.database import rows
 from leases.engine.core.installation import notice
 from leases.engine.core.runs import start
 from leases.engine.core.transitions import record_event
 from leases.engine.placement import budgets, claims
 from leases.messaging import hints
-from leases.models import Capacity, Part, Resource
+from leases.models import Capacity, Part, Resource, ResourceIdentity
 from leases.reasons import Reason
 
 
@@ -50,6 +50,18 @@ def set_further(resource_id: int, capacity: Amounts) -> None:
     """Set the totals of the resource's further classes of capacity."""
     for name, total in capacity.extra.items():
         Capacity.objects.update_or_create(resource_id=resource_id, name=name, defaults={"total": total})
+
+
+def set_identities(resource_id: int, identities: Sequence[Identity]) -> None:
+    """Set the identities of a resource. Raises IntegrityError if another resource has one of them."""
+    wanted = set(identities)
+    for row in ResourceIdentity.objects.filter(resource=resource_id):
+        known = Identity(namespace=row.namespace, value=row.value)
+        if known not in wanted:
+            row.delete()
+        wanted.discard(known)
+    for one in sorted(wanted, key=str):
+        ResourceIdentity.objects.create(resource_id=resource_id, namespace=one.namespace, value=one.value)
 
 
 def set_parts(resource_id: int, parts: Sequence[specs.Part], *, whole: bool = False) -> bool:
@@ -165,6 +177,8 @@ def insert(
         Part(resource=resource, part_class=p.part_class, identity=p.identity, attributes=p.attributes, state=p.state)
         for p in draft.parts
     )
+    if draft.identities:
+        set_identities(resource.pk, draft.identities)
     start(resource_id=resource.pk, phase="build", asked=asked)
     name = draft.name or f"{blueprint.name}-{resource.pk}"
     return claims.Room(resource_id=resource.pk, state="pending", kind=blueprint.kind, name=name)

@@ -24,7 +24,7 @@ from drydock.core.logging import about, hidden, redact
 from leases.engine.core import specs
 from leases.engine.core.database import Busy, refuse_inside_transaction, run
 from leases.engine.core.token_lease import TokenLease
-from leases.engine.sync import findings
+from leases.engine.sync import findings, identities
 from leases.models import Sync
 
 log = logging.getLogger(__name__)
@@ -165,8 +165,9 @@ def _store(sync: Sync, reading: Reading, found: Sequence[Draft], token: uuid.UUI
     if done is None:
         return ""
     Sync.objects.filter(pk=sync.pk, token=token).update(
-        digest=reading.digest if done.settled and not reading.incomplete else "", applied_at=Now()
-    )
+        digest=reading.digest if done.settled and not reading.incomplete else "", applied_at=Now(),
+        conflicts=identities.remember(sync, done.conflicts) if done.conflicts else [],
+    )  # fmt: skip
     if not done.rejected:
         return _says(reading)
     said = f"{len(done.rejected)} of {len(found)} resources could not be registered: "

@@ -17,6 +17,8 @@ from blueprints.specs import Draft
 from leases.engine.core.database import run, short
 from leases.engine.core.transitions import record_event
 from leases.engine.resources import provision, retirement
+from leases.engine.sync import identities
+from leases.engine.sync.identities import Conflict
 from leases.messaging import hints
 from leases.models import Capacity, Finding, Resource, Sync
 from leases.reasons import Reason
@@ -24,6 +26,8 @@ from leases.reasons import Reason
 log = logging.getLogger(__name__)
 
 _NOT_SEEN = "Not seen"
+_ENDS_WHEN_STORED = (_NOT_SEEN, identities.MOVED, identities.SAME)
+"""The notes of quarantines that end as soon as a report about the resource can be stored."""
 LOST_AFTER = 2
 """The number of complete reports in a row that must omit a resource before it is considered lost."""
 
@@ -33,6 +37,7 @@ class Stored:
     """The result of storing a report."""
 
     rejected: Sequence[Rejected]
+    conflicts: Sequence[Conflict]
     settled: bool
     """Whether nothing is left to do that the same report could finish later."""
 
@@ -44,33 +49,44 @@ def store(sync: Sync, found: Sequence[Draft], *, complete: bool, keep: Callable[
     """
     drafts, rejected = in_order(found)
     there = Resource.objects.filter(blueprint=sync.blueprint, gone_at=None, identity__in=[d.identity for d in drafts])
-    known = {one.identity: one for one in there.select_related("finding", "part_of")}
-    settled = True
-    for draft in drafts:
-        resource = known.get(draft.identity)
-        if resource is not None and _is_current(sync, resource, draft):
-            continue
+    known = {one.identity: one for one in there.select_related("finding__sync", "part_of", "blueprint")}
+    settled, conflicts = True, []
+    waiting: set[int] = set()
+    listed = {draft.identity for draft in found}
+    stale = [draft for draft in drafts if not _is_current(sync, known.get(draft.identity), draft)]
+    owners = identities.owners(stale)
+    for draft in stale:
         if not keep():
             return None
-        problem, final = _take_up(sync, resource, draft)
+        resource = known.get(draft.identity)
+        rivals = owners.of(draft, resource)
+        if (conflict := identities.conflict(sync, draft, resource, rivals, listed)) is not None:
+            conflicts.append(conflict)
+            if resource is not None:
+                identities.withhold(resource, conflict)
+            continue
+        problem, final = _take_up(sync, resource or next(iter(rivals.values()), None), draft)
         rejected += problem
         settled &= final
-    missing = _missing(sync, {draft.identity for draft in found}) if complete else []
+        if resource is None and rivals:
+            waiting.update(one.pk for one in rivals.values())
+    missing = [one for one in _missing(sync, listed) if one.pk not in waiting] if complete else []
     if missing and not keep():
         return None
     for resource in missing:
         _miss(resource)
-    return Stored(rejected=rejected, settled=settled and not rejected and not missing)
+    settled &= not rejected and not missing and not conflicts
+    return Stored(rejected=rejected, conflicts=conflicts, settled=settled)
 
 
-def _is_current(sync: Sync, resource: Resource, draft: Draft) -> bool:
+def _is_current(sync: Sync, resource: Resource | None, draft: Draft) -> bool:
     """Return whether the last report said the same about a resource, and all of it is stored."""
     finding = getattr(resource, "finding", None)
     try:
         same = finding is not None and finding.sync_id == sync.pk and finding.draft == as_json(draft)
     except (TypeError, ValueError):
         return False
-    return same and not resource.missed and _is_placed(resource, draft)
+    return same and resource is not None and not resource.missed and _is_placed(resource, draft)
 
 
 def _is_placed(resource: Resource, draft: Draft) -> bool:
@@ -85,7 +101,10 @@ def _take_up(sync: Sync, resource: Resource | None, draft: Draft) -> tuple[list[
     """
     try:
         said = as_json(draft)
-        final = _meet(sync, draft, said) if resource is None else _see(sync, resource, draft, said)
+        if resource is None:
+            final = _meet(sync, draft, said)
+        else:
+            final = identities.leave(sync, resource, draft) and _see(sync, resource, draft, said)
     except Exception as error:
         log.warning("%s could not register %.100s: %s", sync, draft.identity, error)
         return [Rejected(identity=draft.identity, message=f"{type(error).__name__}: {error}")], False
@@ -122,10 +141,10 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
     if draft.part_of and (before.get("part_of") != draft.part_of or not _is_placed(known, draft)):
         wanted |= _part_of(resource, draft)
     changed = {name: value for name, value in wanted.items() if getattr(resource, name) != value}
+    if resource.note.startswith(_ENDS_WHEN_STORED):
+        changed |= {"quarantined": False, "note": ""}
     if resource.missed >= LOST_AFTER:
-        changed |= {"observed": "ok"} | (
-            {"quarantined": False, "note": ""} if resource.note.startswith(_NOT_SEEN) else {}
-        )
+        changed["observed"] = "ok"
         record_event("resource.found", "The resource was found again.", resource_id=resource_id)
     if changed or resource.missed:
         Resource.objects.filter(pk=resource_id).update(missed=0, **changed)
@@ -133,6 +152,8 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
         Finding.objects.create(resource=resource, sync=sync, draft=said)
     elif (finding.sync_id, finding.draft) != (sync.pk, said):
         Finding.objects.filter(resource=resource).update(sync=sync, draft=said)
+    if said.get("identities") != before.get("identities"):
+        provision.set_identities(resource_id, draft.identities)
     if _set_amounts(resource_id, draft, said, before) or changed:
         hints.after_commit("serve", resource.type)
     return not draft.part_of or "part_of_id" in wanted or _is_placed(known, draft)
@@ -159,7 +180,7 @@ def _wanted(resource: Resource, draft: Draft, said: Json, before: Json) -> dict[
     kept. Facts are never removed. An empty zone or an empty parent in the draft leaves the column unchanged, and so
     does a name that an operator gave.
     """
-    wanted: dict[str, Any] = {"zone": draft.zone} if draft.zone else {}
+    wanted: dict[str, Any] = {"identity": draft.identity} | ({"zone": draft.zone} if draft.zone else {})
     if draft.name and resource.origin == Resource.Origin.DISCOVERED:
         wanted["name"] = draft.name
     wanted["attributes"] = _merged(resource.attributes, said.get("attributes", {}), before.get("attributes", {}))

@@ -1,0 +1,48 @@
+"""Identities of things: serial numbers, UUIDs and addresses by which different discoverers know the same thing.
+
+This module depends on no database, queue or provider.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from drydock_agent.identity import identity, known
+
+_MAC = re.compile(r"\A[0-9a-f]{12}\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """A name that at most one thing in the world has.
+
+    `namespace` says what the name is: `gpu_uuid`, `bmc_uuid`, `dmi_uuid`, `mac`, or `serial:VENDOR`, since two vendors
+    may use the same serial number.
+    """
+
+    namespace: str
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace} {self.value}"
+
+
+def real(given: Mapping[str, str | None]) -> tuple[Identity, ...]:
+    """Return the identities among values by namespace, in one spelling each. Placeholders are left out."""
+    found = (Identity(namespace=name, value=_spelled(name, identity(value))) for name, value in sorted(given.items()))
+    return tuple(one for one in found if one.value)
+
+
+def is_placeholder(text: str) -> bool:
+    """Return whether a text only says that there is no name, such as "N/A" or "To be filled by O.E.M."."""
+    return not known(text)
+
+
+def _spelled(namespace: str, value: str) -> str:
+    """Return a value in the spelling in which values of this namespace are compared."""
+    if namespace == "mac" or namespace.endswith("_mac"):
+        digits = re.sub(r"[-:.]", "", value.lower())
+        return ":".join(re.findall("..", digits)) if _MAC.match(digits) else ""
+    return value.lower() if namespace.endswith("uuid") else value
