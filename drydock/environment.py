@@ -176,7 +176,7 @@ class Environment(BaseSettings):
     unreachable_limit_seconds: float = setting(300.0, "A resource that does not answer for this long loses its leases. A resource that Drydock built is then replaced.", gt=0)
     check_failure_limit: int = setting(3, "Number of consecutive failed health checks after which a resource is taken out of service.", ge=1)
     remember_step_seconds: float = setting(60.0, "How long a failed build of unknown cause rules out its offer.", ge=0)
-    remember_offer_seconds: float = setting(300.0, "How long a failed offer is ruled out, for example when it is sold out.", ge=0)
+    remember_offer_seconds: float = setting(300.0, "How long an offer is skipped after a build from it failed, for example because it was sold out.", ge=0)
     remember_zone_seconds: float = setting(300.0, "How long all offers of a failed zone are ruled out.", ge=0)
     remember_location_seconds: float = setting(900.0, "How long a refused quota rules out all offers of the location that count against it.", ge=0)
     remember_blueprint_seconds: float = setting(600.0, "How long a failed blueprint is ruled out.", ge=0)

@@ -77,7 +77,7 @@ class Account:
         return sorted((one for one in read if one is not None), key=lambda one: one.name)
 
     def sizes(self, location: str) -> list[Size]:
-        """Return the sizes in a location or, for "", those in all locations from one listing."""
+        """Return the sizes in a location, or those in all locations (from a single listing) if `location` is empty."""
         chosen = {"filter": f"location eq '{location}'"} if location else {}
         with translated("list the sizes"):
             skus = [sku.as_dict() for sku in self._connection.compute.resource_skus.list(**chosen)]

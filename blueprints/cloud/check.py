@@ -60,7 +60,7 @@ def _regions(config: CloudConfig, known: Mapping[str, Location]) -> Iterator[Pro
             there = ", ".join(sorted(known)) or "none"
             yield Problem(message=f"The account does not have region {name!r}. Available: {there}.", field="regions")
         elif not known[name].available:
-            yield Problem(message=f"The account may not use region {name!r} (yet).", field="regions")
+            yield Problem(message=f"Region {name!r} is not enabled for the account.", field="regions")
 
 
 def _unsupported(client: Client, config: CloudConfig) -> Iterator[Problem]:

@@ -176,7 +176,7 @@ class CloudHost(Operates, WithAccounts, Offers, Allows, Lists):
     def surcharge(self, offer: Offer) -> float | None:
         """Return the cost of a confidential guest in addition to the offer's price, in US dollars per hour.
 
-        Return None if the cost is unknown; the source of the price then says so.
+        Return None if the cost is unknown. The price's `source` then says that this cost is not included.
         """
         return None
 

@@ -1,4 +1,4 @@
-"""Rows about processes: ways in which a process could outlive its lease."""
+"""Test cases about processes: each is one way in which a process could outlive its lease."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ printf 'end\t%s\t%s\t%s\t%s\n' "$(id -u)" "$(cat /proc/sys/kernel/random/boot_id
 
 @dataclass(frozen=True, kw_only=True)
 class Said:
-    """The exit status of one row's script, and the last line that it printed."""
+    """The exit status of one test case's script, and the last line that the script printed."""
 
     code: int
     text: str

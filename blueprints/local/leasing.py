@@ -26,7 +26,7 @@ _CLEARING = "Drydock is removing processes and files that an earlier lease left 
 
 @told
 def give_account(spec: Spec, memo: Json) -> Answer:
-    """As root, claim a uid for the lease alone. Otherwise all leases use this program's account."""
+    """As root, claim a uid that only this lease uses. Not as root, all leases use this program's account."""
     if answer := elsewhere(spec.resource):
         return answer
     if not machine.as_root():

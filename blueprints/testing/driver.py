@@ -58,7 +58,10 @@ _ON_LEASE = frozenset({"activate", "deactivate", "clean"})
 
 
 class Driver:
-    """Carries out plans. `pace` limits the seconds slept for one Wait, `tries` the calls of one step."""
+    """Carries out plans.
+
+    `pace` is the longest sleep for one Wait, in seconds. `tries` is the maximum number of calls for one step.
+    """
 
     def __init__(self, surroundings: Surroundings, *, pace: float = 0.0, tries: int = 200, retries: int = 3) -> None:
         self._around = surroundings

@@ -71,7 +71,7 @@ class Hooks:
         return str(lease.resource.facts.get("home", ""))
 
     def neighbour(self, resource: ResourceView) -> LeaseView | None:
-        """Return another active lease on the same host with its own account, or None. Used with `on_host`."""
+        """Return another active lease on the same host that has an account of its own, or None if there is none."""
         return None
 
     def outside_looks(self) -> Outsiders | None:

@@ -15,7 +15,7 @@ from blueprints.testing.rules import frozen, json_safe
 
 
 class Offering(Phases):
-    """Tests of places, inventory, drafts from offers, and the status of machines that were built."""
+    """Tests of locations, the inventory, drafts made from offers, and the status of the machines built."""
 
     @needs(Offers)
     def test_the_inventory_is_the_same_again_with_names_that_are_unique(self) -> None:

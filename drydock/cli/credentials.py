@@ -105,7 +105,8 @@ def replace(
     given = _read(secrets, file) if secrets or file else None
     if given is None and note is None:
         raise InvalidRequest(
-            "Give the secret fields as FIELD=@FILE, FIELD=- or FIELD, or give a --note.", field="secrets"
+            "Give secret fields as FIELD=@FILE (a file), FIELD=- (standard input) or FIELD (a prompt), or a --note.",
+            field="secrets",
         )
     _tell(o.client().change_credential(credential, secrets=given, note=note), as_json)
 
@@ -136,7 +137,9 @@ def _read(given: list[str] | None, file: str) -> dict[str, object]:
         name, equal, place = one.partition("=")
         found[name] = _one(name, place) if equal else _asked(name)
     if not found:
-        raise InvalidRequest("Give the secret fields as FIELD=@FILE, FIELD=- or FIELD.", field="secrets")
+        raise InvalidRequest(
+            "Give secret fields as FIELD=@FILE (a file), FIELD=- (standard input) or FIELD (a prompt).", field="secrets"
+        )
     return found
 
 

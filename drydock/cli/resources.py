@@ -110,7 +110,7 @@ def number(resource: str) -> int:
     if len(found) > 1:
         numbers = ", ".join(str(one.id) for one in found)
         raise InvalidRequest(f"Several resources are named {resource!r}: {numbers}.", field="resource",
-                             hint="Give the number of one of them.")  # fmt: skip
+                             hint="Use one of these numbers.")  # fmt: skip
     return found[0].id
 
 

@@ -97,7 +97,7 @@ EVENTS: Mapping[str, str] = {
     "resource.tags_restored": "The tags that mark a resource as belonging to this installation had been removed, and "
     "were restored.",
     "resource.gone_with_parents": "A resource no longer exists, because its parent resource no longer exists.",
-    "resource.maintenance": "A resource is in maintenance for another resource.",
+    "resource.maintenance": "A resource is in maintenance because a related resource needs it.",
     "resource.owes": "A resource must be cleaned after a lost lease before it serves another lease.",
     "resource.unreachable": "A resource does not answer, and serves no new leases until a check succeeds.",
     "resource.reachable": "A resource answers and serves leases again.",

@@ -81,7 +81,7 @@ class HolderAdmin(OperatedAdmin):
     autocomplete_fields: ClassVar[tuple[str, ...]] = ("user", "group")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Make the holder of an existing row read-only."""
+        """Make the `holder` field read-only once the row exists."""
         return self.readonly_fields if obj is None else ("user", "group", *self.readonly_fields)
 
 

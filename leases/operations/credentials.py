@@ -33,7 +33,7 @@ _LARGEST = 64 << 10
 
 
 def list_(who: Caller, *, capabilities: bool = False) -> list[CredentialInfo]:
-    """Return all credentials by name, with the state of their polls. Raises NotAllowed.
+    """Return all credentials, sorted by name, each with the state of the polls that use it. Raises NotAllowed.
 
     If `capabilities` is true, the result includes the capabilities of their clouds.
     """

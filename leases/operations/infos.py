@@ -50,7 +50,7 @@ def leases(found: QuerySet[Lease], who: Caller | None = None) -> list[LeaseInfo]
 
 
 def lease(row: Lease, who: Caller | None = None) -> LeaseInfo:
-    """Return a lease as a value. If `who`, the caller, is omitted, the lease is shown as to its owner."""
+    """Return a lease as a value, with what the caller `who` may see, or what its owner may see if `who` is omitted."""
     if row.state in ("acquired", "released"):
         row.unattended = Lease.objects.filter(installation.unattended(), pk=row.pk).exists()  # type: ignore[attr-defined]
     return _infos([row], who)[0]

@@ -90,7 +90,7 @@ CHECKS = (
     Check(name="expiry", act=creating.expiry, needs="server-side-expiry", limit=1500.0, makes=1,
           asserts="The provider ends a machine by itself at its end time."),
     Check(name="terminate", act=changing.terminate, after="create", limit=1300.0,
-          asserts="The machine is terminated, which a read confirms; a second request succeeds."),
+          asserts="Terminating the machine works, as a read confirms, and terminating it again succeeds too."),
     Check(name="nothing-left", act=changing.nothing_left, limit=1300.0,
           asserts="No machine of this run is listed, and nothing is left under any of its names."),
 )  # fmt: skip
