@@ -12,6 +12,9 @@ from xdist.workermanage import WorkerController
 ACCOUNTS = "accounts"
 """Tests that look at all accounts of the machine; `tests.blueprints.host_peers.alone` holds the lock of their own."""
 
+COMMANDS = "tests/cli/"
+"""Tests of the command line, which share one installation: each worker would make and migrate its own."""
+
 GROUPS = {
     "tests/blueprints/test_accounts.py": ACCOUNTS,
     "tests/blueprints/test_layered_attacks.py": ACCOUNTS,
@@ -25,11 +28,13 @@ GROUPS = {
     "tests/blueprints/test_ssh_host_leases.py": ACCOUNTS,
     "tests/blueprints/test_storage_engine.py": ACCOUNTS,
     "tests/cli/test_ssh.py": ACCOUNTS,
+    "tests/cli/test_ssh_config.py": ACCOUNTS,
     "tests/leases/test_workload_hosts.py": ACCOUNTS,
 }
 
 SECONDS = {
-    ACCOUNTS: 450,
+    ACCOUNTS: 500,
+    COMMANDS: 300,
     "tests/blueprints/test_layered_over_ssh.py": 60,
     "tests/blueprints/test_storage.py": 80,
     "tests/blueprints/test_webroot.py": 60,
@@ -53,7 +58,7 @@ SECONDS = {
 def unit_of(nodeid: str) -> str:
     """The group or the file of a test, which one worker runs."""
     file = nodeid.split("::", 1)[0]
-    return GROUPS.get(file, file)
+    return GROUPS.get(file, COMMANDS if file.startswith(COMMANDS) else file)
 
 
 class ByFile(LoadScopeScheduling):

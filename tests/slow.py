@@ -29,6 +29,10 @@ OTHER_CLOUDS = {"azure", "gce"}
 FILES = {
     "tests/blueprints/test_leftovers_engine.py": "the leftover suite through the engine; test_leftovers.py is without",
     "tests/blueprints/test_working_copy_ssh.py": "remotes over SSH, each with an sshd of its own",
+    "tests/clouds/validation/test_suite.py": "the behaviour suite when it is interrupted; test_doubles.py runs all of it once",
+    "tests/engines/test_up.py": "a whole installation is started and stopped three times",
+    "tests/leases/test_allocator_elsewhere.py": "another project, with workers of its own",
+    "tests/rest/test_generated_client.py": "a client is generated from the schema, type-checked and used",
     "tests/clouds/validation/test_faults.py": "the behaviour suite on 27 wrong clients",
 }
 CLASSES = {"TestShallowWorkingCopy": "all of the conformance suite again, with shallow copies"}

@@ -12,11 +12,11 @@ ROOT = Path(__file__).parents[2]
 
 def test_every_file_that_takes_the_lock_of_the_accounts_is_in_their_group():
     files = [file for file in (ROOT / "tests").rglob("test_*.py") if file != Path(__file__)]
-    takes = re.compile(r"peers\.alone\(\)|import .*\b_alone\b")
+    takes = re.compile(r"peers\.alone\(\)|import .*\b(_alone|lab)\b")
     found = {str(file.relative_to(ROOT)) for file in files if takes.search(file.read_text())}
     assert found == {file for file, group in GROUPS.items() if group == ACCOUNTS}
 
 
 def test_the_files_of_the_lists_exist():
-    missing = [name for name in {*GROUPS, *SECONDS} if name not in GROUPS.values() and not (ROOT / name).is_file()]
+    missing = [name for name in {*GROUPS, *SECONDS} if name not in GROUPS.values() and not (ROOT / name).exists()]
     assert not missing

@@ -14,6 +14,7 @@ from leases.local import LocalClient
 from leases.models import Job, Lease
 from leases.operations.callers import caller
 from leases.rest import tokens
+from tests.blueprints.host_peers import eventually
 from tests.cli.conftest import ROOT, Cli
 from tests.cli.forks import Forks
 from tests.rest.attempts import METACHARACTERS
@@ -132,6 +133,7 @@ def test_both_clients_run_alike(server, working, host, owner):
         started = client.start_job(lease, ["cat"], stdin=b"\0\xff", apart=True)
         assert started.apart
         assert Job.objects.get(pk=started.id).stdin is None
+    eventually(lambda: all(job.ended_at is not None for job in here.jobs(lease=lease)), 30)
     assert here.jobs(lease=lease) == over.jobs(lease=lease)
     over.release(lease)
     over.close()
