@@ -29,7 +29,7 @@ OTHER_CLOUDS = {"azure", "gce"}
 FILES = {
     "tests/blueprints/test_leftovers_engine.py": "the leftover suite through the engine; test_leftovers.py is without",
     "tests/blueprints/test_working_copy_ssh.py": "remotes over SSH, each with an sshd of its own",
-    "tests/clouds/validation/test_suite.py": "the behaviour suite when it is interrupted; test_doubles.py runs all of it once",
+    "tests/clouds/validation/test_suite.py": "the behaviour suite interrupted; test_doubles.py runs it whole",
     "tests/engines/test_up.py": "a whole installation is started and stopped three times",
     "tests/leases/test_allocator_elsewhere.py": "another project, with workers of its own",
     "tests/rest/test_generated_client.py": "a client is generated from the schema, type-checked and used",
