@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 from blueprints.amounts import Amounts
+from blueprints.identities import Identity
 from blueprints.parts import Part
 
 Json: TypeAlias = dict[str, Any]
@@ -53,6 +54,11 @@ class Ready:
 
     List all parts of every class that you name: any other part of such a class counts as missing. An empty tuple means
     that the resource has no parts any more.
+    """
+    identities: tuple[Identity, ...] = ()
+    """Names of the thing that are known only now (`blueprints.identities.real`); earlier ones are kept.
+
+    If another resource has one of them, this resource is quarantined.
     """
     dies_at: dt.datetime | None = None
     """The time at which the provider will end the resource by itself."""

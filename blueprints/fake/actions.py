@@ -11,6 +11,7 @@ from blueprints.contract import Act
 from blueprints.fake import drafts
 from blueprints.fake.config import Registration
 from blueprints.fake.provider import Instance, Provider
+from blueprints.identities import real
 from blueprints.specs import LeaseView, Spec
 
 UNREACHABLE = "unreachable"
@@ -72,7 +73,8 @@ def verify(spec: Spec, memo: Json) -> Answer:
     found = _provider(spec).look(spec.resource.key)
     if found is None or found.state != "running":
         return _lost(found)
-    return Ready(facts=_facts(found), secrets=_password(spec.resource.key) if spec.config.secrets else {})
+    secrets = _password(spec.resource.key) if spec.config.secrets else {}
+    return Ready(facts=_facts(found), secrets=secrets, identities=real(spec.config.identities))
 
 
 @reached

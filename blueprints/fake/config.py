@@ -69,6 +69,7 @@ class Config(Fields):
     capacity: Capacity = Capacity()
     attributes: Attributes = Attributes()
     traits: tuple[str, ...] = ()
+    identities: Mapping[str, str] = Field(default={}, description="Found out by the last step of a build.")
     parts: tuple[Parts, ...] = ()
     offers: tuple[Offer, ...] = Field(default=(), description="Offers, in the order in which they are tried.")
     catalogue: Literal["fresh", "stale"] = Field(default="fresh", description="stale: drafts raise CatalogueStale.")

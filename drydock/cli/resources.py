@@ -87,7 +87,8 @@ def _facts(info: ResourceInfo) -> None:
         f"{info.name} {info.state} {info.message}".strip(),
         [
             ("type", info.type), ("blueprint", info.blueprint), ("kind", info.kind), ("origin", info.origin),
-            ("identity", info.identity), ("part of", info.part_of), ("flags", _flags(info)), ("note", info.note),
+            ("identity", info.identity), ("identities", list(info.identities)),
+            ("part of", info.part_of), ("flags", _flags(info)), ("note", info.note),
             ("problems", list(info.problems)),
             ("now", step.strip()), ("observed", info.observed),
             ("last failure", failure_text(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),

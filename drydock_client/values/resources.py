@@ -78,3 +78,5 @@ class ResourceInfo:
     """When the resource stopped answering or failed its first check. It serves no new leases until it answers."""
     failure: FailureInfo | None = None
     """The last failed action on the resource."""
+    identities: tuple[str, ...] = ()
+    """Serial numbers, UUIDs and hardware addresses, each with its namespace."""

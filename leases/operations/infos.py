@@ -166,13 +166,15 @@ def resources(found: QuerySet[Resource]) -> list[ResourceInfo]:
     """Return resources as values."""
     words = Event.objects.filter(resource=OuterRef("pk"), kind="resource.check_failed").order_by("-id")
     found = found.annotate(check_words=Case(When(check_failures__gt=0, then=Subquery(words.values("message")[:1]))))
-    rows = list(found.select_related("blueprint", "failure").prefetch_related("capacities", "parts", "shares"))
+    rows = list(
+        found.select_related("blueprint", "failure").prefetch_related("capacities", "parts", "shares", "identities")
+    )
     runs = {run.resource_id: run for run in Run.objects.filter(resource__in=[r.pk for r in rows], lease=None)}
     return [resource_info(row, runs.get(row.pk)) for row in rows]
 
 
 def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
-    """Return a resource as a value. The blueprint, capacities, parts and shares of the row must be loaded."""
+    """Return a resource as a value. The blueprint, capacities, parts, shares and identities of the row must be loaded."""
     usage = {n: Usage(total=getattr(row, f"total_{n}"), used=getattr(row, f"used_{n}")) for n in CLASSES}
     usage |= {c.name: Usage(total=c.total, used=c.used) for c in row.capacities.all()}
     return ResourceInfo(
@@ -185,6 +187,7 @@ def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
         facts=row.facts, reserved_for=row.reserved_for_id, leases=tuple(sorted(s.lease_id for s in row.shares.all())),
         parts=tuple(_part(part) for part in row.parts.all()), progress=progress.of_run(run), price=row.price,
         failure=failure(getattr(row, "failure", None)), suspect_since=row.suspect_since, problems=problems(row),
+        identities=tuple(sorted(map(str, row.identities.all()))),
     )  # fmt: skip
 
 

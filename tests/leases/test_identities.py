@@ -10,7 +10,7 @@ from drydock.core.errors import Conflict
 from leases.engine.core import workers
 from leases.engine.sync import discovery
 from leases.messaging.inline import settle
-from leases.models import Event, Lease, Resource, ResourceIdentity, Sync
+from leases.models import Event, Resource, ResourceIdentity, Sync
 from leases.operations import attention, resources
 from leases.operations.callers import caller
 from leases.reasons import Reason
@@ -111,7 +111,6 @@ def test_a_second_discoverer_is_a_conflict_and_never_a_second_lease(cards, other
     look(others)
     (again,) = [one for one in attention.needed(root) if one.what == "identity_conflict"]
     assert again.since == found.since
-    Lease.objects.all()
     Resource.objects.filter(pk=mine.pk).update(gone_at="2020-01-01T00:00Z")
     look(others)
     assert Resource.objects.get(gone_at=None).blueprint == others
@@ -145,6 +144,21 @@ def test_a_thing_that_is_already_a_resource_is_not_registered_again(cards, bluep
     made = resources.register(root, "hosts", {"name": "box", "identities": S2})
     assert ResourceIdentity.objects.get(resource=made.id).value == "S-0002"
     assert hosts.resources.count() == 1
+
+
+def test_an_identity_that_a_build_finds_out_is_refused_twice_and_shown(blueprint, ask, until, root):
+    pool = blueprint(config={"identities": {"dmi_uuid": "4C4C4544-0042-3510-8051-B4C04F4A4E32", "serial:x": "N/A"}})
+    first = until(ask(), state="active").resource
+    info = resources.get(root, first.pk)
+    assert info.identities == ("dmi_uuid 4c4c4544-0042-3510-8051-b4c04f4a4e32",)
+    ask()
+    settle()
+    second = until(pool.resources.exclude(pk=first.pk).get(), state="active", quarantined=True)
+    assert second.note == (
+        f"The same thing as resource {first.pk} ({first}) of blueprint pool:"
+        " both have dmi_uuid 4c4c4544-0042-3510-8051-b4c04f4a4e32."
+    )
+    assert [one.id for one in attention.needed(root) if one.what == "quarantined"] == [second.pk]
 
 
 def test_a_device_found_under_another_name_is_the_same_row(cards):

@@ -282,6 +282,7 @@ def _keep(run: Run, answer: Ready) -> None:
         or answer.traits is not None
         or answer.capacity is not None
         or answer.parts is not None
+        or answer.identities
         or answer.dies_at is not None
     ):
         provision.amend(run.resource_id, answer)

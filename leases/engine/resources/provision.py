@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from django.db import IntegrityError
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from blueprints import parts as specs
@@ -20,6 +22,9 @@ from leases.engine.placement import budgets, claims
 from leases.messaging import hints
 from leases.models import Capacity, Part, Resource, ResourceIdentity
 from leases.reasons import Reason
+
+SAME = "The same thing as"
+"""The beginning of the note of a quarantined resource that is also another resource."""
 
 
 def amend(resource_id: int, answer: Ready) -> None:
@@ -42,6 +47,7 @@ def amend(resource_id: int, answer: Ready) -> None:
         columns["dies_at"] = min(filter(None, (resource.dies_at, answer.dies_at)))
     if columns:
         Resource.objects.filter(pk=resource_id).update(**columns)
+    _identify(resource, answer.identities)
     if answer.parts is not None and set_parts(resource_id, answer.parts, whole=not answer.parts):
         hints.after_commit("serve", resource.type)
 
@@ -50,6 +56,25 @@ def set_further(resource_id: int, capacity: Amounts) -> None:
     """Set the totals of the resource's further classes of capacity."""
     for name, total in capacity.extra.items():
         Capacity.objects.update_or_create(resource_id=resource_id, name=name, defaults={"total": total})
+
+
+def _identify(resource: Resource, identities: Sequence[Identity]) -> None:
+    """Add identities to a resource. Quarantine it if another resource has one of them, since both are the same thing."""
+    for one in identities:
+        try:
+            ResourceIdentity.objects.get_or_create(resource=resource, namespace=one.namespace, value=one.value)
+        except IntegrityError:
+            other = Resource.objects.select_related("blueprint").filter(identities__in=_rows_of(one)).first()
+            there = (
+                f"resource {other.pk} ({other}) of blueprint {other.blueprint.name}" if other else "another resource"
+            )
+            note = f"{SAME} {there}: both have {one}."
+            if Resource.objects.filter(pk=resource.pk, quarantined=False).update(quarantined=True, note=note[:2000]):
+                record_event("resource.quarantined", note, resource_id=resource.pk)
+
+
+def _rows_of(one: Identity) -> QuerySet[ResourceIdentity]:
+    return ResourceIdentity.objects.filter(namespace=one.namespace, value=one.value)
 
 
 def set_identities(resource_id: int, identities: Sequence[Identity]) -> None:

@@ -26,7 +26,7 @@ from leases.reasons import Reason
 log = logging.getLogger(__name__)
 
 _NOT_SEEN = "Not seen"
-_ENDS_WHEN_STORED = (_NOT_SEEN, identities.MOVED, identities.SAME)
+_ENDS_WHEN_STORED = (_NOT_SEEN, identities.MOVED, provision.SAME)
 """The notes of quarantines that end as soon as a report about the resource can be stored."""
 LOST_AFTER = 2
 """The number of complete reports in a row that must omit a resource before it is considered lost."""
