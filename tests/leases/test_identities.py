@@ -155,10 +155,31 @@ def test_an_identity_that_a_build_finds_out_is_refused_twice_and_shown(blueprint
     settle()
     second = until(pool.resources.exclude(pk=first.pk).get(), state="active", quarantined=True)
     assert second.note == (
-        f"The same thing as resource {first.pk} ({first}) of blueprint pool:"
-        " both have dmi_uuid 4c4c4544-0042-3510-8051-b4c04f4a4e32."
+        "dmi_uuid 4c4c4544-0042-3510-8051-b4c04f4a4e32 also identifies"
+        f" resource {first.pk} ({first}) of blueprint pool, so both are the same thing."
     )
     assert [one.id for one in attention.needed(root) if one.what == "quarantined"] == [second.pk]
+
+
+def test_a_report_neither_removes_what_a_step_found_out_nor_ends_its_quarantine(blueprint):
+    dmi = {"dmi_uuid": "4C4C4544-0042-3510-8051-B4C04F4A4E32"}
+    pool = blueprint(config={"provider": "d", "identities": dmi}, max_resources=0)
+    cloud = Cloud("d")
+    for name in ("a", "b"):
+        cloud.plant(name, identities={"serial:acme": f"S-{name}0"})
+    look(pool)
+    settle()
+    twin = Resource.objects.get(quarantined=True)
+    assert "also identifies" in twin.note
+    assert len(names()) == 3
+    for name in ("a", "b"):
+        cloud.plant(name, identities={"serial:acme": f"S-{name}1"}, attributes={"size": 1})
+    look(pool)
+    twin.refresh_from_db()
+    assert (twin.quarantined, twin.attributes) == (True, {"size": 1})
+    assert sorted(ResourceIdentity.objects.values_list("value", flat=True)) == [
+        "4c4c4544-0042-3510-8051-b4c04f4a4e32", "S-a1", "S-b1",
+    ]  # fmt: skip
 
 
 def test_a_device_found_under_another_name_is_the_same_row(cards):

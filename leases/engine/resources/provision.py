@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from django.db import IntegrityError
@@ -22,9 +22,6 @@ from leases.engine.placement import budgets, claims
 from leases.messaging import hints
 from leases.models import Capacity, Part, Resource, ResourceIdentity
 from leases.reasons import Reason
-
-SAME = "The same thing as"
-"""The beginning of the note of a quarantined resource that is also another resource."""
 
 
 def amend(resource_id: int, answer: Ready) -> None:
@@ -68,7 +65,7 @@ def _identify(resource: Resource, identities: Sequence[Identity]) -> None:
             there = (
                 f"resource {other.pk} ({other}) of blueprint {other.blueprint.name}" if other else "another resource"
             )
-            note = f"{SAME} {there}: both have {one}."
+            note = f"{one} also identifies {there}, so both are the same thing."
             if Resource.objects.filter(pk=resource.pk, quarantined=False).update(quarantined=True, note=note[:2000]):
                 record_event("resource.quarantined", note, resource_id=resource.pk)
 
@@ -77,15 +74,19 @@ def _rows_of(one: Identity) -> QuerySet[ResourceIdentity]:
     return ResourceIdentity.objects.filter(namespace=one.namespace, value=one.value)
 
 
-def set_identities(resource_id: int, identities: Sequence[Identity]) -> None:
-    """Set the identities of a resource. Raises IntegrityError if another resource has one of them."""
-    wanted = set(identities)
-    for row in ResourceIdentity.objects.filter(resource=resource_id):
-        known = Identity(namespace=row.namespace, value=row.value)
-        if known not in wanted:
-            row.delete()
-        wanted.discard(known)
-    for one in sorted(wanted, key=str):
+def set_identities(resource_id: int, wanted: Iterable[Identity], *, before: Iterable[Identity] | None = None) -> None:
+    """Add the wanted identities to a resource, and remove those of `before` that are not wanted; of all if it is None.
+
+    Raises IntegrityError if another resource has one of them.
+    """
+    there = {
+        Identity(namespace=row.namespace, value=row.value): row
+        for row in ResourceIdentity.objects.filter(resource=resource_id)
+    }
+    for one in sorted(set(there if before is None else before) - set(wanted), key=str):
+        if one in there:
+            there[one].delete()
+    for one in sorted(set(wanted) - set(there), key=str):
         ResourceIdentity.objects.create(resource_id=resource_id, namespace=one.namespace, value=one.value)
 
 

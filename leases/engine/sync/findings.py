@@ -13,7 +13,7 @@ from blueprints.amounts import CLASSES
 from blueprints.answers import Json
 from blueprints.models import Blueprint
 from blueprints.reports import Rejected, as_json, in_order
-from blueprints.specs import Draft
+from blueprints.specs import Draft, Identity
 from leases.engine.core.database import run, short
 from leases.engine.core.transitions import record_event
 from leases.engine.resources import provision, retirement
@@ -26,7 +26,7 @@ from leases.reasons import Reason
 log = logging.getLogger(__name__)
 
 _NOT_SEEN = "Not seen"
-_ENDS_WHEN_STORED = (_NOT_SEEN, identities.MOVED, provision.SAME)
+_ENDS_WHEN_STORED = (_NOT_SEEN, identities.MOVED, identities.SAME)
 """The notes of quarantines that end as soon as a report about the resource can be stored."""
 LOST_AFTER = 2
 """The number of complete reports in a row that must omit a resource before it is considered lost."""
@@ -153,7 +153,8 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
     elif (finding.sync_id, finding.draft) != (sync.pk, said):
         Finding.objects.filter(resource=resource).update(sync=sync, draft=said)
     if said.get("identities") != before.get("identities"):
-        provision.set_identities(resource_id, draft.identities)
+        earlier = [Identity(**one) for one in before.get("identities", [])]
+        provision.set_identities(resource_id, draft.identities, before=earlier)
     if _set_amounts(resource_id, draft, said, before) or changed:
         hints.after_commit("serve", resource.type)
     return not draft.part_of or "part_of_id" in wanted or _is_placed(known, draft)

@@ -18,6 +18,7 @@ from leases.reasons import Reason
 from leases.states import LeaseState
 
 MOVED = "Moved to"
+SAME = "The same thing as"
 _DEEPEST = 8
 
 
@@ -98,7 +99,7 @@ def _is_elsewhere(sync: Sync, finding: Finding | None) -> bool:
 
 def withhold(resource: Resource, found: Conflict) -> None:
     """Keep a resource from serving new leases, because the same thing is another resource as well."""
-    note = f"{provision.SAME} resource {found.resource.pk}: {found.message}"[:2000]
+    note = f"{SAME} resource {found.resource.pk}: {found.message}"[:2000]
     changed = Resource.objects.filter(~Q(pk=found.resource.pk), pk=resource.pk, quarantined=False)
     if changed.update(quarantined=True, note=note):
         record_event("resource.quarantined", note, resource_id=resource.pk)
