@@ -33,7 +33,10 @@ def finding(promise: str, looked_at: int, violations: Iterable[str]) -> Finding:
 
 def resting() -> list[Finding]:
     """Every lease has ended or is served; the provider has what the rows say."""
-    return [_ended_or_served(), _shares_of_holders(), _used_is_shares(), _served_by_something(), _provider_agrees()]
+    return [
+        _ended_or_served(), _shares_of_holders(), _used_is_shares(), _trees(), _served_by_something(),
+        _provider_agrees(),
+    ]  # fmt: skip
 
 
 def emptied() -> list[Finding]:
@@ -99,6 +102,46 @@ def _used_is_shares() -> Finding:
     said = [f"resource {pk}: used {used}, shares {shares}" for pk, used, shares in wrong]
     said += [f"resource {pk}: {used} of {name} used, shares {shares}" for pk, name, used, shares in further]
     return finding("used = sum of shares", rows("SELECT count(*) FROM leases_resource")[0][0], said)
+
+
+_TREE = {
+    "resource {} is held whole by lease {}, and lease {} of others holds resource {} below it": """
+        SELECT r.id, r.whole_lease_id, s.lease_id, b.id
+        FROM leases_resource r CROSS JOIN LATERAL drydock_below(r.id) b JOIN leases_share s ON s.resource_id = b.id
+        WHERE r.whole_lease_id IS NOT NULL AND NOT drydock_permits(r.whole_lease_id, b.path, s.lease_id)""",
+    "resource {} names lease {} as the holder of the whole, it has no share": """
+        SELECT r.id, r.whole_lease_id FROM leases_resource r WHERE r.whole_lease_id IS NOT NULL
+        AND NOT EXISTS (SELECT FROM leases_share s WHERE s.lease_id = r.whole_lease_id AND s.resource_id = r.id)""",
+    "resource {} does not name lease {}, which holds it exclusively": """
+        SELECT r.id, s.lease_id FROM leases_resource r JOIN leases_share s ON s.resource_id = r.id AND s.exclusive
+        WHERE r.whole_lease_id IS DISTINCT FROM s.lease_id""",
+    "resource {} counts {} obstacles below it, there are {}": """
+        SELECT * FROM (SELECT r.id, r.busy_below,
+            (SELECT count(s.lease_id) FROM drydock_below(r.id) b JOIN leases_share s ON s.resource_id = b.id)
+            + (SELECT coalesce(sum(drydock_obstructs(d)), 0)
+                FROM drydock_below(r.id) b JOIN leases_resource d ON d.id = b.id) AS there
+            FROM leases_resource r) x WHERE x.busy_below <> x.there""",
+    "resource {} counts {} parts, there are {}": """
+        SELECT * FROM (SELECT r.id, r.child_count,
+            (SELECT count(*) FROM leases_resource c WHERE c.part_of_id = r.id) AS there
+            FROM leases_resource r) x WHERE x.child_count <> x.there""",
+    "resource {} is closed by {}, it should be closed by {}": """
+        SELECT * FROM (SELECT r.id, r.closed_by, ARRAY(SELECT a.id FROM drydock_above(r.id) u
+            JOIN leases_resource a ON a.id = u.id WHERE drydock_closes(a) ORDER BY u.n) AS above
+            FROM leases_resource r) x
+        WHERE x.closed_by <> x.above AND NOT EXISTS (
+            SELECT FROM drydock_above(x.id) u JOIN leases_resource a ON a.id = u.id WHERE a.tree_stale)""",
+}
+
+
+def tree_violations() -> list[str]:
+    """Where a lease on a whole and one on its part do not exclude each other, or a resource knows its tree wrongly."""
+    return [sentence.format(*found) for sentence, sql in _TREE.items() for found in rows(sql)]
+
+
+def _trees() -> Finding:
+    related = rows("SELECT count(*) FROM leases_resource WHERE part_of_id IS NOT NULL OR child_count > 0")
+    return finding("wholes and their parts exclude each other", related[0][0], tree_violations())
 
 
 def _served_by_something() -> Finding:

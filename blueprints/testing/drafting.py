@@ -112,6 +112,17 @@ class Drafting(Phases):
     def _drafts_from(self, report: Report) -> list[Draft]:
         return list(self.kind.drafts_from(self.blueprint().config, report))  # type: ignore[attr-defined]
 
+    @needs(Discovers)
+    def test_discovered_things_form_trees_of_at_most_four_levels_below_their_tops(self) -> None:
+        self.plant()
+        wholes = {draft.identity: draft.part_of for draft in self._discovered()}
+        for identity in wholes:
+            path = [identity]
+            while whole := wholes.get(path[-1]):
+                assert whole not in path, f"{identity} is part of itself: {path}"
+                path.append(whole)
+            assert len(path) <= 5, f"{identity} is too deep: {path}"
+
     def _drafts(self) -> list[Draft]:
         return list(self.kind.drafts(self.blueprint().config, self.asked()))  # type: ignore[attr-defined]
 

@@ -68,6 +68,22 @@ class Resource(models.Model):
 
     held_alone = models.BooleanField(default=False, db_default=False)
     """An exclusive lease holds all of it, even if it grows. A trigger changes this only with that lease's share."""
+    whole_lease_id = models.BigIntegerField(null=True, blank=True, editable=False)
+    """The lease that holds it whole, exclusively or by all its slots. Such a lease takes everything below it too.
+
+    Triggers keep this and the next three columns (`migrations/tree.sql`).
+    """
+    closed_by = ArrayField(models.BigIntegerField(), default=list, db_default=[], editable=False)
+    """The resources above it that are closed to new leases of others, nearest first.
+
+    These are held whole, reserved, drained, quarantined, in maintenance, not answering or not in service.
+    """
+    busy_below = models.IntegerField(default=0, db_default=0, editable=False)
+    """The shares of everything below it, and the drained, quarantined and maintained resources there, in total."""
+    child_count = models.IntegerField(default=0, db_default=0, editable=False)
+    """The resources that are directly part of it."""
+    tree_stale = models.BooleanField(default=False, db_default=False, editable=False)
+    """`closed_by` is not up to date everywhere below it, because rows were locked. The sweep corrects that."""
     drained = models.BooleanField(default=False, db_default=False)
     quarantined = models.BooleanField(default=False, db_default=False)
     in_maintenance = models.BooleanField(default=False, db_default=False)
@@ -116,7 +132,8 @@ class Resource(models.Model):
             ),
         ]
         indexes = [
-            models.Index(fields=["type", "id"], condition=Q(claimable=True), name="resource_claimable"),
+            models.Index(fields=["type", "id"], condition=Q(claimable=True, closed_by=[]), name="resource_open"),
+            models.Index(fields=["id"], condition=Q(tree_stale=True), name="resource_tree_stale"),
             models.Index(fields=["blueprint", "state"], condition=Q(gone_at=None), name="resource_there"),
             GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="resource_attributes", fastupdate=False),
             models.Index(fields=["check_at"], condition=Q(state="active"), name="resource_check_due"),

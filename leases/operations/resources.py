@@ -25,7 +25,7 @@ from interfaces.keys import PublicKey
 from leases.engine.core import specs
 from leases.engine.core.database import constraint, refuse_inside_transaction, rows, run, short
 from leases.engine.core.runs import start
-from leases.engine.core.transitions import lock_resource, record_event
+from leases.engine.core.transitions import lock_resource, record_event, wake_relatives
 from leases.engine.resources import cleanup, provision, retirement
 from leases.engine.resources import maintenance as switching
 from leases.messaging import hints
@@ -125,6 +125,8 @@ def drain(who: Caller, resource_id: int, *, drained: bool = True, reason: str = 
         word = "drained" if drained else "undrained"
         record_event(f"resource.{word}", reason, actor=who.actor, resource_id=resource_id)
         hints.after_commit("sweep" if drained else "serve", *([] if drained else [resource.type]))
+        if not drained:
+            wake_relatives(resource_id)
     return get(who, resource_id)
 
 
@@ -153,6 +155,7 @@ def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
     if Resource.objects.filter(pk=resource_id, quarantined=True).update(quarantined=False, note="", check_failures=0):
         record_event("resource.unquarantined", "", actor=who.actor, resource_id=resource_id)
         hints.after_commit("serve", resource.type)
+        wake_relatives(resource_id)
     cleanup.try_now(resource_id)
     return get(who, resource_id)
 

@@ -389,7 +389,7 @@ class _Look:
 
     def _at_limit(self) -> Opinion:
         maximum = self.backend.max_resources or 0
-        if maximum == 0:
+        if maximum == 0 and self.room.obstacle is None:
             return self._wait(Reason.NEEDS_OPERATOR, f"the limit of {self.name} is 0 resources", self._more(1))
         if self.room.suitable:
             return self._full(Reason.WAITING_ROOM)
@@ -427,12 +427,16 @@ class _Look:
                 return f"{there} does not answer", f"See its checks: drydock resources show {room.id}"
             if room.in_maintenance:
                 return f"{there} is in maintenance", ""
+            if obstacle := self._obstacle():
+                return f"{there} cannot be leased now: {obstacle}", ""
             if room.reserved:
                 return f"{there} is reserved for a request that has waited longer", ""
             return self._short(there, "is"), ""
         out = room.drained + room.quarantined + room.in_maintenance + room.silent
         if out >= room.suitable:
             return f"{there} are out of service or do not answer", "See which: drydock resources list"
+        if room.obstacle is not None and out + room.obstructed >= room.suitable:
+            return f"{there} cannot be leased now: of {room.obstructed_name}, {self._obstacle()}", ""
         counts = {
             "drained": room.drained,
             "in quarantine": room.quarantined,
@@ -440,7 +444,14 @@ class _Look:
             "silent": room.silent,
         }
         besides = "".join(f", {n} of them {what}" for what, n in counts.items() if n)
+        if obstacle := self._obstacle():
+            besides += f", and {room.obstructed} of them cannot be leased now, as {room.obstructed_name}: {obstacle}"
         return self._short(there, "are") + besides, ""
+
+    def _obstacle(self) -> str:
+        """Return the relative that is in the way of the first obstructed resource, as a clause, or an empty string."""
+        found = self.room.obstacle
+        return "" if found is None else found.sentence(lease=self.asker.may_know(found.owner))
 
     def _short(self, there: str, verb: str) -> str:
         """Return a clause that says which requested class of capacity is lacking."""

@@ -22,7 +22,8 @@ from leases.engine.catalogue import drafts
 from leases.engine.core.database import rows
 from leases.engine.placement import budgets, pending
 from leases.engine.placement import quotas as quota_checks
-from leases.engine.placement.constraints import PlacementRequest, Sql, allowed, is_free, suits
+from leases.engine.placement.claims import Obstacle
+from leases.engine.placement.constraints import PlacementRequest, Sql, allowed, is_free, is_obstructed, suits, takes_all
 from leases.models import Lease
 
 _CLASSES = 40
@@ -57,6 +58,11 @@ class Room:
     reserved: int = 0
     silent: int = 0
     """Number of suitable resources that are in service and do not answer."""
+    obstructed: int = 0
+    """Suitable resources that are in service, but what they are part of, or a part of them, is in the way."""
+    obstructed_name: str = ""
+    obstacle: Obstacle | None = None
+    """The first of these, and the relative that is in its way."""
     cost: float | None = None
     """The lowest hourly cost of the lease on a resource with room, in US dollars. None if unknown."""
     name: str = ""
@@ -326,6 +332,7 @@ def _details(
 def _room_sql(n: int, asked: PlacementRequest) -> Sql:
     """Return SQL for the room of each blueprint for one request class."""
     may, fit, free = allowed(asked), suits(asked), is_free(asked)
+    whole, obstructed = takes_all(asked), is_obstructed(asked)
     users = _users()
     part = "1.0" if asked.exclusive else f"least({asked.amounts.slots}::float8 / greatest(r.total_slots, 1), 1)"
     most = ", ".join(
@@ -337,18 +344,21 @@ def _room_sql(n: int, asked: PlacementRequest) -> Sql:
     if asked.excluded_blueprints:
         named &= Sql("b.id <> ALL(%s)", (list(asked.excluded_blueprints),))
     suitable = f"""
-        SELECT r.*, {free.text} AS has_room, NOT (r.drained OR r.quarantined OR r.in_maintenance OR r.suspect_since IS NOT NULL) AS in_service,
+        SELECT r.*, {free.text} AS has_room, {whole.text} AS takes_all, {obstructed.text} AS obstructed, NOT (r.drained OR r.quarantined OR r.in_maintenance OR r.suspect_since IS NOT NULL) AS in_service,
             CASE WHEN r.price IS NOT NULL THEN r.price * {part} WHEN r.offer = '' THEN 0 END AS cost
         FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
             AND r.state IN ('pending', 'active') AND {fit.text} ORDER BY r.id LIMIT {_SUITABLE}"""
     text = f"""
-        SELECT {n}, b.id, json_build_object('authorized', {may.text}, 'suitable', count(r.id),
+        SELECT {n}, b.id, jsonb_build_object('authorized', {may.text}, 'suitable', count(r.id),
             'free', count(*) FILTER (WHERE r.has_room), 'drained', count(*) FILTER (WHERE r.drained),
             'quarantined', count(*) FILTER (WHERE r.quarantined AND NOT r.drained),
             'in_maintenance', count(*) FILTER (WHERE r.in_maintenance AND NOT r.drained AND NOT r.quarantined),
             'reserved', count(*) FILTER (WHERE r.in_service AND r.reserved_for_id IS NOT NULL AND NOT r.has_room),
             'silent', count(*) FILTER (WHERE r.suspect_since IS NOT NULL AND NOT r.drained AND NOT r.quarantined
                 AND NOT r.in_maintenance),
+            'obstructed', count(*) FILTER (WHERE r.in_service AND r.obstructed AND NOT r.has_room),
+            'obstacle', (array_agg(json_build_array(r.name, r.id, r.takes_all) ORDER BY r.id)
+                FILTER (WHERE r.in_service AND r.obstructed AND NOT r.has_room))[1],
             'cost', min(r.cost) FILTER (WHERE r.has_room), 'first', (array_agg(json_build_array(r.name, r.id, r.note)
                 ORDER BY r.id) FILTER (WHERE r.id IS NOT NULL))[1],
             'most_free', json_build_object({most}), 'used', coalesce(sum(r.used_slots), 0),
@@ -360,16 +370,22 @@ def _room_sql(n: int, asked: PlacementRequest) -> Sql:
                     WHERE s.resource_id = ANY(array_agg(r.id)) ORDER BY h.until, h.id LIMIT {_HOLDERS}) h))
         FROM blueprints_blueprint b LEFT JOIN LATERAL ({suitable}) r ON TRUE
         WHERE b.resource_type = %s AND b.removed_at IS NULL AND {named.text} GROUP BY b.id"""
-    params = (*may.params, *free.params, *fit.params, asked.type, *named.params)
-    return Sql(text, params)
+    named_obstacle = f"""
+        SELECT n, id, (CASE WHEN said ->> 'obstacle' IS NULL THEN said ELSE said || jsonb_build_object(
+            'obstructed_name', said -> 'obstacle' ->> 0, 'obstacle',
+            drydock_obstacle((said -> 'obstacle' ->> 1)::bigint, (said -> 'obstacle' ->> 2)::boolean)) END)::json
+        FROM ({text}) room(n, id, said)"""
+    params = (*may.params, *free.params, *whole.params, *obstructed.params, *fit.params, asked.type, *named.params)
+    return Sql(named_obstacle, params)
 
 
 def _room(told: Mapping[str, Any]) -> Room:
     name, pk, note = told["first"] or ("", 0, "")
     same = ("authorized", "suitable", "free", "drained", "quarantined", "in_maintenance", "reserved", "silent", "cost", "used",
-            "slots", "largest", "more")  # fmt: skip
+            "slots", "largest", "more", "obstructed")  # fmt: skip
     return Room(
-        **{one: told[one] for one in same}, name=name, id=pk, note=note,
+        **{one: told[one] for one in same}, obstacle=Obstacle.of(told["obstacle"]),
+        obstructed_name=told.get("obstructed_name", ""), name=name, id=pk, note=note,
         most_free={name: n or 0 for name, n in told["most_free"].items()},
         holders=tuple(
             Holder(

@@ -73,6 +73,7 @@ class FakeHooks(KindConformance):
         self.cloud.plant("host-1", attributes={"color": "red"}, capacity=Amounts(slots=8))
         gpu = Part(part_class="gpu", identity="GPU-1", attributes={"model": "x"})
         self.cloud.plant("card-1", part_of="host-1", parts=[gpu], traits=["fast"], identities={"serial:x": "S-1"})
+        self.cloud.plant("slice-1", part_of="card-1")
 
     def kill(self, resource: ResourceView) -> None:
         self.cloud.kill(resource.key)

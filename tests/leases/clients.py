@@ -232,8 +232,74 @@ def meddle(owner: int, seed: int, times: int) -> dict[str, int]:
     return refused
 
 
+def share_trees(owner: int, seed: int, times: int) -> dict[str, int]:
+    """Lease wholes, parts and both as a group at random, move parts and take them out of service; how often refused."""
+    from django.db import IntegrityError
+
+    from drydock.core.errors import Busy
+    from leases.engine.lifecycle import release as lease_release
+    from leases.engine.scheduling import request as lease_request
+    from leases.engine.upkeep import sweep
+    from leases.messaging.inline import settle
+    from leases.models import Lease, Resource
+    from leases.validation.requests import read
+
+    chance = random.Random(seed)
+    wholes, parts = (Resource.objects.filter(type=name) for name in ("fake", "fake_cloud"))
+    live = Lease.objects.filter(state__in=["pending", "acquired", "active"])
+
+    def some_of(found: Any) -> int:
+        return chance.choice(list(found.values_list("pk", flat=True)) or [0])
+
+    def whole() -> dict[str, Any]:
+        return {"type": "fake"} | chance.choice([{"exclusive": True}, {"slots": 4}, {"slots": 2}])
+
+    def ask(asked: dict[str, Any]) -> object:
+        return lease_request.request(read(asked), owner, actor="client")
+
+    def group() -> None:
+        asked = [read({"type": "fake", "exclusive": True}), *[read({"type": "fake_cloud"})] * chance.randint(1, 3)]
+        lease_request.request_group(chance.sample(asked, len(asked)), owner, actor="client")
+
+    def switch() -> None:
+        column = chance.choice(["drained", "quarantined"])
+        Resource.objects.filter(pk=some_of(chance.choice([wholes, parts]))).update(**{column: chance.random() < 0.3})
+
+    acts: list[tuple[int, Callable[[], object]]] = [
+        (4, lambda: ask(whole())), (8, lambda: ask({"type": "fake_cloud"})), (2, group),
+        (14, lambda: lease_release.release(some_of(live), actor="client")), (4, switch),
+        (1, lambda: parts.filter(pk=some_of(parts)).update(part_of=some_of(wholes))),
+        (3, settle), (1, sweep.sweep),
+    ]  # fmt: skip
+    refused: dict[str, int] = {}
+    for act in chance.choices([act for _, act in acts], [weight for weight, _ in acts], k=times):
+        try:
+            act()
+        except (IntegrityError, Busy) as error:
+            refused[type(error).__name__] = refused.get(type(error).__name__, 0) + 1
+    return refused
+
+
+def watch_trees(times: int) -> list[str]:
+    """Look at the rules of resource trees over and over while others lease; what was ever wrong."""
+    from chaos.proof import tree_violations
+
+    return sorted({said for _ in range(times) for said in tree_violations()})
+
+
 ACTIONS: dict[str, Callable[..., Any]] = {
-    action.__name__: action for action in (allocate, allocate_and_serve, churn, release, group, release_many, meddle)
+    action.__name__: action
+    for action in (
+        allocate,
+        allocate_and_serve,
+        churn,
+        release,
+        group,
+        release_many,
+        meddle,
+        share_trees,
+        watch_trees,
+    )
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import psycopg
@@ -10,13 +11,14 @@ from django.contrib.auth.models import User
 from django.db import connection, transaction
 
 from blueprints.models import Blueprint
+from chaos.proof import tree_violations
 from drydock.core import clock
 from leases.engine.core.database import bound_lock_waits, rows
 from leases.engine.placement import claims
 from leases.engine.scheduling import request
 from leases.engine.upkeep import lease_checks, sweep
 from leases.messaging.inline import settle
-from leases.models import Budget, Lease, Quota, Resource
+from leases.models import Budget, Event, Lease, Quota, Resource
 from leases.validation.requests import read
 from tests.leases.clients import Clients
 
@@ -98,6 +100,37 @@ def test_everything_at_once_causes_no_deadlock(blueprint, owner, no_deadlock):
         sweep.sweep()
         settle()
     assert sum(r.used_slots for r in Resource.objects.all()) == 0
+
+
+def test_wholes_and_parts_leased_at_random_exclude_each_other_and_cause_no_deadlock(blueprint, owner, no_deadlock):
+    hosts = blueprint("hosts", max_resources=0)
+    parts = blueprint("parts", kind="fake_cloud", config={"credential": "none"}, max_resources=0)
+    there = {"state": "active", "origin": "discovered"}
+    for n in range(3):
+        host = Resource.objects.create(blueprint=hosts, type="fake", name=f"h{n}", total_slots=4, **there)
+        for m in range(2):
+            card = Resource.objects.create(blueprint=parts, type="fake_cloud", name=f"h{n}c{m}", part_of=host, **there)
+            Resource.objects.create(blueprint=parts, type="fake_cloud", name=f"h{n}c{m}s", part_of=card, **there)
+    storm = Clients("share_trees", [{"owner": owner.pk, "seed": seed, "times": 150} for seed in range(4)])
+    watch = Clients("watch_trees", [{"times": 150}])
+    with storm, watch:
+        watch.processes[0].stdin.write("go\n")
+        watch.processes[0].stdin.flush()
+        storm.go()
+        said, _ = watch.processes[0].communicate(timeout=90)
+    assert json.loads(said) == []
+    assert Event.objects.filter(kind="lease.acquired", lease__type="fake").count() > 5
+    assert Event.objects.filter(kind="lease.acquired", lease__type="fake_cloud").count() > 5
+    Resource.objects.update(drained=False, quarantined=False)
+    unfinished = Lease.objects.filter(state__in=["pending", "acquired", "active", "released"])
+    end = clock.monotonic() + 60
+    while unfinished.exists() or Resource.objects.filter(tree_stale=True).exists():
+        assert clock.monotonic() < end, list(unfinished.values_list("id", "type", "state", "reason", "message"))
+        unfinished.exclude(state="released").update(release_wanted="released_by_owner")
+        sweep.sweep()
+        settle()
+    assert tree_violations() == []
+    assert not Resource.objects.exclude(busy_below=0, closed_by=[], whole_lease_id=None).exists()
 
 
 def test_reservations_are_given_up_without_waiting_for_a_lock(eight_slots, ask):

@@ -75,6 +75,46 @@ def test_what_changes_is_written_and_what_is_part_of_another_knows_it(look, clou
     assert gpu.attributes["size"] == 2
 
 
+def test_a_tree_is_registered_at_once_in_whatever_order_it_was_found(look, cloud):
+    for name, whole in (("a-slice", "b-card"), ("b-card", "c-host"), ("c-host", "")):
+        cloud.plant(name, part_of=whole)
+    look()
+    assert {r.identity: r.part_of and r.part_of.identity for r in Resource.objects.all()} == {
+        "a-slice": "b-card", "b-card": "c-host", "c-host": None,
+    }  # fmt: skip
+
+
+def test_a_discovered_whole_and_its_parts_exclude_each_other(look, cloud, ask, until):
+    cloud.plant("host", attributes={"color": "red"}, capacity=Amounts(slots=8))
+    cloud.plant("card", part_of="host", attributes={"color": "blue"})
+    look()
+    whole = until(ask(exclusive=True, requirements={"color": "red"}), state="active")
+    card = ask(requirements={"color": "blue"})
+    settle()
+    card.refresh_from_db()
+    assert (card.state, card.message) == (
+        "pending", "pool: its only suitable resource cannot be leased now (card: host is held whole by another lease)",
+    )  # fmt: skip
+    release.release(whole.pk, actor="ada")
+    until(card, state="active")
+
+
+def test_a_leased_part_that_turns_up_in_a_held_whole_leaves_its_lease_first(look, cloud, ask, until):
+    cloud.plant("host", attributes={"color": "red"}, capacity=Amounts(slots=8))
+    cloud.plant("other", attributes={"color": "green"})
+    cloud.plant("card", part_of="host", attributes={"color": "blue"})
+    look()
+    lease = until(ask(requirements={"color": "blue"}), state="active")
+    whole = until(ask(requirements={"color": "green"}, exclusive=True), state="active")
+    cloud.plant("card", part_of="other", attributes={"color": "blue"})
+    look()
+    until(lease, state="broken", reason="moved")
+    look()
+    card = Resource.objects.get(identity="card")
+    assert (card.part_of_id, card.closed_by) == (whole.resource_id, [whole.resource_id])
+    assert (Resource.objects.get(identity="host").busy_below, whole.resource.busy_below) == (0, 0)
+
+
 def test_a_part_belongs_to_the_whole_of_its_own_blueprint_or_to_the_only_one_there_is(look, cloud, blueprint):
     twins = [blueprint(name, enabled=False) for name in ("aaa", "zzz")]
     named = {"type": "fake", "state": "active", "identity": "host"}

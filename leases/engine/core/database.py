@@ -19,6 +19,7 @@ from django.conf import settings
 from django.db import (
     DEFAULT_DB_ALIAS,
     Error,
+    IntegrityError,
     InterfaceError,
     NotSupportedError,
     OperationalError,
@@ -152,6 +153,8 @@ The rollback discards the prepared statements, so the transaction can be repeate
 """
 _REPEAT = {"40P01", "40001", _STALE_PLAN}
 _LOCK_NOT_AVAILABLE = "55P03"
+_TREE = "resource_tree"
+"""The constraint that the triggers of the resource tree report. The claim was too late; another attempt sees why."""
 _TRIES = 8
 _PREPARE_AFTER = 2
 _PLANS_KEPT = 5.0
@@ -192,6 +195,10 @@ def short(work: Callable[P, R]) -> Callable[P, R]:
                     failpoint("commit.before")
                 failpoint("commit.after")
                 return done
+            except IntegrityError as error:
+                if constraint(error) == _TREE:
+                    raise Busy(str(error).partition("\n")[0]) from error
+                raise
             except (OperationalError, NotSupportedError) as error:
                 state = sqlstate(error)
                 if state == _LOCK_NOT_AVAILABLE:

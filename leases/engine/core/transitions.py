@@ -108,6 +108,22 @@ def lock_resource(resource_id: int) -> bool:
     return bool(rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (resource_id,)))
 
 
+_RELATED_TYPES = """
+    SELECT DISTINCT r.type FROM (SELECT id FROM drydock_above(%s) UNION ALL SELECT id FROM drydock_below(%s)) t
+    JOIN leases_resource r ON r.id = t.id
+    WHERE EXISTS (SELECT FROM leases_lease w WHERE w.state = 'pending' AND NOT w.parked AND w.type = r.type)"""
+
+
+def wake_relatives(resource_id: int) -> None:
+    """After the commit, have the leases served that wait for what a resource is part of, or for its parts."""
+    hints.once_committed(_wake_relatives, resource_id)
+
+
+def _wake_relatives(resource_id: int) -> None:
+    for (resource_type,) in rows(_RELATED_TYPES, (resource_id, resource_id)):
+        hints.send("serve", resource_type)
+
+
 Holders: TypeAlias = list[tuple[int, str]]
 """The id and the state of each lease that has a share of a resource."""
 

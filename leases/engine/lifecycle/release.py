@@ -15,7 +15,14 @@ from drydock.core.errors import Busy
 from leases.engine.core import specs, workloads
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import end_children, end_waiting_siblings, start, stop, want_release
-from leases.engine.core.transitions import explain, record_event, release_lease, return_lease, take_out_of_service
+from leases.engine.core.transitions import (
+    explain,
+    record_event,
+    release_lease,
+    return_lease,
+    take_out_of_service,
+    wake_relatives,
+)
 from leases.engine.placement import claims, quotas
 from leases.engine.placement.pending import parked_with
 from leases.engine.resources import retirement
@@ -46,6 +53,8 @@ class ReleaseContext:
     keep: bool
     """True if the resource may be kept after this lease."""
     watched: bool
+    related: bool
+    """True if the resource is part of another, or others are part of it."""
     returned: bool = False
     """True after the share was returned in this transaction."""
 
@@ -63,7 +72,7 @@ _READ = f"""
             (SELECT id FROM ({parked_with("charged_group_id")} LIMIT 1) g)) IS NOT NULL,
         coalesce(r.origin <> 'built' OR (r.state = 'active' AND NOT r.drained AND NOT b.drained AND b.enabled
             AND r.generation >= b.generation AND (r.dies_at IS NULL OR r.dies_at > clock_timestamp())), FALSE),
-        l.watched
+        l.watched, coalesce(r.part_of_id IS NOT NULL OR r.child_count > 0, FALSE)
     FROM leases_lease l LEFT JOIN leases_resource r ON r.id = l.resource_id
     LEFT JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE l.id = %s"""
@@ -99,6 +108,8 @@ def follow_up(ending: ReleaseContext) -> None:
     if spare is not None and ending.resource_state != ResourceState.PENDING:
         why, message = retirement.why_not_kept(spare)
         retirement.retire_idle(spare, reason=why, message=message)
+    if ending.related and ending.has_share and ending.resource_id is not None:
+        wake_relatives(ending.resource_id)
     place.hand_over(ending.type, ending.resource_id if ending.has_share and ending.keep else None)
     if spare is not None and ending.resource_state == ResourceState.PENDING:
         retirement.retire_idle(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.conf import settings
@@ -21,13 +21,15 @@ from blueprints.contract import Activates
 from drydock.core.errors import Busy
 from leases.engine.core.database import bound_lock_waits, rows, run
 from leases.engine.core.runs import hints_for_holder, start
-from leases.engine.core.transitions import announce
+from leases.engine.core.transitions import announce, wake_relatives
 from leases.engine.placement import limits, pending
 from leases.engine.placement.constraints import PlacementRequest, Sql, has_room, is_free
 from leases.reasons import Reason
 from leases.states import LeaseState
 
 _WAITS = 5
+_REFUSALS = 50
+"""Up to this many resources are tried if their relatives turn out to prevent the lease."""
 _NEAR = 4
 """Up to this many times the candidate limit is searched among resources that are not full, before all are searched."""
 _ONE_SLOT = Amounts(slots=1)
@@ -45,11 +47,40 @@ class Room:
     """True if an older lease of the same type is waiting."""
     free: tuple[int, ...] = ()
     """The free amount of each class in `CLASSES` before the claim."""
+    related: bool = False
+    """True if it is part of another resource, or others are part of it."""
 
     @property
     def activates(self) -> bool:
         """Whether a lease must be set up on this resource before it is active."""
         return isinstance(registry.kind(self.kind), Activates)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Obstacle:
+    """The nearest relative of a resource that prevents a lease on it: something above it, or below it."""
+
+    name: str
+    what: str
+    """`held whole`, `leased`, `drained` and so on."""
+    above: bool
+    lease: int | None = None
+    owner: int | None = None
+    """The lease that holds the relative, and that lease's owner."""
+
+    @classmethod
+    def of(cls, said: Any) -> Obstacle | None:
+        """Read what the database function `drydock_obstacle` returns."""
+        found = pending.read_json(said)
+        return None if found is None else cls(**{name: found[name] for name in cls.__dataclass_fields__})
+
+    def sentence(self, *, lease: bool = False) -> str:
+        """Return a clause that names the relative. Name the lease that holds it only if its reader may know it."""
+        by = ""
+        if self.lease is not None:
+            by = f" by lease {self.lease}" if lease else " by another lease"
+        where = "" if self.above else " below it"
+        return f"{self.name}{where} is {self.what}{by}"
 
 
 FREE = ", ".join(f"r.total_{name} - r.used_{name}" for name in CLASSES)
@@ -60,23 +91,62 @@ def find(placement: PlacementRequest) -> Room | None:
 
     Raises Busy if others hold the locks too long; a lock timeout of the database means the same.
     """
-    for turn in range(1 + _WAITS):
-        if turn == 1:
+    waits = turn = 0
+    while turn <= _WAITS + _REFUSALS and waits <= _WAITS:
+        if waits == 1:
             bound_lock_waits()
         first = _first(placement)
         if first is None:
             return None
-        if (room := _lock(placement, first, None, "" if turn else "SKIP LOCKED")) is not None:
-            return room
-        if _plain(placement) and not rows(f"SELECT cardinality({first.text}) > 0", first.params, hot=True)[0][0]:
+        room = _lock(placement, first, None, "" if waits else "SKIP LOCKED")
+        if room is not None:
+            why = _relatives(placement, room, waits=waits > 0)
+            if why == _PERMITTED:
+                return room
+            if why == _TAKEN:
+                placement, turn = _without(placement, room), turn + 1
+                continue
+        elif _plain(placement) and not rows(f"SELECT cardinality({first.text}) > 0", first.params, hot=True)[0][0]:
             return None
+        waits, turn = waits + 1, turn + 1
     raise Busy
 
 
 def look(placement: PlacementRequest, rank: float | None = None) -> Room | None:
     """Run pass 1. If `rank` is given, also report whether a lease of a lower rank waits for the type."""
-    first = _first(placement)
-    return None if first is None else _lock(placement, first, rank, "SKIP LOCKED")
+    for _ in range(_WAITS):
+        first = _first(placement)
+        room = None if first is None else _lock(placement, first, rank, "SKIP LOCKED")
+        if room is None or _relatives(placement, room, waits=False) == _PERMITTED:
+            return room
+        placement = _without(placement, room)
+    return None
+
+
+_PERMITTED, _TAKEN = "", "taken"
+
+
+def _relatives(placement: PlacementRequest, room: Room, *, waits: bool) -> str:
+    """Return whether what a locked resource is part of, and what is part of it, permits the lease.
+
+    The answer is empty if so, `taken` if not, and `busy` if others have locked one of these and `waits` is false. It is
+    valid until the transaction ends, because the resources above are locked as well.
+    """
+    if not room.related:
+        return _PERMITTED
+    given = (
+        room.resource_id,
+        placement.lease_id,
+        list(placement.holders),
+        placement.exclusive,
+        placement.amounts.slots,
+    )
+    return str(rows("SELECT drydock_tree_permits(%s, %s, %s::bigint[], %s, %s, %s)", (*given, waits))[0][0])
+
+
+def _without(placement: PlacementRequest, room: Room) -> PlacementRequest:
+    """Return the request restricted to other resources."""
+    return replace(placement, not_resources=(*placement.not_resources, room.resource_id))
 
 
 def _lock(placement: PlacementRequest, first: Sql, rank: float | None, locking: str) -> Room | None:
@@ -85,7 +155,7 @@ def _lock(placement: PlacementRequest, first: Sql, rank: float | None, locking: 
     wished = "cardinality(ARRAY(SELECT unnest(r.traits) INTERSECT SELECT unnest(%s::varchar[]))) DESC, "
     score = wished if preferred else ""
     sql = f"""
-        SELECT r.id, r.state, b.kind, r.name, {queue.text}, {FREE}
+        SELECT r.id, r.state, b.kind, r.name, {queue.text}, r.part_of_id IS NOT NULL OR r.child_count > 0, {FREE}
         FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
         WHERE r.id = ANY({first.text}) AND {free.text}
         ORDER BY r.id = ANY(%s), r.state, {score}b."order", r.total_slots - r.used_slots, r.id
@@ -94,8 +164,11 @@ def _lock(placement: PlacementRequest, first: Sql, rank: float | None, locking: 
     locked = rows(sql, params, hot=True)
     if not locked:
         return None
-    resource_id, state, kind, name, waiting, *amounts = locked[0]
-    return Room(resource_id=resource_id, state=state, kind=kind, name=name, queue=bool(waiting), free=tuple(amounts))
+    resource_id, state, kind, name, waiting, related, *amounts = locked[0]
+    return Room(
+        resource_id=resource_id, state=state, kind=kind, name=name, queue=bool(waiting), free=tuple(amounts),
+        related=related,
+    )  # fmt: skip
 
 
 def _plain(placement: PlacementRequest) -> bool:
@@ -139,7 +212,8 @@ def _ids(placement: PlacementRequest) -> Sql:
     walk through all ids if it expected more matches than there are.
     """
     room, limit = has_room(placement), settings.DRYDOCK.candidate_limit
-    near = f"(SELECT * FROM leases_resource r WHERE r.type = %s AND r.claimable ORDER BY r.id LIMIT {_NEAR * limit})"
+    usable = "r.claimable" if placement.within else "r.claimable AND r.closed_by = '{}'"
+    near = f"(SELECT * FROM leases_resource r WHERE r.type = %s AND {usable} ORDER BY r.id LIMIT {_NEAR * limit})"
     return Sql(
         f"""coalesce(
             nullif(ARRAY(SELECT r.id FROM {near} r WHERE {room.text} ORDER BY r.id LIMIT {limit}), '{{}}'),
@@ -210,7 +284,8 @@ _ACTIVATE = """
 
 _UNRESERVE = """
     UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY(
-        SELECT id FROM leases_resource WHERE reserved_for_id = %s ORDER BY id FOR NO KEY UPDATE SKIP LOCKED))"""
+        SELECT id FROM leases_resource WHERE reserved_for_id = %s ORDER BY id FOR NO KEY UPDATE SKIP LOCKED))
+    RETURNING id, child_count > 0"""
 
 
 def take(placement: PlacementRequest, room: Room) -> bool:
@@ -245,7 +320,11 @@ def unreserve(lease_id: int) -> int:
     Never waits for a lock, since other resources may already be locked. Rows that others have locked are left to
     the sweep (`lease_checks.idle_reservations`) or to the lease's next turn.
     """
-    return run(_UNRESERVE, (lease_id,))
+    found = rows(_UNRESERVE, (lease_id,))
+    for resource_id, has_parts in found:
+        if has_parts:
+            wake_relatives(resource_id)
+    return len(found)
 
 
 def _amounts(amounts: Amounts) -> tuple[Any, ...]:

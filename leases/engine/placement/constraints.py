@@ -144,6 +144,11 @@ class PlacementRequest:
     lease_id: int | None = None
     group: tuple[int, ...] = ()
     """The leases in its group. A reservation for one of them may serve any of them."""
+    within: tuple[int, ...] = ()
+    """Resources that leases of its group, or that it is needed with, hold or have reserved, and what these are part of.
+
+    Below these, and for them as wholes, only `claims` decides whether those leases permit it.
+    """
     at_most: Amounts | None = None
     """For an exclusive lease: the largest resource allowed."""
     at_most_price: float | None = None
@@ -201,7 +206,43 @@ def has_room(placement: PlacementRequest) -> Sql:
 def is_free(placement: PlacementRequest) -> Sql:
     """Return the part of `has_room` that can change at any time, and is therefore checked again after a row is locked."""
     reserved = Sql("(r.reserved_for_id IS NULL OR r.reserved_for_id = ANY(%s))", (list(placement.holders),))
-    return Sql("r.claimable AND NOT r.held_alone AND r.suspect_since IS NULL") & reserved & _free(placement)
+    return (
+        Sql("r.claimable AND NOT r.held_alone AND r.suspect_since IS NULL")
+        & _is_open(placement)
+        & reserved
+        & _free(placement)
+        & _is_free_below(placement)
+    )
+
+
+def _is_open(placement: PlacementRequest) -> Sql:
+    """Return an SQL condition that is true unless something above the resource is closed to the request.
+
+    The literal array lets the planner use the index of open resources.
+    """
+    if placement.within:
+        return Sql("r.closed_by <@ %s::bigint[]", (list(placement.within),))
+    return Sql("r.closed_by = '{}'")
+
+
+def _is_free_below(placement: PlacementRequest) -> Sql:
+    """Return an SQL condition that is true unless the request takes the whole resource, and something below is in use."""
+    condition = Sql("r.busy_below = 0")
+    if placement.within:
+        condition = Sql("(r.busy_below = 0 OR r.id = ANY(%s))", (list(placement.within),))
+    whole = takes_all(placement)
+    return Sql(f"({condition.text} OR NOT ({whole.text}))", condition.params + whole.params)
+
+
+def takes_all(placement: PlacementRequest) -> Sql:
+    """Return an SQL condition that is true if the lease would hold all of the resource, and so everything below it."""
+    return Sql("TRUE") if placement.exclusive else Sql("r.total_slots <= %s", (placement.amounts.slots,))
+
+
+def is_obstructed(placement: PlacementRequest) -> Sql:
+    """Return an SQL condition that is true if something that the resource is part of, or a part of it, is in the way."""
+    whole = takes_all(placement)
+    return Sql(f"(r.closed_by <> '{{}}' OR (r.busy_below > 0 AND {whole.text}))", whole.params)
 
 
 def _in_blueprints(placement: PlacementRequest) -> Sql:

@@ -100,7 +100,31 @@ def _one(lease_id: int, locking: str) -> PendingLease | None:
         WHERE l.id = %s AND l.state = 'pending' AND l.release_wanted = '' {locking}""",
         (lease_id,),
     )
-    return PendingLease(found[0][2:], quotas=found[0][0], budgets=found[0][1]) if found else None
+    if not found:
+        return None
+    waiter = PendingLease(found[0][2:], quotas=found[0][0], budgets=found[0][1])
+    if waiter.need:
+        waiter.placement = replace(waiter.placement, within=_within_reach([lease_id]))
+    return waiter
+
+
+_WITHIN = """
+    WITH RECURSIVE root AS (SELECT coalesce(t.id, l.id) AS id, coalesce(t.group_id, l.group_id) AS group_id
+        FROM leases_lease l LEFT JOIN leases_lease t ON t.id = l.root_id WHERE l.id = ANY(%s)),
+    first AS (SELECT id FROM root UNION SELECT l.id FROM root JOIN leases_lease l ON l.group_id = root.group_id),
+    related AS (SELECT id FROM first UNION SELECT l.id FROM first JOIN leases_lease l ON l.root_id = first.id),
+    up AS (
+        SELECT r.id, r.part_of_id FROM leases_resource r WHERE r.id IN (
+            SELECT s.resource_id FROM related JOIN leases_share s ON s.lease_id = related.id
+            UNION ALL SELECT v.id FROM related JOIN leases_resource v ON v.reserved_for_id = related.id
+            UNION ALL SELECT l.for_resource_id FROM leases_lease l WHERE l.id = ANY(%s))
+        UNION SELECT r.id, r.part_of_id FROM up JOIN leases_resource r ON r.id = up.part_of_id)
+    SELECT array_agg(id ORDER BY id) FROM up"""
+
+
+def _within_reach(lease_ids: list[int]) -> tuple[int, ...]:
+    """Return `PlacementRequest.within` for leases of one group, or for one lease that is needed by another."""
+    return tuple(rows(_WITHIN, (lease_ids, lease_ids))[0][0] or ())
 
 
 _FIRST = 50
@@ -284,6 +308,7 @@ def members_of(group_id: int) -> list[PendingLease]:
         return []
     waiters = [PendingLease(row) for row in found]
     ids = tuple(waiter.id for waiter in waiters)
+    within = _within_reach(list(ids)) if ids else ()
     for waiter in waiters:
-        waiter.placement = replace(waiter.placement, group=ids)
+        waiter.placement = replace(waiter.placement, group=ids, within=within)
     return waiters

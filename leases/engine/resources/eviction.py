@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import end_children, end_waiting_siblings
-from leases.engine.core.transitions import Holders, lock_resource, move_lease
+from leases.engine.core.transitions import Holders, lock_resource, move_lease, wake_relatives
 from leases.engine.placement import quotas
 from leases.engine.placement.pending import REQUESTED
 from leases.engine.resources import cleanup
@@ -42,6 +42,7 @@ def evict(
     run("DELETE FROM leases_slotlock WHERE lease_id = %s", (lease_id,))
     run("DELETE FROM leases_share WHERE lease_id = %s", (lease_id,))
     hints.once_committed(quotas.unpark, lease_id)
+    wake_relatives(resource_id)
     if state == LeaseState.ACQUIRED:
         end_children(for_lease=lease_id)
         bounce(lease_id, resource_id, reason=reason, message=message, counts=counts)

@@ -12,7 +12,7 @@ from blueprints.answers import Maintenance
 from blueprints.contract import Powers, Updates
 from leases.engine.core.database import attempt, each, rows, run, short
 from leases.engine.core.runs import start
-from leases.engine.core.transitions import lock_resource, record_event
+from leases.engine.core.transitions import lock_resource, record_event, wake_relatives
 from leases.messaging import hints
 from leases.models import Resource, Run
 
@@ -197,6 +197,7 @@ def lift_unless_needed(resource_id: int, *, but: int = 0) -> bool:
     )
     for (resource_type,) in lifted:
         hints.after_commit("serve", resource_type)
+        wake_relatives(resource_id)
     return bool(lifted)
 
 

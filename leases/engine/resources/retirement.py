@@ -7,7 +7,7 @@ from blueprints.contract import Updates
 from drydock.core.errors import Busy
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import end_children, start, stop
-from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, move_resource
+from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, move_resource, wake_relatives
 from leases.engine.placement import quotas
 from leases.engine.resources import eviction, failures
 from leases.messaging import hints
@@ -171,3 +171,4 @@ def gone(resource_id: int, *, forced: str = "", actor: str = "drydock") -> None:
         move_resource(resource_id, ResourceState.DESTROYED, reason=reason, message=forced, actor=actor)
     end_children(for_resource=resource_id)
     hints.after_commit("serve", resource_type)
+    wake_relatives(resource_id)

@@ -14,7 +14,7 @@ from blueprints import registry
 from blueprints.answers import Failed
 from blueprints.specs import Owned
 from leases.engine.core.database import rows, run, short
-from leases.engine.core.transitions import explain, lock_holders, record_event
+from leases.engine.core.transitions import explain, lock_holders, record_event, wake_relatives
 from leases.messaging import hints
 from leases.models import Lease, Resource, Run
 from leases.reasons import Reason
@@ -110,6 +110,7 @@ def clear(resource_id: int) -> None:
     for (resource_type,) in found:
         record_event("resource.reachable", "The resource answers again.", resource_id=resource_id)
         hints.after_commit("serve", resource_type)
+        wake_relatives(resource_id)
         for lease_id in _leases(resource_id, Reason.SUSPECTED):
             explain(lease_id, Reason.READY, "The resource answers again.")
 

@@ -27,7 +27,8 @@ from leases.engine.core import specs
 from leases.engine.core.database import rows
 from leases.engine.placement import pending
 from leases.engine.placement.budget_check import UNBOUNDED, BudgetCheck, BudgetState, price_of
-from leases.engine.placement.constraints import PlacementRequest, allowed, held, suits
+from leases.engine.placement.claims import Obstacle
+from leases.engine.placement.constraints import PlacementRequest, allowed, held, is_obstructed, suits, takes_all
 from leases.engine.scheduling.decision import COUNTED, Candidate, Exclusion
 
 _COUNTED = 100
@@ -125,7 +126,12 @@ _COUNTS = """
         (SELECT ARRAY[g.max_hourly, coalesce(sum(r.price), 0),
                 coalesce(sum(r.price) FILTER (WHERE r.state NOT IN ('pending', 'active')), 0)]
             FROM leases_budget g LEFT JOIN leases_resource r ON r.blueprint_id = b.id AND r.gone_at IS NULL
-            WHERE g.blueprint_id = b.id GROUP BY g.max_hourly)
+            WHERE g.blueprint_id = b.id GROUP BY g.max_hourly),
+        (SELECT json_build_array(count(*), (array_agg(x.name ORDER BY x.id))[1],
+                drydock_obstacle(min(x.id), (array_agg(x.whole ORDER BY x.id))[1]))
+            FROM (SELECT r.id, r.name, {whole} AS whole, {obstructed} AS so FROM leases_resource r
+                WHERE r.blueprint_id = b.id AND r.gone_at IS NULL AND r.state IN ('pending', 'active') AND {suits}
+                LIMIT {counted}) x WHERE x.so)
     FROM blueprints_blueprint b WHERE b.id = ANY(%s)"""
 
 
@@ -136,14 +142,25 @@ def candidates(
 
     `wanted` is how many leases wait for the same capacity. `spending` has the budgets that the lease is charged to.
     """
-    may, fit = allowed(placement), suits(placement)
+    may, fit, whole, obstructed = allowed(placement), suits(placement), takes_all(placement), is_obstructed(placement)
     every = Blueprint.objects.filter(resource_type=placement.type).prefetch_related(_errors())
     named = [blueprint for blueprint in every if _named(blueprint, placement)]
     counted = {
         row[0]: row[1:]
         for row in rows(
-            _COUNTS.format(allowed=may.text, suits=fit.text, counted=COUNTED),
-            (*may.params, placement.owner_id, *fit.params, *fit.params, [blueprint.pk for blueprint in named]),
+            _COUNTS.format(
+                allowed=may.text, suits=fit.text, counted=COUNTED, whole=whole.text, obstructed=obstructed.text
+            ),
+            (
+                *may.params,
+                placement.owner_id,
+                *fit.params,
+                *fit.params,
+                *whole.params,
+                *obstructed.params,
+                *fit.params,
+                [blueprint.pk for blueprint in named],
+            ),
         )
     }
     return [
@@ -168,7 +185,9 @@ def _named(blueprint: Blueprint, placement: PlacementRequest) -> bool:
 def _candidate(
     blueprint: Blueprint, placement: PlacementRequest, counts: tuple[Any, ...], wanted: Demand, spending: BudgetCheck
 ) -> Candidate:
-    authorized, requested, there, building, (suitable, used_slots, slots), silent, money = counts
+    authorized, requested, there, building, (suitable, used_slots, slots), silent, money, related = counts
+    obstructed, obstructed_name, said = pending.read_json(related)
+    obstacle = Obstacle.of(said)
     budget = (
         None if money is None else BudgetState(holder=f"blueprint {blueprint.name}", maximum=money[0], used=money[1])
     )
@@ -196,6 +215,8 @@ def _candidate(
         used_slots=used_slots,
         slots=slots,
         silent=silent,
+        obstructed=obstructed,
+        obstacle=f"{obstructed_name}: {obstacle.sentence()}" if obstacle is not None else "",
         setbacks=tuple(_setbacks(blueprint)),
         idle=_idle(blueprint.pk) if at_limit else (),
         leaving=places_leaving(blueprint.pk, blueprint.max_resources) if at_limit and blueprint.max_resources else 0,

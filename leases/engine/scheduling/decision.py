@@ -74,7 +74,7 @@ class Candidate:
     authorized: bool = True
     authorization_asked: bool = False
     impossible: str = ""
-    """Why the blueprint can never serve the request. Empty if it can."""
+    """Why the blueprint can never build for the request; empty if it can. What it has may still serve it."""
     builds: bool = True
     drafts: tuple[Draft, ...] = ()
     """What the blueprint can build for the request, best first."""
@@ -100,6 +100,10 @@ class Candidate:
     """The word by which messages call a resource of this blueprint."""
     silent: int = 0
     """Number of suitable resources that do not answer."""
+    obstructed: int = 0
+    """How many of the suitable resources a relative is in the way of: what they are part of, or what is part of them."""
+    obstacle: str = ""
+    """The first of these, and the relative, as in `gpu-1: host-3 is held whole by another lease`."""
     idle: tuple[int, ...] = ()
     """Idle resources that may be removed to make room under the blueprint's limit, in the order of removal."""
     leaving: int = 0
@@ -262,7 +266,7 @@ URGENCY: list[Any] = [
 
 
 def _opinion(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
-    if candidate.impossible:
+    if candidate.impossible and not candidate.suitable:
         return _no(candidate, candidate.impossible)
     if not candidate.authorized:
         if candidate.authorization_asked:
@@ -274,7 +278,7 @@ def _opinion(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
         )  # fmt: skip
     if switched_off := _switched_off(candidate):
         return replace(_wait(candidate, Reason.NEEDS_OPERATOR, switched_off), excluded=True)
-    if not candidate.builds:
+    if candidate.impossible or not candidate.builds:
         return _without_building(candidate, spending)
     if candidate.stale:
         return _wait(candidate, Reason.WAITING_CATALOGUE, candidate.stale)
@@ -304,12 +308,16 @@ def _full(candidate: Candidate, which: str) -> str:
     there = f"its only {which}{candidate.noun}" if one else f"all {_number(n)} {which}{candidate.noun}s"
     if one and candidate.silent:
         return f"{there} does not answer (unreachable)"
+    if candidate.obstacle and candidate.obstructed >= candidate.suitable:
+        return f"{there} cannot be leased now ({candidate.obstacle})"
     if candidate.used_slots >= candidate.slots:
         full = f"{'is' if one else 'are'} full ({candidate.used_slots} of {amount('slots', candidate.slots)})"
     else:
         full = f"{'has' if one else 'have'} too little room for the request ({candidate.used_slots} of"
         full += f" {amount('slots', candidate.slots)} in use)"
-    return f"{there} {full}" + (f" or do not answer (unreachable: {candidate.silent})" if candidate.silent else "")
+    besides = f", or cannot be leased now ({candidate.obstacle})" if candidate.obstacle else ""
+    besides += f" or do not answer (unreachable: {candidate.silent})" if candidate.silent else ""
+    return f"{there} {full}{besides}"
 
 
 def _counted(number: int, noun: str) -> str:
@@ -345,7 +353,7 @@ def _with_building(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
 
 
 def _at_limit(candidate: Candidate, maximum: int) -> _Opinion:
-    if maximum == 0:
+    if maximum == 0 and not candidate.obstacle:
         return _wait(candidate, Reason.NEEDS_OPERATOR, "its limit is 0")
     if candidate.enough_leaves or (candidate.leaving and not candidate.idle):
         sentence = (

@@ -230,9 +230,11 @@ def _grant(group_id: int) -> Outcome:
 
 
 def _take(found: list[PendingLease], chosen: list[Place]) -> Outcome:
-    _lock([place.resource_id for place in chosen])
+    ids = tuple(place.resource_id for place in chosen)
+    _lock(ids)
     for member, place in zip(found, chosen, strict=True):
-        room = claims.find(replace(member.placement, only_resources=(place.resource_id,)))
+        within = (*member.placement.within, *ids)
+        room = claims.find(replace(member.placement, only_resources=(place.resource_id,), within=within))
         if room is None:
             raise Busy
         claims.unreserve(member.id)
@@ -259,8 +261,18 @@ def _within_quotas(found: list[PendingLease], amounts: list[Amounts]) -> bool:
     return excess is None
 
 
-def _lock(resource_ids: list[int]) -> None:
-    rows("SELECT 1 FROM leases_resource WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", (sorted(set(resource_ids)),))
+_LOCK = """
+    WITH RECURSIVE up AS (
+        SELECT id, part_of_id FROM leases_resource WHERE id = ANY(%s)
+        UNION SELECT r.id, r.part_of_id FROM up JOIN leases_resource r ON r.id = up.part_of_id),
+    deep AS MATERIALIZED (
+        SELECT u.id, (SELECT count(*) FROM drydock_above(u.id)) AS depth FROM up u)
+    SELECT 1 FROM leases_resource r JOIN deep d ON d.id = r.id ORDER BY d.depth DESC, r.id FOR NO KEY UPDATE OF r"""
+
+
+def _lock(resource_ids: Sequence[int]) -> None:
+    """Lock the resources and what they are part of: parts before wholes, as the triggers do, then by id."""
+    rows(_LOCK, (list(resource_ids),))
 
 
 _OLDER = """

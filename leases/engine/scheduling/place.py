@@ -82,7 +82,11 @@ RESERVE = """
         SELECT r.id FROM leases_resource r
         WHERE {suits} AND r.reserved_for_id IS NULL AND r.state IN ('pending', 'active') AND NOT r.drained
             AND NOT r.quarantined AND NOT r.in_maintenance AND r.suspect_since IS NULL
-        ORDER BY r.total_slots - r.used_slots DESC, r.id LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED)"""
+            AND NOT (r.child_count > 0 AND EXISTS (SELECT FROM drydock_below(r.id) b
+                JOIN leases_resource d ON d.id = b.id WHERE d.reserved_for_id IS NOT NULL))
+        ORDER BY r.closed_by <> '{{}}', r.total_slots - r.used_slots DESC, r.busy_below, r.id
+        LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED)"""
+"""Reserves nothing above a reserved resource: two heads of queues would wait for each other."""
 
 
 @short

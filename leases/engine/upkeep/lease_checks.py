@@ -139,14 +139,27 @@ def _over(child: int, message: str) -> str:
 
 
 def idle_reservations() -> int:
-    """Clear reservations if the lease no longer waits or the resource is out of service."""
+    """Clear reservations if the lease no longer waits or the resource is out of service.
+
+    Also clears that of a part of a reserved resource: the two leases would wait for each other.
+    """
     return run(
         "UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY("
         "SELECT r.id FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
         " WHERE r.reserved_for_id IS NOT NULL AND (r.state NOT IN ('pending', 'active')"
         " OR r.drained OR r.quarantined OR r.dies_at <= clock_timestamp() OR b.drained OR NOT b.enabled"
+        " OR EXISTS (SELECT FROM leases_resource a WHERE a.id = ANY(r.closed_by) AND a.reserved_for_id IS NOT NULL"
+        " AND NOT drydock_related(a.reserved_for_id, r.reserved_for_id))"
         " OR NOT EXISTS (SELECT FROM leases_lease l WHERE l.id = r.reserved_for_id AND l.state = 'pending' AND NOT l.parked))"
         " ORDER BY r.id FOR NO KEY UPDATE OF r SKIP LOCKED))"
+    )
+
+
+def stale_trees() -> int:
+    """Have the triggers update `closed_by` below resources where rows were locked."""
+    return run(
+        "UPDATE leases_resource SET tree_stale = FALSE WHERE id = ANY(ARRAY("
+        "SELECT id FROM leases_resource WHERE tree_stale ORDER BY id FOR NO KEY UPDATE SKIP LOCKED))"
     )
 
 

@@ -41,6 +41,7 @@ CHECKS: tuple[Callable[[], int], ...] = (
     lease_checks.bereaved,
     preempt.preempt,
     lease_checks.idle_reservations,
+    lease_checks.stale_trees,
     lease_checks.parked,
     lease_checks.waiting,
     pools.retire_due,
@@ -63,6 +64,7 @@ CHECKS: tuple[Callable[[], int], ...] = (
 
 WHILE_SUSPENDED: tuple[Callable[[], int], ...] = (
     lease_checks.idle_reservations,
+    lease_checks.stale_trees,
     lease_checks.parked,
     lease_checks.waiting,
     pools.forget_errors,
