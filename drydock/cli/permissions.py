@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -126,18 +126,26 @@ def set_quota(
     limits: Annotated[
         list[str],
         typer.Argument(
-            metavar="LIMIT=N...", help="leases, slots, vcpus, ram, disk, ttl, default-ttl; `none` removes a limit."
+            metavar="LIMIT=N...",
+            help="leases, slots, vcpus, ram, disk, extra.CLASS, ttl, default-ttl; `none` removes a limit.",
         ),
     ],
     *, user: o.User = "", group: o.Group = "", as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Set some limits of a user or a group; the others stay.
 
+    `extra.CLASS` limits an additional class of capacity, such as `extra.gpu=4`.
     `ttl` is the longest duration of a lease; `default-ttl` is the duration of leases that specify no end.
 
     [dim]drydock quotas set --user ada leases=5 ram=64GiB ttl=30d default-ttl=8h[/dim]
     """
-    wanted = {_LIMITS.get(name, (name, int))[0]: _limit(name, text) for name, text in o.words(limits, "limits").items()}
+    words = o.words(limits, "limits")
+    extra = {name: text for name, text in words.items() if name.startswith(_EXTRA)}
+    wanted: dict[str, Any] = {
+        _LIMITS.get(name, (name, int))[0]: _limit(name, text) for name, text in words.items() if name not in extra
+    }
+    if extra:
+        wanted["max_extra"] = {name.removeprefix(_EXTRA): _limit("slots", text) for name, text in extra.items()}
     _tell_quotas([o.client().set_quota(user=user, group=group, limits=wanted)], as_json)
 
 
@@ -152,11 +160,29 @@ def _tell_quotas(found: list[QuotaInfo], as_json: bool) -> None:
     if as_json:
         return output.emit(found)
     rows = [
-        (q.user, q.group, q.max_leases, q.max_slots, _vcpus(q), q.max_ram_mib, q.max_disk_mib, q.max_ttl, q.default_ttl)
+        (
+            q.user,
+            q.group,
+            q.max_leases,
+            q.max_slots,
+            _vcpus(q),
+            q.max_ram_mib,
+            q.max_disk_mib,
+            _extra(q),
+            q.max_ttl,
+            q.default_ttl,
+        )
         for q in found
     ]
-    columns = ("user", "group", "leases", "slots", "vcpus", "ram MiB", "disk MiB", "ttl", "default ttl")
+    columns = ("user", "group", "leases", "slots", "vcpus", "ram MiB", "disk MiB", "extra", "ttl", "default ttl")
     return output.table(columns, rows, empty="No quotas.")
+
+
+_EXTRA = "extra."
+
+
+def _extra(one: QuotaInfo) -> str:
+    return ", ".join(f"{name}={most}" for name, most in sorted(one.max_extra.items()))
 
 
 def _vcpus(one: QuotaInfo) -> str:

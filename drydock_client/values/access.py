@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from drydock_client.values.offers import ReaderInfo, ReadingInfo
 
@@ -22,7 +23,7 @@ class AuthorizationInfo:
     created_at: dt.datetime
 
 
-QuotaLimit = int | float | str | dt.timedelta | None
+QuotaLimit = int | float | str | dt.timedelta | Mapping[str, int | None] | None
 """A limit of a quota: a number, or a duration such as `8h`. None means no limit."""
 
 
@@ -40,6 +41,8 @@ class QuotaInfo:
     max_cpu_millicores: int | None
     max_ram_mib: int | None
     max_disk_mib: int | None
+    max_extra: Mapping[str, int] = field(default_factory=dict)
+    """The maximum of each additional class of capacity, such as `gpu`."""
     default_ttl: dt.timedelta | None = None
     """Duration of a lease whose request does not specify one."""
     max_ttl: dt.timedelta | None = None

@@ -9,6 +9,7 @@ from django.contrib import admin
 from django.contrib.auth import get_user_model
 from django.http import HttpRequest
 
+from drydock.core.errors import InvalidRequest
 from leases.admin.toolkit import columns
 from leases.admin.toolkit.actions import Action, FormData, MessageForm
 from leases.admin.toolkit.base import OperatedAdmin
@@ -63,6 +64,15 @@ class QuotaForm(HolderForm):
                     required=False,
                     help_text="Leave empty for no limit.",
                 )
+
+    def clean_max_extra(self) -> dict[str, int]:
+        """Refuse what the operation would refuse."""
+        given = self.cleaned_data["max_extra"] or {}
+        try:
+            permissions.extra_limits(given)
+        except InvalidRequest as error:
+            raise forms.ValidationError(str(error)) from None
+        return given
 
 
 def _authorize(who: Caller, row: Any, given: FormData) -> str:
@@ -159,6 +169,8 @@ class QuotaAdmin(HolderAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Set the limits by the operation, which tries the leases again that waited for them."""
         limits = {name: form.cleaned_data.get(name) for name in permissions.LIMITS}
+        if extra := limits[permissions.EXTRA]:
+            limits[permissions.EXTRA] = dict.fromkeys(form.initial.get(permissions.EXTRA) or {}) | extra
         permissions.set_quota(caller(request.user), **holder(obj), limits=limits)
         obj.pk = Quota.objects.get(user=obj.user, group=obj.group).pk
 

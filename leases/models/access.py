@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import models
@@ -55,6 +57,13 @@ class Quota(models.Model):
     max_cpu_millicores = models.PositiveBigIntegerField("maximum CPU (millicores)", null=True, blank=True)
     max_ram_mib = models.PositiveBigIntegerField("maximum RAM (MiB)", null=True, blank=True)
     max_disk_mib = models.PositiveBigIntegerField("maximum disk (MiB)", null=True, blank=True)
+    max_extra: models.JSONField[Any, Any] = models.JSONField(
+        "maximum of other classes",
+        default=dict,
+        blank=True,
+        db_default=models.Value({}, models.JSONField()),
+        help_text='For each additional class of capacity, such as {"gpu": 4}.',
+    )
     default_ttl = models.DurationField(
         "default lease duration",
         null=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,7 +30,12 @@ AMOUNTS = ("max_leases", "max_slots", "max_cpu_millicores", "max_ram_mib", "max_
 
 SPANS = ("default_ttl", "max_ttl")
 
-LIMITS = (*AMOUNTS, *SPANS)
+_CLASS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]*\Z")
+
+EXTRA = "max_extra"
+"""The limits of additional classes of capacity, by their names."""
+
+LIMITS = (*AMOUNTS, EXTRA, *SPANS)
 
 
 def _blueprint(name: str) -> Blueprint:
@@ -166,7 +172,7 @@ def _quota(row: Quota) -> QuotaInfo:
 
 @checked
 def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
-    """Set some limits in the quota of a user or a group. A limit of None is removed.
+    """Set some limits in the quota of a user or a group. A limit of None is removed, also in `max_extra`.
 
     Leases that waited for the quota are tried again. Raises InvalidRequest, NotFound, NotAllowed.
     """
@@ -176,6 +182,9 @@ def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: Mapping
     wanted = {limit: _limit(limit, value) for limit, value in limits.items()}
     holder = _holder(user, group)
     with transaction.atomic():
+        if wanted.get(EXTRA):
+            before = Quota.objects.select_for_update().filter(**holder).values_list(EXTRA, flat=True).first() or {}
+            wanted[EXTRA] = {name: n for name, n in {**before, **wanted[EXTRA]}.items() if n is not None}
         row, _ = Quota.objects.update_or_create(**holder, defaults=wanted)
         refuse_longer_default(row.default_ttl, row.max_ttl)
         said = {limit: written(value) if isinstance(value, dt.timedelta) else value for limit, value in wanted.items()}
@@ -184,16 +193,30 @@ def set_quota(who: Caller, *, user: Any = None, group: str = "", limits: Mapping
     return _quota(row)
 
 
-def _limit(limit: str, value: Any) -> int | dt.timedelta | None:
+def _limit(limit: str, value: Any) -> Any:
     if limit not in LIMITS:
         raise InvalidRequest(
             f"Limit {limit!r} does not exist.", field=limit, hint=f"Choose one of: {', '.join(LIMITS)}."
         )
+    if limit == EXTRA:
+        return extra_limits(value)
     if value is None or limit in SPANS:
         return None if value is None else duration(value, field=limit)
     if not isinstance(value, int) or not 0 <= value < 1 << 31:
         raise InvalidRequest("A limit must be an integer of at least 0.", field=limit)
     return int(value)
+
+
+def extra_limits(value: Any) -> dict[str, int | None]:
+    """Return the limits of additional classes, by name. None removes those of all classes."""
+    if not isinstance(value, Mapping | None):
+        raise InvalidRequest('These limits are an object, such as {"gpu": 4}.', field=EXTRA)
+    for name, most in (value or {}).items():
+        if not isinstance(name, str) or len(name) > 63 or not _CLASS.match(name) or f"max_{name}" in AMOUNTS:
+            raise InvalidRequest(f"{name!r} is not a valid name of an additional class.", field=EXTRA)
+        if most is not None:
+            _limit("max_slots", most)
+    return dict(value or {})
 
 
 @checked

@@ -145,16 +145,21 @@ def _over_quota(row: Lease, facts: Facts) -> str | None:
     members = [one for one in facts.groups.get(row.group_id or 0, ()) if one.state == "pending"]
     times = max(1, len(members))
     asked = (times, *(getattr(row, name) * times for name in CLASSES))
+    extra = {name: n * times for name, n in row.extra.items()}
     for one in facts.quotas:
         charged = one.user == row.owner_id if one.user is not None else one.group == row.charged_group_id
-        if charged and (said := _exceeded(one, asked)):
+        if charged and (said := _exceeded(one, asked, extra)):
             return said
     return None
 
 
-def _exceeded(one: Limits, asked: Sequence[int]) -> str:
+def _exceeded(one: Limits, asked: Sequence[int], extra: Mapping[str, int]) -> str:
     for name, most, used, wanted in zip(quotas.LIMITS, one.most, one.used, asked, strict=True):
         if most is not None and used + wanted > most:
+            return quotas.Excess(holder=one.holder, limit=name, maximum=most, used=used, asked=wanted).sentence
+    for name, most in sorted(one.most_extra.items()):
+        used, wanted = one.used_extra.get(name, 0), extra.get(name, 0)
+        if used + wanted > most:
             return quotas.Excess(holder=one.holder, limit=name, maximum=most, used=used, asked=wanted).sentence
     return ""
 

@@ -117,6 +117,9 @@ class Limits:
     holder: str
     most: tuple[int | None, ...]
     used: tuple[int, ...]
+    most_extra: Mapping[str, int] = field(default_factory=dict)
+    used_extra: Mapping[str, int] = field(default_factory=dict)
+    """The same for the additional classes that it limits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +242,10 @@ _STANDING = """
             q.max_leases, q.max_slots, q.max_cpu_millicores, q.max_ram_mib, q.max_disk_mib),
         'used', CASE WHEN q.user_id IS NOT NULL THEN (SELECT json_build_array(a, b, c, d, e)
                 FROM ({used_user} q.user_id) x(a, b, c, d, e))
-            ELSE (SELECT json_build_array(a, b, c, d, e) FROM ({used_group} q.group_id) x(a, b, c, d, e)) END))
+            ELSE (SELECT json_build_array(a, b, c, d, e) FROM ({used_group} q.group_id) x(a, b, c, d, e)) END,
+        'most_extra', q.max_extra, 'used_extra', CASE WHEN q.max_extra = '{{}}' THEN '{{}}'::json
+            WHEN q.user_id IS NOT NULL THEN (SELECT json_object_agg(n, v) FROM ({extra_user}) x(n, v))
+            ELSE (SELECT json_object_agg(n, v) FROM ({extra_group}) x(n, v)) END))
         FROM leases_quota q LEFT JOIN {users} u ON u.{key} = q.user_id LEFT JOIN auth_group g ON g.id = q.group_id
         WHERE q.user_id = ANY(%(owners)s) OR q.group_id = ANY(%(groups)s)),
     'budgets', (SELECT json_agg(json_build_object('user', b.user_id, 'group', b.group_id,
@@ -255,11 +261,13 @@ _STANDING = """
 
 
 def _standing(found: Sequence[Lease], classes: Iterable[tuple[str, str]]) -> Any:
-    used, spent = quota_checks.USED, budgets.USED
+    used, extra, spent = quota_checks.USED, quota_checks.USED_EXTRA, budgets.USED
     types, shapes = zip(*classes, strict=True)
     sql = _STANDING.format(
         **_users(), heads=_HEADS.format(**_users()), builds=_BUILDS, used_user=used.format(whose="l.owner_id").removesuffix("%s"),
         used_group=used.format(whose="l.charged_group_id").removesuffix("%s"),
+        extra_user=extra.format(whose="l.owner_id").replace("%s", "q.user_id"),
+        extra_group=extra.format(whose="l.charged_group_id").replace("%s", "q.group_id"),
         spent_user=spent.format(whose="l.owner_id"), spent_group=spent.format(whose="l.charged_group_id"),
     )  # fmt: skip
     given = {
@@ -293,7 +301,8 @@ def _builds(kind: str) -> bool:
 def _limits(one: Mapping[str, Any]) -> Limits:
     return Limits(
         user=one["user"], group=one["group"], holder=one["holder"], most=tuple(one["most"]),
-        used=tuple(int(n) for n in one["used"]),
+        used=tuple(int(n) for n in one["used"]), most_extra=one["most_extra"] or {},
+        used_extra={name: int(n) for name, n in (one["used_extra"] or {}).items()},
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, Stri
 
 from drydock_client.jobs import LONGEST_STDIN
 from leases.operations.machines import LARGEST_DISK_GIB
-from leases.validation.fields import SPAN_TEXT, Moment
+from leases.validation.fields import SPAN_TEXT, Moment, Word
 from leases.validation.requests import LeaseRequest
 
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
@@ -232,6 +232,10 @@ class Quota(Body):
     max_cpu_millicores: Count | None = None
     max_ram_mib: Count | None = None
     max_disk_mib: Count | None = None
+    max_extra: Annotated[
+        dict[Word, Count | None] | None,
+        Field(description="Maximum of each additional class, such as gpu. Null removes one, or all."),
+    ] = None
     default_ttl: Annotated[
         Span | Seconds | None, Field(description="Default duration of leases that specify no end.")
     ] = None

@@ -284,6 +284,14 @@ class TestQuotas:
         assert "user" in errors(add(site, Quota, max_leases="1"))
         assert not Quota.objects.exists()
 
+    def test_limits_of_further_classes_are_edited_as_json(self, site, owner):
+        said(site, add(site, Quota, user=owner.pk, max_extra='{"gpu": 2, "fpga": 1}'))
+        quota = Quota.objects.get()
+        said(site, site.post(page(quota), {"max_extra": '{"gpu": 4}'}))
+        quota.refresh_from_db()
+        assert quota.max_extra == {"gpu": 4}
+        assert "max_extra" in errors(site.post(page(quota), {"max_extra": '{"gpu": -4}'}))
+
     def test_deleting_one_serves_who_waits_for_it(self, site, blueprint, ask, owner):
         blueprint(config={"capacity": {"slots": 5}})
         quota = Quota.objects.create(user=owner, max_leases=0)

@@ -97,6 +97,10 @@ def test_quotas_are_set_listed_and_lifted(cli):
     assert (quota["max_leases"], quota["max_ram_mib"], quota["max_cpu_millicores"]) == (50, 65536, 1500)
     assert cli.json("quotas", "set", "--user", me, "leases=none")[0]["max_leases"] is None
     assert [found["user"] for found in cli.json("quotas")] == [me]
+    quota = cli.json("quotas", "set", "--user", me, "extra.gpu=4", "extra.fpga=1")[0]
+    assert quota["max_extra"] == {"gpu": 4, "fpga": 1}
+    assert "fpga=1, gpu=4" in cli("quotas").stdout
+    assert cli.json("quotas", "set", "--user", me, "extra.fpga=none")[0]["max_extra"] == {"gpu": 4}
     quota = cli.json("quotas", "set", "--user", me, "ttl=30d", "default-ttl=8h")[0]
     assert (quota["max_ttl"], quota["default_ttl"]) == (30 * 86400, 8 * 3600)
     assert "30 d" in cli("quotas").stdout

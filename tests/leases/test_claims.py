@@ -9,6 +9,7 @@ from leases.engine.lifecycle import release
 from leases.engine.scheduling import request
 from leases.messaging.inline import settle
 from leases.models import Event, Lease, Quota, Resource, Share
+from leases.operations import callers, leases
 from leases.reasons import Reason
 from leases.validation.requests import read
 
@@ -95,6 +96,35 @@ def test_who_builds_for_an_exclusive_lease_takes_no_larger_one_on_the_way(bluepr
     settle()
     lease.refresh_from_db()
     assert (lease.state, lease.resource.blueprint, Share.objects.get().slots) == ("active", small, 4)
+
+
+def test_a_quota_limits_a_class_of_capacity_by_its_name(blueprint, ask, owner, until):
+    blueprint(config={"capacity": {"slots": 8, "extra": {"gpu": 4}}}, max_resources=1)
+    Quota.objects.create(user=owner, max_extra={"gpu": 3})
+    first = until(ask(extra={"gpu": 2}), state="active")
+    over, plain = ask(extra={"gpu": 2}), ask()
+    settle()
+    over.refresh_from_db()
+    assert (over.state, over.reason) == ("pending", Reason.WAITING_QUOTA)
+    assert over.message == "ada's quota is 3 gpu: 2 held, 2 more requested."
+    assert leases.get(callers.caller(owner), over.pk).waiting.message == over.message
+    until(plain, state="active")
+    release.release(first.pk, actor="ada")
+    until(over, state="active")
+
+
+def test_a_quota_of_a_class_bounds_groups_and_exclusive_leases(blueprint, ask, owner, until):
+    blueprint(config={"capacity": {"slots": 2, "extra": {"gpu": 4}}}, max_resources=2, min_ready=2)
+    settle()
+    Quota.objects.create(user=owner, max_extra={"gpu": 3})
+    whole = ask(exclusive=True)
+    _, ids = request.request_group([read({"type": "fake", "extra": {"gpu": 2}})] * 2, owner.pk, actor="ada")
+    settle()
+    assert not Share.objects.exists()
+    Quota.objects.update(max_extra={"gpu": 8})
+    Lease.objects.update(parked=False)
+    for one in (whole, *Lease.objects.filter(pk__in=ids)):
+        until(one, state="active")
 
 
 def test_nothing_is_built_for_an_exclusive_lease_beyond_its_owner_s_quota(blueprint, ask, owner):

@@ -336,6 +336,15 @@ class TestAccess:
             permissions.set_quota(root, user="ada", limits={"max_wishes": 3})
         assert wrong.value.field == "max_wishes"
 
+    def test_limits_of_further_classes_are_set_one_by_one(self, ada, root):
+        permissions.set_quota(root, user="ada", limits={"max_extra": {"gpu": 2, "fpga": 1}})
+        quota = permissions.set_quota(root, user="ada", limits={"max_extra": {"gpu": None}})
+        assert quota.max_extra == {"fpga": 1}
+        for bad in (3, {"gpu": -1}, {"gpu": "many"}, {"slots": 2}, {"": 1}, {"x y": 1}):
+            with pytest.raises(InvalidRequest):
+                permissions.set_quota(root, user="ada", limits={"max_extra": bad})
+        assert permissions.set_quota(root, user="ada", limits={"max_extra": None}).max_extra == {}
+
 
 class TestUpkeep:
     def test_reclaiming_gives_up_what_is_idle(self, blueprint, ada, root):

@@ -342,6 +342,11 @@ def _bounded(at_most: Amounts | None) -> Sql:
     found = Sql("TRUE")
     for name in CLASSES if at_most is not None else ():
         found &= Sql(f"r.total_{name} <= %s", (getattr(at_most, name),))
+    for name, most in sorted(at_most.extra.items()) if at_most is not None else ():
+        found &= Sql(
+            "NOT EXISTS (SELECT FROM leases_capacity c WHERE c.resource_id = r.id AND c.name = %s AND c.total > %s)",
+            (name, most),
+        )
     return found
 
 

@@ -45,7 +45,7 @@ class Excess:
 
 _LOCK = """
     SELECT q.id, q.user_id, q.group_id, coalesce(u.username, g.name),
-        q.max_leases, q.max_slots, q.max_cpu_millicores, q.max_ram_mib, q.max_disk_mib, l.id
+        q.max_leases, q.max_slots, q.max_cpu_millicores, q.max_ram_mib, q.max_disk_mib, q.max_extra, l.id
     FROM leases_quota q JOIN leases_lease l ON l.id = ANY(%s) AND l.root_id IS NULL AND l.for_resource_id IS NULL
         AND (q.user_id = l.owner_id OR q.group_id = l.charged_group_id)
     LEFT JOIN {users} u ON u.id = q.user_id LEFT JOIN auth_group g ON g.id = q.group_id
@@ -56,6 +56,14 @@ USED = """
     FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id
     WHERE l.state IN ('acquired', 'active', 'released') AND l.root_id IS NULL AND l.for_resource_id IS NULL
         AND {whose} = %s"""
+
+USED_EXTRA = """
+    SELECT x.name, sum(x.n::bigint)
+    FROM leases_lease l JOIN leases_share s ON s.lease_id = l.id CROSS JOIN LATERAL jsonb_each_text(s.extra) x(name, n)
+    WHERE l.state IN ('acquired', 'active', 'released') AND l.root_id IS NULL AND l.for_resource_id IS NULL
+        AND {whose} = %s
+    GROUP BY x.name"""
+"""The amounts held of the additional classes. Read only for quotas that limit any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +91,8 @@ def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
     """
     found = rows(_LOCK.format(users=get_user_model()._meta.db_table), (list(wanted),))
     left = dict.fromkeys(CLASSES, _ENDLESS)
-    for (_, user, group, holder, *maxima), charged in groupby(found, key=lambda row: row[:-1]):
+    further: dict[str, int] = {}
+    for (_, user, group, holder, *maxima, most_extra), charged in groupby(found, key=lambda row: row[:-1]):
         amounts = [wanted[row[-1]] for row in charged]
         whose = "l.owner_id" if user is not None else "l.charged_group_id"
         used = rows(USED.format(whose=whose), (user if user is not None else group,))[0]
@@ -94,10 +103,25 @@ def allowance(wanted: Mapping[int, Amounts]) -> Allowance:
                 return Allowance(excess=excess)
             if maximum is not None and limit in left:
                 left[limit] = min(left[limit], maximum - int(has))
+        for name, (maximum, has) in _further(most_extra, whose, user if user is not None else group).items():
+            wants = sum(one.extra.get(name, 0) for one in amounts)
+            if has + wants > maximum:
+                return Allowance(excess=Excess(holder=holder, limit=name, maximum=maximum, used=has, asked=wants))
+            further[name] = min(further.get(name, _ENDLESS), maximum - has)
     amounts_left = Amounts(
-        slots=left["slots"], cpu_millicores=left["cpu_millicores"], ram_mib=left["ram_mib"], disk_mib=left["disk_mib"]
-    )
+        slots=left["slots"], cpu_millicores=left["cpu_millicores"], ram_mib=left["ram_mib"], disk_mib=left["disk_mib"],
+        extra=further,
+    )  # fmt: skip
     return Allowance(left=amounts_left if found else None)
+
+
+def _further(limits: object, whose: str, holder: int) -> dict[str, tuple[int, int]]:
+    """Return (maximum, amount held) for each additional class that a quota limits."""
+    maxima: Mapping[str, int] = pending.read_json(limits)
+    if not maxima:
+        return {}
+    held = {name: int(n) for name, n in rows(USED_EXTRA.format(whose=whose), (holder,))}
+    return {name: (maximum, held.get(name, 0)) for name, maximum in sorted(maxima.items())}
 
 
 def exceeded(lease_id: int) -> Excess | None:
@@ -105,7 +129,9 @@ def exceeded(lease_id: int) -> Excess | None:
 
     The quotas remain locked until the transaction ends.
     """
-    for _, user, group, holder, *maxima, _ in rows(_LOCK.format(users=get_user_model()._meta.db_table), ([lease_id],)):
+    for _, user, group, holder, *maxima, most_extra, _ in rows(
+        _LOCK.format(users=get_user_model()._meta.db_table), ([lease_id],)
+    ):
         whose = "l.owner_id" if user is not None else "l.charged_group_id"
         used = rows(USED.format(whose=whose), (user if user is not None else group,))[0]
         own = rows(
@@ -114,6 +140,13 @@ def exceeded(lease_id: int) -> Excess | None:
         for limit, maximum, has, wants in zip(LIMITS, maxima, used, own[0], strict=True):
             if maximum is not None and has > maximum:
                 return Excess(holder=holder, limit=limit, maximum=maximum, used=int(has) - wants, asked=wants)
+        for name, (maximum, held) in _further(most_extra, whose, user if user is not None else group).items():
+            ((taken,),) = rows(
+                "SELECT coalesce(sum((extra ->> %s)::bigint), 0)::bigint FROM leases_share WHERE lease_id = %s",
+                (name, lease_id),
+            )
+            if held > maximum:
+                return Excess(holder=holder, limit=name, maximum=maximum, used=held - taken, asked=taken)
     return None
 
 
