@@ -52,6 +52,55 @@ def resources(blueprint: int, resource_type: str, count: int, *, slots: int = 8)
         run(_RESOURCES, {"blueprint": blueprint, "type": resource_type, "count": count, "slots": slots})
 
 
+_WHOLES = """
+    INSERT INTO leases_resource (blueprint_id, type, name, origin, generation, state, total_slots, child_count, missed,
+        check_failures)
+    SELECT %(wholes)s, %(type)s, 'host-' || n, 'discovered', 1, 'active', 8, %(parts)s, 0, 0
+    FROM generate_series(1, %(count)s) n"""
+_PARTS = """
+    INSERT INTO leases_resource (blueprint_id, type, name, origin, generation, state, total_slots, part_of_id, missed,
+        check_failures)
+    SELECT %(pieces)s, %(part_type)s, h.name || '-' || n, 'discovered', 1, 'active', 1, h.id, 0, 0
+    FROM leases_resource h CROSS JOIN generate_series(1, %(parts)s) n WHERE h.blueprint_id = %(wholes)s"""
+_CLOSE = """
+    WITH held AS (SELECT id FROM leases_resource WHERE blueprint_id = %(wholes)s ORDER BY id LIMIT %(count)s)
+    UPDATE leases_resource r SET drained = drained OR r.id IN (SELECT id FROM held),
+        closed_by = CASE WHEN r.part_of_id IS NULL THEN '{}' ELSE ARRAY[r.part_of_id] END
+    WHERE r.id IN (SELECT id FROM held) OR r.part_of_id IN (SELECT id FROM held)"""
+
+
+def remove(blueprints: list[int]) -> None:
+    """Take the resources of blueprints away, with their leases."""
+    with _without_triggers():
+        run(
+            "DELETE FROM leases_lease WHERE resource_id IN"
+            " (SELECT id FROM leases_resource WHERE blueprint_id = ANY(%s))",
+            (blueprints,),
+        )
+        run("DELETE FROM leases_resource WHERE blueprint_id = ANY(%s)", (blueprints,))
+
+
+def trees(wholes: int, pieces: int, whole_type: str, part_type: str, count: int, *, parts: int) -> None:
+    """`count` hosts of 8 slots, each with `parts` parts."""
+    given = {
+        "wholes": wholes,
+        "pieces": pieces,
+        "type": whole_type,
+        "part_type": part_type,
+        "count": count,
+        "parts": parts,
+    }
+    with _without_triggers():
+        run(_WHOLES, given)
+        run(_PARTS, given)
+
+
+def close_wholes(wholes: int, count: int) -> None:
+    """Close the first `count` hosts and everything below them, as leases on the wholes or an operator would."""
+    with _without_triggers():
+        run(_CLOSE, {"wholes": wholes, "count": count})
+
+
 def fill(resource_type: str, *, full: bool = True) -> None:
     """Make all resources of a type full, or empty again."""
     with _without_triggers():
