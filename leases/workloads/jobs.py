@@ -228,8 +228,11 @@ def _leave_alone(job_id: int) -> None:
 
 _DUE = """
     UPDATE leases_job SET due_at = clock_timestamp() + least(%s * interval '1 s', (clock_timestamp() - created_at) / 10)
-    WHERE id IN (SELECT id FROM leases_job WHERE state IN ('pending', 'running') AND due_at <= statement_timestamp()
-        ORDER BY due_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED) RETURNING id"""
+    WHERE id = ANY(ARRAY(
+        SELECT id FROM leases_job WHERE state IN ('pending', 'running') AND due_at <= statement_timestamp()
+        ORDER BY due_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED)) RETURNING id"""
+
+"""As an array, which is read once: PostgreSQL may run a subquery of IN again for each row, past its LIMIT."""
 
 _SELDOM = 10.0
 

@@ -71,7 +71,7 @@ def many(lease, count):
         Resource(blueprint=b, type="fake", name=f"r{n}", part_of=resource) for n, b in enumerate(blueprints)
     )
     leases = Lease.objects.bulk_create(
-        Lease(type="fake", name=f"l{n}", owner=lease.owner, shape="x", resource=thing, for_lease=lease)
+        Lease(type="fake", name=f"l{n}", owner=lease.owner, shape="x", resource=thing, for_lease=lease, root=lease)
         for n, thing in enumerate(things)
     )
     Lease.objects.bulk_create(

@@ -45,7 +45,7 @@ def test_it_follows_a_changed_blueprint_once_it_is_free(blueprint, ask, until, o
         until(waiting, state="active", resource_id=host.pk)
         host.refresh_from_db()
         assert (host.generation, host.total_slots, host.traits) == (2, 5, ["quiet"])
-        assert host.attributes["region"] is None
+        assert "region" not in host.attributes
         assert not list(old.glob("*")), "the old folder is gone"
         assert str(new) in host.facts["folder"]
         release.release(waiting.pk, actor="ada")

@@ -77,11 +77,11 @@ def holds_back(lease_id: int) -> bool:
 _DUE = """
     UPDATE leases_watch SET due_at = clock_timestamp() + least(%s * interval '1 s',
         (clock_timestamp() - coalesce(began_at, clock_timestamp())) / 10)
-    WHERE id IN (
+    WHERE id = ANY(ARRAY(
         SELECT w.id FROM leases_watch w JOIN leases_lease l ON l.id = w.lease_id
         WHERE w.over_at IS NULL AND w.due_at <= statement_timestamp()
             AND l.state IN ('active', 'destroyed', 'broken')
-        ORDER BY w.due_at LIMIT %s FOR NO KEY UPDATE OF w SKIP LOCKED)
+        ORDER BY w.due_at LIMIT %s FOR NO KEY UPDATE OF w SKIP LOCKED))
     RETURNING lease_id"""
 
 
