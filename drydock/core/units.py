@@ -36,7 +36,7 @@ def duration(text: str | float | dt.timedelta, *, field: str = "") -> dt.timedel
 
 def _seconds(text: str | float, field: str) -> float:
     if isinstance(text, int | float) and not isinstance(text, bool):
-        return float(min(text, 1e10)) if text == text else 0.0
+        return float(max(-1e10, min(text, 1e10))) if text == text else 0.0
     if len(str(text)) > 63:
         raise InvalidRequest("It is not a valid duration.", field=field, hint='Write it like "90s", "2h" or "1h30m".')
     pieces = re.findall(r"([0-9]+(?:\.[0-9]+)?)([smhdw])", str(text))
