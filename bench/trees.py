@@ -41,7 +41,7 @@ def figures(*, hosts: int = HOSTS, times: int = 60) -> Iterator[Figure]:
     yield compared(f"one of {PARTS * hosts} cards", CARDS)
     yield compared(f"one of {hosts} hosts, whole", WHOLES, exclusive=True)
     yield compared(f"one of {hosts} hosts, a slot", WHOLES)
-    spent = timed(_group(owner, both), max(3, times // 6))
+    spent = timed(_group(owner, both, same="host"), max(3, times // 6))
     yield figure(f"tree: a host and {PARTS} cards in a group", spent * 1000, "ms", "a plain group", spent / group)
     population.close_wholes(pools[f"bench-tree-{WHOLES}"], hosts // 2)
     yield compared("a card, half of the hosts are closed", CARDS)
@@ -66,7 +66,7 @@ def _claim(owner: int, resource_type: str, **asked: Any) -> Callable[[], None]:
     return claim
 
 
-def _group(owner: int, asked: list[dict[str, Any]]) -> Callable[[], None]:
+def _group(owner: int, asked: list[dict[str, Any]], *, same: str = "") -> Callable[[], None]:
     """A group, granted and released."""
     from leases.engine.lifecycle import release
     from leases.engine.scheduling import groups, request
@@ -77,7 +77,7 @@ def _group(owner: int, asked: list[dict[str, Any]]) -> Callable[[], None]:
 
     def together() -> None:
         with hints.collected():
-            group, ids = request.request_group(requests, owner, actor="bench")
+            group, ids = request.request_group(requests, owner, actor="bench", same=same)
             outcome = groups.advance(group)
             assert outcome is groups.Outcome.GRANTED, outcome
             for lease_id in ids:

@@ -19,7 +19,7 @@ class Scope(StrEnum):
     """The scope of a failure, which decides what is tried next."""
 
     STEP = "step"
-    """Only this attempt: the same step is repeated with backoff, a limited number of times."""
+    """Only this attempt. The same step is repeated with backoff, a limited number of times."""
     OFFER = "offer"
     """This offer (an instance type in a zone): it is remembered as failing, and the next offer is tried."""
     ZONE = "zone"
@@ -44,21 +44,21 @@ class Ready:
     secrets: Json = field(default_factory=dict)
     log: str = ""
     attributes: Json = field(default_factory=dict)
-    """Attributes of the resource that are known only now. They override those of its draft."""
+    """Attributes of the resource that the step found. They override those of its draft."""
     traits: frozenset[str] | None = None
     """The resource's traits, if they differ from its draft."""
     capacity: Amounts | None = None
     """The resource's capacity, if it differs from its draft."""
     parts: tuple[Part, ...] | None = None
-    """Parts whose names or states are known only now, such as GPU UUIDs; None if nothing is known about them.
+    """Parts that the step found, with their states; None if the step does not report parts.
 
-    List all parts of every class that you name: any other part of such a class counts as missing. An empty tuple means
-    that the resource has no parts any more.
+    List all parts of each part class that you report: any other part of the class counts as missing. An empty tuple
+    means that the resource has no parts any more.
     """
     identities: tuple[Identity, ...] = ()
-    """Names of the thing that are known only now (`blueprints.identities.real`); earlier ones are kept.
+    """Identities of the resource that the step found (see `blueprints.identities.real`), added to known ones.
 
-    If another resource has one of them, this resource is quarantined.
+    If another resource already has one of them, this resource is quarantined.
     """
     dies_at: dt.datetime | None = None
     """The time at which the provider will end the resource by itself."""
@@ -85,9 +85,9 @@ class Failed:
     key: str = ""
     """Quota keys to exclude, in the form of `Offer.counted`; only for `Scope.LOCATION`. An empty part matches any."""
     blames_request: bool = False
-    """Whether the provider says that the request is wrong.
+    """Whether the provider rejected the request as invalid.
 
-    If it says so for one type, the type may be the cause. If it says so for several types, an operator must correct the
+    If it rejects one type, that type may be the cause. If it rejects several types, an operator must correct the
     config.
     """
     remember: float | None = None
@@ -110,15 +110,32 @@ class Unknown:
 
 @dataclass(frozen=True, kw_only=True)
 class Absent:
-    """Returned only by `find`: what the step creates provably does not exist, so `act` may be called (again)."""
+    """Returned only by `find`: the object that the step creates provably does not exist, so `act` may be called."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hold:
-    """A person must do something first. The step is called again once an operator reports that it is done."""
+    """A person must do or decide something first. The step is called again once an operator has resolved the hold.
+
+    `spec.resolution` then has the operator's answer, until the step is done or answers another Hold.
+    """
 
     who: str
     what: str
+    """The task or question, which an operator resolves with yes or no."""
+    memo: Json | None = None
+    """Stored and passed to the next call. If None, the step keeps its memo."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolution:
+    """An operator's answer to a Hold."""
+
+    yes: bool
+    """Whether the task has been done, or the answer to the question is yes."""
+    text: str = ""
+    actor: str = ""
+    """Name of the operator."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,8 +184,9 @@ class Maintenance:
     `drain` stops new claims. `alone` drains the resource, and waits until nobody else holds it while this phase runs.
     `power_cycle` drains the resource, and cycles its power once for all requests so far.
 
-    `holders` determines what happens to other holders, who are notified in any case: `tell` does not wait for them,
-    `wait` waits until they have ended, and `refuse` fails the step while there are any.
+    `holders` determines what happens to other leases on the resource. Their owners are notified in any case. `tell`
+    does not wait for these leases, `wait` waits until all of them have ended, and `refuse` fails the step if there are
+    any.
     """
 
     relation: str
@@ -186,7 +204,8 @@ class Maintenance:
 class Need:
     """The step needs these leases, locks or maintenance to continue. It is called again once all of them are granted.
 
-    The granted ones are then in the step's spec: `spec.parents`, `spec.locks`, and `spec.granted` for maintenance.
+    They are then in the step's spec: the leases in `spec.parents`, the locks in `spec.locks`, and the maintenance in
+    `spec.granted`.
     """
 
     leases: tuple[NeededLease, ...] = ()

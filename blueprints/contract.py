@@ -10,7 +10,7 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -21,6 +21,7 @@ from blueprints.reports import Report
 from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem, ResourceView, Spec
 from drydock.core.errors import DrydockError, NotSupported
 from interfaces.contract import Interface
+from interfaces.transport import Transport
 
 
 class Fields(BaseModel):
@@ -37,7 +38,7 @@ Act: TypeAlias = Callable[[Spec, Json], Answer]
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One short call of a plan, which takes some seconds at most.
+    """A step of a plan: a call that takes at most a few seconds.
 
     `act(spec, memo)` carries the step out. If the answer is lost, the engine calls `find(spec, memo)`, if defined,
     before it repeats `act`. `find` returns Ready or Wait (the call had its effect), Absent (it had none) or Unknown
@@ -50,12 +51,45 @@ class Step:
     act: Act
     find: Act | None = None
     interruptible: bool = True
-    """If False, a cancel takes effect only after this step."""
+    """Whether the step may be cancelled while it waits. If False, a cancellation takes effect only after the step."""
     deadline: float = 600.0
     """Seconds after the step's first call at which it fails."""
 
 
 Plan: TypeAlias = tuple[Step, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredAct:
+    """An action on a resource that a kind declares, such as programming an FPGA.
+
+    The REST API, client, command line, console and documentation offer the act by this declaration. It runs as a phase
+    of its own: its steps get the parsed `Arguments` in `spec.arguments` and the name in `spec.act`. Arguments are
+    recorded in events, so they must not be secrets; steps read secrets from credentials.
+    """
+
+    name: str
+    """At most 31 lower-case letters, digits and hyphens, beginning with a letter."""
+    summary: str
+    """One sentence that begins with a verb and says what the act does."""
+    plan: Callable[[], Plan]
+    Arguments: type[Fields] = Fields
+    by: Literal["operator", "holder"] = "operator"
+    """Who may start it besides operators: with `holder`, the owner of an active lease on the whole resource."""
+    holders: Literal["keep", "refuse", "wait"] = "refuse"
+    """Leases on the resource, on its parts, or on a whole that it is part of, except the lease that starts the act.
+
+    `keep`: the act runs beside them. `refuse`: it is refused while there are any. `wait`: it waits until they have
+    ended. With `refuse` and `wait`, the resource gets no new leases until the act has ended.
+    """
+    power: Literal["any", "on", "off"] = "any"
+    """The power that the resource must have when the act is started, as far as it is known."""
+    dangerous: bool = False
+    """Whether people must confirm it, because it loses data or can make the resource unusable."""
+    quarantines: bool = False
+    """Whether the resource is quarantined if the act fails or is cancelled after its first step has begun."""
+
+
 Opener: TypeAlias = Callable[[LeaseView, Callable[[], None]], Interface]
 """Opens an interface on a lease. The callable is the engine's still_mine() check."""
 
@@ -70,16 +104,15 @@ class Kind(ABC):
     Attributes: ClassVar[type[Fields]] = Fields
     matches: ClassVar[tuple[Match, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ()
-    """Resource types that its steps may lease (`Need`). Blueprints that need one another are refused."""
+    """Resource types that the kind's steps may lease (`Need`). Cyclic dependencies among blueprints are refused."""
     gone_with_needs: ClassVar[bool] = False
-    """Whether its resources exist only inside the leases that they hold for life, as a folder does on a host.
+    """Whether the kind's resources exist only inside leases that they hold for life, like a folder on a leased host.
 
-    If True, a resource counts as gone once nothing is left of those leases. If False, its `destroy` plan is always
-    carried out, until it confirms that the resource is absent.
+    If True, a resource counts as gone once all of those leases are gone with everything on them. If False, the
+    `destroy` plan is always carried out until it confirms that the resource is absent.
     """
     most_resources: ClassVar[int | None] = None
-    """Highest number of resources that a blueprint may have, which is also the default of its limit. None means no
-    limit."""
+    """Maximum number of resources of a blueprint, and the default of the blueprint's limit. None means no limit."""
     idle_timeout: ClassVar[dt.timedelta | None] = None
     """Default idle timeout of a new blueprint; None keeps idle resources. Set it for resources that cost money."""
     check_interval: ClassVar[dt.timedelta | None] = None
@@ -92,13 +125,13 @@ class Kind(ABC):
     code within 15 seconds, whatever the resource does.
     """
     reusable: ClassVar[bool] = True
-    """If False, a resource is destroyed when its lease ends, because what the lease left cannot be cleaned."""
+    """Whether a resource can be cleaned for another lease. If False, it is destroyed when its lease ends."""
 
     @abstractmethod
     def destroy(self) -> Plan:
         """Return the plan that destroys a built resource, or that cleans and hands back a registered or discovered one.
 
-        Every step is idempotent and succeeds if there is nothing to do. The last step confirms that the resource is
+        Every step is idempotent, and succeeds if nothing is left to do. The last step confirms that the resource is
         absent.
         """
 
@@ -278,11 +311,11 @@ class Scans(ABC):
 class Discovers(ABC):
     """The kind finds existing resources, all of them in one call.
 
-    A kind that has to ask several places or pages, or that receives reports, is `Reports` instead.
+    A kind that reads several places or pages, or that receives reports, implements `Reports` instead.
     """
 
     discovery_interval: ClassVar[dt.timedelta | None] = None
-    """Default interval of discoveries, and of expected reports; None for that of the installation."""
+    """Default interval between discoveries or expected reports; None means the default of the installation."""
 
     @abstractmethod
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
@@ -294,39 +327,53 @@ class Discovers(ABC):
 
 
 class Reports(Discovers):
-    """The kind finds existing resources from reports: one for each place, which has one or more pages.
+    """The kind finds existing resources in reports. There is one report for each place, with one or more pages.
 
-    The engine reads the reports of the places that `reported_places` names, each under a token of its own, so that a
-    place that does not answer delays no other. Reports about any other place are sent in by programs that run there.
+    The engine reads the reports of the places that `reported_places` returns, each in a task of its own, so that a
+    place that does not respond does not delay the others. Reports about any other place are sent in by programs that
+    run there.
+
+    A kind that finds what is inside hosts names each place after a host (`str(host.id)`, from `blueprint.hosts`), and
+    sets `Draft.host`. Its resources then become parts of that host, whatever blueprint made the host.
     """
 
     report_deadline: ClassVar[float] = 300.0
-    """Seconds after which no further page of a report is read. The report is then incomplete."""
+    """Time limit in seconds for reading the pages of a report. A report that takes longer is incomplete."""
+    places_are_resources: ClassVar[bool] = False
+    """Whether a place is named by the id of the resource that is the host there."""
 
     @abstractmethod
     def drafts_from(self, config: Any, report: Report) -> Sequence[Draft]:
-        """Return the drafts of the resources on one page, each with a stable `identity` unique within the blueprint.
+        """Return the drafts of the resources on a page. Each has a stable `identity`, unique within the blueprint.
 
         A pure function: the same report always results in the same drafts. Raises if the report is invalid; nothing
         is stored then.
         """
 
     def reported_places(self, blueprint: BlueprintView) -> Sequence[str]:
-        """Return the places whose reports the engine reads. May call the provider once. Raises if that fails.
+        """Return the places whose reports the engine reads. May call the provider once. Raises if the call fails.
 
-        Resources in places that are no longer named count as missing.
+        Resources in places that are no longer returned count as missing.
         """
         return ("",)
+
+    def required_agents(self, config: Any) -> Sequence[str]:
+        """Return the places in which an agent must run. It is an error, and shown, if none reports from there."""
+        return ()
+
+    def accepts_agent(self, config: Any, place: str) -> bool:
+        """Return whether an agent may report about a place."""
+        return True
 
     def read_report(self, blueprint: BlueprintView, place: str, page: str) -> Report:
         """Read one page of the report of a place; `page` is empty for the first page. Raises if it cannot be read.
 
-        Takes at most some seconds. Override this method unless all reports are sent in.
+        Takes at most a few seconds. Override this method unless all reports are sent in.
         """
         raise NotSupported(f"Reports for {type(self).__name__} are only sent in, not read.")
 
     def discover(self, blueprint: BlueprintView) -> Sequence[Draft]:
-        """Return the resources of all places, read one after the other. Raises if a report is incomplete."""
+        """Read all places, one after another, and return their resources. Raises if a report is incomplete."""
         found: list[Draft] = []
         for place in self.reported_places(blueprint):
             page: str | None = ""
@@ -395,6 +442,13 @@ class Controls(ABC):
         Return None if the lease has no account of its own there, but uses the control account or the account of this
         program.
         """
+
+    def reach(self, resource: ResourceView) -> Transport | None:
+        """Return a transport to the control account of a host itself, or None if it cannot be used without a lease.
+
+        Kinds whose resources are parts of the host use it (`HostView.connect`). Raises DrydockError.
+        """
+        return None
 
 
 class Cleans(ABC):
@@ -480,6 +534,14 @@ class Consoles(ABC):
         """
 
 
+class Acts(ABC):
+    """The kind declares acts: actions on its resources beyond those of the other capabilities."""
+
+    @abstractmethod
+    def acts(self) -> Sequence[DeclaredAct]:
+        """Return the acts. The same ones at every call, whatever the config."""
+
+
 class Updates(ABC):
     """An outdated resource can be updated in place to its blueprint's current generation, while idle.
 
@@ -499,7 +561,7 @@ class Updates(ABC):
 
 
 class CatalogueStale(Exception):
-    """The kind does not know yet what it could build, so the lease waits."""
+    """The kind's catalogue has not been read yet, so it is unknown what could be built, and the lease waits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -514,9 +576,14 @@ CAPABILITIES = tuple(
     Capability(name=base.__name__.lower(), base=base)
     for base in (
         Builds, Offers, Allows, Registers, Scans, Discovers, Reports, Lists, Activates, HandsOver, Cleans, Checks,
-        Controls, Powers, Reboots, Resizes, Retypes, Tags, Consoles, Updates,
+        Controls, Powers, Reboots, Resizes, Retypes, Tags, Consoles, Acts, Updates,
     )
 )  # fmt: skip
+
+
+def acts_of(kind: Kind) -> Mapping[str, DeclaredAct]:
+    """Return the acts that a kind declares, by name."""
+    return {act.name: act for act in kind.acts()} if isinstance(kind, Acts) else {}
 
 
 def capabilities(kind: Kind) -> frozenset[str]:
@@ -528,6 +595,7 @@ __all__ = [
     "CAPABILITIES",
     "Act",
     "Activates",
+    "Acts",
     "Allows",
     "Builds",
     "CatalogueStale",
@@ -536,6 +604,7 @@ __all__ = [
     "Consoles",
     "Control",
     "Controls",
+    "DeclaredAct",
     "Discovers",
     "Fields",
     "HandsOver",
@@ -558,5 +627,6 @@ __all__ = [
     "Stops",
     "Tags",
     "Updates",
+    "acts_of",
     "capabilities",
 ]

@@ -1,6 +1,6 @@
-"""Code shared by all kinds whose resource type is `host`: attributes, requirements, and how interfaces are opened.
+"""Code shared by all kinds whose resource type is `host`: attributes, requirements, and functions that open interfaces.
 
-Clouds use the same requirements, so a lease need not know which kind serves it.
+All of these kinds accept the same requirements, so a request need not specify a kind.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from interfaces.transport import Transport
 
 HOST = "host"
 LEASE_VARIABLE = "DRYDOCK_LEASE"
-"""Every process that a lease's interfaces start has this variable. Its value is the lease's key."""
+"""Environment variable of every process that a lease's interfaces start. Its value is the lease's key."""
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64", "x86-64": "x86_64", "aarch64": "arm64"}
 
@@ -91,7 +91,7 @@ def stated(attributes: HostAttributes) -> dict[str, Any]:
 
 
 def observed(found: Json) -> Json:
-    """Return the facts found on a host that are attributes."""
+    """Return the facts about a host that are attributes of hosts."""
     return {name: value for name, value in found.items() if name in HostAttributes.model_fields}
 
 

@@ -23,7 +23,7 @@ read -r load _ </proc/loadavg && said load "$load"
 said boot "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)"
 [ ! -d "$1/.drydock-aside" ] || said aside there
 """
-"""$1: a folder on the disk to report. Prints name=value lines."""
+"""Script that prints facts about the host as name=value lines. $1 is a folder on the disk to report."""
 
 # Of an account that is not there nothing is left. The host's own accounts are never touched.
 _UID = r"""
@@ -119,9 +119,9 @@ at_once() {
 """
     + _ENDING
 )
-"""$1: uid or account, $2: rounds. Ends every process with a thread that has the uid in any role.
+"""Script that ends every process with a thread that has a uid in any role. $1: the uid or account, $2: rounds.
 
-Prints how many are left. Exits with 71 if the host does not show its processes.
+Prints how many processes are left. Exits with 71 if the host does not show its processes.
 """
 
 END_MARKED = (
@@ -143,9 +143,9 @@ at_once() { :; }
 """
     + _ENDING
 )
-"""$1: NAME=value in the environment, $2: folder, $3: rounds.
+"""Script that ends processes with a variable in their environment, or a working directory in a folder.
 
-Ends processes that have the variable, or work in the folder.
+$1: the variable as NAME=value, $2: the folder, $3: rounds.
 """
 
 _BOUNDED = r"""
@@ -283,11 +283,11 @@ clear_keys "$python"
 echo $left
 """
 )
-"""$1: uid or account, $2: seconds, optionally $3: a Python interpreter, $4: the folder with the homes of leases.
+"""Script that, as root, removes everything that a uid owns in world-writable places.
 
-As root, removes what the uid owns in world-writable places, and prints 0 if nothing of it is left there. `find -delete`
-follows no link and works from open folders. Kernel keys that the uid has made unreadable stay until the machine
-reboots; such a uid is not assigned again (/proc/key-users).
+$1: the uid or account, $2: seconds, optionally $3: a Python interpreter, $4: the folder with the homes of leases.
+Prints 0 if nothing is left there. `find -delete` follows no link and works from open folders. Kernel keys that the uid
+has made unreadable stay until the machine reboots; such a uid is not assigned again (/proc/key-users).
 """
 
 REMOVE_TREE = (
@@ -323,7 +323,7 @@ fi
 if there; then echo 1; else echo 0; fi
 """
 )
-"""$1: absolute folder, $2: seconds. Removes the tree without following links, and prints 0 once it is gone.
+"""Script that removes a folder without following links, and prints 0 once it is gone. $1: its path, $2: seconds.
 
 The folders above it must not belong to the lease.
 """

@@ -20,7 +20,7 @@ from interfaces.errors import AuthenticationRefused, CommandFailed, DeadlineExce
 from interfaces.transport import Transport
 
 PATIENCE = 300.0
-"""Seconds for which a lease's files are removed before they are moved aside."""
+"""Seconds after which files of a lease that could not be removed are moved aside."""
 _ROUNDS = "60"
 _PAUSE = 15.0
 _OF_OPERATOR: tuple[type[DrydockError], ...] = (HostKeyMismatch, AuthenticationRefused, InvalidRequest)
@@ -86,7 +86,7 @@ class HostShell:
             ) from error
 
     def look(self, folder: str) -> Json:
-        """Return facts about the host. The reported disk is the one that contains `folder`."""
+        """Return facts about the host. Those about the disk are for the one that contains `folder`."""
         lines = [line.partition("=") for line in self.run(LOOK, folder).splitlines()]
         found: Json = {name: _read(name, value) for name, _, value in lines if value.strip("-")}
         return found | {"arch": architecture(found.get("arch", ""))}
@@ -137,7 +137,7 @@ def told(act: Act) -> Act:
 def in_pieces(sentence: str) -> Callable[[Act], Act]:
     """Wrap an act that may need several calls: when a call runs out of time, the step waits and is called again.
 
-    It fails only at the step's own deadline.
+    The step fails only at its own deadline.
     """
 
     def act_of(act: Act) -> Act:
@@ -155,7 +155,7 @@ def in_pieces(sentence: str) -> Callable[[Act], Act]:
 
 
 def until_done(sentence: str) -> Callable[[Callable[[Spec], bool]], Act]:
-    """Make an act from a function that returns whether it is done. The step is called again until it is."""
+    """Make an act from a function that returns whether the work is done. The step is called again until it is."""
 
     def act_of(done: Callable[[Spec], bool]) -> Act:
         @in_pieces(sentence)

@@ -1,4 +1,4 @@
-"""Identities of things: serial numbers, UUIDs and addresses by which different discoverers know the same thing.
+"""Identities of hardware: serial numbers, UUIDs and addresses by which different discoveries recognize the same thing.
 
 This module depends on no database, queue or provider.
 """
@@ -16,10 +16,10 @@ _MAC = re.compile(r"\A[0-9a-f]{12}\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """A name that at most one thing in the world has.
+    """A globally unique name of a thing.
 
-    `namespace` says what the name is: `gpu_uuid`, `bmc_uuid`, `dmi_uuid`, `mac`, or `serial:VENDOR`, since two vendors
-    may use the same serial number.
+    `namespace` is the type of the name: `gpu_uuid`, `bmc_uuid`, `dmi_uuid`, `mac`, or `serial:VENDOR`, since two
+    vendors may use the same serial number.
     """
 
     namespace: str
@@ -30,13 +30,13 @@ class Identity:
 
 
 def real(given: Mapping[str, str | None]) -> tuple[Identity, ...]:
-    """Return the identities among values by namespace, in one spelling each. Placeholders are left out."""
+    """Return the identities in a mapping from namespace to value, normalized and without placeholders."""
     found = (Identity(namespace=name, value=_spelled(name, identity(value))) for name, value in sorted(given.items()))
     return tuple(one for one in found if one.value)
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether a text only says that there is no name, such as "N/A" or "To be filled by O.E.M."."""
+    """Return whether a text is a placeholder for a missing name, such as "N/A" or "To be filled by O.E.M."."""
     return not known(text)
 
 

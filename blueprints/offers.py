@@ -54,7 +54,7 @@ class Offer:
     """Names of the quotas that count the offer, besides those for all offers, separated by spaces."""
     country: str = ""
     boot_seconds: float | None = None
-    """Seconds until such a machine is usable: as observed, else as stated by the provider."""
+    """Seconds until such a machine is usable: as measured or, if unknown, as stated by the provider."""
     available: bool = True
 
     @property
@@ -149,5 +149,5 @@ class Sought:
     confidential: tuple[str, ...] = ()
     """Confidential technologies; an offer must have all of them."""
     addresses: int = 0
-    """Public addresses that the machine will have. They do not restrict the query, but count against quotas."""
+    """Number of public addresses of the machine. It does not restrict the query, but counts against quotas."""
     max_price: float | None = None

@@ -19,5 +19,6 @@ class Part:
     identity: str
     attributes: dict[str, Any] = field(default_factory=dict)
     state: State = "ok"
-    """The health of the part. A `dead` part is not leased; the rest of the resource is used. A `missing` part existed
-    before; only the engine sets this state."""
+    """The health of the part. A `dead` part is not leased, but the rest of the resource is. A `missing` part is no
+    longer reported; only the engine sets this state.
+    """

@@ -14,6 +14,7 @@ from drydock.core.errors import NotFound
 GROUP = "drydock.kinds"
 
 BUILT_IN = {
+    "accelerators": "blueprints.accelerators.kind:Accelerators",
     "azure": "blueprints.azure.kind:AzureHost",
     "ec2": "blueprints.ec2.kind:Ec2Host",
     "fake": "blueprints.fake.kind:Fake",

@@ -1,4 +1,4 @@
-"""Reports about the resources that exist in one place, and the drafts that kinds make from them.
+"""Reports about the resources that exist in one place, and checks of the drafts that kinds make from them.
 
 This module depends on no database, queue or provider.
 """
@@ -14,22 +14,23 @@ from typing import Any
 
 from blueprints.answers import Json
 from blueprints.identities import Identity, is_placeholder, real
+from blueprints.localities import problem
 from blueprints.specs import Draft
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One page of what a provider, a host or an agent says about one place.
+    """A page of a report on one place, from a provider, a host or an agent.
 
-    `content` is JSON in a form that only the kind knows. The same content always results in the same drafts.
+    `content` is JSON in a format of the kind. The same content always results in the same drafts.
     """
 
     place: str = ""
     content: Json = field(default_factory=dict)
     next_page: str = ""
-    """The kind's name for the next page; empty on the last page."""
+    """The name of the next page, chosen by the kind; empty on the last page."""
     incomplete: str = ""
-    """Why something may be missing from the report, for a person. Nothing that it omits counts as missing then."""
+    """Why the report may be incomplete, for people. If set, resources that it omits do not count as missing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +45,13 @@ class Rejected:
 
 
 def digest(generation: int, pages: Sequence[Report]) -> str:
-    """Return a hash that changes if the blueprint or the content of a page changes. Raises ValueError."""
+    """Return a hash of the blueprint's generation and the content of the pages. Raises ValueError."""
     text = json.dumps([generation, *(page.content for page in pages)], sort_keys=True, allow_nan=False)
     return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def as_json(draft: Draft) -> Json:
-    """Return the draft as PostgreSQL returns it from a column of type jsonb, without its empty fields.
+    """Return the draft without its empty fields, equal to the value that is read back from a jsonb column.
 
     Raises ValueError or TypeError if a value cannot be stored.
     """
@@ -67,10 +68,10 @@ _EMPTY: tuple[Any, ...] = ("", None, {}, (), frozenset())
 
 
 def in_order(found: Iterable[Draft]) -> tuple[list[Draft], list[Rejected]]:
-    """Sort the drafts so that parts follow the resources that they are part of, and leave out those that are wrong.
+    """Sort the drafts so that parts follow the resources that contain them. Return these and the rejected drafts.
 
-    Wrong drafts have no identity, share it with another draft of the report, or are part of themselves. Further
-    identities that are placeholders, or that several drafts have, are removed.
+    A draft is rejected if it has no identity, if another draft of the report has the same one, or if it is part of
+    itself. Additional identities are removed if they are placeholders, or if several drafts have them.
     """
     drafts, problems = _by_identity(unambiguous(found))
     depths = {identity: _depth(identity, drafts) for identity in drafts}
@@ -80,7 +81,7 @@ def in_order(found: Iterable[Draft]) -> tuple[list[Draft], list[Rejected]]:
 
 
 def unambiguous(drafts: Iterable[Draft]) -> list[Draft]:
-    """Return the drafts of one report without placeholders, and without identities that several of them have."""
+    """Return the drafts without additional identities that are placeholders, or that several of the drafts have."""
     clean = [replace(one, identities=_respelled(one)) if one.identities else one for one in drafts]
     count = Counter(identity for one in clean for identity in one.identities)
     return [
@@ -99,7 +100,7 @@ def _by_identity(found: Iterable[Draft]) -> tuple[dict[str, Draft], list[Rejecte
     drafts: dict[str, Draft] = {}
     problems: dict[str, Rejected] = {}
     for draft in found:
-        if wrong := _wrong(draft.identity):
+        if wrong := _wrong(draft.identity) or problem(draft.locality):
             problems[draft.identity] = Rejected(identity=draft.identity or draft.name, message=wrong)
         elif draft.identity in drafts or draft.identity in problems:
             drafts.pop(draft.identity, None)

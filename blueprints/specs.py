@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Json
+from blueprints.answers import Json, Resolution
 from blueprints.identities import Identity as Identity
+from blueprints.localities import Locality
 from blueprints.parts import Part as Part
 
 if TYPE_CHECKING:
@@ -32,9 +33,17 @@ class Draft:
     parts: tuple[Part, ...] = ()
     identity: str = ""
     identities: tuple[Identity, ...] = ()
-    """Names by which other discoverers may know the same thing (`blueprints.identities.real`)."""
+    """Names by which other blueprints may discover the same thing (see `blueprints.identities.real`)."""
     part_of: str = ""
     """Identity of the resource that this one is part of."""
+    locality: Locality = ()
+    """The position of the resource within its topmost parent, as names from the widest place to the narrowest.
+
+    It is used to choose resources that are near each other for a group (see `blueprints.localities`). Empty if unknown.
+    """
+    host: int | None = None
+    """Id of the host, a resource of any blueprint, that contains this resource. It is part of the host itself if
+    `part_of` is empty or not known yet."""
     facts: Json = field(default_factory=dict)
     offer: str = ""
     zone: str = ""
@@ -47,7 +56,11 @@ class Draft:
     lives: float | None = None
     """Seconds after which the resource ends by itself. No lease on it may last longer."""
     refused: str = ""
-    """Why the provider would refuse the draft now, if that is known in advance. Such a draft is not tried."""
+    """The reason why the provider would refuse the draft now, if known in advance. Such a draft is not tried.
+
+    For something that was found, the reason why it cannot be used now. It does not become a resource. If it already is
+    one, it is quarantined until a report says otherwise.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +77,22 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostView:
+    """A host, as a kind sees it whose resources are parts of hosts. The host can belong to any blueprint."""
+
+    id: int
+    name: str
+    blueprint: str
+    """Name of the host's blueprint."""
+    attributes: Json = field(default_factory=dict)
+    traits: frozenset[str] = frozenset()
+    connect: Callable[[], Transport | None] = field(default=lambda: None, repr=False, compare=False)
+    """Returns a transport to the host's control account, or None if the kind of the host provides none.
+
+    Raises DrydockError if the account cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class BlueprintView:
     """A blueprint's row, with its config parsed into the kind's Config."""
 
@@ -74,6 +103,22 @@ class BlueprintView:
     config: Any
     credentials: Mapping[str, Mapping[str, str]] = field(default_factory=dict, repr=False)
     """The secrets of the credentials that the config names, by name of the credential."""
+    hosts: Callable[[int | None], Sequence[HostView]] = field(default=lambda _: (), repr=False, compare=False)
+    """Returns all active hosts in the order of their ids, or the one with an id. Only discoveries have it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Whole:
+    """A resource that another one is part of, directly or not."""
+
+    id: int
+    """For `NeededLease.on_resources`."""
+    name: str
+    type: str
+    kind: str
+    identity: str = ""
+    state: str = ""
+    power: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,10 +149,16 @@ class ResourceView:
     dies_at: dt.datetime | None = None
     parts: tuple[Part, ...] = ()
     """The named parts of the resource, in any state."""
+    part_of: tuple[Whole, ...] = ()
+    """The resources that this one is part of: first its parent, and last the topmost, such as the host."""
+    locality: Locality = ()
+    """The position of the resource within its topmost parent; see `Draft.locality`."""
     parents: Mapping[str, LeaseView] = field(default_factory=dict)
     """The leases that this resource holds on other resources, by the name under which it requested them."""
     locks: Mapping[str, str] = field(default_factory=dict)
     """The slot locks that the resource holds."""
+    host: Callable[[], HostView | None] = field(default=lambda: None, repr=False, compare=False)
+    """Returns the host that the resource is part of, directly or not; None if there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,10 +201,18 @@ class LeaseView:
     locks: Mapping[str, str] = field(default_factory=dict)
     """The slot locks that this lease holds."""
     until: dt.datetime | None = None
-    others: Callable[[], Sequence[Asked]] = field(default=lambda: (), repr=False, compare=False)
-    """Returns the requests of the other leases that hold the resource now, reading them anew at each call.
+    active: bool = True
+    """False until the lease has been activated."""
+    members: Callable[[], Sequence[LeaseView]] = field(default=lambda: (), repr=False, compare=False)
+    """Returns the other leases of its group that hold a resource, reading them anew at each call.
 
-    Leases whose right has ended are left out.
+    A lease that uses another one of its group, such as a GPU that uses the group's host, puts the id of that lease into
+    the fact `stands_on`. It then ends when that lease ends.
+    """
+    others: Callable[[], Sequence[Asked]] = field(default=lambda: (), repr=False, compare=False)
+    """Returns the requests of the other leases that hold the resource now. Each call reads them again.
+
+    Leases that have been released are left out.
     """
     opener: Callable[[LeaseView, str], Interface] | None = field(default=None, repr=False, compare=False)
     controlled: Callable[[LeaseView], Control | None] = field(default=lambda _: None, repr=False, compare=False)
@@ -184,8 +243,7 @@ class Spec:
     resource: ResourceView
     lease: LeaseView | None = None
     asked: Asked | None = None
-    """In the phase `build`, the request of the lease for which the resource is built. None if it is built to keep a
-    minimum number of resources ready."""
+    """The request of the lease for which a resource is built; None in other phases, or if no lease requested it."""
     tags: Mapping[str, str] = field(default_factory=dict)
     parents: Mapping[str, LeaseView] = field(default_factory=dict)
     """All leases that this phase may use, by the name under which they were requested."""
@@ -196,6 +254,12 @@ class Spec:
     """The maintenance granted for this phase, as `relation:action`."""
     wanted: Json = field(default_factory=dict)
     """Arguments of the phase, such as `{"power": "off"}` for power."""
+    resolution: Resolution | None = None
+    """An operator's answer to the last Hold of this step, or None if none of its holds has been resolved."""
+    act: str = ""
+    """In the phase `act`, the name of the declared act. Otherwise empty."""
+    arguments: Any = None
+    """In the phase `act`, an instance of the act's Arguments."""
 
     @property
     def config(self) -> Any:
@@ -219,16 +283,15 @@ class Owned:
     power: str = ""
     """`on`, `off`, or empty if unknown."""
     lost: str = ""
-    """Why the object will never serve again, such as preemption or termination by somebody; empty if it may serve
-    again."""
+    """The reason why the object is permanently lost, such as a preemption or termination; empty if it is not."""
     what: str = ""
     """The type of the object: `machine`, `volume` or `firewall rule`; empty for a resource as its kind builds it."""
     since: dt.datetime | None = None
-    """When the object was created, according to the provider."""
+    """The time at which the object was created, according to the provider."""
     named: bool = True
-    """False if the key is only in a tag, which a copy of the object would also have."""
+    """False if the key was taken from a tag, which a copy of the object would also have."""
     absent: bool = False
-    """The provider was asked for this very object and said that it does not exist; `lost` has the provider's words."""
+    """True if a read of this very object showed that it does not exist. `lost` then quotes the provider."""
 
 
 @dataclass(frozen=True, kw_only=True)

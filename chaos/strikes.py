@@ -110,7 +110,11 @@ def _stop_broker(on: Stricken, aim: float) -> bool:
 
 
 def _postmaster(on: Stricken) -> psutil.Process:
-    lines = (on.engines.layout.data(POSTGRESQL) / "postmaster.pid").read_text().splitlines()
+    """Return the server's process. Its file is empty for a moment while the server starts."""
+    file = on.engines.layout.data(POSTGRESQL) / "postmaster.pid"
+    until = time.monotonic() + 10
+    while not (lines := file.read_text().splitlines()) and time.monotonic() < until:
+        time.sleep(0.05)
     return psutil.Process(int(lines[0]))
 
 

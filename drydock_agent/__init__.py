@@ -1,8 +1,8 @@
-"""Find out what is inside a machine: PCI functions, accelerators, processors, memory.
+"""Detect the hardware of a machine: PCI functions, accelerators, processors, memory.
 
 Drivers are pure functions from a tree of files (`/sys`, `/proc`, the output of tools) to facts. The tree is this
-machine, a folder captured from another one, or what one shell script printed on a host, and the facts are equal. The
-package needs the standard library only, and is also a distribution of its own.
+machine, a folder captured from another machine, or the output of a shell script that ran on a host; the facts are the
+same. The package needs only the standard library, and is also published as a distribution of its own.
 """
 
 from __future__ import annotations

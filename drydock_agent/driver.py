@@ -1,4 +1,4 @@
-"""What a hardware driver is, and how drivers are found."""
+"""The interface of hardware drivers, and the loader of drivers from entry points."""
 
 from __future__ import annotations
 
@@ -12,64 +12,64 @@ from drydock_agent.facts import Device, Host, ScanWarning
 from drydock_agent.tree import Tree
 
 GROUP = "drydock.hardware_drivers"
-"""The group of entry points. The name of an entry point is the name of its driver."""
+"""The entry point group of drivers. The name of an entry point is the name of its driver."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What a driver found in a tree."""
+    """The devices, and facts about the host, that a driver found in a tree."""
 
     devices: tuple[Device, ...] = ()
-    """Facts on devices. Several drivers can report on one id; set only what you know."""
+    """Facts about devices. Several drivers can report on one device, so each sets only the fields that it knows."""
     host: Host | None = None
 
 
 @runtime_checkable
 class Driver(Protocol):
-    """A pure function from a tree to facts. It opens no file, starts no program and keeps nothing."""
+    """Reads facts about hardware from a tree. Opens no files, starts no programs and keeps no state."""
 
     @property
     def name(self) -> str:
-        """The name of the driver, which is that of its entry point."""
+        """The name of the driver, the same as that of its entry point."""
         ...
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The device classes that it reports, such as `gpu`."""
+        """The device classes that the driver reports, such as `gpu`."""
         ...
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Shell patterns of the files, links and folders that it reads, without a leading slash."""
+        """Shell patterns of the files, links and folders that the driver reads, without a leading slash."""
         ...
 
     @property
     def tools(self) -> Mapping[str, tuple[str, ...]]:
-        """Programs whose output it reads with `tree.tool(name)`, if they are installed: name to argument list."""
+        """Maps tool names to commands, run if installed, whose output the driver reads with `tree.tool(name)`."""
         ...
 
     def read(self, tree: Tree) -> Findings:
-        """Return what the tree says. Whatever is missing or malformed is left out, with `tree.warn`."""
+        """Return the facts in the tree. Skips missing or malformed data, and reports it with `tree.warn`."""
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Drivers:
-    """The drivers of this installation, `pci` first, and those that could not be loaded."""
+    """The drivers of this installation, `pci` first, and a warning for each one that could not be loaded."""
 
     drivers: tuple[Driver, ...]
     warnings: tuple[ScanWarning, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Return the patterns of all drivers, sorted."""
+        """The path patterns of all drivers, sorted."""
         return tuple(sorted({path for one in self.drivers for path in one.paths}))
 
     @property
     def tools(self) -> dict[str, tuple[str, ...]]:
-        """Return the programs of all drivers."""
+        """The commands of all drivers, by name of the tool."""
         found = {name: tuple(argv) for one in self.drivers for name, argv in one.tools.items()}
         return dict(sorted(found.items()))
 

@@ -1,4 +1,4 @@
-"""What drivers report: a host and its devices, as frozen values with a versioned JSON form."""
+"""Facts about a host and its devices, as frozen values with a versioned JSON form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from drydock_agent import wire
 
 VERSION = 1
-"""The version of the JSON form. A reader refuses other versions."""
+"""The version of the JSON form. Readers reject other versions."""
 
 Value = str | int | float | bool | tuple[str, ...]
 
@@ -34,7 +34,7 @@ class Health(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScanWarning:
-    """Something that could not be read, and its scope: a path, a driver or a tool."""
+    """A problem during a scan. `subject` is the path, driver or tool that it affects."""
 
     subject: str
     message: str
@@ -42,7 +42,7 @@ class ScanWarning:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Link:
-    """A PCIe link: speeds in GT/s, widths in lanes. `max` is what the device can do."""
+    """A PCIe link: speeds in GT/s, widths in lanes. The maxima are those that the device supports."""
 
     speed: float | None = None
     width: int | None = None
@@ -54,24 +54,24 @@ class Link:
 class Device:
     """A PCI function, or a part of one such as a MIG slice.
 
-    A driver sets the fields that it knows. The default of a field means "not known", except for `readiness`, where None
-    means that the driver has no opinion. Facts on one id that come from several drivers are merged.
+    A driver sets only the fields that it knows. The default of a field means "not known". Facts from several drivers
+    about the same device are merged.
     """
 
     id: str
     """The PCI address in the form of sysfs (`0000:06:00.0`, domains up to 32 bits), or `ADDRESS/PART` for a part."""
     part_of: str = ""
-    """The device that this one is a part of: the PF of a VF, the GPU of a slice."""
+    """The id of the device that contains this one: the PF of a VF, or the GPU of a slice."""
     kind: str = ""
-    """By PCI class: gpu, accelerator, coprocessor, crypto, nvme, infiniband, nic, other_network, bridge or other."""
+    """The kind: gpu, accelerator, coprocessor, crypto, nvme, infiniband, nic, other_network, bridge or other."""
     device_class: str = ""
-    """What a lease would ask for: gpu, gpu_slice, fpga, qat, dsa, npu, nic, vf, nvme, ... Empty: nothing."""
+    """The class by which leases request the device, such as gpu, gpu_slice, fpga, qat or nic. Empty if none."""
     role: str = ""
     """lease_candidate, part, display_only, integrated_gpu, platform_crypto, management, or empty."""
     name: str = ""
-    """The model."""
+    """The name of the model."""
     pci_class: str = ""
-    """Six hexadecimal digits, such as `030200`."""
+    """The PCI class as six hexadecimal digits, such as `030200`."""
     vendor_id: str = ""
     device_id: str = ""
     subsystem_vendor_id: str = ""
@@ -87,9 +87,9 @@ class Device:
     local_cpus: str = ""
     iommu_group: int | None = None
     iommu_members: tuple[str, ...] = ()
-    """All functions of the IOMMU group, this one included. They can only be passed to one guest together."""
+    """All functions in the IOMMU group, including this one. They can be passed only to the same guest."""
     parent: str = ""
-    """The address of the bridge that the function is behind. Empty on a root bus."""
+    """The address of the bridge upstream of the function. Empty on a root bus."""
     root: str = ""
     """The root bus, such as `pci0000:80`."""
     link: Link | None = None
@@ -98,17 +98,17 @@ class Device:
     firmware: Mapping[str, str] = dataclasses.field(default_factory=dict)
     memory_mib: int | None = None
     health: Health | None = None
-    """None if it is not known."""
+    """The health of the device; None if unknown."""
     problems: tuple[str, ...] = ()
-    """One sentence for each reason why the health is not `ok`."""
+    """The reasons why the health is not `ok`, each as a sentence."""
     identities: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Names that identify this very thing, such as `serial`, `uuid`, `mac`. Placeholders are left out."""
+    """Unique names of the device by namespace, such as `serial`, `uuid` or `mac`, without placeholders."""
     nodes: tuple[str, ...] = ()
     """Device nodes, such as `/dev/nvidia0`."""
     attributes: Mapping[str, Value] = dataclasses.field(default_factory=dict)
     readiness: Readiness | None = None
     reason: str = ""
-    """One sentence on the readiness."""
+    """A sentence that explains the readiness."""
     found_by: tuple[str, ...] = ()
 
 
@@ -146,12 +146,12 @@ class CryptoAlgorithm:
     internal: bool = False
     passed: bool = False
     hardware: bool = False
-    """Whether a device does the work, rather than instructions of the processor."""
+    """Whether a separate device carries out the algorithm, rather than the processor."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Host:
-    """The machine itself. Several drivers can each report a part of it."""
+    """The machine itself. Several drivers can each report some of the facts."""
 
     cpu: CpuFacts | None = None
     memory_mib: int | None = None
@@ -161,7 +161,7 @@ class Host:
     tpm: str = ""
     """The version of the TPM, such as `2.0`; empty if there is none."""
     confidential: tuple[str, ...] = ()
-    """What the kernel has enabled: sgx, tdx, sev, sev_es, sev_snp; and tdx_guest, sev_guest, ... inside a guest."""
+    """Enabled confidential computing technologies, such as sgx, tdx, sev_snp, or tdx_guest inside a guest."""
     crypto: tuple[CryptoAlgorithm, ...] = ()
     attributes: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
@@ -172,7 +172,7 @@ class Hardware:
 
     host: Host
     devices: tuple[Device, ...] = ()
-    """In numeric order of their addresses."""
+    """All devices, in numeric order of their addresses."""
     traits: tuple[str, ...] = ()
     """`captured` if the tree is not a running machine."""
     warnings: tuple[ScanWarning, ...] = ()
@@ -183,11 +183,11 @@ class Hardware:
         return next((one for one in self.devices if one.id == id), None)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON form."""
+        """Return the hardware in its JSON form."""
         encoded: dict[str, Any] = wire.encoded(self)
         return encoded
 
     @classmethod
     def from_json(cls, document: object) -> Hardware:
-        """Return the hardware of a JSON form. Raises wire.Malformed, which names the field."""
+        """Parse the JSON form. Raises wire.Malformed, which names the invalid field."""
         return wire.decoded(cls, document, version=VERSION)

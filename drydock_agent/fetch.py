@@ -1,7 +1,7 @@
-"""Fetch a tree from a host on which nothing is installed, with one `/bin/sh` script.
+"""Fetch a tree from a host without an agent, with a single `/bin/sh` script.
 
 The script prints the files, links and folders that drivers declare, and the output of the tools that are installed. It
-needs a POSIX shell and awk. `parse_fetched` turns what it printed into a tree.
+needs a POSIX shell and awk. `parse_fetched` converts its output to a tree.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ echo '@END@'
 
 
 class FetchFailed(ValueError):
-    """The output is not that of the script."""
+    """The output was not printed by the script."""
 
 
 def script(drivers: Drivers, *, limits: Limits | None = None) -> str:
-    """Return the script that prints everything that these drivers read. Run it as `sh -s`, or `sh -s ROOT`.
+    """Return the script that prints everything that these drivers read. Run it with `sh -s` or `sh -s ROOT`.
 
     Raises ValueError for a pattern that is not a plain relative path with wildcards.
     """
@@ -104,14 +104,15 @@ def script(drivers: Drivers, *, limits: Limits | None = None) -> str:
 
 
 def parse_fetched(text: str, *, limits: Limits | None = None) -> MemoryTree:
-    """Return the tree that the script printed. Lines before its header, such as a banner, are skipped.
+    """Parse the output of the script to a tree. Skips lines before the header, such as a login banner.
 
-    Output that was cut off gives the tree up to there, with a warning. Raises FetchFailed if the header is missing.
+    If the output is truncated, the tree has everything before that point, and a warning. Raises FetchFailed if the
+    header is missing.
     """
     limits = limits or Limits()
     lines = text.split("\n")
     if _HEADER not in lines:
-        raise FetchFailed(f"The output does not have the line {_HEADER!r}. It begins with: {text[:100]!r}")
+        raise FetchFailed(f"The output lacks the line {_HEADER!r}. It begins with: {text[:100]!r}")
     files: dict[str, list[str]] = {}
     links: dict[str, str] = {}
     folders: list[str] = []
@@ -145,7 +146,7 @@ def parse_fetched(text: str, *, limits: Limits | None = None) -> MemoryTree:
     for path in large:
         tree.warn(path, f"The file, or all files before it, have more than {limits.file_bytes} bytes. It was not used.")
     if not ended:
-        tree.warn("tree", "What the host printed is incomplete, so devices or facts may be missing.")
+        tree.warn("tree", "The output of the host is incomplete, so devices or facts may be missing.")
     return tree
 
 

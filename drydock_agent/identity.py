@@ -1,4 +1,4 @@
-"""Which texts identify a thing. Placeholders of firmware, of tools and of people who share captures do not."""
+"""Recognize placeholders in place of serial numbers and UUIDs, from firmware, tools or anonymized captures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WELL_KNOWN = frozenset(["03000200-0400-0500-0006-000700080009", "00020003-0004-
 
 
 def identity(text: str | None) -> str:
-    """Return a text that identifies something, without surrounding blanks; empty if it is missing or a placeholder."""
+    """Return an identifying text with normalized white space, or an empty string if it is missing or a placeholder."""
     plain = " ".join((text or "").split())
     lower = plain.lower()
     if not plain or len(plain) > 200 or lower.replace(" ", "_") in _EMPTY or not plain.isprintable():
@@ -41,7 +41,7 @@ def identity(text: str | None) -> str:
 
 
 def known(text: str | None) -> str:
-    """Return a value that a tool printed, or the empty string for its ways to say that there is none."""
+    """Return a value that a tool printed, or an empty string if it means "unknown", such as `N/A`."""
     plain = " ".join((text or "").split())
     return "" if plain.lower().replace(" ", "_") in _UNKNOWN else plain
 

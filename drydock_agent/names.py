@@ -1,4 +1,4 @@
-"""Names of vendors and devices from the system's pci.ids, which is read when the first name is needed."""
+"""Names of vendors and devices, from the system's pci.ids file, which is read at first use."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class PciNames:
         self._text = "\n" + text
 
     def vendor(self, vendor: str) -> str:
-        """Return the name of a vendor, or the empty string."""
+        """Return the name of a vendor, or an empty string if it is unknown."""
         return self._section(vendor)[0]
 
     def device(self, vendor: str, device: str) -> str:
-        """Return the name of a device, or the empty string."""
+        """Return the name of a device, or an empty string if it is unknown."""
         match = re.search(rf"^\t{re.escape(device)}  (.+)$", self._section(vendor)[1], re.MULTILINE) if device else None
         return match[1].strip() if match else ""
 
     def subsystem(self, vendor: str, device: str, subsystem: tuple[str, str]) -> str:
-        """Return the name of a board that carries a device, or the empty string."""
+        """Return the name of a board by the ids of its device and subsystem, or an empty string if it is unknown."""
         section = self._section(vendor)[1]
         start = re.search(rf"^\t{re.escape(device)}  .*$", section, re.MULTILINE) if device else None
         if start is None:
@@ -52,7 +52,7 @@ class PciNames:
 
 @functools.lru_cache(maxsize=1)
 def system_names() -> PciNames:
-    """Return the names that this system knows. Without a pci.ids file there are none."""
+    """Return the names in this system's pci.ids file, or none if it has no such file."""
     for path in FILES:
         try:
             with open(path, encoding="utf-8", errors="replace") as opened:

@@ -1,6 +1,6 @@
 """Print what NVML reports as JSON: `python -m drydock_agent.nvml`. Needs the package nvidia-ml-py.
 
-This is a program of its own, because a call into NVML can hang, and only a process can be stopped.
+NVML is called in a separate process, because a call can hang and only a process can be killed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def report(nvml: Any) -> dict[str, Any]:
-    """Return the GPUs that an NVML module reports. Values that a GPU does not have are left out."""
+    """Return the GPUs that an NVML module reports, without values that a GPU does not support."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from drydock_agent.tree import Tree
 
 FUNCTIONS = "sys/bus/pci/devices"
-"""The folder with one link for every function."""
+"""The sysfs folder with a link for every PCI function."""
 
 _ADDRESS = re.compile(r"\A([0-9a-f]{1,8}):([0-9a-f]{1,2}):([0-1]?[0-9a-f])\.([0-7])\Z")
 
@@ -19,7 +19,7 @@ _DIGITS = re.compile(r"(\d+)")
 
 
 class Ids(NamedTuple):
-    """The ids of a function, as hexadecimal digits."""
+    """The vendor, device and class ids of a PCI function, as hexadecimal digits."""
 
     vendor: str
     device: str
@@ -38,7 +38,7 @@ def address(text: str) -> str | None:
 
 @lru_cache(maxsize=16384)
 def order(id: str) -> tuple[object, ...]:
-    """Return the sort key of an id: by the numbers of its address, then by its parts. Other ids come last."""
+    """Return the sort key of a device id: the numbers in its PCI address, then its part. Other ids come last."""
     place, _, part = id.partition("/")
     match = _ADDRESS.match(place)
     numbers = tuple(int(one, 16) for one in match.groups()) if match else ()
@@ -46,7 +46,7 @@ def order(id: str) -> tuple[object, ...]:
 
 
 def natural(text: str) -> tuple[tuple[bool, int, str], ...]:
-    """Return a sort key that compares digits as numbers."""
+    """Return a sort key that compares sequences of digits as numbers."""
     return tuple((not one.isdigit(), int(one) if one.isdigit() else 0, one) for one in _DIGITS.split(text) if one)
 
 
@@ -63,7 +63,7 @@ def _functions(tree: Tree) -> dict[str, Ids]:
 
 
 def hexadecimal(tree: Tree, path: str, digits: int) -> str:
-    """Return a file such as `0x10de` as that many digits without the prefix, or the empty string."""
+    """Return the hexadecimal number in a file, such as `0x10de`, without the prefix, or an empty string if invalid."""
     text = (tree.read(path) or "").lower().removeprefix("0x")
     try:
         return f"{int(text, 16):0{digits}x}" if 0 < len(text) <= digits else ""
@@ -72,7 +72,7 @@ def hexadecimal(tree: Tree, path: str, digits: int) -> str:
 
 
 def bound_to(tree: Tree, of: str) -> str:
-    """Return the kernel driver of a function."""
+    """Return the name of the kernel driver that is bound to a function, or an empty string."""
     folder = f"{FUNCTIONS}/{of}"
     bound = tree.link_name(f"{folder}/driver")
     if bound:
@@ -104,7 +104,7 @@ def kind_of(pci_class: str, has_infiniband: bool = False) -> str:
 
 
 WHOLE = ("gpu", "accelerator", "coprocessor", "crypto")
-"""Kinds whose functions are handed out whole, unless their role says otherwise."""
+"""Kinds of functions that can be leased as a whole, unless their role excludes that."""
 
 # BMCs and virtual machines show a screen with these. None of them computes.
 _DISPLAY_VENDORS = {
@@ -134,7 +134,7 @@ _PLATFORM_CRYPTO = ("1022", "1d94")
 
 
 def role_of(kind: str, vendor: str, device: str, is_vf: bool = False) -> str:
-    """Return the role of a whole function: what a lease may do with it by default."""
+    """Return the role of a function, which determines whether leases may use it by default."""
     if is_vf:
         return "part"
     if kind == "gpu" and (vendor in _DISPLAY_VENDORS or f"{vendor}:{device}" in _DISPLAY_VENDORS):
@@ -168,5 +168,5 @@ _VF_IDS = frozenset(_VF_IDS_TEXT.split())
 
 
 def is_vf_by_id(vendor: str, device: str, driver: str) -> bool:
-    """Return whether a function without a link to its PF is nevertheless known to be a VF."""
+    """Return whether a function is a VF, judging by its ids and driver, if the link to its PF is missing."""
     return driver in _VF_DRIVERS or f"{vendor}:{device}" in _VF_IDS

@@ -1,4 +1,4 @@
-"""Scan a tree: let every driver read it, and merge what they found."""
+"""Scan a tree with every driver, and merge the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from drydock_agent.tools import collect
 from drydock_agent.tree import FolderTree, Limits, Tree
 
 CAPTURED = "captured"
-"""The trait of hardware that was read from a capture, and is not there to be used."""
+"""The trait of hardware that was read from a captured tree rather than from a running machine."""
 
 _WORST = (Readiness.READY, Readiness.SETUP_REQUIRED, Readiness.REBOOT_REQUIRED, Readiness.UNSUPPORTED)
 
@@ -29,7 +29,8 @@ def scan(
 ) -> Hardware:
     """Return the hardware that a tree describes.
 
-    A driver that fails becomes a warning; the facts of the others are kept. `names` replaces this system's pci.ids.
+    If a driver fails, a warning is added, and the facts of the other drivers are kept. `names` is used in place of this
+    system's pci.ids.
     """
     drivers = drivers or load_drivers()
     devices: dict[str, Device] = {}
@@ -142,7 +143,9 @@ def _identified(devices: list[Device]) -> tuple[list[Device], list[ScanWarning]]
     clean = [dataclasses.replace(one, identities=_real(one.identities)) if one.identities else one for one in devices]
     count = Counter(pair for one in clean for pair in one.identities.items())
     twice = sorted(f"{key} {text}" for (key, text), times in count.items() if times > 1)
-    warnings = [ScanWarning(subject=one, message="Several devices report it, so it identifies none.") for one in twice]
+    warnings = [
+        ScanWarning(subject=one, message="Several devices have this identity. It was dropped.") for one in twice
+    ]
     for n, one in enumerate(clean if twice else ()):
         kept = {key: text for key, text in one.identities.items() if count[key, text] == 1}
         clean[n] = dataclasses.replace(one, identities=kept)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from drydock_agent.tree import TOOLS
 
 SECONDS = 20.0
-"""The time that each tool has. A GPU that is lost can make nvidia-smi hang for ever."""
+"""Timeout in seconds for each tool. A lost GPU can make nvidia-smi hang indefinitely."""
 
 BYTES = 4 << 20
 
@@ -32,7 +32,7 @@ def collect(tools: Mapping[str, tuple[str, ...]], *, seconds: float = SECONDS) -
 
 
 def run(argv: tuple[str, ...], *, seconds: float = SECONDS) -> tuple[str, str]:
-    """Run one tool and return its standard output, and its exit code or why it was stopped."""
+    """Run a tool. Return its standard output, and its exit code as text or the reason why it was stopped."""
     try:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,

@@ -1,8 +1,8 @@
 """Read-only trees of files with limits: a folder, or files held in memory.
 
-Paths are relative to the root of the tree and have no leading slash. Symbolic links are resolved inside the tree, as
-in a chroot, and may dangle. Nothing here raises for what is in a tree, and nothing waits for a FIFO or a device: each
-fault becomes one of `warnings`, and the file counts as missing.
+Paths are relative to the root of the tree and have no leading slash. Symbolic links are resolved inside the tree, as in
+a chroot, and may dangle. No content of a tree causes an exception, and no FIFO or device is opened: each problem is
+added to `warnings`, and the file counts as missing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import dataclasses
 import errno
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -32,7 +33,7 @@ _WARNINGS, _PAGE = 200, 4096
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How much of a tree is read."""
+    """Limits on the amount of data that is read from a tree."""
 
     file_bytes: int = 4 << 20
     total_bytes: int = 64 << 20
@@ -43,7 +44,7 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ToolOutput:
-    """What a tool printed on standard output, and how it ended: its exit code, or `timeout`."""
+    """A tool's standard output, and its exit code or `timeout`."""
 
     text: str
     status: str = "0"
@@ -54,7 +55,7 @@ class ToolOutput:
         return self.status == "0"
 
 
-class Tree:
+class Tree(ABC):
     """A tree of files. Subclasses provide `_kind`, `_target`, `_content` and `_list`, which take resolved paths."""
 
     def __init__(self, *, limits: Limits | None = None, extra: Mapping[str, str] | None = None) -> None:
@@ -96,7 +97,7 @@ class Tree:
         return _normalized(real, self._target(_join(real, name)))
 
     def link_name(self, path: str) -> str:
-        """Return the last part of the target of a symbolic link, or the empty string."""
+        """Return the last component of the target of a symbolic link, or an empty string."""
         return (self.link(path) or "").rpartition("/")[2]
 
     def exists(self, path: str) -> bool:
@@ -111,7 +112,7 @@ class Tree:
         return None if text is None else ToolOutput(text=text, status=self.read(f"{TOOLS}/{name}.status") or "0")
 
     def integer(self, path: str) -> int | None:
-        """Return a file that holds one decimal number, or None."""
+        """Return the decimal number in a file, or None if the file is missing or contains anything else."""
         text = self.read(path)
         try:
             return int(text) if text and len(text) <= 20 else None
@@ -119,7 +120,7 @@ class Tree:
             return None
 
     def once(self, key: str, make: Callable[[Tree], T]) -> T:
-        """Return what `make` returns for this tree. It is called once for each key."""
+        """Return the result of `make(tree)`, which is called only once for each key and then cached."""
         if key not in self._made:
             self._made[key] = make(self)
         made: T = self._made[key]
@@ -145,7 +146,7 @@ class Tree:
                 return None
             there, kind = found, self._kind(found)
         if kind == _OTHER:
-            self.warn(path, "This is not a regular file. It was not read.")
+            self.warn(path, "The file was not read, because it is not a regular file.")
         return there if kind == _FILE else None
 
     def _folder(self, path: str) -> str | None:
@@ -195,7 +196,7 @@ class Tree:
             self.warn(path, f"The file has more than {self.limits.file_bytes} bytes. It was not used.")
             return None
         if b"\0" in content and b"\0" in content.rstrip(b"\0"):
-            self.warn(path, "The file is binary. It was not used.")
+            self.warn(path, "The file was ignored, because it is binary.")
             return None
         return content.rstrip(b"\0").decode("utf-8", "replace")
 
@@ -219,20 +220,20 @@ class Tree:
     def _is_plain(self, path: str, name: str) -> bool:
         if name.isprintable() and len(name) <= 255 and name not in (".", ".."):
             return True
-        self.warn(f"{path}/{name}", "The name has unprintable characters or is too long. It was left out.")
+        self.warn(f"{path}/{name}", "The entry was skipped: its name is too long or has unprintable characters.")
         return False
 
-    def _kind(self, real: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _kind(self, real: str) -> str: ...
 
-    def _target(self, real: str) -> str:
-        raise NotImplementedError
+    @abstractmethod
+    def _target(self, real: str) -> str: ...
 
-    def _content(self, path: str, real: str) -> bytes | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _content(self, path: str, real: str) -> bytes | None: ...
 
-    def _list(self, path: str, real: str, most: int) -> list[str]:
-        raise NotImplementedError
+    @abstractmethod
+    def _list(self, path: str, real: str, most: int) -> list[str]: ...
 
 
 class FolderTree(Tree):
@@ -276,7 +277,7 @@ class FolderTree(Tree):
         except OSError as error:
             # Kernels answer many attributes of a sleeping or virtual device with an error: those are simply not known.
             if error.errno not in (*_ABSENT, errno.EINVAL, errno.EIO, errno.ENODEV, errno.EOPNOTSUPP, errno.ENODATA):
-                self.warn(path, f"It could not be read: {error.strerror}.")
+                self.warn(path, f"The file could not be read: {error.strerror}.")
             return None
 
     def _limited(self, descriptor: int, is_attribute: bool) -> bytes:

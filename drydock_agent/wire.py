@@ -1,12 +1,14 @@
-"""The JSON form of frozen dataclasses, read strictly: unknown fields, wrong types and odd numbers are refused."""
+"""Convert frozen dataclasses to and from JSON. Reading is strict: unknown fields, wrong types and NaN are rejected."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import json
 import math
 import types
 import typing
+import zlib
 from collections.abc import Hashable, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -17,11 +19,11 @@ MOST_ENTRIES, MOST_DEPTH, MOST_TEXT = 200_000, 8, 65_536
 
 
 class Malformed(ValueError):
-    """A document that is not valid. The message names the field."""
+    """The document is invalid. The message names the field."""
 
 
 def encoded(value: Any) -> Any:
-    """Return a dataclass as plain JSON values. Fields that have their default are left out."""
+    """Return a dataclass as JSON values, without fields that have their default values."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
         return {
@@ -34,13 +36,63 @@ def encoded(value: Any) -> Any:
     return [encoded(one) for one in value] if isinstance(value, tuple | list) else value
 
 
-def decoded(cls: type[T], document: object, *, version: int) -> T:
-    """Return the dataclass of a JSON form. Raises Malformed for unknown fields, wrong types, NaN, and for its size."""
+def decoded(cls: type[T], document: object, *, version: int, entries: int = MOST_ENTRIES) -> T:
+    """Parse the JSON form of a dataclass. Raises Malformed for unknown fields, wrong types, NaN, and excessive size."""
     if isinstance(document, Mapping) and document.get("version") != version:
         raise Malformed(f"version: {document.get('version')!r:.40}; this program reads version {version}")
-    _measure(document)
+    measure(document, entries)
     result: T = _value(cls, document, cls.__name__.lower())
     return result
+
+
+def value(wanted: type[T], given: object) -> T:
+    """Return a plain JSON value as a type, such as a dataclass that is part of a document. Raises Malformed."""
+    found: T = _value(wanted, given, wanted.__name__.lower())
+    return found
+
+
+def unpacked(body: bytes, encoding: str, most: int) -> bytes:
+    """Return a body of at most `most` bytes that may be compressed with gzip. Raises Malformed."""
+    name = encoding.strip().lower()
+    if name not in ("", "identity", "gzip"):
+        raise Malformed(f"Content-Encoding: {encoding!r:.40} is not supported; use gzip, or none")
+    if name == "gzip":
+        unpacker = zlib.decompressobj(wbits=31)
+        try:
+            plain = unpacker.decompress(body, most + 1)
+        except zlib.error:
+            raise Malformed("The body is not valid gzip") from None
+        # At the limit the stream is not at its end either, but the length says what is wrong.
+        if len(plain) <= most and (not unpacker.eof or unpacker.unused_data):
+            raise Malformed("The gzip stream is truncated, or more data follows it")
+        body = plain
+    if len(body) > most:
+        raise Malformed(f"The body has more than {most} bytes unpacked")
+    return body
+
+
+def parsed(body: bytes) -> object:
+    """Return the values of a JSON text. Raises Malformed for NaN, for repeated names and for what is not JSON."""
+    try:
+        return json.loads(body, object_pairs_hook=_unique, parse_constant=_refused)
+    except (RecursionError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise Malformed(f"The body is not valid JSON: {error!s:.100}") from None
+    except ValueError as error:
+        # Also numbers with so many digits that Python refuses to convert them.
+        raise error if isinstance(error, Malformed) else Malformed("A number has too many digits") from None
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Malformed(f"{twice:.40}: this field is there more than once")
+    return found
+
+
+def _refused(name: str) -> object:
+    raise Malformed(f"{name} is not a number in JSON")
 
 
 def _is_default(field: dataclasses.Field[Any], value: object) -> bool:
@@ -49,7 +101,8 @@ def _is_default(field: dataclasses.Field[Any], value: object) -> bool:
     return field.default is not dataclasses.MISSING and value == field.default and type(value) is type(field.default)
 
 
-def _measure(document: object) -> None:
+def measure(document: object, entries: int) -> None:
+    """Raise Malformed if a document has more than `entries` values, or is nested too deep."""
     count, level = 0, [document]
     for _ in range(MOST_DEPTH + 1):
         below: list[object] = []
@@ -59,8 +112,8 @@ def _measure(document: object) -> None:
             elif isinstance(one, list):
                 below += one
         count += len(below)
-        if count > MOST_ENTRIES:
-            raise Malformed(f"The document has more than {MOST_ENTRIES} values")
+        if count > entries:
+            raise Malformed(f"The document has more than {entries} values")
         if not below:
             return
         level = below
@@ -139,6 +192,10 @@ def _plain(wanted: type, given: object, path: str) -> object:
         raise Malformed(f"{path}: {given} is not a number")
     if isinstance(given, int) and not -(1 << 63) <= given < 1 << 63:
         raise Malformed(f"{path}: the number is too large")
-    if isinstance(given, str) and (len(given) > MOST_TEXT or "\0" in given):
-        raise Malformed(f"{path}: the text is too long or has NUL characters")
+    if isinstance(given, str) and (len(given) > MOST_TEXT or "\0" in given or not _is_unicode(given)):
+        raise Malformed(f"{path}: the text is too long, or has NUL characters or half a surrogate pair")
     return given
+
+
+def _is_unicode(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= one <= "\udfff" for one in text)

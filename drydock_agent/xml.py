@@ -1,4 +1,4 @@
-"""Read the XML that tools print, without the features of XML that attackers use."""
+"""Parse the XML that tools print, without features such as entities that an attacker could exploit."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _BYTES, _ELEMENTS = 4 << 20, 200_000
 
 
 class BadXml(ValueError):
-    """The text is not an acceptable document. The message says why."""
+    """The XML is malformed, too large or uses forbidden features. The message says which."""
 
 
 def parse(text: str, root: str) -> ElementTree.Element:
-    """Return the root element of a document of this name. Text before it, such as a warning, is skipped.
+    """Return the root element `root` of a document. Skips text before it, such as a warning.
 
     Raises BadXml for entities and other declarations, for documents that are too large, and for truncated ones.
     """

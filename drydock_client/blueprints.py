@@ -33,7 +33,7 @@ class Blueprints(Operations):
         "PATCH", "blueprints/{name}", "Change a blueprint", scope="operate", body="BlueprintChange", spread="change"
     )
     def change_blueprint(self, name: str, change: BlueprintChange) -> BlueprintInfo:
-        """Change the given fields of a blueprint and return it. Another kind or config increases its generation."""
+        """Change the given fields of a blueprint and return it. A change of kind or config increases its generation."""
 
     @operation(
         "POST", "blueprints/{name}/{act}", "Enable, disable, drain, undrain or check a blueprint", scope="operate",
@@ -56,4 +56,4 @@ class Blueprints(Operations):
 
     @operation("GET", "kinds/{name}", "Get a kind")
     def kind(self, name: str) -> KindInfo:
-        """Return the JSON Schemas of a kind's config, requirements, attributes and registration."""
+        """Return a kind with the JSON Schemas of its config, requirements, attributes and registration."""

@@ -112,7 +112,7 @@ class TimedOut(DrydockError):
 class LeaseFailed(DrydockError):
     """The lease cannot be granted or has ended.
 
-    `state`, `reason` and the verdict on every candidate say why.
+    `state`, `reason` and the verdict on every candidate give the cause.
     """
 
     code = "lease_failed"

@@ -43,7 +43,7 @@ def follow(
 ) -> Iterator[EventInfo]:
     """Yield each event once, until `stop` returns True. `fetch(id)` returns at most AT_ONCE events after `id`.
 
-    Reads the last few seconds again, because transactions may commit late.
+    Reads the events of the last few seconds again, because a late commit can add an event with an earlier id.
     """
     cursor = after
     seen: dict[int, float] = {}

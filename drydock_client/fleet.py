@@ -15,7 +15,7 @@ class Fleet(Operations):
 
     @operation("GET", "orphans", "List orphans", scope="operate")
     def orphans(self) -> list[OrphanInfo]:
-        """List objects without a row, suspects, and rows without an object, each with the planned action."""
+        """List provider objects without a row, and rows without an object, each with the planned action."""
 
     @operation(
         "POST", "orphans/{id}/{act}", "Destroy or adopt an orphan", scope="operate", status=202,

@@ -31,24 +31,26 @@ class Installation(Operations):
         inside="Counted.count",
     )  # fmt: skip
     def clear_errors(self, *, blueprint: str = "") -> int:
-        """Forget remembered errors, so that the offers that they exclude are tried again at once.
+        """Delete remembered errors, so that the offers that they exclude are tried again at once.
 
-        Return their number.
+        Return how many were deleted.
         """
 
-    @operation("POST", "leases/{id}/resolve", "Resolve a held step of a lease", scope="operate", body="Message")
-    def resolve_lease(self, id: int, *, message: str = "") -> None:
-        """Record that a person has done what a held step of a lease waits for. The step continues."""
+    @operation("POST", "leases/{id}/resolve", "Resolve a held step of a lease", scope="operate")
+    def resolve_lease(self, id: int, *, yes: bool = True, message: str = "") -> None:
+        """Answer a held step of a lease: yes (or done) or no, with a message. The step receives the answer."""
 
-    @operation("POST", "resources/{id}/resolve", "Resolve a held step of a resource", scope="operate", body="Message")
-    def resolve_resource(self, id: int, *, message: str = "") -> None:
-        """Record that a person has done what a held step of a resource waits for. The step continues."""
+    @operation("POST", "resources/{id}/resolve", "Resolve a held step of a resource", scope="operate")
+    def resolve_resource(self, id: int, *, yes: bool = True, message: str = "") -> None:
+        """Answer a held step of a resource: yes (or done) or no, with a message. The step receives the answer."""
 
-    def resolve(self, *, lease: int | None = None, resource: int | None = None, message: str = "") -> None:
-        """Record that a person has done what a held step of a lease or a resource waits for."""
+    def resolve(
+        self, *, lease: int | None = None, resource: int | None = None, yes: bool = True, message: str = ""
+    ) -> None:
+        """Answer a held step of a lease or a resource: yes (or done) or no, with a message."""
         if lease is not None and resource is None:
-            self.resolve_lease(lease, message=message)
+            self.resolve_lease(lease, yes=yes, message=message)
         elif resource is not None and lease is None:
-            self.resolve_resource(resource, message=message)
+            self.resolve_resource(resource, yes=yes, message=message)
         else:
             raise InvalidRequest("Give either a lease or a resource.", field="lease")

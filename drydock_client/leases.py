@@ -40,7 +40,11 @@ class Leases(Operations):
     def request_group(
         self, requests: Sequence[Request], *, same: str = "", different: str = "", key: str | None = None
     ) -> list[LeaseInfo]:
-        """Request several leases, granted all together or not at all. They are returned in the same order."""
+        """Request several leases, granted all together or not at all. They are returned in the same order.
+
+        A request with a `count` stands for that many leases. `same` (`resource`, `parent` or `host`) and `different`
+        (`resource` or `parent`) say what they must share and what they must not share.
+        """
 
     @operation(
         "POST", "explain", "Explain a request", body="LeaseRequest", query="For", spread="request",
@@ -120,7 +124,7 @@ class Leases(Operations):
         inside="PrivateKey.private_key",
     )  # fmt: skip
     def private_key(self, id: int) -> str:
-        """Return the generated private key to the lease's owner only, not to operators. Every call is recorded."""
+        """Return the generated private key, to the lease's owner only and not to operators. Every call is recorded."""
 
     # Waiting
 
@@ -208,6 +212,6 @@ def _rest(info: LeaseInfo, pause: float, end: float | None) -> float:
     left = pause if end is None else end - time.monotonic()
     if left <= 0:
         raise TimedOut(
-            f"Lease {info.id} is still {info.state}: {info.message}".rstrip(": "), hint="It goes on by itself."
+            f"Lease {info.id} is still {info.state}: {info.message}".rstrip(": "), hint="It continues to wait."
         )
     return min(pause, left)

@@ -73,7 +73,8 @@ class Machines(Operations):
     def change_machine(self, id: int, act: str, *, resource: bool = False, **given: Any) -> MachineInfo:
         """Request `stop`, `start`, `reboot`, `resize(disk_gib)`, `change-type(type_name)` or `tags(tags)`.
 
-        Raises NotSupported, naming the capability, if the machine lacks it, and Conflict while the machine is busy.
+        Raises NotSupported, naming the capability, if the machine does not have it, and Conflict while the machine is
+        busy.
         """
         change = self.change_resource_machine if resource else self.change_lease_machine
         return change(id, act, **given)

@@ -50,19 +50,19 @@ class Operation:
     acts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Maps each value of `{act}` to the summary and the model of the body of that action."""
     inside: str = ""
-    """`Model.field` if the result is sent as a field of a model."""
+    """`Model.field` if the result is not the whole response body but a field of it."""
     spread: str = ""
-    """The argument whose items become fields of the body or query, in addition to the other parameters."""
+    """The name of a mapping parameter whose items become fields of the body or query."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """The name of the field in the body or query, for each parameter that has another name there."""
+    """Maps parameters to the names of their fields in the body or query, where these differ."""
     flags: Mapping[str, str] = field(default_factory=dict)
-    """The query flag that stands for an empty collection, by parameter. An empty collection differs from None."""
+    """Maps parameters to the query flag that represents an empty collection, which differs from None."""
     cursor: str = ""
     """The argument that sets where a page begins, if the result is sent in pages."""
     key: str = ""
     """The argument, or the item of `spread`, that the header `Idempotency-Key` carries."""
     waits: str = ""
-    """The operation that reads the result again, after a REST request with `wait` has waited for the lease."""
+    """The operation that returns the result of a REST request with `wait`, called once the wait is over."""
     tagged: bool = False
     """Whether the result, a lease, is sent with an `ETag`."""
     location: str = ""
@@ -86,7 +86,7 @@ class Operation:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The response header for each field other than `content`, if the result is sent as bytes; else empty."""
+        """Maps the fields of a result sent as bytes, except `content`, to response headers; empty for other results."""
         names = list(getattr(self.result, "__dataclass_fields__", ()))
         if "content" not in names:
             return {}

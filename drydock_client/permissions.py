@@ -41,9 +41,9 @@ class Permissions(Operations):
         acts={"approve": ("Approve an authorization", "Message"), "decline": ("Decline an authorization", "Message")},
     )  # fmt: skip
     def change_authorization(self, id: int, act: str, *, message: str = "") -> AuthorizationInfo:
-        """Allow the user or group to use the blueprint, or decline that, even if it was allowed before.
+        """Allow or decline the use of the blueprint, whatever was decided before.
 
-        Leases that wait for the authorization are considered again. Current leases are not affected.
+        Leases that wait for the authorization are tried again. Existing leases are not affected.
         """
 
     def settle_authorization(self, id: int, *, allow: bool, message: str = "") -> AuthorizationInfo:
@@ -56,7 +56,7 @@ class Permissions(Operations):
 
     @operation("PUT", "quotas", "Set a quota", scope="operate", body="Quota", spread="limits")
     def set_quota(self, *, user: str = "", group: str = "", limits: Mapping[str, QuotaLimit]) -> QuotaInfo:
-        """Set the given limits in the quota of a user or group; other limits stay. None removes a limit.
+        """Set the given limits in the quota of a user or group; other limits are not changed. None removes a limit.
 
         Leases that waited because of a limit are retried.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Protocol
 
+from drydock_client.agents import Agents
 from drydock_client.blueprints import Blueprints
 from drydock_client.costs import Costs
 from drydock_client.credentials import Credentials
@@ -32,7 +33,7 @@ class Attendance(Protocol):
     def __exit__(self, *_: object) -> None: ...
 
     def look(self) -> bool:
-        """Return whether a worker is alive, starting one if this program is responsible for it. Cheap to repeat."""
+        """Return whether a worker is alive. Starts one if this program is responsible for that. May be called often."""
 
     @property
     def private(self) -> bool:
@@ -41,7 +42,7 @@ class Attendance(Protocol):
 
 class Client(
     Leases, Machines, Interfaces, Jobs, Resources, Blueprints, Permissions, Credentials, Users, Offers, Costs,
-    Instances, Fleet, Installation, Events,
+    Instances, Fleet, Installation, Events, Agents,
 ):  # fmt: skip
     """All operations. `name` is the caller's user name; `operator` says whether the caller is an operator."""
 
@@ -50,7 +51,7 @@ class Client(
 
     @abstractmethod
     def attended(self) -> Attendance:
-        """Return a context manager that keeps workers alive, if this program is responsible for them."""
+        """Return a context manager that, if this program is responsible for workers, keeps them alive."""
 
     @abstractmethod
     def close(self) -> None:

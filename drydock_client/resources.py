@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import HostKey, ResourceInfo
+from drydock_client.values import ActInfo, HostKey, ResourceInfo
 
 
 class Resources(Operations):
@@ -39,6 +39,25 @@ class Resources(Operations):
     )  # fmt: skip
     def change_resource(self, id: int, act: str, **given: Any) -> ResourceInfo:
         """Drain, quarantine, retire, check or switch a resource, and return it."""
+
+    @operation("GET", "resources/{id}/acts", "List the acts on a resource")
+    def acts(self, id: int) -> list[ActInfo]:
+        """List the acts that the resource's kind declares, with the JSON Schema of their arguments.
+
+        Each says why it cannot be started now, how far it is while it runs, and how its last run ended.
+        """
+
+    @operation("POST", "resources/{id}/acts/{name}", "Start an act", scope="lease", body="ActArguments")
+    def start_act(self, id: int, name: str, *, arguments: Mapping[str, Any] | None = None) -> ActInfo:
+        """Start an act on a resource, and return it with its progress.
+
+        Allowed for operators and, if the kind declares it so, for the owner of a lease on the whole resource. 409 if
+        something is in the way; the message says what.
+        """
+
+    @operation("POST", "resources/{id}/acts/{name}/cancel", "Cancel a running act", scope="lease")
+    def cancel_act(self, id: int, name: str) -> ActInfo:
+        """Cancel a running act at once or, if its current step cannot be interrupted, after that step."""
 
     @operation(
         "POST", "blueprints/{blueprint}/resources", "Register a resource", scope="operate", status=201,

@@ -12,7 +12,7 @@ from interfaces.errors import Cancelled
 from interfaces.transport import Transport
 
 StillMine = Callable[[], None]
-"""Supplied by the engine: returns if the lease is active, and raises `LeaseEnded` if it is over."""
+"""A check supplied by the engine: raises `LeaseEnded` if the lease is no longer active."""
 
 
 class Watch:

@@ -136,7 +136,7 @@ class Greeting:
         return rest
 
     def never_came(self) -> NotStarted | None:
-        """Return the error to raise if both streams ended without our mark, or None if the mark was received."""
+        """Return the error to raise after both streams have ended without our mark; None if the mark was received."""
         if "out" not in self._open:
             return None
         said = (self._err or self._out)[-500:].decode("utf-8", "replace").strip()

@@ -85,8 +85,9 @@ def allocate_many(
 ) -> list[Lease]:
     """Request several leases for one owner that are granted all together or not at all. Return them in order.
 
-    `same` and `different` (each `resource` or `parent`) say what the leases must share and what they must not
-    share. Raises InvalidRequest, and Conflict if the idempotency key was used for another request.
+    `same` (`resource`, `parent` or `host`) and `different` (`resource` or `parent`) say what the leases must share and
+    what they must not share. With `host`, all are on one host or on the devices in it. Raises InvalidRequest, and
+    Conflict if the idempotency key was used for another request.
     """
     if not asked:
         return []

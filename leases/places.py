@@ -15,6 +15,10 @@ _LATEST = 10
 """The longest time in seconds after which a refused client is told to try again."""
 
 
+_SHARES = {"agent": 8}
+"""The share of the threads that a type may take, if it is not one half: 8 means one eighth."""
+
+
 class NoPlace(Busy):
     """The limit on concurrent requests of this type is reached.
 
@@ -29,8 +33,8 @@ class NoPlace(Busy):
 class Places:
     """Limits the number of long requests that run at the same time, in proportion to the number of threads.
 
-    One type of request may take half of the threads, all types together three quarters, and a single user three
-    eighths.
+    One type of request may take half of the threads, agents that wait for orders an eighth, all types together three
+    quarters, and a single user three eighths.
     """
 
     def __init__(self) -> None:
@@ -45,7 +49,7 @@ class Places:
             of_sort = sum(number for (name, _), number in self._taken.items() if name == sort)
             of_user = sum(number for (_, whose), number in self._taken.items() if whose == user)
             free = (
-                of_sort < max(1, threads // 2)
+                of_sort < max(1, threads // _SHARES.get(sort, 2))
                 and self._taken.total() < max(1, threads * 3 // 4)
                 and of_user < max(1, threads * 3 // 8)
             )

@@ -13,15 +13,15 @@ class LeaseState(StrEnum):
     PENDING = "pending"
     """Requested; no resource has room for it yet."""
     ACQUIRED = "acquired"
-    """It holds its share of a resource that is being built, or it is being activated there."""
+    """The lease has a share of a resource. The resource is being built, or the lease is being activated."""
     ACTIVE = "active"
-    """Ready; its interfaces work."""
+    """The lease can be used through its interfaces."""
     RELEASED = "released"
-    """The right has ended; the share is still held while the resource is cleaned."""
+    """The lease has ended. It keeps its share while the resource is cleaned."""
     DESTROYED = "destroyed"
-    """The share is returned."""
+    """The resource was cleaned, and the share was returned."""
     BROKEN = "broken"
-    """It could not be served, or its resource was lost. The reason is kept until the lease is pruned."""
+    """The lease could not be served, or its resource was lost. The reason is kept until the lease is pruned."""
 
 
 LEASE = StateTable(
@@ -41,7 +41,7 @@ class ResourceState(StrEnum):
     """The state of a resource."""
 
     PENDING = "pending"
-    """Being built; claims may already take its room."""
+    """Being built. Leases can already claim its capacity."""
     ACTIVE = "active"
     """Ready for use."""
     RELEASED = "released"
@@ -49,7 +49,9 @@ class ResourceState(StrEnum):
     DESTROYED = "destroyed"
     """Confirmed to no longer exist."""
     BROKEN = "broken"
-    """It failed. Anything that was built is destroyed (`gone_at`). The reason is kept until the resource is pruned."""
+    """The resource failed. Anything that was built is destroyed (`gone_at`). The reason is kept until the row is
+    pruned.
+    """
 
 
 RESOURCE = StateTable(

@@ -16,7 +16,9 @@ COMMANDS = "tests/cli/"
 """Tests of the command line, which share one installation: each worker would make and migrate its own."""
 
 GROUPS = {
+    "tests/accelerators/test_engine.py": ACCOUNTS,
     "tests/blueprints/test_accounts.py": ACCOUNTS,
+    "tests/blueprints/test_devices.py": ACCOUNTS,
     "tests/blueprints/test_layered_attacks.py": ACCOUNTS,
     "tests/blueprints/test_layered_ssh_engine.py": ACCOUNTS,
     "tests/blueprints/test_leftovers.py": ACCOUNTS,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from blueprints.accounts import scripts
 from blueprints.accounts.access import home_for, mark_of_host, prefix, shell
 from blueprints.accounts.removal import SHARED_FOLDER, shared_close, shared_ended, shared_removed, tidied, vanished
 from blueprints.answers import Answer, Failed, Json, Ready, Scope
-from blueprints.hostshell import HostShell, NeedsOperator, told, until_done
+from blueprints.devices import hand_back_all
+from blueprints.hostshell import CannotBecomeRoot, HostShell, NeedsOperator, told, until_done
 from blueprints.specs import Spec
 from interfaces.errors import CommandFailed, ConnectionLost, DeadlineExceeded, Unreachable
 
@@ -88,7 +91,7 @@ def remove_accounts(spec: Spec) -> bool:
 
 @told
 def hand_back(spec: Spec, memo: Json) -> Answer:
-    """Check that no account made by Drydock is left. The host itself is not changed."""
+    """Check that no account made by Drydock is left, and give device nodes the owners that they had."""
     if _never_reached(spec):
         return Ready()
     if spec.config.accounts == "shared":
@@ -98,6 +101,8 @@ def hand_back(spec: Spec, memo: Json) -> Answer:
         left = shell(spec).run(scripts.ACCOUNTS, prefix(spec.resource)).split()
     if left:
         return Failed(scope=Scope.STEP, code="still_there", message=f"Accounts left on the host: {', '.join(left)}.")
+    with suppress(CannotBecomeRoot):  # then nothing was changed as root
+        hand_back_all(shell(spec))
     return Ready(log="handed back")
 
 

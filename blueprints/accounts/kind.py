@@ -10,8 +10,9 @@ from blueprints.accounts.config import Accounts
 from blueprints.contract import Activates, Checks, Controls, Fields, HandsOver, Kind, Opener, Plan, Step
 from blueprints.hosts import openers
 from blueprints.hostshell import NeedsOperator
-from blueprints.specs import BlueprintView, Control, LeaseView, Problem
+from blueprints.specs import BlueprintView, Control, LeaseView, Problem, ResourceView
 from interfaces.errors import AuthenticationRefused, HostKeyMismatch, Unreachable
+from interfaces.transport import Transport
 
 LONG = 3600.0
 """Deadline in seconds of a step that ends processes or removes files."""
@@ -55,6 +56,10 @@ class WithAccounts(Kind, Activates, HandsOver, Checks, Controls):
     def control(self, lease: LeaseView) -> Control | None:
         """Return the control account, unless the lease uses it itself."""
         return access.control_of(lease)
+
+    def reach(self, resource: ResourceView) -> Transport:
+        """Return the control account of the host."""
+        return access.control_transport(resource)
 
     def reusable_after(self, lease: LeaseView) -> bool:
         """Return False after a lease that could change the host itself, unless the operator trusts the owners."""

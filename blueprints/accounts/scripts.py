@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from blueprints.devices.scripts import REVOKE_ACCOUNT
+
 _AGAIN = r"""
 # /etc/passwd is locked while somebody else changes it.
 again() { n=0; until "$@"; do n=$((n + 1)); [ $n -lt 20 ] || return 1; sleep 0.2 2>/dev/null || sleep 1; done; }
@@ -177,7 +179,8 @@ exit 0
 empty."""
 
 REMOVE_ACCOUNT = (
-    _AGAIN
+    f"({REVOKE_ACCOUNT}) || exit $?\n"
+    + _AGAIN
     + rf"""
 [ ! -d "${{2%/*}}/{ASIDE}/${{2##*/}}" ] || exit 0
 """
@@ -191,7 +194,7 @@ if id -u "$user" >/dev/null 2>&1 || [ -e "$home" ]; then exit 1; fi
 """
 )
 """$1 user, $2 home, which must be gone. Fails unless the account is gone at the end; `userdel` refuses one that has
-processes. Keeps an account whose home was set aside, so that its uid is not reused."""
+processes. Keeps an account whose home was set aside, so that its uid is not reused. Takes back its devices first."""
 
 ACCOUNTS = r"""
 getent passwd | cut -d: -f1 | while IFS= read -r name; do

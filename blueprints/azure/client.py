@@ -68,9 +68,9 @@ class Azure(
     api: ClassVar[cloud.Api] = cloud.Api.GLOBAL
     key_source: ClassVar[str] = "run_command"
     types_every: ClassVar[float] = 300.0
-    """Long, because the listing of Resource SKUs has many megabytes and does not depend on free capacity."""
+    """A long interval, because the listing of Resource SKUs has many megabytes and does not depend on free capacity."""
     status_every: ClassVar[float] = 10.0
-    """Each poll makes four calls; Azure allows 25 reads per second."""
+    """A short interval, because each poll makes only four calls, and Azure allows 25 reads per second."""
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
         self._connection = Connection(credential, deadline)

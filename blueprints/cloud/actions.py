@@ -149,8 +149,8 @@ _LISTINGS = 3
 def boot(client: Client, spec: Spec, memo: Json) -> Answer:
     """Wait until the instance is running and has an address.
 
-    The listing of its location reports this and wakes the step. After several listings without a report, the instance
-    is read by its id.
+    A listing of its location that shows this wakes the step. If several listings do not show it, the instance is read
+    by its id.
     """
     seen, looks = spec.resource.facts.get("seen", {}), memo.get("looks", 0)
     if looks >= _LISTINGS and seen.get("state") != Lifecycle.RUNNING:
@@ -333,7 +333,7 @@ def console(client: Client, resource: ResourceView) -> str:
 
 
 def with_console(client_of: ClientOf, act: Act, seconds: float) -> Act:
-    """Wrap an action so that the console is stored with the resource if the action fails or waits for long."""
+    """Wrap an action so that the console output is stored with the resource if the action fails or takes long."""
 
     @functools.wraps(act)
     def watched(spec: Spec, memo: Json) -> Answer:

@@ -113,7 +113,7 @@ class Client(ABC):
     find_after: ClassVar[float] = 30.0
     """Seconds after a lost answer until None from `find` proves that there is no instance."""
     unseen_for: ClassVar[float] = 0.0
-    """Seconds after an answered create during which reads may not know the instance yet.
+    """Seconds after a create was answered during which reads may not find the instance yet.
 
     Until then, None from `instance` proves nothing; a create under the same token tells whether the instance exists.
     """
@@ -137,8 +137,8 @@ class Client(ABC):
     stops_spot: ClassVar[str] = ""
     """The reason to record for a spot instance that stopped although Drydock did not stop it.
 
-    Only for a provider that takes spot instances back by stopping them and reports no more. Otherwise empty, and
-    `Instance.preempted` tells.
+    Set only for providers that reclaim a spot instance by stopping it, and do not report that they reclaimed it. Empty
+    for other providers, for which `Instance.preempted` is set.
     """
 
     @abstractmethod
@@ -302,11 +302,11 @@ class Permission:
     held: bool | None
     """Whether the account has the permission; None if that cannot be determined."""
     unclear: str = ""
-    """Why `held` cannot be determined, as the end of a sentence."""
+    """The reason why `held` cannot be determined, as the end of a sentence."""
     without: str = ""
-    """The feature that fails without the permission, as a clause. Empty if no machine can be used without it."""
+    """The feature that fails without the permission, as a clause. Empty if no machine works without the permission."""
     host_key: str = ""
-    """The value of the config's `host_key` that requires the permission; empty if it does not depend on that."""
+    """The config's `host_key` value for which the permission is required; empty if it is required for every value."""
 
 
 class Permissions(ABC):

@@ -52,7 +52,7 @@ class Consequence:
     """The consequence of an error: what it excludes, and for how long."""
 
     scope: Scope | None
-    """What is excluded from further attempts; None if nothing is."""
+    """The scope that is excluded from further attempts; None if the error excludes nothing."""
     remember: float | None = None
     """Seconds until the excluded offers are tried again (peers use 60 s to 30 min, see docs/kinds/clouds.md)."""
 
@@ -98,7 +98,7 @@ _HTML = re.compile(r"<(?:!doctype|html|head|body|title|center)\b", re.IGNORECASE
 
 
 def without_html(text: str) -> str:
-    """Return a message without an HTML page that a proxy inserted. Log the first words of the page."""
+    """Return an error message without the HTML page of a proxy. Log the first words of the page."""
     found = _HTML.search(text)
     if found is None:
         return text

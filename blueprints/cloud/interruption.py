@@ -86,11 +86,11 @@ def main():
         except Exception as error:
             if str(error) != last:
                 last = str(error)
-                print(f"The metadata service does not tell: {last}", flush=True)
+                print(f"The metadata service does not answer: {last}", flush=True)
         if found:
             said = {"provider": provider, "action": str(found[0]), "time": str(found[1])}
             write(said)
-            print(f"This machine is taken back: {said}", flush=True)
+            print(f"This machine will be reclaimed: {said}", flush=True)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
             return run(said)
         if ending:

@@ -1,7 +1,7 @@
 """The objects of an installation in one account: machines, objects without a machine, and proofs of ownership.
 
-Before an instance is terminated or counts as gone, two things are checked: that it is ours, and that the account that
-was asked is the one in which it was created.
+Before an instance is terminated or counts as gone, two things are checked: that it is ours, and that the credential
+belongs to the account in which it was created.
 """
 
 from __future__ import annotations

@@ -137,9 +137,9 @@ class Operates(Powers, Reboots, Resizes, Retypes, Tags, Consoles):
 
 
 def note_boot(spec: Spec, memo: Json) -> Answer:
-    """Record the current boot id, or an empty string if the machine does not answer.
+    """Record the current boot id, or an empty string if the machine does not respond.
 
-    A machine may be rebooted because it does not answer.
+    A missing answer is not an error, because a reboot may be requested for that very reason.
     """
     return Ready(facts={"boot_id": _boot_id(spec)})
 
@@ -263,8 +263,8 @@ def change(cloud: Client, spec: Spec, memo: Json) -> Answer:
 def start(cloud: Client, spec: Spec, memo: Json) -> Answer:
     """Start the machine if it should run.
 
-    If its new type is not available, the machine is changed back to the old type and started as that. The plan then
-    fails with the provider's message.
+    If its new type is not available, the machine is changed back to its old type and started. The plan then fails with
+    the provider's message.
     """
     assert isinstance(cloud, client.StopsStarts)
     assert isinstance(cloud, client.ChangesType)

@@ -224,7 +224,7 @@ class Instance:
     tags: Mapping[str, str] = field(default_factory=dict)
     created_at: dt.datetime | None = None
     reason: str = ""
-    """Why the instance is stopped, terminated or failed, in the provider's words."""
+    """The provider's reason why the instance is stopped, terminated or failed."""
     preempted: bool = False
     """Whether the provider reclaimed the instance."""
     leaving: str = ""
@@ -244,7 +244,7 @@ class Remnant:
     key: str
     """The name under which the object was created; see `named`."""
     location: str = ""
-    """The location of the object; empty if it does not belong to one."""
+    """The location of the object; empty if the object has no location."""
     zone: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     created_at: dt.datetime | None = None

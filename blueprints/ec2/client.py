@@ -373,10 +373,11 @@ class Ec2(
 
     provider: ClassVar[str] = "ec2"
     unseen_for: ClassVar[float] = 300.0
-    """EC2 is eventually consistent, and its documentation tells callers to retry for five minutes ("Eventual
-    consistency in the Amazon EC2 API", https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html)."""
+    """Five minutes: EC2 is eventually consistent, and its documentation tells callers to retry for that long ("Eventual
+    consistency in the Amazon EC2 API", https://docs.aws.amazon.com/ec2/latest/devguide/eventual-consistency.html).
+    """
     types_every: ClassVar[float] = 600.0
-    """A poll takes about twenty calls, and types and prices rarely change."""
+    """A long interval, because a poll takes about twenty calls, and types and prices rarely change."""
 
     def __init__(self, credential: Credential, *, deadline: float = 20.0) -> None:
         """Connect to an account.

@@ -51,7 +51,7 @@ _MARKED = frozenset({"marked-for-termination", "marked-for-stop"})
 def leaving(calls: Calls, region: str, tags: Mapping[str, str]) -> dict[str, str]:
     """Return the reasons for imminent interruptions, by instance id.
 
-    Return an empty dict if they cannot be read, because they are only notices.
+    The dict is empty if the notices cannot be read. Nothing depends on them.
     """
     try:
         answer = calls.call("describe_spot_instance_requests", region, Filters=tagged(dict(tags)))
@@ -317,7 +317,7 @@ SORTS = (
         named_by="GroupName",
     ),
 )
-"""Sorts in the order of deletion: a group is in use while a network interface refers to it."""
+"""All types of objects, in the order of deletion: a group is in use while a network interface refers to it."""
 
 
 def owner_filter(tags: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -105,6 +105,7 @@ class Cloud(Provider):
         facts: Mapping[str, Any] | None = None,
         place: str = "",
         identities: Mapping[str, str] | None = None,
+        locality: Sequence[str] = (),
     ) -> None:
         """Add an object for `discover` to find, in a place. An object with the same identity is replaced."""
         draft = {
@@ -119,6 +120,7 @@ class Cloud(Provider):
             "part_of": part_of,
             "parts": [asdict(part) for part in parts],
             "traits": sorted(traits),
+            "locality": list(locality),
         }
         with self._store.transaction() as db:
             db.execute("INSERT OR REPLACE INTO planted VALUES (?, ?)", (identity, json.dumps(draft)))

@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
-from blueprints.contract import Consoles, Fields, Powers, Reboots, Resizes, Retypes, Tags
+from blueprints.contract import Acts, Consoles, Fields, Powers, Reboots, Resizes, Retypes, Tags
 from blueprints.fake.capacity import Capacity
 from blueprints.fake.faults import Fault
 from blueprints.matching import Match
 
 ABILITIES: Mapping[str, type] = {
-    one.__name__.lower(): one for one in (Powers, Reboots, Resizes, Retypes, Tags, Consoles)
+    one.__name__.lower(): one for one in (Powers, Reboots, Resizes, Retypes, Tags, Consoles, Acts)
 }
 """Abilities that a config may remove, by name."""
 
@@ -50,8 +50,8 @@ class Offer(Fields):
     offer: str
     zone: str = ""
     price: float | None = Field(default=None, ge=0)
-    capacity: Capacity | None = Field(default=None, description="Replaces that of the blueprint.")
-    attributes: Attributes = Field(default=Attributes(), description="Override those of the blueprint.")
+    capacity: Capacity | None = Field(default=None, description="The capacity; by default that of the blueprint.")
+    attributes: Attributes = Field(default=Attributes(), description="Attributes that override those of the blueprint.")
 
 
 class Parts(Fields):
@@ -69,7 +69,7 @@ class Config(Fields):
     capacity: Capacity = Capacity()
     attributes: Attributes = Attributes()
     traits: tuple[str, ...] = ()
-    identities: Mapping[str, str] = Field(default={}, description="Found out by the last step of a build.")
+    identities: Mapping[str, str] = Field(default={}, description="Identities that the last step of a build reports.")
     parts: tuple[Parts, ...] = ()
     offers: tuple[Offer, ...] = Field(default=(), description="Offers, in the order in which they are tried.")
     catalogue: Literal["fresh", "stale"] = Field(default="fresh", description="stale: drafts raise CatalogueStale.")
@@ -79,10 +79,12 @@ class Config(Fields):
     boot_polls: int = Field(default=0, ge=0, description="Number of polls in the step boot, with a rising percentage.")
     destroy_polls: int = Field(default=0, ge=0, description="Number of polls until a deletion is done.")
     poll_seconds: float = Field(default=0.1, ge=0, description="Seconds between two polls.")
-    lacks: tuple[Literal["powers", "reboots", "resizes", "retypes", "tags", "consoles"], ...] = Field(
+    lacks: tuple[Literal["powers", "reboots", "resizes", "retypes", "tags", "consoles", "acts"], ...] = Field(
         default=(), description="Capabilities that these machines lack."
     )
     page_size: int = Field(default=100, ge=1, description="Number of planted objects on one page of a report.")
+    agents: tuple[str, ...] = Field(default=(), description="Places in which an agent must run.")
+    places: tuple[str, ...] = Field(default=(), description="Places in which agents may report; empty: any.")
     secrets: bool = Field(default=False, description="A build generates a password, which is stored as a secret.")
     faults: tuple[Fault, ...] = ()
 
@@ -93,8 +95,8 @@ class Registration(Fields):
     name: str = Field(min_length=1)
     identity: str = Field(default="", description="Identity, stable and unique in the blueprint. Empty: the name.")
     identities: Mapping[str, str] = Field(default={}, description="Serial numbers and the like, by namespace.")
-    capacity: Capacity | None = Field(default=None, description="Replaces that of the blueprint.")
-    attributes: Attributes = Field(default=Attributes(), description="Override those of the blueprint.")
+    capacity: Capacity | None = Field(default=None, description="The capacity; by default that of the blueprint.")
+    attributes: Attributes = Field(default=Attributes(), description="Attributes that override those of the blueprint.")
 
 
 def merged(*layers: Attributes) -> dict[str, Any]:

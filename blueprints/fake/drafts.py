@@ -52,8 +52,22 @@ def discovered(found: Json) -> Draft:
             "identities": real(found.get("identities", {})),
             "parts": tuple(Part(**part) for part in found["parts"]),
             "traits": frozenset(found["traits"]),
+            "locality": tuple(found.get("locality", ())),
         }
     )
+
+
+def devices(report: Report) -> list[Draft]:
+    """Return one draft for each device in the hardware that an agent reports."""
+    return [
+        Draft(
+            name=device["id"], identity=f"{report.place}/{device['id']}",
+            identities=real({f"device_{name}": value for name, value in device.get("identities", {}).items()}),
+            part_of=f"{report.place}/{device['part_of']}" if device.get("part_of") else "",
+            capacity=Amounts(slots=1),
+        )
+        for device in report.content.get("devices", [])
+    ]  # fmt: skip
 
 
 def report(provider: Provider, place: str, page: int, size: int) -> Report:

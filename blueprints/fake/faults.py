@@ -124,11 +124,16 @@ class PartDies(_Fault):
 
 
 class HoldFault(_Fault):
-    """A person must act; the step continues after the provider's `resolve` was called."""
+    """A person must act; the step continues after the provider's `resolve` was called.
+
+    If `resolved_by` is "operator", the step takes the operator's answer instead: it continues after yes, and fails with
+    the operator's text after no.
+    """
 
     does: Literal["hold"] = "hold"
     who: str = "operator"
     what: str = "Resolve the hold at the fake provider."
+    resolved_by: Literal["provider", "operator"] = "provider"
     each: bool = True
 
 
@@ -281,11 +286,27 @@ def _part_dies(fault: PartDies, act: Act, spec: Spec, memo: Json) -> Answer:
 
 
 def _hold(fault: HoldFault, act: Act, spec: Spec, memo: Json) -> Answer:
+    if fault.resolved_by == "operator":
+        return _ask(fault, act, spec, memo)
     ask = partial(Cloud(spec.config.provider).hold, _identity(fault, spec), spec.resource.key)
     is_open = ask(begin=False)
     if is_open is None and _strikes(fault, spec):
         is_open = ask(begin=True)
     return Hold(who=fault.who, what=fault.what) if is_open else act(spec, memo)
+
+
+def _ask(fault: HoldFault, act: Act, spec: Spec, memo: Json) -> Answer:
+    """Hold until the operator has answered. The memo says whether this fault has asked, and got its answer."""
+    mark = f"hold {_identity(fault, spec)}"
+    asked = memo.get(mark)
+    if asked == "answered" or (asked is None and not _strikes(fault, spec)):
+        return act(spec, memo)
+    if asked is None or spec.resolution is None:
+        return Hold(who=fault.who, what=fault.what, memo=memo | {mark: "asked"})
+    if not spec.resolution.yes:
+        message = f"{spec.resolution.actor} answered no: {spec.resolution.text}"
+        return Failed(scope=Scope.OPERATOR, code="refused", message=message)
+    return act(spec, memo | {mark: "answered"})
 
 
 def _need_leases(fault: NeedLeases, act: Act, spec: Spec, memo: Json) -> Answer:

@@ -28,13 +28,14 @@ from blueprints.contract import (
     Updates,
 )
 from blueprints.fake import actions, config, drafts, openers
+from blueprints.fake.acts import FakeActs
 from blueprints.fake.faults import NeedLeases, step
 from blueprints.fake.machine import Machine
 from blueprints.fake.provider import Provider
 from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Owned, Problem
 
 
-class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
+class Fake(Machine, FakeActs, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
     """A resource without any steps per lease, for the fastest tests."""
 
     name: ClassVar[str] = "fake"
@@ -116,12 +117,13 @@ class Fake(Machine, Kind, Builds, Registers, Discovers, Lists, Checks, Updates):
         return frozenset(lease.type for plan in plans for lease in plan.leases)
 
     def plans(self) -> dict[str, Callable[[], Plan]]:
-        """Return the plan of each phase."""
+        """Return the plan of each phase and act."""
         phases = (
             "build", "check", "power", "reboot", "resize", "tag", "update", "destroy", "activate", "deactivate",
             "clean",
         )  # fmt: skip
-        return {phase: getattr(self, phase) for phase in phases if hasattr(self, phase)}
+        found = {phase: getattr(self, phase) for phase in phases if hasattr(self, phase)}
+        return found | {act.name: act.plan for act in self.acts()}
 
     def calls(self) -> list[str]:
         """Return every name that the `at` of a fault may match."""
@@ -166,8 +168,18 @@ class FakeReported(Reports, Fake):
     resource_type: ClassVar[str] = "fake_reported"
 
     def drafts_from(self, config: Any, report: Report) -> Sequence[Draft]:
-        """Return the drafts on one page."""
+        """Return the drafts on one page, or those of the devices that an agent reports."""
+        if "host" in report.content:
+            return drafts.devices(report)
         return [drafts.discovered(found) for found in report.content["found"]]
+
+    def required_agents(self, config: config.Config) -> Sequence[str]:
+        """Return the places in which an agent must run."""
+        return config.agents
+
+    def accepts_agent(self, config: config.Config, place: str) -> bool:
+        """Return whether an agent may report about a place."""
+        return not config.places or place in config.places
 
     def reported_places(self, blueprint: BlueprintView) -> Sequence[str]:
         """Return the places in which objects were planted."""

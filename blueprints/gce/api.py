@@ -66,8 +66,8 @@ class Signed(Credentials):
 def token(credential: Credential, audience: str = AUDIENCE, scopes: Sequence[str] = SCOPES) -> Any:
     """Return credentials for the SDK.
 
-    The token is for the service that is the audience, or that takes one of the scopes. Raises CloudError CREDENTIALS,
-    or what google-auth raises if there are no credentials.
+    The token is valid for the service named as audience, or for services that accept one of the scopes. Raises
+    CloudError CREDENTIALS, or what google-auth raises if there are no credentials.
     """
     if credential.environment:
         found, _ = google.auth.default(scopes=scopes)
@@ -88,7 +88,7 @@ PER_SECOND, BURST = 20.0, 60.0
 """Calls per second, and calls at once. Google's default limit is 1,500 queries per minute, project and region for most
 groups of methods (docs.cloud.google.com/compute/api-quota); these rates leave room for other programs."""
 QUIET = frozenset({"", "NO_RESULTS_ON_PAGE", "NOT_CRITICAL_ERROR", "DEPRECATED_RESOURCE_USED", "DEPRECATED_TYPE_USED"})
-"""Warnings of a list that do not mean that something is missing from it."""
+"""Warnings in a list's response that do not mean that objects are missing from the list."""
 Operation = compute_v1.Operation
 
 

@@ -75,8 +75,7 @@ STATUSES: dict[int, Meaning] = {
 }
 """Maps the HTTP status of an error with an unknown reason to its meaning. `meaning` classifies 500 and above."""
 NOT_OFFERED = ("machine type with name", "machinetypes/", "acceleratortypes/", "is not available in zone")
-"""If the message of a 400 or 404 contains one of these and says that something does not exist, the ordered type is not
-offered."""
+"""Phrases in the message of a 400 or 404 for a missing object. They mean that the ordered type is not offered."""
 
 
 _CONSTRAINT = re.compile(r"\bconstraints/|\bcustomConstraints/|^Constraint ")

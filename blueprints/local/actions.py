@@ -7,10 +7,11 @@ from pathlib import Path
 
 from blueprints.amounts import Amounts
 from blueprints.answers import Answer, Failed, Json, Need, NeededLock, Ready, Scope
+from blueprints.devices import hand_back_all
 from blueprints.hostshell import HostShell, told, until_done
 from blueprints.local import claims, folders, groups, machine
 from blueprints.local.config import Config
-from blueprints.local.leasing import ended, shell, swept, tidy
+from blueprints.local.leasing import ended, revoke_devices, shell, swept, tidy
 from blueprints.local.whereabouts import elsewhere
 from blueprints.specs import Draft, Spec
 
@@ -74,6 +75,7 @@ def _end_lease(here: HostShell, home: Path, cgroup: str) -> bool:
     if machine.as_root():
         if not groups.remove(cgroup, home.name):
             return False
+        revoke_devices(here, home)
         claims.give_back(home)
     return True
 
@@ -86,8 +88,10 @@ def remove(spec: Spec, memo: Json) -> Answer:
 
 @until_done("The folder is being removed.")
 def _remove(spec: Spec) -> bool:
-    folder = folders.folder_of(spec.resource)
-    if not shell(spec).remove_tree(str(folder), root=False):
+    folder, here = folders.folder_of(spec.resource), shell(spec)
+    if machine.as_root():
+        hand_back_all(here)
+    if not here.remove_tree(str(folder), root=False):
         return False
     with contextlib.suppress(OSError):
         folder.parent.rmdir()

@@ -13,7 +13,8 @@ from blueprints import hosts
 from blueprints.contract import Activates, Builds, Checks, Controls, HandsOver, Kind, Opener, Plan, Step, Updates
 from blueprints.local import actions, config, leasing, machine
 from blueprints.matching import misses
-from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Problem
+from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, Problem, ResourceView
+from interfaces.transport import Transport
 
 
 class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
@@ -91,6 +92,10 @@ class LocalHost(Kind, Builds, Activates, HandsOver, Checks, Controls, Updates):
     def control(self, lease: LeaseView) -> Control | None:
         """Return this program's own account if it runs as root."""
         return leasing.control_of(lease)
+
+    def reach(self, resource: ResourceView) -> Transport:
+        """Return this program's own account, which is root or an ordinary user."""
+        return leasing.reach(resource)
 
     def check_blueprint(self, blueprint: BlueprintView) -> Sequence[Problem]:
         """Check that homes can be made on this machine, and warn about what leases share."""

@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from blueprints.answers import Answer, Failed, Json, Need, NeededLock, Ready, Scope, Wait
+from blueprints.devices import has_devices, revoke_account
 from blueprints.hosts import LEASE_VARIABLE, endpoint_facts, lease_of
 from blueprints.hostshell import HostShell, in_pieces, remove_or_put_aside, told, until_done
 from blueprints.local import claims, folders, groups, machine
 from blueprints.local.whereabouts import elsewhere, sentence
-from blueprints.specs import Control, LeaseView, Spec
+from blueprints.specs import Control, LeaseView, ResourceView, Spec
 from interfaces.endpoints import LocalEndpoint, endpoint_from_json
 from interfaces.errors import DeadlineExceeded, Unreachable
 from interfaces.transport import Transport
@@ -116,7 +117,10 @@ def remove_files(spec: Spec, memo: Json) -> Answer:
 
 @told
 def take_account_back(spec: Spec, memo: Json) -> Answer:
-    """Check that the lease has left nothing behind, and release the uid unless its home was set aside."""
+    """Check that the lease has left nothing behind, and release the uid unless its home was set aside.
+
+    Devices that leases of accelerators gave to the uid are taken back first.
+    """
     if answer := elsewhere(spec.resource):
         return answer
     home = folders.home_of(lease_of(spec))
@@ -127,6 +131,7 @@ def take_account_back(spec: Spec, memo: Json) -> Answer:
             message=f"Processes of the lease or files in {home} reappeared after their removal.",
         )
     if machine.as_root():
+        revoke_devices(shell(spec), home)
         if not groups.remove(spec.config.cgroup, home.name):
             return Failed(scope=Scope.STEP, code="still_there", message=f"The control group of {home} is not empty.")
         if folders.aside_of(home).exists():
@@ -158,6 +163,13 @@ def control_of(lease: LeaseView) -> Control | None:
     return Control(transport=_here(), uid=uid, gid=gid, home=lease.facts["home"])
 
 
+def reach(resource: ResourceView) -> Transport:
+    """Return this program's own account. Raises Unreachable on another machine."""
+    if said := sentence(resource):
+        raise Unreachable(said)
+    return _here()
+
+
 def shell(spec: Spec) -> HostShell:
     """Return a shell on this machine with this program's rights."""
     return HostShell(_here(), spec.deadline)
@@ -183,6 +195,13 @@ def swept(here: HostShell, home: Path) -> bool:
         return False
     uid = claims.uid_of(home) if machine.as_root() else None
     return uid is None or here.sweep_account(uid, python=sys.executable, homes=str(home.parent.parent))
+
+
+def revoke_devices(here: HostShell, home: Path) -> None:
+    """Take back the devices of the uid that owns the home, so that they do not go to its next owner."""
+    uid = claims.uid_of(home)
+    if uid is not None and has_devices(uid):
+        revoke_account(here, uid)
 
 
 def tidy(folder: Path) -> None:

@@ -82,7 +82,7 @@ class Blueprint(models.Model):
         "default lease duration",
         null=True,
         blank=True,
-        help_text="The duration of a lease that is requested without one.",
+        help_text="The duration of a lease whose request specifies none.",
     )
     max_ttl = models.DurationField(
         "maximum lease duration",

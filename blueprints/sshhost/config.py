@@ -14,7 +14,7 @@ class Config(Accounts):
 
     credential: str = Field(min_length=1, description='Name of the credential with {"private_key": OpenSSH text}.')
     bastion_credential: str = Field(
-        default="", description="Name of the bastion's credential. Empty: that of the hosts."
+        default="", description="Name of the bastion's credential. Empty: the hosts' credential."
     )
 
     @property

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from blueprints.answers import Json
-from blueprints.contract import Builds, Controls, Offers, Registers
+from blueprints.contract import Builds, Controls, DeclaredAct, Offers, Registers
 from blueprints.offers import Account, Offer, Sought
 from blueprints.specs import Asked, BlueprintView, Control, Draft, LeaseView, ResourceView, Spec
 from blueprints.testing.driver import Driver
@@ -158,6 +159,12 @@ class Bench(Hooks):
             locks=resource.locks,
             wanted=wanted,
         )
+
+    def act_spec(self, act: DeclaredAct, resource: ResourceView) -> Spec:
+        """Return the spec for the steps of an act, with the arguments of the bench."""
+        given = self.act_arguments(act.name)
+        spec = self.spec("act", resource, act=act.name, arguments=given)
+        return replace(spec, act=act.name, arguments=act.Arguments.model_validate(given))
 
 
 def _could_be(offer: Offer, wanted: Sought) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from blueprints.testing.acting import Acting
 from blueprints.testing.declared import Declared
 from blueprints.testing.drafting import Drafting
 from blueprints.testing.hooks import Outside
@@ -24,7 +25,7 @@ from blueprints.testing.phases import applies
 from blueprints.testing.watching import Watching
 
 
-class KindConformance(Declared, Drafting, Offering, Making, Leasing, Leftovers, Watching, Operating):
+class KindConformance(Declared, Drafting, Offering, Making, Leasing, Leftovers, Watching, Operating, Acting):
     """The suite. Subclass it under a name that begins with Test, set `kind`, and implement the hooks."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, replace
 
 from blueprints.contract import Builds, Discovers, Registers, Reports
+from blueprints.localities import Locality, contradictions, problem
 from blueprints.matching import misses
 from blueprints.reports import Report, unambiguous
 from blueprints.specs import Draft
@@ -123,6 +124,20 @@ class Drafting(Phases):
                 path.append(whole)
             assert len(path) <= 5, f"{identity} is too deep: {path}"
 
+    @needs(Discovers)
+    def test_localities_of_discovered_things_can_be_compared(self) -> None:
+        self.plant()
+        found = {draft.identity: draft for draft in self._discovered()}
+        trees: dict[str, list[Locality]] = {}
+        for draft in found.values():
+            assert not problem(draft.locality), f"{draft.identity}: {problem(draft.locality)}"
+            top = draft
+            while top.part_of in found:
+                top = found[top.part_of]
+            trees.setdefault(top.identity, []).append(draft.locality)
+        for top_identity, localities in trees.items():
+            assert not contradictions(localities), f"below {top_identity}: {contradictions(localities)}"
+
     def _drafts(self) -> list[Draft]:
         return list(self.kind.drafts(self.blueprint().config, self.asked()))  # type: ignore[attr-defined]
 
@@ -136,6 +151,7 @@ class Drafting(Phases):
         assert unambiguous([draft]) == [draft], "identities must come from `blueprints.identities.real`"
         for name in ("attributes", "facts"):
             json_safe(f"{name} of a draft", getattr(draft, name))
+        assert not problem(draft.locality), problem(draft.locality)
         json_safe("capacity of a draft", asdict(draft.capacity))
         assert all(draft.traits), "a trait has no name"
         parts = [(part.part_class, part.identity) for part in draft.parts]

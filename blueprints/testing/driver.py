@@ -21,6 +21,7 @@ from blueprints.answers import (
     NeededLease,
     NeededLock,
     Ready,
+    Resolution,
     Scope,
     Unknown,
     Wait,
@@ -47,8 +48,8 @@ class Surroundings(Protocol):
     def maintain(self, maintenance: Maintenance) -> None:
         """Carry out the requested maintenance."""
 
-    def resolve(self, hold: Hold) -> bool:
-        """Do what a hold asks of a person. Return False if it is not done; the plan then ends while it is held."""
+    def resolve(self, hold: Hold) -> Resolution | None:
+        """Answer a hold as an operator would. Return None to give no answer; the plan then ends while it is held."""
 
     def secrets_of(self, credential: Mapping[str, Any]) -> Iterable[str]:
         """Return the texts of a credential that must stay secret."""
@@ -143,6 +144,7 @@ class _Run:
             case Ready():
                 facts, secrets = self._at.facts | answer.facts, self._at.secrets | answer.secrets
                 self._at = Position(step=self._at.step + 1, facts=facts, secrets=secrets)
+                self._spec = replace(self._spec, resolution=None)
             case Wait():
                 self._at = replace(self._at, memo=answer.memo, looking=False)
                 clock.sleep(min(answer.after, self._pace))
@@ -155,8 +157,11 @@ class _Run:
             case Failed():
                 self._fail(answer)
             case Hold():
-                if not self._around.resolve(answer):
+                memo = self._at.memo if answer.memo is None else answer.memo
+                self._at = replace(self._at, memo=memo, looking=False)
+                if (resolution := self._around.resolve(answer)) is None:
                     raise _End("held", answer)
+                self._spec = replace(self._spec, resolution=resolution)
             case Need():
                 self._meet(answer)
 

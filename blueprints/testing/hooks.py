@@ -10,7 +10,7 @@ from typing import Any, ClassVar, get_args
 from pydantic import SecretStr
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Hold, Json, Maintenance, NeededLease, NeededLock
+from blueprints.answers import Hold, Json, Maintenance, NeededLease, NeededLock, Resolution
 from blueprints.contract import Kind
 from blueprints.hostshell import HostShell
 from blueprints.leftovers import Outside as Outsiders
@@ -145,6 +145,14 @@ class Hooks:
         """Return the tags of the resource, as seen from outside. Required for Tags."""
         raise NotImplementedError
 
+    def act_arguments(self, act: str) -> Json:
+        """Return valid arguments for an act. Required for Acts with required arguments."""
+        return {}
+
+    def seen_of_act(self, resource: ResourceView, act: str) -> Json:
+        """Return what an act has changed, as seen from outside, without anything that differs between two runs."""
+        return {}
+
     def write_console(self, resource: ResourceView, text: str) -> None:
         """Write a text on the resource's console. Required for Consoles."""
         raise NotImplementedError
@@ -200,9 +208,9 @@ class Hooks:
     def maintain(self, maintenance: Maintenance) -> None:
         """Carry out maintenance that the kind requests."""
 
-    def resolve(self, hold: Hold) -> bool:
-        """Do what a hold of the kind asks for. Return False if it is not done."""
-        return False
+    def resolve(self, hold: Hold) -> Resolution | None:
+        """Answer a hold of the kind as an operator would, after doing what it asks for. Return None for no answer."""
+        return None
 
 
 def _open_fields(credential: Any) -> set[str]:

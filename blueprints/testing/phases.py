@@ -59,7 +59,9 @@ class Phases(Bench):
         return expect_ready(self.run(phase, resource, lease, **wanted))
 
     def built(self, resource: ResourceView | None = None) -> ResourceView:
-        """Return a resource that was built."""
+        """Return a resource that was built. What is only discovered may need no building."""
+        if not hasattr(self.kind, "build"):
+            return resource or self.resource()
         return self.ready("build", resource or self.resource()).spec.resource
 
     def activated(self, lease: LeaseView) -> LeaseView:

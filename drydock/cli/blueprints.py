@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -145,7 +147,7 @@ def add_blueprints(app: typer.Typer) -> None:
         ("list", list_blueprints), ("show", show), ("add", add), ("change", change),
         ("check", check), ("enable", enable),
         ("disable", disable), ("drain", drain), ("undrain", undrain), ("remove", remove), ("kinds", kinds),
-        ("schema", schema), ("forget", forget),
+        ("schema", schema), ("acts", acts), ("forget", forget),
     ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="blueprints", rich_help_panel="Operators")
@@ -272,6 +274,40 @@ def schema(kind: Annotated[str, typer.Argument(metavar="KIND")], *, as_json: o.A
             output.line(f"\n{title}")
             output.table(("field", "type", "default", "description"), rows)
     return None
+
+
+@guarded
+def acts(
+    blueprint: Annotated[str, typer.Argument(metavar="[BLUEPRINT]", help="Default: all blueprints.")] = "",
+    *, as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """List the acts that can be started on resources of blueprints, with their arguments.
+
+    [dim]drydock resources act RESOURCE ACT KEY=VALUE[/dim]
+    """
+    client = o.client()
+    kinds = {one.kind for one in ([client.blueprint(blueprint)] if blueprint else client.blueprints())}
+    found = {kind: client.kind(kind).acts for kind in sorted(kinds)}
+    if as_json:
+        return output.emit(found)
+    rows = [
+        (kind, act.name, act.summary, f"{act.by}{', off' if act.power == 'off' else ''}", act.holders, argument)
+        for kind, declared in found.items() for act in declared for argument in _arguments(act.arguments) or ("",)
+    ]  # fmt: skip
+    return output.table(("kind", "act", "what it does", "by", "leases", "argument"), rows, empty="No acts.")
+
+
+def _arguments(schema: Mapping[str, Any]) -> list[str]:
+    """Return each argument of an act with its type, default and description, in one line."""
+    needed = schema.get("required", ())
+    return [
+        f"{name}: {_type(p)}{' (required)' if name in needed else f' = {json.dumps(p.get(_DEFAULT))}'}"
+        f" {p.get('description', '')}".rstrip()
+        for name, p in schema.get("properties", {}).items()
+    ]  # fmt: skip
+
+
+_DEFAULT = "default"
 
 
 def _type(of: dict[str, Any]) -> str:

@@ -135,14 +135,15 @@ def sweep(*, as_json: o.AsJson = False) -> None:
 def resolve(
     *, lease: o.LeaseOption = None,
     resource: Annotated[int | None, typer.Option("--resource")] = None,
-    message: Annotated[str, typer.Option("--message", "-m", help="Description of what was done.")] = "",
+    yes: Annotated[bool, typer.Option("--yes/--no", help="Yes: the task is done, or the answer is yes.")] = True,
+    message: Annotated[str, typer.Option("--message", "-m", help="Text that the step receives.")] = "",
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
-    """Confirm that you have done what a held step waits for."""
+    """Answer a held step that waits for a person. The step receives the answer and continues."""
     from drydock.core.errors import InvalidRequest
 
     if (lease is None) == (resource is None):
         raise InvalidRequest("Give either --lease or --resource.", field="lease")
-    o.client().resolve(lease=lease, resource=resource, message=message)
+    o.client().resolve(lease=lease, resource=resource, yes=yes, message=message)
     if as_json:
-        output.emit({"resolved": True})
+        output.emit({"resolved": True, "yes": yes})

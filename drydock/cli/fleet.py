@@ -130,7 +130,7 @@ def destroy_orphan(orphan: Orphan, *, dry_run: DryRun = False, yes: Yes = False,
 
 @guarded
 def adopt_orphan(orphan: Orphan, *, dry_run: DryRun = False, yes: Yes = False, as_json: o.AsJson = False) -> None:
-    """Adopt the machine of an orphan as a resource: quarantined, serving no leases, counted in the cost."""
+    """Adopt the machine of an orphan as a quarantined resource, which serves no leases and counts towards the cost."""
     _settle(orphan, "adopt", dry_run, yes, as_json)
 
 

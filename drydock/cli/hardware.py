@@ -21,10 +21,10 @@ Root = Annotated[
 All = Annotated[bool, typer.Option("--all", help="Include bridges and other functions that leases do not use.")]
 
 _ROLES = {
-    "display_only": "It only shows a screen. It is listed, not leased.",
-    "integrated_gpu": "It is part of the processor. It is listed, not leased.",
-    "management": "It manages another function of its card. It is listed, not leased.",
-    "platform_crypto": "It belongs to the platform. It is listed, not leased.",
+    "display_only": "The device only drives a display, so it cannot be leased.",
+    "integrated_gpu": "The device is part of the processor, so it cannot be leased.",
+    "management": "The function manages its card, so it cannot be leased.",
+    "platform_crypto": "The device belongs to the platform, so it cannot be leased.",
 }
 
 _COLOURS = {
@@ -39,7 +39,7 @@ _COLOURS = {
 def add_hardware(app: typer.Typer) -> None:
     """Add `drydock hardware`."""
     group = typer.Typer(
-        help="Show what is inside this machine: accelerators, network cards, disks.", no_args_is_help=True
+        help="Show the hardware of this machine: accelerators, network cards, disks.", no_args_is_help=True
     )
     group.command("scan")(hardware_scan)
     group.command("show")(hardware_show)
@@ -48,14 +48,14 @@ def add_hardware(app: typer.Typer) -> None:
 
 
 def _group() -> None:
-    """Show what is inside this machine: accelerators, network cards, disks."""
+    """Show the hardware of this machine: accelerators, network cards, disks."""
 
 
 @guarded
 def hardware_scan(*, root: Root = "", all_: All = False, as_json: o.AsJson = False) -> None:
     """List the devices of this machine, whether each is ready for leases, and why not.
 
-    It needs no database and changes nothing. Programs such as nvidia-smi run for at most 20 seconds each.
+    Needs no database, and changes nothing. Programs such as nvidia-smi run for at most 20 seconds each.
 
     [dim]drydock hardware scan[/dim]
     """

@@ -32,11 +32,14 @@ def add_installation(app: typer.Typer) -> None:
 
 
 @guarded
-def demo() -> None:
+def demo(
+    *,
+    hardware: Annotated[bool, typer.Option("--hardware", help="Find hardware, and lease a captured GPU.")] = False,
+) -> None:
     """Lease a host, a directory and a web site on this machine, use them and release them. Touches no other data."""
     from drydock.demo.runner import main
 
-    raise typer.Exit(main())
+    raise typer.Exit(main(hardware=hardware))
 
 
 @guarded

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drydock.cli.toolkit import lease_run, output, waiting
+from drydock.cli.toolkit import lease_run, output, together, waiting
 from drydock.cli.toolkit import options as o
 from drydock.cli.toolkit.exits import REFUSED, Stopped, guarded, stoppable
 from drydock.cli.toolkit.lease_run import CLEANING, LeaseRun, seconds
@@ -39,7 +39,7 @@ def lease(
         int,
         typer.Option("--count", "--group-size", min=1, max=100, help="Number of leases, all granted together or none."),
     ] = 1,
-    same: Annotated[str, typer.Option(help="With --count: the leases share a `resource` or `parent`.")] = "",
+    with_: o.With = None, same: o.Same = "",
     different: Annotated[str, typer.Option(help="With --count: a separate `resource` or `parent` for each.")] = "",
     wait: Annotated[str | None, typer.Option("--wait", metavar="SPAN", help="Stop waiting after this time.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the lease, and print how to use it.")] = False,
@@ -57,6 +57,9 @@ def lease(
 
     Without a command the lease is held until Ctrl-C.
 
+    With --with other resources are leased together with it, all or none; by default all in one host. The command runs
+    on the first lease, with the variables of the devices.
+
     With --run or --container the lease itself runs a workload once, and ends with it: this program shows its output,
     and exits with its exit code. With --keep it does not wait for the workload; `drydock watch LEASE` does.
 
@@ -70,18 +73,19 @@ def lease(
         serve_again=serve_again, choose=choose, charge=charge, metrics=metrics,
     )  # fmt: skip
     _give_heartbeat(given, heartbeat_limit, keeps=keep or bool(run or container))
+    others = together.companions(given, with_, count)
     if work := lease_run.requested_workload(run, container, command or [], cwd, o.variables(env), stdin=stdin):
         given["workload"] = work
     errand = (lease_run.WorkloadRun if work else LeaseRun)(
         command=command or [], keep=keep, limit=seconds(wait), quiet=as_json, cwd=cwd, env=o.variables(env),
-        stdin=sys.stdin.buffer.read() if stdin else b"",
+        stdin=sys.stdin.buffer.read() if stdin else b"", together=bool(others),
     )  # fmt: skip
     with stoppable():
         client = o.client(owner)
         if command and not work:
             _refuse_without_commands(client, given)
         with client.attended() as attended:
-            code = errand.run(client, attended, lambda: _ask(client, given, count, same, different))
+            code = errand.run(client, attended, lambda: _ask(client, given, count, others, same, different))
     raise typer.Exit(code)
 
 
@@ -113,12 +117,14 @@ def _refuse_without_commands(client: Client, given: dict[str, Any]) -> None:
         )  # fmt: skip
 
 
-def _ask(client: Client, given: dict[str, Any], count: int, same: str, different: str) -> list[int]:
-    if count == 1:
+def _ask(
+    client: Client, given: dict[str, Any], count: int, others: list[dict[str, Any]], same: str, different: str
+) -> list[int]:  # fmt: skip
+    if count == 1 and not others:
         return [client.request(given).id]
-    key, name = given.pop("idempotency_key", None), given.get("name")
-    each = [{**given, "name": f"{name}-{number}"} if name else given for number in range(1, count + 1)]
-    return [info.id for info in client.request_group(each, same=same, different=different, key=key)]
+    key = given.pop("idempotency_key", None)
+    asked, same = [given | {"count": count}, *others], together.same(same, others)
+    return [info.id for info in client.request_group(asked, same=same, different=different, key=key)]
 
 
 @guarded

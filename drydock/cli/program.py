@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from drydock.cli import (
+    agents,
     blueprints,
     costs,
     credentials,
@@ -46,7 +47,7 @@ app = typer.Typer(
 for add in (
     leases.add_requests, instances.add_instances, offers.add_offers, offers.add_locations, leases.add_leases,
     interfaces.add_run, interfaces.add_files, interfaces.add_httpd, jobs.add_jobs, resources.add_resources,
-    blueprints.add_blueprints, fleet.add_fleet, credentials.add_credentials, validation.add_provider,
+    blueprints.add_blueprints, fleet.add_fleet, credentials.add_credentials, agents.add_agents, validation.add_provider,
     validation.add_validate, users.add_users, permissions.add_authorizations, permissions.add_quotas,
     costs.add_budgets, costs.add_usage, events.add_events, events.add_upkeep, users.add_tokens, users.add_login,
     installation.add_installation, installation.add_operating, installation.add_secrets, fleet.add_orphans,

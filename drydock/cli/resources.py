@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from drydock.cli.leases import event_row, readable_facts
-from drydock.cli.machines import failure_text
+from drydock.cli.machines import LONGEST, PAUSE, failure_text
 from drydock.cli.toolkit import options as o
 from drydock.cli.toolkit import output
 from drydock.cli.toolkit.exits import guarded
-from drydock.core.errors import InvalidRequest, NotFound
+from drydock.core import clock
+from drydock.core.errors import DrydockError, InvalidRequest, NotFound, TimedOut
 
 if TYPE_CHECKING:
-    from drydock_client.values import ResourceInfo
+    from collections.abc import Callable
+
+    from drydock_client.values import ActInfo, Progress, ResourceInfo
 
 
 Id = Annotated[str, typer.Argument(metavar="RESOURCE", help="The resource's number or name.")]
@@ -22,11 +25,12 @@ Id = Annotated[str, typer.Argument(metavar="RESOURCE", help="The resource's numb
 
 def add_resources(app: typer.Typer) -> None:
     """Add `drydock resources`."""
-    group = o.group(list_, "Resources: list, show, drain, quarantine, register, check, power, destroy.")
+    group = o.group(list_, "Resources: list, show, drain, quarantine, register, check, power, act, destroy.")
     for name, command in (
         ("list", list_), ("show", show), ("drain", drain), ("undrain", undrain), ("quarantine", quarantine),
         ("unquarantine", unquarantine), ("retire", retire), ("destroy", destroy), ("power", power), ("check", check),
-        ("scan", scan), ("register", register), ("change", change), ("remove", remove),
+        ("scan", scan), ("register", register), ("change", change), ("remove", remove), ("acts", acts), ("act", act),
+        ("cancel", cancel),
     ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="resources", rich_help_panel="Operators")
@@ -82,13 +86,15 @@ def show(resource: Id, *, as_json: o.AsJson = False) -> None:
 
 
 def _facts(info: ResourceInfo) -> None:
-    step = "" if info.progress is None else f"{info.progress.phase}: {info.progress.step} {info.progress.sentence}"
+    now = info.progress
+    step = "" if now is None else f"{now.act or now.phase}: {_step(now)}"
     output.pairs(
         f"{info.name} {info.state} {info.message}".strip(),
         [
             ("type", info.type), ("blueprint", info.blueprint), ("kind", info.kind), ("origin", info.origin),
             ("identity", info.identity), ("identities", list(info.identities)),
-            ("part of", info.part_of), ("flags", _flags(info)), ("note", info.note),
+            ("part of", info.part_of), ("locality", " > ".join(filter(None, info.locality))),
+            ("flags", _flags(info)), ("note", info.note),
             ("problems", list(info.problems)),
             ("now", step.strip()), ("observed", info.observed),
             ("last failure", failure_text(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),
@@ -97,6 +103,12 @@ def _facts(info: ResourceInfo) -> None:
             ("parts", [f"{p['class']} {p['identity']}" for p in info.parts]), *readable_facts(info.facts),
         ],
     )  # fmt: skip
+
+
+def _step(now: Progress) -> str:
+    """Return the step of a run with its percentage and its sentence."""
+    percent = "" if now.percent is None else f"{now.percent} %"
+    return " ".join(part for part in (now.step, percent, now.sentence) if part)
 
 
 def number(resource: str) -> int:
@@ -143,7 +155,7 @@ def quarantine(resource: Id, note: Annotated[str, typer.Argument(help="Why.")], 
 
 @guarded
 def unquarantine(resource: Id, *, as_json: o.AsJson = False) -> None:
-    """Return a resource to service."""
+    """Put a quarantined resource back into service."""
     _act(resource, "unquarantine", as_json)
 
 
@@ -235,3 +247,79 @@ def remove(resource: Id, *, as_json: o.AsJson = False) -> None:
     A registered resource is cleaned and handed back, even if it was never reached.
     """
     _act(resource, "retire", as_json)
+
+
+@guarded
+def acts(resource: Id, *, as_json: o.AsJson = False) -> None:
+    """List the acts of a resource: whether you can start each, its progress, and its last outcome.
+
+    `drydock blueprints acts` shows their arguments.
+    """
+    found = o.client().acts(number(resource))
+    if as_json:
+        return output.emit(found)
+    rows = [(one.name, one.summary, _last(one), one.refused) for one in found]
+    return output.table(("act", "what it does", "last", "not now, because"), rows, empty="This resource has no acts.")
+
+
+def _last(info: ActInfo) -> str:
+    if info.progress is not None:
+        return _step(info.progress)
+    return "" if info.at is None else f"{info.outcome} {output.ago(info.at)}: {info.message}"
+
+
+@guarded
+def act(
+    resource: Id, name: Annotated[str, typer.Argument(metavar="ACT", help="`drydock resources acts` lists them.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Its arguments.")] = None,
+    *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="JSON file; - is standard input.")] = "",
+    wait: Annotated[bool, typer.Option(help="Wait until the act has ended.")] = True,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Start an act that the kind of a resource declares, such as programming, and wait until it has ended.
+
+    [dim]drydock resources act card-1 program image=blinky[/dim]
+    """
+    client, resource_id = o.client(), number(resource)
+    given = {**o.document(file), **o.values(arguments, "arguments")}
+    if not yes and any(one.name == name and one.dangerous for one in client.acts(resource_id)):
+        typer.confirm(f"{name} can lose data or make resource {resource} unusable. Continue?", abort=True, err=True)
+    info = client.start_act(resource_id, name, arguments=given)
+    if wait:
+        with client.attended() as attended:
+            info = _until_ended(lambda: _one(client.acts(resource_id), name), resource, attended.look)
+    output.emit(info) if as_json else output.line(f"{name}: {info.message}")
+
+
+def _one(found: list[ActInfo], name: str) -> ActInfo:
+    return next(one for one in found if one.name == name)
+
+
+def _until_ended(look: Callable[[], ActInfo], resource: str, alive: Callable[[], bool]) -> ActInfo:
+    """Wait until an act has ended, and return it. Raises DrydockError if it did not succeed, TimedOut."""
+    until, told = clock.monotonic() + LONGEST, ""
+    while (info := look()).outcome in ("asked", "cancelling"):
+        said = _last(info) if alive() else "no worker is running"
+        if info.progress is None:
+            raise DrydockError(f"{info.name} of resource {resource} was ended together with the resource.")
+        if said and said != told:
+            told = said
+            output.say(f"{info.name}: {said}")
+        if clock.monotonic() > until:
+            hint = "`drydock resources acts` shows its progress."
+            raise TimedOut(f"{info.name} of resource {resource} has not ended yet.", hint=hint)
+        clock.sleep(PAUSE)
+    if info.outcome != "done":
+        raise DrydockError(f"{info.name} {info.outcome}: {info.message}")
+    return info
+
+
+@guarded
+def cancel(
+    resource: Id, name: Annotated[str, typer.Argument(metavar="ACT", help="The act that is running.")],
+    *, as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Cancel a running act: at once, or after a step that cannot be interrupted."""
+    info = o.client().cancel_act(number(resource), name)
+    output.emit(info) if as_json else output.line(f"{name}: {info.message}")

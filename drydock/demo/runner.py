@@ -1,6 +1,6 @@
-"""`make demo`: leases on this machine from request to release, on real engines, in a state folder of its own.
+"""`make demo` and `make demo-hardware`: leases on real engines, in a state folder of their own.
 
-The demo touches none of your data: DRYDOCK_STATE is a fresh temporary folder, and DATABASE_URL and BROKER_URL are
+A demo touches none of your data: DRYDOCK_STATE is a fresh temporary folder, and DATABASE_URL and BROKER_URL are
 ignored. It exits with 0 only if every expectation was met and nothing was left behind.
 """
 
@@ -16,17 +16,19 @@ import psutil
 
 from drydock.cli.toolkit.exits import FAILURE, Stopped, described, stoppable, undisturbed
 from drydock.demo.demo_output import DemoOutput
+from drydock.demo.hardware import HardwareDemo
 from drydock.demo.script import Demo
 
 
-def main() -> int:
-    """Run the demo and return its exit status."""
+def main(*, hardware: bool = False) -> int:
+    """Run the demo, or that of hardware, and return its exit status."""
     stage = DemoOutput()
     state = own_state()
     code = 0
     try:
         with stoppable():
-            Demo(stage).run()
+            scenes = HardwareDemo(stage) if hardware else Demo(stage)
+            scenes.run()
     except Stopped as stopped:
         code = stopped.code
     except Exception as error:

@@ -1,4 +1,4 @@
-"""AMD GPUs: sysfs of the kernel driver amdgpu, and `amd-smi static --json`."""
+"""AMD GPUs, from the sysfs files of the kernel driver amdgpu and from `amd-smi static --json`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILES = (
 
 
 class Amd:
-    """The driver of AMD's GPUs, whichever class they have: graphics cards are 0300, Instinct 0380 or 1200."""
+    """Reports AMD GPUs of any PCI class: graphics cards have 0300, Instinct accelerators 0380 or 1200."""
 
     name = "amd"
     classes = ("gpu",)
@@ -32,7 +32,7 @@ class Amd:
     tools: Mapping[str, tuple[str, ...]] = {"amd-smi": ("amd-smi", "static", "--json")}
 
     def read(self, tree: Tree) -> Findings:
-        """Return the GPUs."""
+        """Return facts about the GPUs."""
         reported = _from_tool(tree)
         devices = [_gpu(tree, one, reported.get(one)) for one, ids in pci.functions(tree).items() if _is_gpu(ids)]
         return Findings(devices=tuple(devices))
@@ -80,12 +80,12 @@ def _gpu(tree: Tree, address: str, reported: Device | None) -> Device:
 def _verdict(tree: Tree, address: str, problems: tuple[str, ...]) -> dict[str, Any]:
     driver = pci.bound_to(tree, address)
     if driver == "radeon":
-        reason = "The kernel driver radeon is bound to it. Computing needs amdgpu."
+        reason = "The kernel driver radeon is bound to the device. Computing needs amdgpu."
         return {"readiness": Readiness.SETUP_REQUIRED, "reason": reason}
     if driver != "amdgpu":
         return {}
     found: dict[str, Any] = {
-        "readiness": Readiness.READY, "reason": "The kernel driver amdgpu is bound to it.",
+        "readiness": Readiness.READY, "reason": "The kernel driver amdgpu is bound to the device.",
     }  # fmt: skip
     if problems:
         found["health"] = Health.DEGRADED
@@ -109,7 +109,7 @@ def _from_tool(tree: Tree) -> dict[str, Device]:
     if output is None:
         return {}
     if output.status == "timeout":
-        tree.warn("amd-smi", "It did not end in time and was stopped.")
+        tree.warn("amd-smi", "The tool timed out and was stopped.")
         return {}
     try:
         # Warnings can come before the document.

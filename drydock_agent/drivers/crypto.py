@@ -21,7 +21,7 @@ _HARDWARE_DRIVERS = ("qat_", "ccp-", "caam", "hisi_", "chcr", "nx-", "mv-", "saf
 
 
 class Crypto:
-    """The driver of /proc/crypto."""
+    """Reports the algorithms listed in /proc/crypto."""
 
     name = "crypto"
     classes: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Crypto:
     tools: Mapping[str, tuple[str, ...]] = {}
 
     def read(self, tree: Tree) -> Findings:
-        """Return the algorithms. Blocks that are incomplete are left out with a warning."""
+        """Return the algorithms. Skips incomplete entries with a warning."""
         text = tree.read(FILE)
         if not text:
             return Findings()
@@ -42,7 +42,7 @@ class Crypto:
             else:
                 found[one.driver, one.name, one.type] = one
         if odd:
-            tree.warn(FILE, f"{odd} blocks have no name, driver or type. They were left out.")
+            tree.warn(FILE, f"{odd} entries without a name, driver or type were skipped.")
         return Findings(host=Host(crypto=tuple(found[key] for key in sorted(found))))
 
 

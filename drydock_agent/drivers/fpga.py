@@ -1,4 +1,4 @@
-"""FPGAs: regions and managers of the kernel, DFL devices such as Intel's PAC, and Xilinx Alveo."""
+"""FPGAs: the kernel's FPGA regions and managers, DFL devices such as Intel's PAC, and Xilinx Alveo."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REGIONS, _MANAGERS = "sys/class/fpga_region", "sys/class/fpga_manager"
 
 
 class Fpga:
-    """The driver of FPGAs."""
+    """Reports FPGAs."""
 
     name = "fpga"
     classes = ("fpga",)
@@ -33,7 +33,7 @@ class Fpga:
     tools: Mapping[str, tuple[str, ...]] = {}
 
     def read(self, tree: Tree) -> Findings:
-        """Return the FPGAs."""
+        """Return facts about the FPGAs."""
         regions: dict[str, list[str]] = {}
         for name in sorted(tree.names(_REGIONS), key=pci.natural):
             regions.setdefault(pci.owner_of(tree.link(f"{_REGIONS}/{name}")) or f"fpga_region/{name}", []).append(name)
@@ -70,10 +70,10 @@ def _card(tree: Tree, id: str, regions: list[str]) -> Device:
     elif driver:
         readiness, reason = (
             Readiness.SETUP_REQUIRED,
-            f"The kernel driver {driver} is bound to it, but has no FPGA region.",
+            f"The kernel driver {driver} is bound to the device, but has no FPGA region.",
         )
     else:
-        readiness, reason = Readiness.SETUP_REQUIRED, "No kernel driver is bound to it."
+        readiness, reason = Readiness.SETUP_REQUIRED, "No kernel driver is bound to the device."
     return Device(
         id=id, kind="" if pci.address(id) else "accelerator", device_class="fpga", role="lease_candidate",
         attributes=attributes, problems=problems, health=Health.DEGRADED if problems else None, readiness=readiness,
@@ -104,6 +104,6 @@ def _xilinx(tree: Tree, address: str, device: str) -> Device:
     if driver == "xocl":
         return Device(
             id=address, name=model, device_class="fpga", role="lease_candidate", readiness=Readiness.READY,
-            reason="The kernel driver xocl is bound to it.",
+            reason="The kernel driver xocl is bound to the device.",
         )  # fmt: skip
     return made

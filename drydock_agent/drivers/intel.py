@@ -1,4 +1,4 @@
-"""Intel's accelerators: QAT by class and driver, DSA and IAA (`idxd`), and Xeon Phi."""
+"""Intel's accelerators: QAT, recognized by class and driver, DSA and IAA (`idxd`), and Xeon Phi."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MIC = ("sku", "serialnumber", "flashversion", "state", "memsize", "active_cores
 
 
 class Intel:
-    """The driver of Intel's accelerators, except GPUs, which need no more than PCI."""
+    """Reports Intel's accelerators other than GPUs, for which the facts of the driver `pci` are enough."""
 
     name = "intel"
     classes = ("qat", "dsa", "iaa", "coprocessor")
@@ -40,7 +40,7 @@ class Intel:
     tools: Mapping[str, tuple[str, ...]] = {}
 
     def read(self, tree: Tree) -> Findings:
-        """Return the accelerators."""
+        """Return facts about the accelerators."""
         queues = _work_queues(tree)
         devices = []
         for address, (vendor, device, pci_class) in pci.functions(tree).items():
@@ -68,7 +68,7 @@ def _qat(tree: Tree, address: str, device: str, driver: str) -> Device:
     if state and state != "up" and driver.removesuffix("vf") in _QAT_DRIVERS:
         return _replaced(made, Readiness.SETUP_REQUIRED, f"The QAT device is {state}. Its services have to be started.")
     if driver in _QAT_DRIVERS:
-        return _replaced(made, Readiness.READY, f"The kernel driver {driver} is bound to it.")
+        return _replaced(made, Readiness.READY, f"The kernel driver {driver} is bound to the device.")
     return made
 
 
@@ -104,9 +104,9 @@ def _idxd(tree: Tree, address: str, device_class: str, driver: str, queues: dict
         nodes=tuple(f"/dev/{'iax' if device_class == 'iaa' else 'dsa'}/{one}" for one in enabled),
     )  # fmt: skip
     if driver in ("vfio-pci", "pci-stub"):
-        return _replaced(made, Readiness.READY, f"It is bound to {driver}, for use in a guest.")
+        return _replaced(made, Readiness.READY, f"The device is bound to {driver}, for use in a guest.")
     if driver != "idxd":
-        return _replaced(made, Readiness.SETUP_REQUIRED, "The kernel driver idxd is not bound to it.")
+        return _replaced(made, Readiness.SETUP_REQUIRED, "The kernel driver idxd is not bound to the device.")
     if tree.read(f"{folder}/{name}/state") != "enabled":
         return _replaced(made, Readiness.SETUP_REQUIRED, f"The device {name or address} is not enabled (accel-config).")
     if not enabled:

@@ -1,4 +1,4 @@
-"""Network cards: interfaces, RDMA devices, and BlueField DPUs, also in recovery."""
+"""Network cards: their interfaces and RDMA devices, and BlueField DPUs, including those in recovery mode."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MANAGEMENT = ("c2d2", "c2d3", "c2d4", "c2d5", "c2d6")
 
 
 class Network:
-    """The driver of network cards."""
+    """Reports network cards and DPUs."""
 
     name = "network"
     classes = ("nic", "vf")
@@ -40,7 +40,7 @@ class Network:
     tools: Mapping[str, tuple[str, ...]] = {}
 
     def read(self, tree: Tree) -> Findings:
-        """Return the network cards."""
+        """Return facts about the network cards."""
         interfaces = _by_owner(tree, _NET)
         rdma = _by_owner(tree, _RDMA)
         busy = _default_routes(tree)

@@ -1,4 +1,4 @@
-"""Processors for neural networks: Huawei Ascend and Intel Habana Gaudi."""
+"""Neural processors (NPUs): Huawei Ascend and Intel Habana Gaudi."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SECOND = re.compile(r"\A\|[^|]*\|\s*([0-9A-Fa-f:.]+)\s*\|.*?(\d+)\s*/\s*(\d+)\s
 
 
 class Npu:
-    """The driver of neural processors."""
+    """Reports neural processors."""
 
     name = "npu"
     classes = ("npu",)
@@ -44,7 +44,7 @@ class Npu:
     tools: Mapping[str, tuple[str, ...]] = {"npu-smi": ("npu-smi", "info")}
 
     def read(self, tree: Tree) -> Findings:
-        """Return the processors."""
+        """Return facts about the neural processors."""
         chips = _chips(tree)
         devices = []
         for address, (vendor, device, _) in pci.functions(tree).items():
@@ -77,7 +77,7 @@ def _chips(tree: Tree) -> dict[str, Device]:
     if output is None:
         return found
     if not output.ok:
-        tree.warn("npu-smi", f"It ended with {output.status}, so the health of NPUs is not known.")
+        tree.warn("npu-smi", f"npu-smi ended with {output.status}, so the health of NPUs is not known.")
         return found
     first = None
     for line in output.text.splitlines():
@@ -116,7 +116,7 @@ def _habana(tree: Tree, address: str, model: str) -> Device:
     made = dataclasses.replace(made, attributes=attributes, firmware=firmware, nodes=(node,))
     if status.lower() == "operational":
         return dataclasses.replace(
-            made, health=Health.OK, readiness=Readiness.READY, reason="The habanalabs driver reports it as operational."
+            made, health=Health.OK, readiness=Readiness.READY, reason="habanalabs reports the device as operational."
         )
     if not status:
         return made

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: sysfs, `nvidia-smi -q -x` (documents v11 and v12), NVML, MIG slices and vGPU types."""
+"""NVIDIA GPUs, their MIG slices and vGPU types, from sysfs, `nvidia-smi -q -x` (formats v11 and v12) and NVML."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Gpu:
 
 
 class Nvidia:
-    """The driver of NVIDIA's GPUs."""
+    """Reports NVIDIA GPUs."""
 
     name = "nvidia"
     classes = ("gpu", "gpu_slice")
@@ -53,7 +53,7 @@ class Nvidia:
     tools = {"nvidia-smi": ("nvidia-smi", "-q", "-x"), "nvidia-smi-list": ("nvidia-smi", "-L")}
 
     def read(self, tree: Tree) -> Findings:
-        """Return the GPUs and their slices."""
+        """Return facts about the GPUs and their MIG slices."""
         gpus, failure = _from_tools(tree)
         devices: list[Device] = []
         functions = {one: _is_gpu(ids) for one, ids in pci.functions(tree).items()}
@@ -62,7 +62,7 @@ class Nvidia:
                 devices += _with_tools(tree, address, gpus.pop(address, None), failure, bool(gpus))
         for gpu in gpus.values():
             if functions:
-                tree.warn("nvidia-smi", f"It lists {gpu.id}, which is not in {pci.FUNCTIONS}.")
+                tree.warn("nvidia-smi", f"nvidia-smi lists {gpu.id}, which is not in {pci.FUNCTIONS}.")
             whole = dataclasses.replace(
                 gpu.device, kind="gpu", device_class="gpu", role="lease_candidate", vendor_id=VENDOR
             )
@@ -83,7 +83,7 @@ def _with_tools(tree: Tree, address: str, gpu: _Gpu | None, failure: str, others
     if tree.exists(f"{pci.FUNCTIONS}/{address}/physfn"):
         base = dataclasses.replace(base, device_class="vf")
     if driver in ("nouveau", "nova", "nvidiafb"):
-        reason = f"The kernel driver {driver} is bound to it. Computing needs nvidia."
+        reason = f"The kernel driver {driver} is bound to the device. Computing needs nvidia."
         return [dataclasses.replace(base, readiness=Readiness.SETUP_REQUIRED, reason=reason)]
     if driver != "nvidia":
         return [base]  # unbound, or held for a guest: the verdict of the PCI driver is right
@@ -96,7 +96,9 @@ def _with_tools(tree: Tree, address: str, gpu: _Gpu | None, failure: str, others
         return [dataclasses.replace(
             base, readiness=Readiness.REBOOT_REQUIRED, reason=reason, health=Health.FAILED, problems=(reason,)
         )]  # fmt: skip
-    reason = "The kernel driver nvidia is bound to it. nvidia-smi did not run, so memory and health are not known."
+    reason = (
+        "The kernel driver nvidia is bound to the device. nvidia-smi did not run, so memory and health are not known."
+    )
     return [dataclasses.replace(base, readiness=Readiness.READY, reason=reason)]
 
 
@@ -107,10 +109,10 @@ def _judged(base: Device, gpu: _Gpu) -> list[Device]:
     elif base.health is Health.FAILED:
         base = dataclasses.replace(base, readiness=Readiness.UNSUPPORTED, reason=base.problems[0])
     else:
-        base = dataclasses.replace(base, readiness=Readiness.READY, reason="The nvidia driver reports it.")
+        base = dataclasses.replace(base, readiness=Readiness.READY, reason="The nvidia driver reports the device.")
     verdict: dict[str, Any] = {"readiness": base.readiness, "reason": base.reason}
     if base.readiness is Readiness.READY:
-        verdict["reason"] = "It is a slice of a GPU in MIG mode."
+        verdict["reason"] = "The device is a slice of a GPU in MIG mode."
     return [base, *(dataclasses.replace(one, **verdict) for one in gpu.slices)]
 
 
@@ -129,7 +131,7 @@ def _from_tools(tree: Tree) -> tuple[dict[str, _Gpu], str]:
     if output is None:
         return _from_nvml(tree)
     if output.status == "timeout":
-        tree.warn("nvidia-smi", "It did not end in time and was stopped.")
+        tree.warn("nvidia-smi", "The tool timed out and was stopped.")
         return {}, "nvidia-smi did not respond in time. A GPU or its driver hangs; a reboot may be necessary."
     try:
         document = parse(output.text, "nvidia_smi_log")
@@ -138,7 +140,7 @@ def _from_tools(tree: Tree) -> tuple[dict[str, _Gpu], str]:
         said = next((line.strip() for line in output.text.splitlines() if line.strip()), "nothing")
         return {}, f"nvidia-smi gives no valid report (exit code {output.status}). It printed: {said:.160}"
     if not output.ok:
-        tree.warn("nvidia-smi", f"It ended with exit code {output.status} after its report.")
+        tree.warn("nvidia-smi", f"nvidia-smi ended with exit code {output.status} after its report.")
     listed = _listed_slices(tree)
     found = {}
     for element in document.iter("gpu"):
@@ -278,17 +280,19 @@ def _slice(gpu: str, uuid: str, element: Element, listed: dict[tuple[str, int], 
     compute = _number(element, "compute_instance_id") or 0
     profile, slice_uuid = listed.get((uuid, index), ("", ""))
     processors = _number(element, "device_attributes/shared/multiprocessor_count")
-    return _slice_device(gpu, index, instance, compute, profile, slice_uuid,
-                         _number(element, "fb_memory_usage/total"), processors)  # fmt: skip
+    memory, used = (_number(element, f"fb_memory_usage/{name}") for name in ("total", "used"))
+    return _slice_device(gpu, index, instance, compute, profile, slice_uuid, memory, processors, used)
 
 
 def _slice_device(
     gpu: str, index: int, instance: int, compute: int, profile: str, uuid: str, memory: int | None,
-    processors: int | None,
+    processors: int | None, used: int | None = None,
 ) -> Device:  # fmt: skip
     attributes: dict[str, Value] = {"mig_index": index, "gpu_instance": instance, "compute_instance": compute}
     if processors is not None:
         attributes["multiprocessors"] = processors
+    if used is not None:
+        attributes["memory_used_mib"] = used
     if profile:
         attributes["mig_profile"] = profile
     return Device(

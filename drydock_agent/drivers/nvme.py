@@ -1,4 +1,4 @@
-"""NVMe disks: model, serial, size, state, and what the host itself uses."""
+"""NVMe disks: model, serial number, size, state, and whether the host itself uses them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OLD = f"{pci.FUNCTIONS}/*/block/nvme*"
 
 
 class Nvme:
-    """The driver of NVMe disks."""
+    """Reports NVMe disks."""
 
     name = "nvme"
     classes = ("nvme",)
@@ -31,7 +31,7 @@ class Nvme:
     tools: Mapping[str, tuple[str, ...]] = {}
 
     def read(self, tree: Tree) -> Findings:
-        """Return the disks."""
+        """Return facts about the disks."""
         mounts = _mounts(tree)
         found = []
         for address, ids in pci.functions(tree).items():
@@ -76,7 +76,7 @@ def _disk(tree: Tree, address: str, mounts: dict[str, str]) -> Device:
         attributes["used_by_host"] = tuple(uses)
     made: dict[str, Readiness | str] = {}
     if uses:
-        made = {"readiness": Readiness.UNSUPPORTED, "reason": f"The host uses it: {uses[0]}."}
+        made = {"readiness": Readiness.UNSUPPORTED, "reason": f"The host itself uses the disk: {uses[0]}."}
     elif problems:
         made = {"readiness": Readiness.REBOOT_REQUIRED, "reason": problems[0]}
     return Device(

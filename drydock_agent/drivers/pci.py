@@ -1,4 +1,4 @@
-"""Every PCI function: ids, class, kernel driver, NUMA node, IOMMU group, link, PF and VFs."""
+"""All PCI functions: ids, class, kernel driver, NUMA node, IOMMU group, link, PF and VFs."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _FILES = (
 )  # fmt: skip
 
 PASS_THROUGH = ("vfio-pci", "pci-stub", "xen-pciback")
-"""Drivers that hold a function for a guest."""
+"""Kernel drivers that reserve a function for pass-through to a guest."""
 
 
 class Pci:
-    """The driver of all PCI functions. It knows no vendor; the drivers of vendors add to its facts."""
+    """Reports every PCI function, with facts that are the same for all vendors. Other drivers add their own."""
 
     name = "pci"
     classes = ("gpu", "accelerator", "coprocessor", "crypto", "nic", "vf", "nvme")
@@ -33,10 +33,10 @@ class Pci:
     tools: dict[str, tuple[str, ...]] = {}
 
     def read(self, tree: Tree) -> Findings:
-        """Return every function in the tree."""
+        """Return facts about every PCI function."""
         for name in tree.names(pci.FUNCTIONS):
             if pci.address(name) != name:
-                tree.warn(f"{pci.FUNCTIONS}/{name}", "The name is not a PCI address. It was left out.")
+                tree.warn(f"{pci.FUNCTIONS}/{name}", "The entry was skipped, because its name is not a PCI address.")
         devices = [_function(tree, one, ids) for one, ids in pci.functions(tree).items()]
         return Findings(devices=tuple(_grouped(tree, _narrow(devices))))
 
@@ -94,10 +94,10 @@ def _readiness(kind: str, role: str, driver: str) -> tuple[Readiness, str]:
         what = "a bridge" if kind == "bridge" else "not a device that leases use"
         return Readiness.UNSUPPORTED, f"This function is {what}."
     if not driver:
-        return Readiness.SETUP_REQUIRED, "No kernel driver is bound to it."
+        return Readiness.SETUP_REQUIRED, "No kernel driver is bound to the device."
     if driver in PASS_THROUGH:
-        return Readiness.READY, f"It is bound to {driver}, for use in a guest."
-    return Readiness.READY, f"The kernel driver {driver} is bound to it."
+        return Readiness.READY, f"The device is bound to {driver}, for use in a guest."
+    return Readiness.READY, f"The kernel driver {driver} is bound to the device."
 
 
 def _place(target: str, address: str) -> tuple[str, str]:

@@ -29,7 +29,7 @@ _GUESTS = {"sys/class/misc/tdx_guest": "tdx_guest", "sys/class/misc/sev-guest": 
 
 
 class Platform:
-    """The driver of the host."""
+    """Reports facts about the host itself."""
 
     name = "platform"
     classes: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Platform:
     tools: Mapping[str, tuple[str, ...]] = {}
 
     def read(self, tree: Tree) -> Findings:
-        """Return the host."""
+        """Return facts about the host."""
         flags, cpu = _processors(tree)
         total = re.search(r"^MemTotal:\s+(\d{1,15}) kB", tree.read("proc/meminfo") or "", re.MULTILINE)
         # SMBIOS is readable, but its serial numbers and UUID often only for root.

@@ -22,7 +22,7 @@ _FOLLOW_EVERY = 0.5
 class Onlooker:
     """Reports whether the server's workers are alive.
 
-    Starts none, because that is the task of the server's operator.
+    Never starts a worker, because that is the task of the server's operator.
     """
 
     private = False

@@ -46,7 +46,7 @@ class Connection:
     def send(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None, key: str = ""
     ) -> Any:
-        """Send a change and return the JSON of the answer, or None if it has no content.
+        """Send a request that changes something, and return the JSON of the answer, or None if it has no content.
 
         With an idempotency `key`, the request is sent again if its answer was lost.
         """

@@ -1,4 +1,4 @@
-"""The files and the pages of a lease over HTTP, as streams."""
+"""Streams the files and web pages of a lease over HTTP."""
 
 from __future__ import annotations
 

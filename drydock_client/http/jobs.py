@@ -1,4 +1,4 @@
-"""Commands on a lease over HTTP: runs each as a job, and waits for it to end."""
+"""Runs commands on a lease over HTTP, each as a job, and waits for the job to end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _QUICKEST, _SLOWEST = 0.1, 1.0
 
 
 class HttpJobs(HttpOperations, Interfaces, Jobs):
-    """Commands as jobs, over HTTP."""
+    """Runs commands as jobs, over HTTP."""
 
     def start_job(
         self, id: int, words: Words, *, env: Mapping[str, str] | None = None, cwd: str = "", ends_lease: bool = False,

@@ -95,7 +95,7 @@ def unpack(
     read: tar.Read, place: Callable[[str], Path], *, limit: int | None = None,
     on_file: Callable[[str], None] | None = None,
 ) -> Unpacked:  # fmt: skip
-    """Unpack an archive with one top entry. `place` is given that entry's name and returns its target path.
+    """Unpack an archive with one top entry. `place` returns the target path for the name of that entry.
 
     Skips links out of the tree, pipes and devices. Raises InvalidRequest for any other archive, TooMuch if it has
     more than `limit` bytes, and Conflict if an existing file or folder is in the way.
@@ -198,7 +198,7 @@ def _file(target: Path, entry: tar.Entry, reader: tar.Reader) -> None:
 def link_stays(leads_to: str, depth: int) -> bool:
     """Return whether a link, `depth` folders below the top, leads to a path inside the tree.
 
-    Only its first steps may be "..": after a name, ".." is the parent of wherever that name leads, which may be
+    ".." is allowed only at the beginning of the target: after a name, which may be a link itself, ".." could lead
     outside.
     """
     if not leads_to or leads_to.startswith("/") or "\0" in leads_to:

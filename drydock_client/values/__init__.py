@@ -9,6 +9,7 @@ from drydock_client.values.access import (
     TokenInfo,
     UserInfo,
 )
+from drydock_client.values.agents import AgentInfo, AgentOrderInfo, JoinCodeInfo
 from drydock_client.values.blueprints import BlueprintChange, BlueprintInfo, KindInfo
 from drydock_client.values.costs import BudgetInfo, LeaseEnd, UsageInfo, UsageReport, UsageSum
 from drydock_client.values.events import Attention, EventInfo
@@ -24,13 +25,16 @@ from drydock_client.values.offers import (
     ReaderInfo,
     ReadingInfo,
 )
-from drydock_client.values.resources import FailureInfo, ResourceInfo, Usage
+from drydock_client.values.resources import ActInfo, DeclaredActInfo, FailureInfo, ResourceInfo, Usage
 from drydock_client.values.watches import MetricsInfo, WorkloadInfo
 from drydock_client.values.wire import from_json
 from drydock_client.values.work import Ended, FileInfo, JobInfo, JobPart, LogPart, ServerInfo
 
 __all__ = [
     "AccessInfo",
+    "ActInfo",
+    "AgentInfo",
+    "AgentOrderInfo",
     "Attention",
     "AuthorizationInfo",
     "BackendInfo",
@@ -40,6 +44,7 @@ __all__ = [
     "BudgetInfo",
     "ConsoleInfo",
     "CredentialInfo",
+    "DeclaredActInfo",
     "Ended",
     "EventInfo",
     "Explanation",
@@ -50,6 +55,7 @@ __all__ = [
     "InstanceTypeInfo",
     "JobInfo",
     "JobPart",
+    "JoinCodeInfo",
     "KindInfo",
     "LeaseEnd",
     "LeaseInfo",

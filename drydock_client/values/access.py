@@ -42,7 +42,7 @@ class QuotaInfo:
     max_ram_mib: int | None
     max_disk_mib: int | None
     max_extra: Mapping[str, int] = field(default_factory=dict)
-    """The maximum of each additional class of capacity, such as `gpu`."""
+    """Maximum amount of each additional class of capacity, such as `gpu`."""
     default_ttl: dt.timedelta | None = None
     """Duration of a lease whose request does not specify one."""
     max_ttl: dt.timedelta | None = None

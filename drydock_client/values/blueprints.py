@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from drydock_client.values.resources import DeclaredActInfo
+
 
 @dataclass(frozen=True, kw_only=True)
 class BlueprintInfo:
@@ -39,12 +41,12 @@ class BlueprintInfo:
     max_ttl: dt.timedelta | None = None
     """Maximum duration of a lease."""
     discovery_interval: dt.timedelta | None = None
-    """Interval between discoveries; None for that of the kind."""
+    """Interval between discoveries; None means the default of the kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlueprintChange:
-    """Changes to a blueprint. None leaves a value unchanged; `clear` names the columns to empty."""
+    """Changes to a blueprint. None leaves a value unchanged; `clear` lists the columns to set to null."""
 
     kind: str | None = None
     config: Mapping[str, Any] | None = None
@@ -77,3 +79,5 @@ class KindInfo:
     requirements: Mapping[str, Any]
     attributes: Mapping[str, Any]
     registration: Mapping[str, Any] | None = None
+    acts: tuple[DeclaredActInfo, ...] = ()
+    """The actions on its resources that the kind declares."""

@@ -38,7 +38,7 @@ class UsageInfo:
     started_at: dt.datetime
     ended_at: dt.datetime | None
     ends_at: dt.datetime | None
-    """When the lease ends because its budget does not cover another hour; None if its budget covers another hour."""
+    """The time at which the lease ends because its budget is exhausted; None if the budget covers another hour."""
     seconds: float
     cost: float
 
@@ -54,8 +54,7 @@ class LeaseEnd:
     metrics: MetricsInfo | None
     """The lease's usage of its host; None if that was not measured."""
     usage: tuple[UsageInfo, ...]
-    """Usage records of the lease's shares of priced resources. An open record belongs to a machine that is still being
-    destroyed."""
+    """Usage records of the lease. A record without an end belongs to a machine that is still being destroyed."""
     cost: float
     """The known cost of the lease in US dollars."""
 

@@ -13,7 +13,7 @@ from drydock_client.values.resources import FailureInfo
 class OrphanInfo:
     """A provider object without a row in the database (`side` is `object`), or a row without its object (`row`).
 
-    `destroy` and `adopt` take an object's `id`; a row has None there, and names its `resource`.
+    The operations `destroy` and `adopt` take the `id` of an object. For a row, `id` is None and `resource` is its id.
     """
 
     id: int | None
@@ -22,7 +22,7 @@ class OrphanInfo:
     """The object's name at the provider."""
     what: str
     things: tuple[str, ...]
-    """All objects under that name, as the provider's own tools call them."""
+    """All objects under that name, each by the id that the provider's own tools show."""
     blueprint: str
     kind: str
     location: str
@@ -33,13 +33,13 @@ class OrphanInfo:
     proof: str
     """`proven`, `unnamed` (its name is only a tag), `suspect` (never touched) or `row`."""
     resource: int | None
-    """The id of the resource that the object was made for, or of the row itself."""
+    """The id of the resource for which the object was created, or of the row itself."""
     made_at: dt.datetime | None
     first_seen_at: dt.datetime | None
     seen_at: dt.datetime | None
     sightings: int
     wanted: str
-    """What an operator has requested: `destroy`, `adopt`, or empty."""
+    """The action that an operator has requested: `destroy`, `adopt`, or empty."""
     wanted_by: str
     not_before: dt.datetime | None
     """Nothing is done to the object until it is seen again after this time."""
@@ -49,7 +49,7 @@ class OrphanInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class BackendInfo:
-    """One blueprint as a backend of the fleet, with what it offers, its machines and their cost.
+    """A blueprint as a backend of the fleet, with its offers, its machines and their cost.
 
     Regions, technologies and sizes are those of its last polled offers or, for kinds without offers, of its machines.
     """
@@ -86,7 +86,7 @@ class BackendInfo:
     orphans: int = 0
     orphans_price: float = 0.0
     ages: Mapping[str, dt.timedelta | None] = field(default_factory=dict)
-    """Age of the oldest poll of each type; None if one of these polls was never made."""
+    """The age of the least recent poll of each type; None if one of these polls was never made."""
     failing: tuple[str, ...] = ()
     """The failing polls, and why they fail."""
     errors: tuple[str, ...] = ()
@@ -138,7 +138,7 @@ class InstanceInfo:
     It is the machine's price until the machine is gone, even after the lease, and then 0.
     """
     kept_until: dt.datetime | None = None
-    """When the machine of a released instance is destroyed unless another lease takes it; None if it is kept."""
+    """The time at which the idle machine of a released instance will be destroyed; None if it is kept."""
     failure: FailureInfo | None = None
     """The last failed action on the instance's machine: a destruction that is retried, a stop, a start or a change."""
 

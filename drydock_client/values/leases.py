@@ -42,6 +42,8 @@ class Progress:
     since: dt.datetime | None = None
     estimate: dt.timedelta | None = None
     """Average duration of recent comparable builds."""
+    act: str = ""
+    """The name of the kind's act, if the phase is `act`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ class Sibling:
 
 @dataclass(frozen=True, kw_only=True)
 class WaitingInfo:
-    """Why a lease is waiting, computed when it is shown."""
+    """The reason why a lease is waiting, computed when it is shown."""
 
     reason: str
     message: str
@@ -69,7 +71,7 @@ class WaitingInfo:
     holder: int | None = None
     """The lease that ends next on a full resource, if the caller is allowed to see it."""
     ends_at: dt.datetime | None = None
-    """When the lease `holder` ends or, without one, when the next attempt is made."""
+    """The time at which the lease `holder` ends or, without a holder, the time of the next attempt."""
     estimate: dt.timedelta | None = None
     """Average duration of the blueprint's recent builds."""
     siblings: tuple[Sibling, ...] = ()
@@ -125,7 +127,7 @@ class LeaseInfo:
     metrics: MetricsInfo | None = None
     """The lease's usage of its host, if that is measured."""
     waiting: WaitingInfo | None = None
-    """Why the lease is waiting, if it is pending."""
+    """The reason why the lease is waiting, if it is pending."""
     note: str = ""
     """The note that the owner has written on the lease."""
 
@@ -137,7 +139,7 @@ class LeaseInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """What would happen to a request now. `outcome` is `granted`, `build`, `reclaim`, `wait` or `refuse`."""
+    """The expected result of a request now. `outcome` is `granted`, `build`, `reclaim`, `wait` or `refuse`."""
 
     outcome: str
     message: str

@@ -53,7 +53,7 @@ class ConsoleInfo:
     resource: int
     text: str
     at: dt.datetime
-    """When the output was read."""
+    """The time at which the output was read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class Bastion:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessInfo:
-    """How to reach a lease by SSH now. Contains no secrets."""
+    """The parameters for reaching a lease by SSH now. Contains no secrets."""
 
     lease: int
     host: str
@@ -84,7 +84,7 @@ class AccessInfo:
     user: str
     host_keys: tuple[HostKey, ...]
     valid_until: dt.datetime | None
-    """When the lease ends; None if it lasts until it is released."""
+    """The time at which the lease ends; None if it lasts until it is released."""
     home: str = ""
     command: str = ""
     """The command line that logs in."""

@@ -38,7 +38,7 @@ class OfferInfo:
     available: bool
     changed_at: dt.datetime
     seen_at: dt.datetime | None
-    """When the location of the offer was last polled."""
+    """The time at which the location of the offer was last polled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class ReadingInfo:
     due_at: dt.datetime
     found: int
     message: str
-    """Why the last poll failed; empty if it succeeded."""
+    """The reason why the last poll failed; empty if it succeeded."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ class FailureInfo:
     """A failed action on a machine, kept until an action succeeds."""
 
     act: str
-    """destroy, stop, start, power-cycle, reboot, resize, change-type or tag."""
+    """destroy, stop, start, power-cycle, reboot, resize, change-type or tag, or an act of the kind."""
     code: str
     """The provider's error code."""
     message: str
@@ -32,7 +32,39 @@ class FailureInfo:
     """Consecutive failed attempts since `since`."""
     since: dt.datetime
     at: dt.datetime
-    """When the last attempt failed."""
+    """The time at which the last attempt failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeclaredActInfo:
+    """An action on a resource that its kind declares."""
+
+    name: str
+    summary: str
+    by: str
+    """Who may start it: `operator`, or also the `holder` of the whole resource."""
+    holders: str
+    """What happens to other leases on the resource: `keep`, `refuse` or `wait`."""
+    power: str
+    """The power that the resource must have: `any`, `on` or `off`."""
+    dangerous: bool
+    """Whether it loses data, or can make the resource unusable."""
+    arguments: Mapping[str, Any]
+    """The JSON Schema of its arguments."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ActInfo(DeclaredActInfo):
+    """An act on one resource, with its progress while it runs, and with the outcome of its last run."""
+
+    resource: int
+    refused: str = ""
+    """Why the caller cannot start it now; empty if nothing is in the way."""
+    progress: Progress | None = None
+    outcome: str = ""
+    """`asked` or `cancelling` while it runs, then `done`, `failed` or `cancelled`; empty if it was never requested."""
+    message: str = ""
+    at: dt.datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +105,12 @@ class ResourceInfo:
     price: float | None = None
     """Hourly cost of the whole resource in US dollars, until it is gone."""
     problems: tuple[str, ...] = ()
-    """Why it is drained, quarantined or outdated, and the result of its last check, in sentences."""
+    """Sentences that say why the resource is drained, quarantined or outdated, and why its last check failed."""
     suspect_since: dt.datetime | None = None
-    """When the resource stopped answering or failed its first check. It serves no new leases until it answers."""
+    """The time since which the resource serves no new leases, because it does not respond or failed its first check."""
     failure: FailureInfo | None = None
     """The last failed action on the resource."""
+    locality: tuple[str, ...] = ()
+    """The position of the resource within its topmost parent, as names from the widest place to the narrowest."""
     identities: tuple[str, ...] = ()
-    """Serial numbers, UUIDs and hardware addresses, each with its namespace."""
+    """Serial numbers, UUIDs and hardware addresses, each in the form `NAMESPACE VALUE`."""

@@ -21,9 +21,9 @@ class WorkloadInfo:
     """A sentence that says how the workload ended."""
     exit_code: int | None = None
     signal: int = 0
-    """The signal that ended it; 0 for none."""
+    """The number of the signal that ended the workload; 0 if none did."""
     job: int | None = None
-    """The id of its job, whose output can be read even after the lease is over."""
+    """The id of the workload's job. The job's output can be read even after the lease has ended."""
     command: Sequence[str] | str | None = None
     image: str = ""
     cwd: str = ""
@@ -32,7 +32,7 @@ class WorkloadInfo:
     started_at: dt.datetime | None = None
     ended_at: dt.datetime | None = None
     output_size: int | None = None
-    """Size of the output in bytes, as counted by the host; None until the output has been stored."""
+    """Size of the whole output in bytes; None until the output has been stored."""
     output_kept: int | None = None
     """Number of stored bytes, from the beginning and the end of the output."""
 
@@ -56,6 +56,6 @@ class MetricsInfo:
     wall_seconds: float
     """Seconds from the first sample to the last."""
     sampled_at: dt.datetime | None
-    """When the last sample was taken."""
+    """The time of the last sample."""
     complete: bool
     """Whether the last sample was taken at the end of the lease, before it was cleaned."""

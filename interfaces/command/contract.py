@@ -79,7 +79,7 @@ class Command(Interface):
     @property
     @abstractmethod
     def jobs(self) -> Jobs:
-        """The jobs of this lease: commands that outlive this call, this connection and this process."""
+        """The jobs of this lease: commands that continue after this call, this connection and this process end."""
 
     def check(
         self,

@@ -18,7 +18,7 @@ class JobState(Enum):
     """The state of a job."""
 
     STARTING = "starting"
-    """Requested, but not seen running yet; `start` may safely be called again."""
+    """The job was requested, but is not known to be running yet. `start` may safely be called again."""
     RUNNING = "running"
     """The process of the job is running."""
     EXITED = "exited"
@@ -41,9 +41,9 @@ class JobState(Enum):
 class JobSpec:
     """A job to start. `id` is its name on the host; `words` and `stdin` are as for `Command.run`.
 
-    Its two output streams are combined or, if `apart` is true, kept separately. `max_output` is the limit in bytes of
-    the combined stream or of each stream, rounded up to 512. Output beyond the limit is read and dropped, and the job
-    continues.
+    Standard output and standard error are combined or, if `apart` is true, kept separately. `max_output` is the limit
+    in bytes of the combined stream or of each stream, rounded up to 512. Output beyond the limit is read and dropped,
+    and the job continues.
     """
 
     id: str

@@ -16,7 +16,7 @@ from interfaces.command.shell import processor_time
 from interfaces.errors import InterfaceError
 
 Scope = Literal["machine", "cgroup", "processes"]
-"""What is counted: the whole machine, the lease's own control group, or the lease's processes."""
+"""The scope of a measurement: the whole machine, the lease's own control group, or the lease's processes."""
 _TIMEOUT = 20.0
 _LONGEST = 1 << 20
 MIB = 1 << 20

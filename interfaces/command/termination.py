@@ -1,8 +1,8 @@
 """Terminate the processes of a command: its group, its session, and every process with its token in the environment.
 
 Signals are sent by a second process with the rights of the lease's account. Therefore a signal cannot reach a process
-of another account that has reused a process id. A process of the same account that has reused one is recognized by its
-start time.
+of another account that has reused a process id. A process of the same account that has reused a process id is
+recognized by its start time.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ _REMOVE_FOR = 0.5
 class RootedFilesystem(Filesystem):
     """Files below `root`, which is absolute on the host or relative to the home.
 
-    `usage_check` is called before each part is written, and may raise QuotaExceeded. Any other code that writes to the
-    same folder must call it too.
+    `usage_check` is called before each part is written, and may raise QuotaExceeded. Other code that writes to the same
+    folder must also call it.
     """
 
     def __init__(

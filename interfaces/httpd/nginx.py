@@ -91,7 +91,7 @@ _TYPES = {
 
 
 def configuration(site: Site, *, prefix: str, pages: str, root_account: str) -> str:
-    """Return the configuration file. nginx writes only below `prefix`, and serves `pages`."""
+    """Return the configuration file. nginx writes only below the folder `prefix`, and serves the folder `pages`."""
     for folder in (prefix, pages):
         if not _PATH.fullmatch(folder):
             raise InvalidRequest(

@@ -24,7 +24,7 @@ from interfaces.errors import NotStarted
 
 
 def limiting(endpoint: LocalEndpoint) -> str:
-    """Return the shell lines by which a new process sets its own limits. The shell exits if a limit cannot be set."""
+    """Return shell lines with which a new process sets its own limits. The shell exits if a limit cannot be set."""
     lines = []
     if endpoint.open_files:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -37,13 +37,47 @@ def limiting(endpoint: LocalEndpoint) -> str:
 
 
 def join(pid: int, endpoint: LocalEndpoint) -> None:
-    """Move a process into the control group of its endpoint. Raises NotStarted if the group no longer exists."""
-    if not endpoint.cgroup:
-        return
+    """Move a process into the control groups of its endpoint and account, before it has read any input.
+
+    Raises NotStarted if the endpoint's group no longer exists.
+    """
+    if endpoint.cgroup:
+        try:
+            (Path(endpoint.cgroup) / "cgroup.procs").write_text(str(pid))
+        except OSError as error:
+            raise NotStarted(f"The limits of the lease cannot be set: {error}.") from error
+    if devices := device_group(endpoint.uid):
+        try:
+            with (devices / "cgroup.procs").open("r+") as opened:
+                opened.write(str(pid))
+        except FileNotFoundError:
+            return  # the account has no devices
+        except OSError as error:
+            raise NotStarted(f"The lease cannot be limited to its devices: {error}.") from error
+
+
+def device_group(uid: int) -> Path | None:
+    """Return the folder that limits an account to its devices while it exists, or None without such a tree.
+
+    `blueprints.devices` makes it.
+    """
+    tree = _device_tree()
+    return tree / "drydock" / str(uid) if tree and os.geteuid() == 0 else None
+
+
+@functools.cache
+def _device_tree() -> Path | None:
+    """Return where the v1 controller of devices is mounted."""
     try:
-        (Path(endpoint.cgroup) / "cgroup.procs").write_text(str(pid))
-    except OSError as error:
-        raise NotStarted(f"The limits of the lease cannot be set: {error}.") from error
+        lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        place, _, mounted = line.partition(" - ")
+        kind, _, options = mounted.split()[:3]
+        if kind == "cgroup" and "devices" in options.split(","):
+            return Path(place.split()[4])
+    return None
 
 
 def started(endpoint: LocalEndpoint, **given: Any) -> subprocess.Popen[bytes]:

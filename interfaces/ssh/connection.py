@@ -59,9 +59,9 @@ def private_key_of(text: str) -> paramiko.PKey:
 KEEPALIVE = 15
 """Seconds between keepalives on a silent connection."""
 UNANSWERED = 45
-"""Seconds after which a host that acknowledges nothing counts as gone."""
+"""Seconds without any acknowledgement after which the host counts as unreachable."""
 STEP = 15.0
-"""Seconds within which a host must open a channel, or start what was requested on it."""
+"""Seconds within which a host must open a channel, or start a command or subsystem on it."""
 _NO_CONFIG = fabric.Config(lazy=True, overrides={"load_ssh_configs": False})
 
 

@@ -173,7 +173,7 @@ class Sessions(Protocol):
 
 
 class SftpSession:
-    """An SFTP session, opened when needed and again after it was lost."""
+    """An SFTP session that is opened on first use, and reopened if it was lost."""
 
     def __init__(self, transport: Sessions) -> None:
         self._transport = transport

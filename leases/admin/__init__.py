@@ -5,6 +5,7 @@ that pages share.
 """
 
 from leases.admin import (
+    agents,
     blueprints,
     costs,
     credentials,
@@ -19,6 +20,7 @@ from leases.admin import (
 )
 
 __all__ = [
+    "agents",
     "blueprints",
     "costs",
     "credentials",

@@ -96,7 +96,7 @@ def _seconds(name: str) -> Any:
 
 @admin.register(Watch)
 class WatchAdmin(RecordAdmin):
-    """The admin of watched leases, with their workload and usage.
+    """The admin of measured leases, with their workload and usage.
 
     Arguments and environment variables may be secret, and are not shown.
     """

@@ -152,7 +152,7 @@ _NEEDS: tuple[tuple[tuple[str, str], Callable[[], QuerySet[Any]], Callable[[], s
      lambda: f"{reverse('admin:blueprints_reading_changelist')}?{urlencode({'attention': 'failing'})}"),
     (("discovery is failing", "discoveries are failing"), lambda: Sync.objects.filter(attention.NOT_DISCOVERED),
      lambda: list_address("sync", attention="failing")),
-    (("place has things that are already other resources", "places have things that are already other resources"),
+    (("place reports things that are already other resources", "places report things that are already other resources"),
      lambda: Sync.objects.filter(attention.FOUND_TWICE), lambda: list_address("sync", attention="found twice")),
     (("orphan needs a decision", "orphans need a decision"), lambda: Stray.objects.filter(attention.undecided()),
      lambda: list_address("stray")),

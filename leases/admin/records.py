@@ -6,6 +6,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.db.models import Q
 from django.http import HttpRequest
@@ -77,11 +78,19 @@ class EventAdmin(RecordAdmin):
         return Q(pk__gt=last - RECENT) & reduce(or_, said)
 
 
+class AnswerForm(MessageForm):
+    """A form for yes or no, with a text."""
+
+    yes = forms.TypedChoiceField(
+        label="Answer", choices=((True, "Yes, or done"), (False, "No")), coerce=lambda value: value == "True",
+        widget=forms.RadioSelect, initial=True, help_text="The step receives the answer and the message.",
+    )  # fmt: skip
+    field_order = ("yes", "message")
+
+
 def _resolve(who: Caller, row: Any, given: FormData) -> str:
-    if row.lease_id is not None:
-        installation.resolve(who, lease_id=row.lease_id, message=given["message"])
-    else:
-        installation.resolve(who, resource_id=row.resource_id, message=given["message"])
+    holder = {"lease_id": row.lease_id} if row.lease_id is not None else {"resource_id": row.resource_id}
+    installation.resolve(who, **holder, yes=given["yes"], message=given["message"])
     return "The step continues."
 
 
@@ -91,12 +100,13 @@ class RunAdmin(RecordAdmin):
 
     acts = (
         Action(
-            name="resolve", label="Resolve", does=_resolve, form=MessageForm,
+            name="resolve", label="Resolve", does=_resolve, form=AnswerForm,
             equivalent=Equivalent(
-                what="", command="drydock resolve --{side} {side_id}", method="POST", path="{side}s/{side_id}/resolve",
+                what="", command="drydock resolve --{side} {side_id} --yes -m TEXT", method="POST",
+                path="{side}s/{side_id}/resolve", body={"yes": True, "message": "TEXT"},
             ),
             applies=lambda run: run.waits_for == "operator",
-            sentence="Confirm that the task the step waits for has been done. The step then continues.",
+            sentence="Answer the step: the task has been done, or yes or no to its question. The step then continues.",
         ),
     )  # fmt: skip
     related = ("lease", "resource")

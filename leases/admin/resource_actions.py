@@ -11,10 +11,10 @@ from django.contrib import messages
 
 from blueprints import registry
 from blueprints.contract import Checks, Powers
-from drydock.core.errors import DrydockError, InvalidRequest
+from drydock.core.errors import DrydockError, InvalidRequest, NotFound
 from leases import hostcalls
 from leases.admin.toolkit.actions import Action, ConfirmForm, FormData, MessageForm, NoteForm
-from leases.admin.toolkit.equivalent_commands import declared
+from leases.admin.toolkit.equivalent_commands import Equivalent, declared
 from leases.operations import machines, resources
 from leases.operations.callers import Caller
 
@@ -96,6 +96,18 @@ def _power(who: Caller, row: Any, given: FormData) -> str:
     return f"Power {given['wanted']} was requested."
 
 
+def _has_act(row: Any) -> bool:
+    known = getattr(row, "has_act", None)
+    return machines.running_act(row.pk) is not None if known is None else bool(known)
+
+
+def _cancel_act(who: Caller, row: Any, given: FormData) -> str:
+    name = machines.running_act(row.pk)
+    if name is None:
+        raise NotFound(f"{row} has no running act.")
+    return machines.cancel_act(who, row.pk, name).message
+
+
 RESOURCE_ACTIONS = (
     Action(
         name="check", label="Check now", does=_check, applies=_kind_supports(Checks),
@@ -133,6 +145,14 @@ RESOURCE_ACTIONS = (
         equivalent=declared("change_resource", "drydock resources unquarantine {id}", act="unquarantine"),
         applies=lambda row: _in_service(row) and row.quarantined,
         sentence="The resource is put back into service, pending leases first, and its note is removed.",
+    ),
+    Action(
+        name="cancel-act", label="Cancel act", does=_cancel_act, applies=_has_act,
+        equivalent=Equivalent(
+            what="", command="drydock resources cancel {id} ACT", method="POST", path="resources/{id}/acts/ACT/cancel",
+        ),
+        sentence="The act of its kind that runs on the resource is cancelled at once or, if the current step cannot be "
+        "interrupted, after that step.",
     ),
     Action(
         name="retire", label="Retire", does=_retire, dangerous=True, applies=_in_service,

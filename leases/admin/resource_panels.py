@@ -9,6 +9,7 @@ from django.http import HttpRequest
 
 from blueprints.models import RememberedError
 from drydock.core import clock
+from leases.admin import resource_acts
 from leases.admin.toolkit import columns, html, panels, timeline
 from leases.admin.toolkit.panels import Head, Panel
 from leases.models import Event, Failure, Lease, Part, Resource, Run, SlotLock
@@ -18,10 +19,12 @@ from leases.operations import infos
 def of(row: Resource, request: HttpRequest) -> list[Panel]:
     """Return all panels of a resource, starting with the most important one."""
     on, held = _leases(row)
+    events = panels.latest(Event.objects.filter(resource=row))
     return [
-        *failure(row), over_time(on), panels.runs(Run.objects.filter(resource=row)), family(row),
+        *failure(row), *resource_acts.panel(row, request, events), over_time(on),
+        panels.runs(Run.objects.filter(resource=row)), family(row),
         panels.leases("Leases held by this resource", held), parts(row), locks(row),
-        panels.timeline(panels.latest(Event.objects.filter(resource=row))),
+        panels.timeline(events),
         errors(RememberedError.objects.filter(blueprint=row.blueprint_id)),
     ]  # fmt: skip
 

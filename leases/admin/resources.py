@@ -9,21 +9,21 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.postgres.expressions import ArraySubquery
 from django.db import transaction
-from django.db.models import OuterRef, Q
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import JSONObject
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.html import format_html, format_html_join
 
 from blueprints.amounts import CLASSES
-from leases.admin import registration, resource_panels
+from leases.admin import registration, resource_acts, resource_panels
 from leases.admin.resource_actions import MACHINE_ACTIONS as OF_MACHINES
 from leases.admin.resource_actions import RESOURCE_ACTIONS
 from leases.admin.toolkit import columns, html, search
 from leases.admin.toolkit.base import RecordAdmin
 from leases.admin.toolkit.filters import ExistsFilter, ReasonFilter, ResourceAttention, TypeFilter
 from leases.admin.toolkit.panels import Head, Panel
-from leases.models import Capacity, Resource
+from leases.models import Capacity, Resource, Run
 
 
 def _status(row: Resource) -> Any:
@@ -79,7 +79,7 @@ class ResourceAdmin(RecordAdmin):
         (
             "Details",
             {
-                "fields": ("parent", "zone", "offer", "price_", "attributes_", "traits_", "facts_"),
+                "fields": ("parent", "locality_", "zone", "offer", "price_", "attributes_", "traits_", "facts_"),
                 "classes": ("collapse",),
             },
         ),
@@ -89,10 +89,11 @@ class ResourceAdmin(RecordAdmin):
     change_form_template = "admin/drydock/resource.html"
 
     def get_urls(self) -> list[Any]:
-        """Add the pages that register hosts and correct registrations."""
+        """Add the pages that register hosts, correct registrations and start acts."""
         pages = (
             ("register/", registration.register, "register"),
             ("<int:pk>/correct/", registration.correct, "correct"),
+            ("<int:pk>/acts/<slug:name>/", resource_acts.start, "start_act"),
         )
         own = [
             path(where, self.admin_site.admin_view(partial(_outside, view, self)), name=f"leases_resource_{name}")
@@ -132,16 +133,18 @@ class ResourceAdmin(RecordAdmin):
     dies = columns.time("end of life", "dies_at")
     gone = columns.time("removed", "gone_at")
     parent = columns.link("part of", "part_of")
+    locality_ = columns.column("locality", lambda row: " > ".join(filter(None, row.locality)))
     price_ = columns.column("price", _price, "price")
     attributes_ = columns.values("attributes", "attributes")
     traits_ = columns.values("traits", "traits")
     facts_ = columns.values("facts", "facts")
 
     def get_queryset(self, request: HttpRequest) -> Any:
-        """Annotate each resource with its further classes of capacity in the same query."""
+        """Annotate each resource with its further classes of capacity, and with whether an act runs on it."""
         further = Capacity.objects.filter(resource=OuterRef("pk")).order_by("name")
         rows = further.values(json=JSONObject(name="name", used="used", total="total"))
-        return super().get_queryset(request).annotate(classes=ArraySubquery(rows))
+        acting = Run.objects.filter(resource=OuterRef("pk"), lease=None, phase=Run.Phase.ACT)
+        return super().get_queryset(request).annotate(classes=ArraySubquery(rows), has_act=Exists(acting))
 
     def found(self, words: str) -> Q:
         """Return the condition for resources that match the words by number, name or identity."""

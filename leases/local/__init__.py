@@ -20,7 +20,7 @@ from leases.operations.callers import Caller, on_behalf
 
 
 class Onlooker(contextlib.AbstractContextManager["Onlooker"]):
-    """Reports whether workers are alive, and starts none."""
+    """Reports whether workers are alive. Never starts one."""
 
     private = False
 

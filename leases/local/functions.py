@@ -16,6 +16,7 @@ from drydock_client.values import (
     ResourceInfo,
     UserInfo,
 )
+from leases import agents
 from leases.engine.core.database import patient
 from leases.operations import (
     attention,
@@ -63,8 +64,8 @@ def function_of(operation: Operation) -> Function:
 _SUBJECTS = {
     module.__name__.rpartition(".")[2]: module
     for module in (
-        blueprints, costs, credentials, events, fleet, installation, instances, interfaces, jobs, leases, machines,
-        offers, permissions, resources, users,
+        agents, blueprints, costs, credentials, events, fleet, installation, instances, interfaces, jobs, leases,
+        machines, offers, permissions, resources, users,
     )
 }  # fmt: skip
 
@@ -171,6 +172,9 @@ FUNCTIONS: dict[str, Function] = {
     "change_resource_machine": machines.act_on_resource,
     "lease_console": machines.console,
     "resource_console": machines.console_of_resource,
+    "acts": machines.acts,
+    "start_act": machines.start_act,
+    "cancel_act": machines.cancel_act,
     "lease_events": _events_of_lease,
     "events": lambda who, *, lease, resource, **given: events.list_(who, lease_id=lease, resource_id=resource, **given),
     "server_status": lambda who, id: interfaces.server_act(who, id, "status"),
@@ -189,8 +193,8 @@ FUNCTIONS: dict[str, Function] = {
     "change_registration": lambda who, id, changed: resources.change_registration(who, id, changed),
     "attention": attention.needed,
     "sweep": installation.sweep_now,
-    "resolve_lease": lambda who, id, message: installation.resolve(who, lease_id=id, message=message),
-    "resolve_resource": lambda who, id, message: installation.resolve(who, resource_id=id, message=message),
+    "resolve_lease": lambda who, id, **answer: installation.resolve(who, lease_id=id, **answer),
+    "resolve_resource": lambda who, id, **answer: installation.resolve(who, resource_id=id, **answer),
     "workers": installation.workers_alive,
     "blueprints": blueprints.list_,
     "blueprint": blueprints.get,

@@ -14,7 +14,7 @@ from leases.operations.callers import Caller
 
 
 class LocalInterfaces(Interfaces):
-    """Implements commands, files and pages, whose data is streamed or copied."""
+    """Implements the operations on commands, files and web pages, which stream or copy data."""
 
     who: Caller
 

@@ -15,7 +15,7 @@ from leases.workloads import jobs, polling
 
 
 def sweep() -> int:
-    """Run every periodic check once, including open jobs and watched leases. Return the number of items due."""
+    """Run every periodic check once, including open jobs and measured leases. Return the number of items due."""
     attempt(condition.disk)  # records when the disk began to fill, even if nobody asks
     return looks.sweep() + sum(attempt(look) or 0 for look in (jobs.follow, workloads.due))
 

@@ -35,7 +35,7 @@ LONGEST_WORD = 255
 
 _IDS = range(1 << 63)
 
-ARGUMENTS: dict[str, tuple[type[Any], ...]] = {"serve": (str,), "sweep": ()}
+ARGUMENTS: dict[str, tuple[type[Any], ...]] = {"serve": (str,), "sweep": (), "discover": (int, str)}
 
 """The types of the arguments of each hint. A hint that is not listed has one id as its argument."""
 

@@ -1,6 +1,7 @@
 """The database models of leases, resources, and the objects that belong to them."""
 
 from leases.models.access import Authorization, Quota
+from leases.models.agent import Agent, AgentOrder, JoinCode
 from leases.models.budget import Budget
 from leases.models.debt import Debt
 from leases.models.event import Event
@@ -17,6 +18,8 @@ from leases.models.sync import Finding, Sync
 from leases.models.usage import Usage
 
 __all__ = [
+    "Agent",
+    "AgentOrder",
     "Authorization",
     "Budget",
     "Capacity",
@@ -26,6 +29,7 @@ __all__ = [
     "Finding",
     "Installation",
     "Job",
+    "JoinCode",
     "Lease",
     "LeaseGroup",
     "Part",

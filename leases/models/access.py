@@ -68,7 +68,7 @@ class Quota(models.Model):
         "default lease duration",
         null=True,
         blank=True,
-        help_text="The duration of a lease that is requested without one.",
+        help_text="The duration of a lease whose request specifies none.",
     )
     max_ttl = models.DurationField(
         "maximum lease duration",

@@ -36,4 +36,4 @@ class Debt(models.Model):
         constraints = [models.UniqueConstraint(fields=["resource", "lease"], name="one_debt_per_lease")]
 
     def __str__(self) -> str:
-        return f"what lease {self.lease_id} left on resource {self.resource_id}"
+        return f"leftovers of lease {self.lease_id} on resource {self.resource_id}"

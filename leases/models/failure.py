@@ -20,8 +20,8 @@ class Failure(models.Model):
         Lease, null=True, on_delete=models.DO_NOTHING, db_constraint=False, db_index=False, related_name="+"
     )
     """The lease that held the whole resource when the action failed."""
-    act = models.CharField("action", max_length=16)
-    """One of destroy, stop, start, power-cycle, reboot, resize, change-type and tag."""
+    act = models.CharField("action", max_length=63)
+    """One of destroy, stop, start, power-cycle, reboot, resize, change-type and tag, or the name of a declared act."""
     code = models.CharField(max_length=128, blank=True, default="", db_default="")
     """The provider's error code."""
     message = models.TextField()

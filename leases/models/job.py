@@ -1,4 +1,4 @@
-"""Jobs, which are detached commands on leased hosts; watched leases; and output kept from workloads."""
+"""Jobs, which are detached commands on leased hosts; measured leases, and stored output of workloads."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ class Watch(models.Model):
     )
 
     class Meta:
-        verbose_name = "watched lease"
+        verbose_name = "measured lease"
         indexes = (models.Index(fields=["due_at"], condition=models.Q(over_at=None), name="watch_due"),)
 
     def __str__(self) -> str:
-        return f"watch of lease {self.lease_id}"
+        return f"workload and usage of lease {self.lease_id}"
 
 
 class KeptOutput(models.Model):

@@ -68,6 +68,8 @@ class Resource(models.Model):
 
     held_alone = models.BooleanField(default=False, db_default=False)
     """An exclusive lease holds all of it, even if it grows. A trigger changes this only with that lease's share."""
+    locality = ArrayField(models.CharField(max_length=100), default=list, db_default=[], blank=True)
+    """Its position inside the topmost resource that it is part of, from the widest place to the narrowest."""
     whole_lease_id = models.BigIntegerField(null=True, blank=True, editable=False)
     """The lease that holds it whole, exclusively or by all its slots. Such a lease takes everything below it too.
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db import models
 from django.db.models import Q
+from django.db.models.fields.json import KT
 from django.db.models.functions import Now
 
 from leases.models.lease import Lease
@@ -29,6 +30,7 @@ class Run(models.Model):
         RESIZE = "resize"
         RETYPE = "retype"
         TAG = "tag"
+        ACT = "act"
         UPDATE = "update"
         HAND_OVER = "hand_over"
         DESTROY = "destroy"
@@ -40,6 +42,7 @@ class Run(models.Model):
     step = models.CharField(max_length=63, blank=True, default="", db_default="")
     memo: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
     wanted: models.JSONField[Any, Any] = models.JSONField(default=dict, db_default=models.Value({}, models.JSONField()))
+    """The arguments of the phase. For an act: its name (`act`), its `arguments`, and the `lease` that started it."""
     asked: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True)
     """The request of the lease that caused a build. None for any other run."""
 
@@ -64,6 +67,8 @@ class Run(models.Model):
     Fields: `resource`, `relation`, `action`, `holders` and `granted`.
     """
     hold_who = models.CharField(max_length=150, blank=True, default="", db_default="")
+    resolution: models.JSONField[Any, Any] = models.JSONField(null=True, blank=True)
+    """The operator's answer to the last hold of the current step, with the fields of `answers.Resolution`."""
     started_at = models.DateTimeField(db_default=Now())
 
     class Meta:
@@ -71,7 +76,10 @@ class Run(models.Model):
             models.UniqueConstraint(fields=["resource"], condition=Q(lease=None), name="one_run_per_resource"),
             models.UniqueConstraint(fields=["lease"], condition=~Q(lease=None), name="one_run_per_lease"),
         ]
-        indexes = [models.Index(fields=["due_at"], name="run_due")]
+        indexes = [
+            models.Index(fields=["due_at"], name="run_due"),
+            models.Index(KT("wanted__lease"), condition=Q(phase="act"), name="run_act_of_lease"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.phase} of {'lease' if self.lease_id else 'resource'} {self.lease_id or self.resource_id}"

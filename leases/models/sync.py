@@ -36,7 +36,9 @@ class Sync(models.Model):
     conflicts: models.JSONField[Any, Any] = models.JSONField(
         default=list, blank=True, db_default=models.Value([], models.JSONField())
     )
-    """Things in the last report that are already other resources: identity, resource, message, since."""
+    """Conflicts in the last report: reported things that another resource represents already (identity, resource,
+    message, since).
+    """
     applied_at = models.DateTimeField(null=True, blank=True, help_text="When a report was last stored completely.")
 
     class Meta:

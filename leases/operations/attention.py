@@ -12,10 +12,11 @@ from django.db.models.functions import Now
 
 from blueprints.models import Blueprint, Reading, RememberedError
 from drydock_client.values import Attention
+from leases.agents.administration import problem
 from leases.engine.placement.budget_check import dollars
 from leases.engine.resources import failures
 from leases.lifecycle import LAST_ON_MACHINE
-from leases.models import Authorization, Event, Failure, Installation, Lease, Resource, Run, Stray, Sync
+from leases.models import Agent, Authorization, Event, Failure, Installation, Lease, Resource, Run, Stray, Sync
 from leases.operations import costs, infos
 from leases.operations.callers import Caller, own_leases
 from leases.reasons import Reason
@@ -40,6 +41,9 @@ SICK = Q(check_failures__gt=0, gone_at=None) & ~Q(state="pending")
 FAILING = ~Q(message="")
 FOUND_TWICE = ~Q(conflicts=[]) & Q(blueprint__enabled=True, blueprint__removed_at=None)
 NOT_DISCOVERED = FAILING & Q(blueprint__enabled=True, blueprint__removed_at=None)
+TROUBLED_AGENT = Q(revoked_at=None, blueprint__enabled=True, blueprint__removed_at=None) & (
+    Q(silent_since__isnull=False) | Q(clock_off_since__isnull=False) | Q(outdated_since__isnull=False) | ~Q(problem="")
+)
 REMEMBERED = Q(until=None) | Q(until__gt=Now())
 ASKED = Q(state=Authorization.State.REQUESTED)
 
@@ -50,7 +54,7 @@ FAILED_ACT = ~Q(act=failures.DESTROY) & Q(resource__state="active") & (Q(lease=N
 
 
 def stuck() -> Q:
-    """Return the query condition for leases that have waited unusually long for room or for cleaning."""
+    """Return the query condition for leases that have waited unusually long for capacity or for cleaning."""
     since = Now() - dt.timedelta(seconds=settings.DRYDOCK.attention_wait_seconds)
     waits = Q(state="pending", created_at__lt=since)
     return waits | Q(state__in=("acquired", "released"), held=False, since__lt=since)
@@ -66,7 +70,7 @@ def needed(who: Caller) -> list[Attention]:
     """Return everything that needs the caller's attention, most urgent first. Owners see only their own items."""
     sorts: tuple[Callable[[Caller], Iterator[Attention]], ...] = (
         _installation, _dropped, _undestroyed, _failed_acts, _held_steps, _resources, _leases, _readings, _discoveries,
-        _conflicts,        _orphans, _remembered, _switched_off, _asked, _budgets,
+        _agents, _conflicts, _orphans, _remembered, _switched_off, _asked, _budgets,
     )  # fmt: skip
     return [one for sort in sorts for one in sort(who)]
 
@@ -147,7 +151,7 @@ def _held_steps(who: Caller) -> Iterator[Attention]:
         yield _about(
             Reason.NEEDS_OPERATOR, kind, row, run.step_since or run.started_at,
             f"{run.phase}: {run.sentence or run.step}" + (f" (for {run.hold_who})" if run.hold_who else ""),
-            f"drydock resolve --{kind} {row.pk} -m WHAT-WAS-DONE",
+            f"drydock resolve --{kind} {row.pk} [--no] -m TEXT",
         )  # fmt: skip
 
 
@@ -217,7 +221,7 @@ def _leases(who: Caller) -> Iterator[Attention]:
     for what, matching, otherwise, mend in (
         ("held", HELD, "Held for debugging.", "drydock unhold {id}"),
         ("stuck", stuck(), "Waiting longer than usual.", "drydock show {id}"),
-        ("overdue", OVERDUE, "Not ended, although its end has passed.", "drydock sweep"),
+        ("overdue", OVERDUE, "Its end time has passed, but it has not ended.", "drydock sweep"),
     ):
         rows = list(own_leases(who).filter(matching).annotate(held_at=Subquery(held)).order_by("since", "id")[:AT_MOST])
         infos.with_waits(rows, who)
@@ -256,8 +260,24 @@ def _discoveries(who: Caller) -> Iterator[Attention]:
         )  # fmt: skip
 
 
+def _agents(who: Caller) -> Iterator[Attention]:
+    """Yield one item for each agent that is silent, has a wrong clock, is outdated, or whose reports are refused."""
+    if not who.operator:
+        return
+    found = Agent.objects.filter(TROUBLED_AGENT).select_related("blueprint").order_by("blueprint", "place")
+    for row in found[:AT_MOST]:
+        what, since = next((what, at) for what, at in (
+            ("agent_silent", row.silent_since), ("agent_clock", row.clock_off_since),
+            ("agent_outdated", row.outdated_since), ("agent_refused", row.reported_at or row.joined_at),
+        ) if at is not None)  # fmt: skip
+        yield _about(
+            what, "blueprint", row.blueprint, since, f"Agent of {row.place}: {problem(row)}",
+            f"drydock agents show {row.pk}",
+        )  # fmt: skip
+
+
 def _conflicts(who: Caller) -> Iterator[Attention]:
-    """Yield one item for each thing that a report names although it is already another resource."""
+    """Yield an item for each reported thing that another resource represents already."""
     if not who.operator:
         return
     places = Sync.objects.filter(FOUND_TWICE).select_related("blueprint").order_by("blueprint", "place")[:AT_MOST]

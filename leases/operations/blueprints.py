@@ -14,12 +14,12 @@ from django.db.models.functions import Now
 from pydantic import ValidationError
 
 from blueprints import registry
-from blueprints.contract import CatalogueStale, Registers, capabilities
+from blueprints.contract import CatalogueStale, Registers, acts_of, capabilities
 from blueprints.models import Blueprint
 from blueprints.specs import Draft, Problem
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotFound
 from drydock.core.units import duration, written
-from drydock_client.values import BlueprintChange, BlueprintInfo, KindInfo
+from drydock_client.values import BlueprintChange, BlueprintInfo, DeclaredActInfo, KindInfo
 from leases.engine.catalogue import drafts as machine_drafts
 from leases.engine.core import specs
 from leases.engine.core.database import refuse_inside_transaction
@@ -57,7 +57,7 @@ def _shown(who: Caller, info: BlueprintInfo) -> BlueprintInfo:
 
 @input_checks.checked
 def row(who: Caller, name: str, what: str) -> Blueprint:
-    """Return the row of a blueprint, on which an operator wants to work. Raises NotAllowed, NotFound."""
+    """Return a blueprint's row if the caller is an operator. Raises NotAllowed, NotFound."""
     operator_only(who, what)
     found = Blueprint.objects.filter(name=name).first()
     if found is None:
@@ -207,7 +207,7 @@ def _switch(who: Caller, name: str, column: str, value: bool, word: str) -> Blue
 def remove(who: Caller, name: str) -> None:
     """Remove a blueprint. The history of its resources is kept, and its name can be used again.
 
-    Raises NotFound, NotAllowed, and Conflict while resources or leases need the blueprint, which the message names.
+    Raises NotFound, NotAllowed, and Conflict while resources or leases need the blueprint; the message names them.
     """
     found = row(who, name, "remove blueprints")
     with transaction.atomic():
@@ -278,9 +278,9 @@ def write_columns(found: Blueprint, changed: BlueprintChange) -> None:
 
 
 def check_limit(found: Blueprint) -> None:
-    """If a blueprint sets no limit, apply the highest that its kind allows.
+    """Set a blueprint's limit on resources to the maximum of its kind if the blueprint sets no limit.
 
-    Raises InvalidRequest for a higher limit.
+    Raises InvalidRequest if the blueprint's limit exceeds that maximum.
     """
     most = registry.kind(found.kind).most_resources
     if most is None:
@@ -311,9 +311,9 @@ def take_defaults(found: Blueprint, changed: BlueprintChange) -> None:
 
 
 def idleness(found: Blueprint) -> list[Problem]:
-    """Return a warning if idle resources of a blueprint cost money and no idle timeout removes them.
+    """Return a list with a warning if idle resources of a blueprint cost money and it has no idle timeout.
 
-    Returns an empty list otherwise.
+    The list is empty otherwise.
     """
     if found.idle_timeout is not None or registry.kind(found.kind).idle_timeout is None:
         return []
@@ -333,7 +333,10 @@ def clean_columns(found: Blueprint) -> None:
 
 
 def cycle_problems(found: Blueprint) -> list[Problem]:
-    """Return a fatal problem if this blueprint and the enabled ones need each other in a cycle, or an empty list."""
+    """Return a list with a fatal problem if this blueprint and enabled ones depend on each other in a cycle.
+
+    The list is empty otherwise.
+    """
     there = [found, *Blueprint.objects.filter(enabled=True).exclude(pk=found.pk)]
     needs = {one.name: _needed_types(one) for one in there}
     gives = {one.name: one.resource_type for one in there}
@@ -348,7 +351,7 @@ def cycle_problems(found: Blueprint) -> list[Problem]:
 
 
 def cycle(start: str, needs: Mapping[str, frozenset[str]], gives: Mapping[str, str]) -> list[str]:
-    """Return the names of the blueprints on the shortest cycle of needs through `start`, or an empty list.
+    """Return the names of the blueprints on the shortest dependency cycle through `start`, or an empty list.
 
     `needs` maps the name of each blueprint to the resource types that it needs, and `gives` to the type that it
     provides.
@@ -390,6 +393,7 @@ def schema(kind: str) -> KindInfo:
         config=found.Config.model_json_schema(), requirements=found.Requirements.model_json_schema(),
         attributes=found.Attributes.model_json_schema(),
         registration=found.Registration.model_json_schema() if isinstance(found, Registers) else None,
+        acts=tuple(DeclaredActInfo(**infos.declared_act(act)) for act in acts_of(found).values()),
     )  # fmt: skip
 
 
@@ -400,7 +404,7 @@ class Trial:
     problems: Sequence[Problem] = ()
     drafts: Sequence[Draft] = ()
     says: str = ""
-    """Why there are no drafts, if that needs an explanation. Otherwise empty."""
+    """An explanation if there are no drafts, otherwise empty."""
 
 
 @checked

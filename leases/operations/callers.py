@@ -21,7 +21,7 @@ class Caller:
     name: str
     operator: bool = False
     maker: str = ""
-    """The user who created the token for the call, if that user is not the caller. Otherwise empty."""
+    """The user who created the token used for the call; empty if the caller created it, or used no token."""
 
     @property
     def actor(self) -> str:
@@ -44,7 +44,7 @@ def operator_only(who: Caller, what: str) -> None:
 
 @checked
 def on_behalf(who: Caller, owner: Any = None) -> Caller:
-    """Return the caller who will own the lease: `who` or, if an operator asks for another `owner`, that user.
+    """Return the future owner of a lease: `owner` if given, which only operators may do for other users, or else `who`.
 
     Raises NotAllowed.
     """
@@ -61,7 +61,7 @@ def own_leases(who: Caller) -> QuerySet[Lease]:
 
 @checked
 def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
-    """Return a lease that the caller may change. Raises NotFound if there is none, or if another owner has it."""
+    """Return a lease that the caller may change. Raises NotFound if it does not exist or belongs to another owner."""
     found = own_leases(who).filter(pk=lease_id)
     if related:
         found = found.select_related("owner", "resource__blueprint")
@@ -72,7 +72,7 @@ def lease_of(who: Caller, lease_id: int, *, related: bool = False) -> Lease:
 
 
 def not_theirs(lease_id: int) -> NotFound:
-    """Return the same error for a lease that does not exist and for one that belongs to another owner."""
+    """Return the error for a lease that does not exist or is not the caller's. It does not reveal which."""
     return NotFound(f"Lease {lease_id} does not exist or is not yours.", field="lease")
 
 

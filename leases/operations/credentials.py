@@ -50,9 +50,9 @@ def get(who: Caller, name: str) -> CredentialInfo:
 
 @input_checks.checked
 def read(who: Caller, name: str) -> CredentialInfo:
-    """Ask workers to poll now whatever is polled with a credential.
+    """Ask workers to run now all polls that use a credential.
 
-    Raises Conflict if nothing is polled with it, NotFound, NotAllowed.
+    Raises Conflict if no poll uses it, NotFound, NotAllowed.
     """
     operator_only(who, "poll an account")
     found = row_of(name)
@@ -219,7 +219,7 @@ def _poll_info(row: Reading) -> ReadingInfo:
 
 
 def pollers(kinds: Iterable[str], *, able: bool) -> tuple[ReaderInfo, ...]:
-    """Return those of `kinds` that read offers from providers.
+    """Return the kinds among `kinds` that poll providers for offers.
 
     If `able` is true, also load the clients of the clouds, and return the capabilities of the clouds.
     """

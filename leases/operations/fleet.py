@@ -107,7 +107,7 @@ MOST_ORPHANS = 1000
 SUSPECT = Stray.Proof.SUSPECT
 
 MISSING = Q(gone_at=None) & (Q(state="active", observed="missing") | Q(state="broken", reason=Reason.LOST))
-"""Resources whose object the last search did not find."""
+"""Query condition for resources whose machine the last poll of the provider did not find."""
 
 _ROW = "{said} The machine is considered lost if a second listing omits it too; anything left of it is then destroyed."
 
@@ -115,7 +115,7 @@ _DONE = {"destroy": "destroyed", "adopt": "adopted"}
 
 
 def list_orphans(who: Caller) -> list[OrphanInfo]:
-    """Return objects without a row, including suspects, followed by rows without an object. Raises NotAllowed."""
+    """Return provider objects without a row, then rows without a provider object. Raises NotAllowed."""
     operator_only(who, "see orphans")
     strays = Stray.objects.select_related("blueprint").order_by("proof", "id")[:MOST_ORPHANS]
     missing = (

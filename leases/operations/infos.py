@@ -14,6 +14,7 @@ from django.db.models.functions import Coalesce
 
 from blueprints import registry
 from blueprints.amounts import CLASSES
+from blueprints.contract import DeclaredAct
 from blueprints.models import Blueprint
 from drydock.core.errors import DrydockError
 from drydock_client.values import (
@@ -44,13 +45,13 @@ from leases.workloads import outcomes
 def leases(found: QuerySet[Lease], who: Caller | None = None) -> list[LeaseInfo]:
     """Return leases as values, in a fixed number of statements.
 
-    `who` is the caller. If it is omitted, each lease is shown as to its owner.
+    `who` is the caller, by default the owner of each lease. A value has only what this user may see.
     """
     return _infos(list(with_workers(found.select_related("owner", "resource__blueprint"))), who)
 
 
 def lease(row: Lease, who: Caller | None = None) -> LeaseInfo:
-    """Return a lease as a value, with what the caller `who` may see, or what its owner may see if `who` is omitted."""
+    """Return a lease as a value that has only what the caller `who` may see. The default for `who` is the owner."""
     if row.state in ("acquired", "released"):
         row.unattended = Lease.objects.filter(installation.unattended(), pk=row.pk).exists()  # type: ignore[attr-defined]
     return _infos([row], who)[0]
@@ -67,7 +68,7 @@ def _infos(rows: list[Lease], who: Caller | None) -> list[LeaseInfo]:
 def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, WaitingInfo]:
     """Return the reason why each pending lease waits, by lease id.
 
-    `who` is the caller. If it is omitted, each reason is worded for the owner of the lease.
+    `who` is the caller, by default the owner of each lease. A reason has only what this user may see.
     """
     pending = [row for row in found if row.state == "pending"]
     if not pending:
@@ -77,7 +78,10 @@ def waits(found: Iterable[Lease], who: Caller | None = None) -> dict[int, Waitin
 
 
 def with_waits(found: Iterable[Any], who: Caller) -> None:
-    """Set on each pending lease the reason why it waits, as far as `who` may know it. `said` uses the result."""
+    """Set the attribute `why` of each pending lease to the reason why it waits. `said` uses this attribute.
+
+    The reason has only what the caller `who` may see.
+    """
     pending = [row for row in found if row.state == "pending"]
     why = waits(pending, who)
     for row in pending:
@@ -89,7 +93,7 @@ def _asker(row: Lease, who: Caller | None) -> Asker:
 
 
 def with_workers(found: QuerySet[Lease]) -> QuerySet[Lease]:
-    """Annotate each lease with whether no live worker could serve it. `said` uses the result."""
+    """Annotate each lease with `unattended`: whether it waits while no worker is alive. `said` uses that."""
     return progress.with_failure(found).annotate(
         unattended=ExpressionWrapper(installation.unattended(), output_field=BooleanField())
     )
@@ -108,7 +112,8 @@ _NO_WORKER = "No worker is alive, so nothing is built, cleaned or ended. Before 
 def said(row: Lease, why: WaitingInfo | None = None) -> Said:
     """Return the reason for the state of a lease, and the message to show.
 
-    They say why the lease waits, or that no worker is alive, or otherwise come from the row.
+    For a pending lease, they are the reason why it waits; for other leases, those stored with the row. If no worker is
+    alive, the message says so.
     """
     why = why or getattr(row, "why", None)
     if why is not None:
@@ -187,7 +192,7 @@ def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
         facts=row.facts, reserved_for=row.reserved_for_id, leases=tuple(sorted(s.lease_id for s in row.shares.all())),
         parts=tuple(_part(part) for part in row.parts.all()), progress=progress.of_run(run), price=row.price,
         failure=failure(getattr(row, "failure", None)), suspect_since=row.suspect_since, problems=problems(row),
-        identities=tuple(sorted(map(str, row.identities.all()))),
+        identities=tuple(sorted(map(str, row.identities.all()))), locality=tuple(row.locality),
     )  # fmt: skip
 
 
@@ -216,6 +221,12 @@ def failure(row: Failure | None) -> FailureInfo | None:
     return FailureInfo(
         act=row.act, code=row.code, message=row.message, attempts=row.attempts, since=row.since, at=row.at
     )
+
+
+def declared_act(act: DeclaredAct) -> dict[str, Any]:
+    """Return the declaration of an act as the fields of a value."""
+    same = ("name", "summary", "by", "holders", "power", "dangerous")
+    return {name: getattr(act, name) for name in same} | {"arguments": act.Arguments.model_json_schema()}
 
 
 def _part(part: Any) -> Mapping[str, Any]:
@@ -265,7 +276,7 @@ def job(row: Job) -> JobInfo:
 
 
 def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
-    """Return the watch of each watched lease, by lease id. Uses one statement, or none if no lease is watched."""
+    """Return the workload and metrics of each lease that has any, by lease id, in at most one statement."""
     ids = [row.pk for row in rows if row.watched]
     if not ids:
         return {}
@@ -279,7 +290,7 @@ def watches_of(rows: Iterable[Lease]) -> dict[int, Watch]:
 
 
 def workload(watch: Watch | None) -> WorkloadInfo | None:
-    """Return the workload of a watched lease as a value, or None if the lease has no workload."""
+    """Return the workload of a lease as a value, or None if the lease has none."""
     if watch is None or watch.workload is None:
         return None
     asked, job = watch.workload, watch.job
@@ -297,7 +308,7 @@ def workload(watch: Watch | None) -> WorkloadInfo | None:
 
 
 def metrics(watch: Watch | None) -> MetricsInfo | None:
-    """Return what a watched lease has used so far, or None if the lease is not watched."""
+    """Return the measured usage of a lease as a value, or None if its usage is not measured."""
     if watch is None:
         return None
     return MetricsInfo(

@@ -1,17 +1,18 @@
-"""The installation: its workers, whether it is suspended, and actions for operators if something makes no progress."""
+"""The installation: its workers, its suspension, and operators' actions for work that makes no progress."""
 
 from __future__ import annotations
 
 import datetime as dt
 import os
 import socket
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from django.conf import settings
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from blueprints import registry
+from blueprints.answers import Resolution
 from blueprints.models import Blueprint, RememberedError
 from drydock.core.errors import Busy, Conflict, InvalidRequest, NotFound
 from drydock_client.values import Workers
@@ -73,7 +74,7 @@ class WorkerInfo:
 
 
 def standing(who: Caller) -> InstallationInfo:
-    """Return the status of the installation, with all postponed actions if it is suspended."""
+    """Return the status of the installation. If it is suspended, this includes all postponed actions."""
     operator_only(who, "see the installation")
     here = installation.current()
     row = Installation.objects.get(pk=1)
@@ -271,7 +272,7 @@ def sweep_now(who: Caller, *, here: bool | None = None) -> int:
 
 @checked
 def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = None) -> int:
-    """Forget remembered errors, so that what they excluded is tried again at once. Return the number of errors."""
+    """Delete remembered errors, so that the offers they excluded are tried again at once. Return how many."""
     operator_only(who, "clear remembered errors")
     found = RememberedError.objects.select_related("blueprint")
     chosen = {"blueprint__name": blueprint or None, "pk": error_id}
@@ -285,8 +286,12 @@ def clear_errors(who: Caller, *, blueprint: str = "", error_id: int | None = Non
 
 
 @checked
-def resolve(who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, message: str = "") -> None:
-    """Confirm that the action for which a held step waits was taken, so that the step continues.
+def resolve(
+    who: Caller, *, lease_id: int | None = None, resource_id: int | None = None, yes: bool = True, message: str = "",
+) -> None:  # fmt: skip
+    """Record an operator's answer to a held step, which the step receives when it is called again.
+
+    `yes` means that the task has been done, or answers the question.
 
     Raises InvalidRequest, NotFound, Conflict.
     """
@@ -296,10 +301,12 @@ def resolve(who: Caller, *, lease_id: int | None = None, resource_id: int | None
     column, pk = ("lease_id", lease_id) if lease_id is not None else ("resource_id", resource_id)
     waits = Run.objects.filter(**{column: pk}, **({} if lease_id is not None else {"lease": None}))
     found = list(waits.filter(waits_for="operator").values_list("id", "sentence"))
-    due = {"waits_for": "", "hold_who": "", "due_at": Now(), "step_since": None}
+    answer = Resolution(yes=yes, text=message, actor=who.actor)
+    due = {"waits_for": "", "hold_who": "", "due_at": Now(), "step_since": None, "resolution": asdict(answer)}
     if not found or not waits.filter(waits_for="operator").update(**due):
         error = Conflict if waits.exists() else NotFound
         raise error(f"{column.removesuffix('_id').capitalize()} {pk} is not waiting for an operator.")
     run_id, sentence = found[0]
-    record_event("step.resolved", f"{message or 'Done'}: {sentence}", actor=who.actor, **{column: pk})
+    said = f"Answered {'yes' if yes else 'no'}{f' ({message})' if message else ''}: {sentence}"
+    record_event("step.resolved", said, actor=who.actor, details={"yes": yes, "text": message}, **{column: pk})
     hints.after_commit("step", run_id)

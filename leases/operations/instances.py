@@ -176,7 +176,7 @@ def _of(found: QuerySet[Any], states: Collection[str], all_: bool) -> QuerySet[A
 def end(who: Caller, lease_id: int) -> InstanceInfo:
     """Release an instance. May be repeated. Raises NotFound.
 
-    If its blueprint allows that, the machine is kept for the next lease (`released`). Otherwise it is destroyed.
+    If its blueprint keeps idle machines, the machine is kept for the next lease (`released`), else it is destroyed.
     """
     _one(who, lease_id)
     leases.release(who, lease_id)

@@ -262,7 +262,7 @@ def server_log(who: Caller, lease_id: int, kind: str = "access", *, offset: int 
 
 @checked
 def access(who: Caller, lease_id: int) -> AccessInfo:
-    """Return how the host of an active lease can be reached now, without secrets.
+    """Return the address, user and host keys by which SSH reaches an active lease now, without secrets.
 
     A machine that was restarted may have another address. Raises NotFound, LeaseEnded, NotSupported if the lease is
     not reached by SSH, and Conflict while the installation is suspended.

@@ -33,11 +33,9 @@ from leases.states import UNFINISHED, LeaseState
 from leases.validation import requests
 from leases.validation.fields import LONGEST_NOTE
 from leases.validation.input_checks import checked
-from leases.validation.requests import LeaseRequest
+from leases.validation.requests import LARGEST_GROUP, LeaseRequest
 
-LARGEST_GROUP = 100
-
-SHAREABLE = ("", "resource", "parent")
+SAME, DIFFERENT = ("", "resource", "parent", "host"), ("", "resource", "parent")
 
 
 @checked
@@ -76,18 +74,22 @@ def request_group(
 ) -> list[int]:  # fmt: skip
     """Request several leases that are granted all together or not at all. Return their ids in order.
 
-    `same` and `different` (`resource` or `parent`) say what the leases must share and what they must not share.
-    Raises what `request` raises.
+    `same` (`resource`, `parent` or `host`) and `different` (`resource` or `parent`) say what the leases must share and
+    what they must not share. With `host`, all are on one host: on itself, or on the devices in it. A request with a
+    `count` stands for that many leases. Raises what `request` raises.
     """
-    for field, value in (("same", same), ("different", different)):
-        if value not in SHAREABLE:
-            raise InvalidRequest(f"{value!r} must be 'resource' or 'parent'.", field=field)
+    for field, value, known in (("same", same, SAME), ("different", different, DIFFERENT)):
+        if value not in known:
+            choices = ", ".join(known[1:])
+            raise InvalidRequest(f"{value!r} is not valid here.", field=field, hint=f"Choose one of: {choices}.")
+    keyed = idempotency_key is not None
+    given = [one for each in given[: LARGEST_GROUP + 1] for one in requests.members(each, keyed=keyed)]
     if not 1 <= len(given) <= LARGEST_GROUP:
         raise InvalidRequest(f"A group must have 1 to {LARGEST_GROUP} leases.", field="leases")
     if idempotency_key is not None and not 1 <= len(idempotency_key) <= 255:
         raise InvalidRequest("An idempotency key must have 1 to 255 characters.", field="idempotency_key")
     whose = on_behalf(who, owner)
-    asked = [lifetimes.bounded(who, whose, requests.read(one, keyed=idempotency_key is not None)) for one in given]
+    asked = [lifetimes.bounded(who, whose, requests.read(one)) for one in given]
     _, ids = lease_request.request_group(
         asked, whose.id, actor=who.actor, same=same, different=different,
         idempotency_key=idempotency_key,
@@ -103,7 +105,8 @@ def request_group_patiently(
     """Request several leases as `request_group` does, and retry as `request_patiently` does."""
     key = idempotency_key
     if key is None and not connection.in_atomic_block and len(given) <= LARGEST_GROUP:
-        given, key = [requests.read(one) for one in given], uuid.uuid4().hex
+        given = [one for each in given for one in requests.members(each)]
+        key = uuid.uuid4().hex
     return patient(request_group, who, given, owner=owner, same=same, different=different, idempotency_key=key)
 
 
@@ -186,8 +189,8 @@ OVER = ("destroyed", "broken")
 def moved(lease_id: int, known: LeaseInfo | None) -> bool:
     """Return whether the state, reason or message of a lease differs from `known`.
 
-    Uses one cheap statement, for polling. Of a pending lease, only the state is compared, because finding out why
-    it waits costs more.
+    Uses one cheap statement, for polling. For a pending lease, only the state is compared, because the reason for
+    waiting is expensive to compute.
     """
     if known is None:
         return True
@@ -413,7 +416,7 @@ def hold(
 
 @checked
 def unhold(who: Caller, lease_id: int) -> None:
-    """End the hold on a lease. A lease that has ended in the meantime is now cleaned. Raises NotFound."""
+    """End the hold on a lease. If the lease has ended in the meantime, its resource is cleaned now. Raises NotFound."""
     lease = lease_of(who, lease_id)
     if not lease.held:
         return
@@ -451,9 +454,8 @@ def retry(who: Caller, lease_id: int) -> None:
 def private_key(who: Caller, lease_id: int) -> str:
     """Return the private half of a lease's generated key pair, only to its owner. Records an event.
 
-    Raises NotFound if the lease has no generated key pair, or if an operator does not own the lease. Raises
-    NotAllowed for a token that somebody else created, because that user could be making the call instead of the
-    owner.
+    Raises NotFound if the lease has no generated key pair, or if an operator does not own the lease. Raises NotAllowed
+    if somebody other than the owner created the token, because that person may be using it.
     """
     if who.maker:
         raise NotAllowed(

@@ -26,7 +26,7 @@ def longest(who: Caller, lease: Lease) -> Limit | None:
 def bounded(
     who: Caller, owner: Caller, asked: LeaseRequest, *, endless: bool = False, quotas: bool = True
 ) -> LeaseRequest:
-    """Return the request, with the shortest default duration that applies if the request has no end.
+    """Return the request. If it has no end, it gets the shortest default duration that applies.
 
     If `endless` is true, no default is applied. Pass False for `quotas` if the installation has none, so that they
     are not read. Raises InvalidRequest if the request exceeds the caller's limit. The limits of blueprints that the
@@ -126,7 +126,7 @@ def _extend(lease_id: int, span: dt.timedelta | None, until: dt.datetime | None,
     if lease.state not in (*WAITING, "active") or lease.ends:
         raise Conflict(f"Lease {lease_id} has ended and cannot be extended.")
     if against := budgets.overspent(lease_id):
-        raise Conflict(f"The lease cannot last longer: {against}.", field="ttl" if span is not None else "until")
+        raise Conflict(f"The lease cannot be extended: {against}.", field="ttl" if span is not None else "until")
     if lease.until is None and (lease.ttl is None or lease.state not in WAITING):
         raise Conflict(f"Lease {lease_id} has no end, so it cannot be extended.")
     if span is not None and lease.state in WAITING and lease.until is None:

@@ -1,32 +1,39 @@
 """Actions on the machine of an exclusive lease: stop, start, reboot, resize, change of type, tags, console.
 
 Operators can do the same to any machine. Except for the console, these functions only request an action, which workers
-carry out. `MachineInfo.progress` shows the progress of the action, and `outcome` its result.
+carry out. `MachineInfo.progress` shows the progress of the action, and `outcome` its result. The same is true of the
+acts that the kind of a resource declares (`ActInfo`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from pydantic import ValidationError
+
 from blueprints import registry
-from blueprints.contract import Consoles, Kind, Powers, Reboots, Resizes, Retypes, Tags
+from blueprints.contract import Acts as ActsOfKind
+from blueprints.contract import Consoles, DeclaredAct, Kind, Powers, Reboots, Resizes, Retypes, Tags, acts_of
 from drydock.core.errors import DrydockError, InvalidRequest, NotAllowed, NotFound, NotSupported
 from drydock.core.logging import hidden, redact
-from drydock_client.values import ConsoleInfo, MachineInfo
+from drydock_client.values import ActInfo, ConsoleInfo, MachineInfo, Progress
 from interfaces.errors import Unreachable
+from leases.engine.actions import acts as act_phases
+from leases.engine.actions import machines as machine_actions
+from leases.engine.actions.acts import ActWish
+from leases.engine.actions.machines import Wish
 from leases.engine.catalogue import drafts
 from leases.engine.core import specs
 from leases.engine.core.database import refuse_inside_transaction, rows
 from leases.engine.core.transitions import record_event
-from leases.engine.lifecycle import machine_phases
-from leases.engine.lifecycle.machine_phases import Wish
 from leases.models import Event, Lease, Resource, Run
-from leases.operations import infos
+from leases.operations import infos, resources
 from leases.operations.callers import Caller, lease_of, operator_only
 from leases.operations.interfaces import still_mine
 from leases.reports import progress
-from leases.validation.input_checks import checked
+from leases.validation.input_checks import checked, document
+from leases.validation.requests import invalid
 
 CAPABILITIES: Mapping[type, tuple[str, str]] = {
     Powers: ("stop-start", "Stopping and starting"),
@@ -36,12 +43,12 @@ CAPABILITIES: Mapping[type, tuple[str, str]] = {
     Tags: ("tags", "Setting tags"),
     Consoles: ("console-output", "Reading the console"),
 }
-"""The name of each capability in all interfaces, and its name in messages, by its class in the contract."""
+"""Maps each capability's class in the contract to its public name and its name in messages."""
 CONSOLE_BYTES = 64 << 10
 LARGEST_DISK_GIB = 65_536
 _MOST_TAGS, _NAME, _VALUE = 20, 63, 255
 OURS = "drydock"
-"""The prefix of the tags that only Drydock sets."""
+"""The prefix of tag names that are reserved for Drydock."""
 
 
 class Held(NamedTuple):
@@ -62,7 +69,7 @@ class Held(NamedTuple):
         return specs.config(self.resource.blueprint.kind, self.resource.blueprint.config)
 
     def wish(self, phase: str, wanted: dict[str, Any], message: str) -> Wish:
-        """Return a requested action on the machine, with the caller as the user who requests it."""
+        """Return a request for an action on the machine, with the caller as the requester."""
         return Wish(self.resource.pk, phase, wanted, message, self.who.actor, self.lease_id)
 
 
@@ -192,7 +199,7 @@ def able(resource: Resource) -> tuple[str, ...]:
 
 
 def refuse_unable(resource: Resource, base: type) -> None:
-    """Raise NotSupported if a resource lacks the capability that the class `base` stands for."""
+    """Raise NotSupported if a resource does not have the capability that the class `base` represents."""
     name, words = CAPABILITIES[base]
     can = able(resource)
     if name not in can:
@@ -204,13 +211,13 @@ def refuse_unable(resource: Resource, base: type) -> None:
 
 def _switch(held: Held, power: str) -> MachineInfo:
     refuse_unable(held.resource, Powers)
-    machine_phases.switch(held.wish("power", {"power": power}, f"Switching the power {power} was requested."))
+    machine_actions.switch(held.wish("power", {"power": power}, f"Switching the power {power} was requested."))
     return _info(held)
 
 
 def _reboot(held: Held) -> MachineInfo:
     refuse_unable(held.resource, Reboots)
-    machine_phases.ask(held.wish("reboot", {}, "A reboot was requested."))
+    machine_actions.ask(held.wish("reboot", {}, "A reboot was requested."))
     return _info(held)
 
 
@@ -221,7 +228,7 @@ def _resize(held: Held, disk_gib: int) -> MachineInfo:
         has = f"The disk has {there} GiB and can only grow" if there else "A disk must have at least 1 GiB"
         raise InvalidRequest(f"{has}; the maximum is {LARGEST_DISK_GIB} GiB.", field="disk_gib")
     if disk_gib > there:
-        machine_phases.ask(held.wish("resize", {"disk_gib": disk_gib}, f"A disk of {disk_gib} GiB was requested."))
+        machine_actions.ask(held.wish("resize", {"disk_gib": disk_gib}, f"A disk of {disk_gib} GiB was requested."))
     return _info(held)
 
 
@@ -235,7 +242,7 @@ def _change_type(held: Held, type_name: str) -> MachineInfo:
     refuse_unable(held.resource, Retypes)
     wanted = drafts.retyped(held.resource, held.kind, held.config, type_name)
     said = f"A change of instance type from {wanted['from']} to {type_name} was requested."
-    machine_phases.ask(held.wish("retype", wanted, said))
+    machine_actions.ask(held.wish("retype", wanted, said))
     return _info(held)
 
 
@@ -245,7 +252,7 @@ def _set_tags(held: Held, tags: Mapping[str, str]) -> MachineInfo:
     kind, config = held.kind, held.config
     if said := isinstance(kind, Tags) and kind.refused_tags(config, tags):
         raise InvalidRequest(str(said), field="tags")
-    machine_phases.ask(held.wish("tag", {"tags": dict(tags)}, f"Tags were set: {', '.join(sorted(tags))}."))
+    machine_actions.ask(held.wish("tag", {"tags": dict(tags)}, f"Tags were set: {', '.join(sorted(tags))}."))
     return _info(held)
 
 
@@ -346,3 +353,160 @@ def known(act: str) -> None:
 def console_of_resource(who: Caller, resource_id: int) -> ConsoleInfo:
     """Return the console output of any resource, and record an event. Only for operators."""
     return _console(of_resource(who, resource_id))
+
+
+@checked
+def acts(who: Caller, resource_id: int) -> list[ActInfo]:
+    """Return the acts that the kind of a resource declares, and whether the caller can start them. Raises NotFound."""
+    return _acts(_target(who, resource_id))
+
+
+def running_act(resource_id: int) -> str | None:
+    """Return the name of the act that runs on a resource, or None."""
+    going = Run.objects.filter(resource=resource_id, lease=None, phase=Run.Phase.ACT).first()
+    return None if going is None else str(going.wanted["act"])
+
+
+def declared_acts(resource: Resource, events: Iterable[Event]) -> list[ActInfo]:
+    """Return the acts of a resource, with the last outcome of each among its events, oldest first.
+
+    Checks no permission, and does not say whether an act can be started now.
+    """
+    ends = {event.details["act"]: event for event in events if event.kind in _ACT_EVENTS}
+    return [
+        ActInfo(**infos.declared_act(act), resource=resource.pk, **_outcome(ends.get(act.name)))
+        for act in _declared(resource).values()
+    ]
+
+
+@checked
+def start_act(
+    who: Caller, resource_id: int, name: str, *, arguments: Mapping[str, Any] | None = None
+) -> ActInfo:  # fmt: skip
+    """Start an act that the kind of a resource declares.
+
+    Raises NotFound, NotAllowed, InvalidRequest with the argument, Conflict that names what is in the way, and
+    InsideTransaction.
+    """
+    target = _target(who, resource_id)
+    act = target.act(name)
+    refuse_inside_transaction("Starting an act")
+    if denied := target.denied(act):
+        raise denied
+    if target.lease_id is not None:
+        still_mine(target.lease_id, who.id)
+    given = _arguments(act, arguments or {})
+    act_phases.begin(
+        ActWish(resource_id=resource_id, act=act, arguments=given, actor=who.actor, lease_id=target.lease_id)
+    )
+    return next(one for one in _acts(target) if one.name == name)
+
+
+@checked
+def cancel_act(who: Caller, resource_id: int, name: str) -> ActInfo:
+    """Cancel a running act. Owners can cancel those that were started for their own lease.
+
+    Raises NotFound, also if the act is not running, and NotAllowed.
+    """
+    target = _target(who, resource_id)
+    act = target.act(name)
+    if denied := target.denied(act):
+        raise denied
+    going = Run.objects.filter(resource_id=resource_id, lease=None, phase=Run.Phase.ACT).first()
+    if going is not None and not who.operator and going.wanted.get("lease") != target.lease_id:
+        raise NotAllowed(f"{name} was not started for your lease.", hint="Ask an operator.")
+    act_phases.cancel(resource_id, name, actor=who.actor)
+    return next(one for one in _acts(target) if one.name == name)
+
+
+class _Target(NamedTuple):
+    """A resource on which the caller wants to act, and the caller's lease on the whole of it, if any."""
+
+    who: Caller
+    resource: Resource
+    lease_id: int | None
+
+    @property
+    def declared(self) -> Mapping[str, DeclaredAct]:
+        """The acts of the kind. There are none if the blueprint's config does not support them."""
+        return _declared(self.resource)
+
+    def act(self, name: str) -> DeclaredAct:
+        """Return an act by its name. Raises NotFound, which lists the acts."""
+        found = self.declared.get(name)
+        if found is None:
+            there = ", ".join(self.declared) or "none"
+            raise NotFound(
+                f"A resource of kind {self.resource.blueprint.kind!r} has no act {name!r}.", field="act",
+                hint=f"Its acts: {there}.",
+            )  # fmt: skip
+        return found
+
+    def denied(self, act: DeclaredAct) -> NotAllowed | None:
+        """Return why the caller may not start or cancel an act, or None if this is allowed."""
+        if self.who.operator or (act.by == "holder" and self.lease_id is not None):
+            return None
+        if act.by == "operator":
+            return NotAllowed(f"Only an operator may start {act.name}.", hint="Ask an operator.")
+        return NotAllowed(
+            f"{act.name} needs an active lease on the whole resource.",
+            hint="Request a whole resource (--exclusive), or ask an operator.",
+        )
+
+
+def _declared(resource: Resource) -> Mapping[str, DeclaredAct]:
+    kind = registry.kind(resource.blueprint.kind)
+    lacking = kind.lacking(specs.config(kind.name, resource.blueprint.config))
+    return {} if ActsOfKind in lacking else acts_of(kind)
+
+
+def _target(who: Caller, resource_id: int) -> _Target:
+    """Return a resource that the caller may see, or that is part of one that the caller holds whole."""
+    lease_id = act_phases.holding_lease(resource_id, who.id)
+    rows_ = Resource.objects if lease_id is not None else resources.visible(who)
+    found = rows_.select_related("blueprint").filter(pk=resource_id).first()
+    if found is None:
+        raise NotFound(f"Resource {resource_id} does not exist, or you have no lease on it.", field="resource")
+    return _Target(who, found, lease_id)
+
+
+def _arguments(act: DeclaredAct, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an act as its model parses them, as JSON. Raises InvalidRequest."""
+    try:
+        read = act.Arguments.model_validate(dict(given)).model_dump(mode="json")
+    except ValidationError as error:
+        raise invalid(error, "arguments", model=act.Arguments) from None
+    # A model may accept text such as "NaN" for a number.
+    document(read, "arguments")
+    return read
+
+
+def _acts(target: _Target) -> list[ActInfo]:
+    """Return the acts of a resource with their status, by a number of statements that does not depend on the acts."""
+    resource_id = target.resource.pk
+    now, holders = act_phases.situation(resource_id, target.lease_id)
+    going = Run.objects.filter(resource_id=resource_id, lease=None).first()
+    last = Event.objects.filter(resource_id=resource_id, kind__in=_ACT_EVENTS).order_by("details__act", "-id")
+    ends = {event.details["act"]: event for event in last.distinct("details__act")}
+    return [
+        ActInfo(
+            **infos.declared_act(act), resource=resource_id,
+            refused=str(target.denied(act) or act_phases.why_not(act, now, holders, named=target.who.operator)),
+            progress=_progress(going, act), **_outcome(ends.get(act.name)),
+        )
+        for act in target.declared.values()
+    ]  # fmt: skip
+
+
+def _progress(going: Run | None, act: DeclaredAct) -> Progress | None:
+    is_this = going is not None and going.phase == Run.Phase.ACT and going.wanted.get("act") == act.name
+    return progress.of_run(going) if is_this else None
+
+
+def _outcome(last: Event | None) -> dict[str, Any]:
+    if last is None:
+        return {}
+    return {"outcome": last.kind.removeprefix("act."), "message": last.message, "at": last.at}
+
+
+_ACT_EVENTS = ("act.asked", "act.cancelling", "act.done", "act.failed", "act.cancelled")

@@ -208,7 +208,7 @@ def _limit(limit: str, value: Any) -> Any:
 
 
 def extra_limits(value: Any) -> dict[str, int | None]:
-    """Return the limits of additional classes, by name. None removes those of all classes."""
+    """Return the checked limits on additional classes by name. None becomes an empty dict, which removes all of them."""
     if not isinstance(value, Mapping | None):
         raise InvalidRequest('These limits are an object, such as {"gpu": 4}.', field=EXTRA)
     for name, most in (value or {}).items():

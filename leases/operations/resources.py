@@ -102,9 +102,9 @@ def _resource(who: Caller, resource_id: int, what: str) -> Resource:
 
 
 def there(who: Caller, resource_id: int, what: str) -> Resource:
-    """Return a pending or active resource, on which an operator wants to work.
+    """Return a pending or active resource if the caller is an operator.
 
-    Raises NotFound, NotAllowed, Conflict.
+    Raises NotFound, NotAllowed, and Conflict if the resource has another state.
     """
     found = _resource(who, resource_id, what)
     if found.state not in ("pending", "active"):
@@ -146,10 +146,9 @@ def quarantine(who: Caller, resource_id: int, *, message: str) -> ResourceInfo:
 
 @checked
 def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
-    """Return a resource to service, and wake pending leases.
+    """Put a resource back into service, and wake pending leases.
 
-    If a deferred cleanup is due, it comes first: until it is done, the resource remains in maintenance, as its
-    message says.
+    A resource that still needs a deferred cleanup remains in maintenance until that is done; its message says so.
     """
     resource = there(who, resource_id, "end a quarantine")
     if Resource.objects.filter(pk=resource_id, quarantined=True).update(quarantined=False, note="", check_failures=0):
@@ -167,8 +166,8 @@ _CONFIRMED = "The machine disappeared together with everything else in its accou
 def retire(who: Caller, resource_id: int) -> ResourceInfo:
     """Destroy a resource that no lease holds, or hand it back. Raises Conflict while a lease holds it.
 
-    A resource that disappeared together with everything else in its account is removed even if leases hold it. The
-    leases then break, and the provider is asked whether the resource and everything that belongs to it are gone.
+    A resource that disappeared together with everything else in its account is removed even if leases hold it. These
+    leases break, and the destroy plan asks the provider whether all of the resource's objects are gone.
     """
     resource = there(who, resource_id, "retire resources")
     if resource.observed == VANISHED and retirement.lose(
@@ -342,21 +341,21 @@ class Examined:
     given: dict[str, Any]
     keys: tuple[HostKey, ...] = ()
     shown: bool = False
-    """True if the host presented the keys, False if the registration contains them."""
+    """Whether the host presented the keys. If False, the registration contains them."""
     problem: str = ""
     field: str = ""
 
 
 AT_ONCE = 16
-"""The number of hosts that are asked for their keys at the same time."""
+"""Maximum number of hosts whose keys are read at the same time."""
 
 
 @checked
 def examine_registrations(who: Caller, blueprint: str, rows: Sequence[Mapping[str, Any]]) -> list[Examined]:
-    """Parse registrations without storing them. Return the keys or the problem of each.
+    """Parse registrations without storing them. Return the host keys, or the problem, of each.
 
-    The keys are those in the registration. If it has none, they are those that the host presents now. Raises
-    NotFound, NotSupported, NotAllowed.
+    The keys come from the registration or, if it has none, from the host itself. Raises NotFound, NotSupported,
+    NotAllowed.
     """
     operator_only(who, "register resources")
     refuse_inside_transaction("Scanning for host keys")
@@ -402,12 +401,12 @@ def _examined(row: Blueprint, given: Mapping[str, Any], keys: list[HostKey] | Dr
 
 
 def unreadable(said: str) -> InvalidRequest:
-    """Return the error for CSV that cannot be parsed."""
+    """Return the error for a CSV file that cannot be parsed."""
     return InvalidRequest(f"The CSV cannot be read: {said}.", field="text")
 
 
 def wrong(found: Examined) -> InvalidRequest:
-    """Return the problem of a single host as an error with its field."""
+    """Convert the problem of a single host to an error that names the field."""
     return InvalidRequest(found.problem, field=found.field)
 
 

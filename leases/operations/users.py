@@ -86,7 +86,7 @@ def set_password(who: Caller, user: str, *, password: str | None = None) -> Pass
 
 @checked
 def disable(who: Caller, user: str) -> UserInfo:
-    """Reject a user's password and tokens from now on. The leases of the user continue until they end.
+    """Disable a user: reject the password and all tokens. The user's leases continue until they end.
 
     Raises Conflict for the last administrator and for the caller's own user, NotAllowed, NotFound.
     """
@@ -104,7 +104,7 @@ def disable(who: Caller, user: str) -> UserInfo:
 
 @checked
 def enable(who: Caller, user: str) -> UserInfo:
-    """Accept the password and the tokens of a disabled user again. Raises NotAllowed, NotFound."""
+    """Enable a disabled user: accept the password and tokens again. Raises NotAllowed, NotFound."""
     _administrator(who)
     with transaction.atomic():
         row = _named(user, lock=True)

@@ -1,6 +1,6 @@
 """Validations that operators run in the foreground.
 
-They test whether the cloud of an account meets the provider contract, and whether leases leave anything behind.
+They test whether an account's cloud meets the provider contract, and whether leases leave anything on their resources.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from leases.validation.input_checks import checked
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A credential with the client of its cloud, the tags for objects that are created with it, and the journal."""
+    """A credential, the client of its cloud, the tags for the objects that a validation creates, and its journal."""
 
     name: str
     kind: CloudHost
@@ -53,7 +53,7 @@ class Account:
     secrets: Mapping[str, Any] = field(repr=False)
 
     def image_words(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the query for an image as checked by the kind, or the kind's default. Raises InvalidRequest."""
+        """Return the checked image selectors, or the kind's default selectors. Raises InvalidRequest."""
         image = self.kind.Config.model_fields["image"]
         if not given:
             words: dict[str, str] = image.get_default(call_default_factory=True).wanted()
@@ -183,13 +183,13 @@ exec setpriv --reuid "$1" --regid "$1" --clear-groups /bin/sh -s
 
 
 class Tenants(Protocol):
-    """Takes leases of one blueprint for a validation, one after another."""
+    """Requests leases of one blueprint for a validation, one after another."""
 
     def take(self) -> int:
-        """Take a lease, wait until it is active, and return its id."""
+        """Request a lease, wait until it is active, and return its id."""
 
     def take_beside(self) -> int | None:
-        """Take a lease while another is active, and return its id. Return None if there is no room."""
+        """Request a second lease while another is active, and return its id, or None if there is no room."""
 
     def end(self, lease: int) -> None:
         """Release a lease, and wait until it is cleaned completely."""
@@ -213,9 +213,9 @@ def type_of(who: Caller, blueprint: str) -> str:
 def validate_leftovers(
     tenants: Tenants, *, rows: Collection[Row] = ROWS, told: Callable[[str], None] = lambda sentence: None
 ) -> leftovers_Report:
-    """Leave every kind of leftover behind with one lease, end the lease, and check with the next what is left.
+    """Create every kind of leftover with one lease, end it, and look for the leftovers with the next lease.
 
-    Ends all leases that it takes. Raises what `tenants` raises, and InterfaceError.
+    Ends all leases that it requests. Raises the errors of `tenants`, and InterfaceError.
     """
     suite = Suite(rows)
     with ExitStack() as stack:

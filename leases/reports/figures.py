@@ -194,6 +194,23 @@ FIGURES = (
         " GROUP BY 1",
     ),
     Figure(
+        name="agents", labels=("blueprint", "state"),
+        says="Agents by blueprint and state: reporting, joined (no report yet), expected (not joined yet), silent.",
+        sql="SELECT b.name, CASE WHEN a.silent_since IS NOT NULL THEN 'silent' WHEN a.joined_at IS NULL THEN 'expected'"
+        " WHEN a.reported_at IS NULL THEN 'joined' ELSE 'reporting' END, count(*) FROM leases_agent a"
+        " JOIN blueprints_blueprint b ON b.id = a.blueprint_id WHERE a.revoked_at IS NULL AND b.removed_at IS NULL"
+        " GROUP BY 1, 2",
+    ),
+    Figure(
+        name="agents_troubled", labels=("blueprint", "why"),
+        says="Agents that are silent, whose clock is wrong, that are older than the server, or whose last report was "
+            "refused.",
+        sql="SELECT b.name, w.why, count(*) FROM leases_agent a JOIN blueprints_blueprint b ON b.id = a.blueprint_id"
+        " CROSS JOIN LATERAL (VALUES ('silent', a.silent_since IS NOT NULL), ('clock', a.clock_off_since IS NOT NULL),"
+        " ('outdated', a.outdated_since IS NOT NULL), ('refused', a.problem <> '')) AS w(why, so)"
+        " WHERE a.revoked_at IS NULL AND b.removed_at IS NULL AND w.so GROUP BY 1, 2",
+    ),
+    Figure(
         name="workers", says="Workers that are alive.", labels=(), given=("lost_worker_seconds",),
         sql="SELECT count(*) FROM leases_worker WHERE seen_at > clock_timestamp() - %s * interval '1 s'",
     ),

@@ -31,7 +31,7 @@ class Offered:
 
 @dataclass(kw_only=True)
 class There:
-    """The existing machines of a backend, as numbers and sums."""
+    """Statistics on the existing machines of a backend."""
 
     states: dict[str, int] = field(default_factory=dict)
     drift: dict[str, int] = field(default_factory=dict)

@@ -72,7 +72,7 @@ def _of_lease(run: Run, row: Lease, failed: str) -> Progress:
 def _step(run: Run, row: Lease) -> str:
     """Return the name of the next step if no step has answered yet, or an empty string if there is none."""
     try:
-        plan = runs.plan_of(row.resource.blueprint.kind if row.resource is not None else "", run.phase)
+        plan = runs.plan_of(row.resource.blueprint.kind if row.resource is not None else "", run.phase, run.wanted)
     except DrydockError:
         return ""
     return plan[run.position].name if run.position < len(plan) else ""
@@ -93,7 +93,7 @@ def _value(run: Run, **known: Any) -> Progress:
     }  # fmt: skip
     person = run.waits_for == "operator"
     return Progress(
-        phase=run.phase, sentence=run.sentence, percent=run.percent, waits_for=run.waits_for, who=run.hold_who,
+        phase=run.phase, act=runs.name_of(run.phase, run.wanted) if run.phase == Run.Phase.ACT else "", sentence=run.sentence, percent=run.percent, waits_for=run.waits_for, who=run.hold_who,
         uninterruptible=run.uninterruptible, task=run.sentence if person else "",
         since=run.step_since or run.started_at, **{**tried, **known},
     )  # fmt: skip

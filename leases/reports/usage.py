@@ -1,4 +1,4 @@
-"""What leases used and cost within a time span."""
+"""The usage and the cost of leases within a time span."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Asker:
 
 @dataclass(frozen=True, kw_only=True)
 class Opinion:
-    """Why one blueprint does not serve the lease: a clause that follows "because", and what would help."""
+    """The reason why a blueprint does not serve the lease, as a clause that follows "because", and the remedy."""
 
     backend: Backend
     answer: str
@@ -59,11 +59,11 @@ class Opinion:
     Such an opinion is used only if there is no other.
     """
     decided: bool = True
-    """False before the first decision, because only a decision finds out whether the blueprint can build a resource."""
+    """Whether a decision was made. Only a decision determines whether the blueprint can build a resource."""
 
 
 READY = Reason.REQUESTED
-"""The reason of an opinion that knows no obstacle, so that the next check will serve the lease."""
+"""The reason code of an opinion without an obstacle. The next check will serve the lease."""
 _URGENT = [READY, *URGENCY]
 _JUST_ASKED = dt.timedelta(seconds=5)
 """How long a missing worker is not reported. A command that waits starts a worker of its own within this time."""
@@ -74,7 +74,7 @@ _OF_OPERATORS = ("authorizations allow", "blueprints", "budgets set", "installat
 
 
 def answer(row: Lease, facts: Facts, asker: Asker) -> WaitingInfo:
-    """Return why a lease is waiting now, and what would help."""
+    """Return the reason why a lease is waiting now, and the remedy."""
     found = _in_state(_answer(row, facts, asker), row, facts)
     return replace(found, help=_advice(found.help, asker))
 
@@ -112,7 +112,7 @@ def _answer(row: Lease, facts: Facts, asker: Asker) -> WaitingInfo:
     if (excess := _over_quota(row, facts)) is not None:
         return _of_quota(row, excess, base)
     if row.group_id is not None:
-        return _too_large(row, facts, base) or _of_group(row, opinions, base)
+        return _too_large(row, facts, base) or _of_group(row, facts, opinions, base)
     head = facts.heads.get((row.type, row.shape))
     first = _first(opinions)
     if head is not None and head.id != row.pk and not (first and first.reason is Reason.WAITING_BUDGET):
@@ -201,10 +201,12 @@ def _most(backend: Backend, room: Room) -> int | None:
     return backend.max_resources * room.largest
 
 
-def _of_group(row: Lease, opinions: Sequence[Opinion], base: WaitingInfo) -> WaitingInfo:
+def _of_group(row: Lease, facts: Facts, opinions: Sequence[Opinion], base: WaitingInfo) -> WaitingInfo:
     lacking = [one for one in base.siblings if one.state == "pending" and not one.resource]
     whole = f"The {len(base.siblings)} leases in group {row.group_id} are granted together"
     first = _first(opinions)
+    if row.reason == Reason.WAITING_GROUP and any(one.same == "host" for one in facts.groups[row.group_id or 0]):
+        return replace(base, reason=Reason.WAITING_GROUP, message=row.message)
     own = next((one for one in base.siblings if one.lease == row.pk), None)
     if own is not None and own.resource:
         others = [f"lease {one.lease}" for one in lacking if one.lease != row.pk]

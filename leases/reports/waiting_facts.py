@@ -1,8 +1,8 @@
-"""Read the facts that say why leases are waiting, for any number of leases in a few statements.
+"""Read the facts that explain why leases are waiting, for any number of leases in a few statements.
 
-The first statement reads what does not depend on the request class: blueprints, quotas, budgets, groups, the heads of
-the queues, and the installation. The second reads what each blueprint has for each request class, and the places in the
-queue. It is repeated for every `_CLASSES` request classes of the leases.
+The first statement reads the facts that do not depend on the request class: blueprints, quotas, budgets, groups, the
+heads of the queues, and the installation. The second reads the resources of each blueprint for each request class, and
+the places in the queue. It is repeated for every `_CLASSES` request classes of the leases.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class Room:
     silent: int = 0
     """Number of suitable resources that are in service and do not answer."""
     obstructed: int = 0
-    """Suitable resources that are in service, but what they are part of, or a part of them, is in the way."""
+    """Number of suitable resources in service that cannot be leased now because of an ancestor or a part."""
     obstructed_name: str = ""
     obstacle: Obstacle | None = None
-    """The first of these, and the relative that is in its way."""
+    """The obstacle of the first obstructed resource, `obstructed_name`."""
     cost: float | None = None
     """The lowest hourly cost of the lease on a resource with room, in US dollars. None if unknown."""
     name: str = ""
@@ -132,6 +132,8 @@ class Member:
     reason: str
     type: str
     slots: int
+    same: str
+    """What the members of its group must share."""
     reserved: str
     """The name of the resource that is reserved for the lease, or that the lease has."""
 
@@ -154,7 +156,7 @@ class Facts:
     attempts: int
     """Number of times that a lease is tried before it breaks."""
     problem: str
-    """Why the installation is suspended, or empty if it is not."""
+    """The reason why the installation is suspended; empty if it is not."""
     unattended: frozenset[int]
     """Ids of leases that wait while no worker or sweep was seen recently."""
     backends: Mapping[int, Backend]
@@ -255,7 +257,8 @@ _STANDING = """
         WHERE b.user_id = ANY(%(owners)s) OR b.group_id = ANY(%(groups)s)),
     'heads', ({heads}),
     'members', (SELECT json_agg(json_build_object('id', l.id, 'group', l.group_id, 'state', l.state,
-        'reason', l.reason, 'type', l.type, 'slots', l.slots, 'reserved', coalesce((SELECT min(r.name) FROM leases_resource r
+        'reason', l.reason, 'type', l.type, 'slots', l.slots, 'same', (
+            SELECT g.same FROM leases_leasegroup g WHERE g.id = l.group_id), 'reserved', coalesce((SELECT min(r.name) FROM leases_resource r
             WHERE r.reserved_for_id = l.id OR r.id = l.resource_id), '')) ORDER BY l.id)
         FROM leases_lease l WHERE l.group_id = ANY(%(members)s)))"""
 

@@ -12,9 +12,10 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import AuthenticationFailed
 from rest_framework.request import Request
 
+from drydock.core.errors import NotAllowed
 from leases.operations.callers import Caller
 from leases.rest import tokens
-from leases.rest.models import Scope, Token
+from leases.rest.models import AGENT, Scope, Token
 
 
 class TokenAuthentication(BaseAuthentication):
@@ -23,7 +24,8 @@ class TokenAuthentication(BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[Any, Token] | None:
         """Return the user and the token, or None if the request has no token.
 
-        Raises AuthenticationFailed if the token is unknown, revoked or expired, or if its user is inactive.
+        Raises AuthenticationFailed if the token is unknown, revoked or expired, or if its user is inactive, and
+        NotAllowed if it is an agent's.
         """
         given = request.META.get("HTTP_AUTHORIZATION", "")
         if not given:
@@ -35,6 +37,8 @@ class TokenAuthentication(BaseAuthentication):
         problem = _problem(token)
         if token is None or problem:
             raise AuthenticationFailed(problem)
+        if token.scope == AGENT:
+            raise NotAllowed("This token belongs to an agent, which may only use the addresses of agents.")
         tokens.used(token)
         return token.user, token
 
@@ -50,7 +54,7 @@ def _problem(token: Any) -> str:
         return "This token was revoked."
     if token.expired:
         return "This token has expired."
-    return "" if token.user.is_active else "The user of this token is not active."
+    return "" if token.user is None or token.user.is_active else "The user of this token is not active."
 
 
 def caller(token: Token) -> Caller:
@@ -58,7 +62,7 @@ def caller(token: Token) -> Caller:
 
     The caller is an operator only if the user is an operator and the scope of the token allows it.
     """
-    user = token.user
+    user: Any = token.user
     operator = (user.is_staff or user.is_superuser) and token.allows(Scope.OPERATE)
     return Caller(id=user.pk, name=user.get_username(), operator=operator, maker=token.maker)
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, Strict, Stri
 from drydock_client.jobs import LONGEST_STDIN
 from leases.operations.machines import LARGEST_DISK_GIB
 from leases.validation.fields import SPAN_TEXT, Moment, Word
-from leases.validation.requests import LeaseRequest
+from leases.validation.requests import LARGEST_GROUP, MemberRequest
 
 _BASE64 = "^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$"
 
@@ -73,13 +73,17 @@ class Hold(Body):
 class Group(Body):
     """A request for leases that are granted all together or not at all."""
 
-    leases: Annotated[list[LeaseRequest], Field(min_length=1, max_length=100)]
+    leases: Annotated[list[MemberRequest], Field(min_length=1, max_length=LARGEST_GROUP)]
     same: Annotated[
-        Literal["", "resource", "parent"], Field(description="What the leases must share: the resource or its parent.")
+        Literal["", "resource", "parent", "host"],
+        Field(
+            description="Place all leases on one `resource`, below one `parent`, or in one `host`: on the host itself "
+            "or on the devices in it."
+        ),
     ] = ""
     different: Annotated[
         Literal["", "resource", "parent"],
-        Field(description="What the leases must not share: the resource or its parent."),
+        Field(description="Place each lease on a different `resource`, or below a different `parent`."),
     ] = ""
 
 
@@ -118,6 +122,12 @@ class NeededReason(Body):
     reason: Annotated[str, Field(min_length=1, max_length=2000)]
 
 
+class ActArguments(Body):
+    """The arguments of an act, as the list of acts describes them."""
+
+    arguments: Json = {}
+
+
 class Empty(Body):
     """An empty object."""
 
@@ -142,6 +152,22 @@ class NewToken(Body):
         Field(description="How long the token is valid. Default: 90 days, or less if limited."),
     ] = None
     user: Annotated[Holder | None, Field(description="For operators: the user of the token.")] = None
+
+
+class NewJoinCode(Body):
+    """A code with which one agent may join a blueprint."""
+
+    blueprint: Name
+    host: Annotated[
+        str, Field(max_length=255, description="Name or id of the host that may use it. Empty: any host.")
+    ] = ""
+    ttl: Annotated[Span | None, Field(description="How long the code is valid: at most, and by default, 1 h.")] = None
+
+
+class NewAgentOrder(Body):
+    """An order for an agent."""
+
+    action: Literal["discovery"] = "discovery"
 
 
 class Disk(Body):
@@ -234,7 +260,7 @@ class Quota(Body):
     max_disk_mib: Count | None = None
     max_extra: Annotated[
         dict[Word, Count | None] | None,
-        Field(description="Maximum of each additional class, such as gpu. Null removes one, or all."),
+        Field(description="Maximum of each additional class, such as gpu. Null removes one limit, or all."),
     ] = None
     default_ttl: Annotated[
         Span | Seconds | None, Field(description="Default duration of leases that specify no end.")

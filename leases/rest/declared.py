@@ -27,7 +27,7 @@ from leases.validation import requests
 _VARIABLES = {"{id}": "<id:id>", "{name}": "<word:name>", "{blueprint}": "<word:name>", "{user}": "<user:user>"}
 _KEYED = {
     "Idempotency-Key": (
-        "A repeated request with the same key returns the same answer; another request with it returns 409."
+        "A repeated request with the same key returns the same answer; a different request with that key returns 409."
     )
 }
 _TAGGED = {"ETag": "Changes when state, reason or message change."}

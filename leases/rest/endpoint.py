@@ -108,7 +108,7 @@ def _place(asked: Asked, declared: Operation, path: dict[str, Any]) -> AbstractC
     """Limit the number and the duration of operations that call a host. Other operations are not limited."""
     if not declared.host:
         return nullcontext()
-    return hostcalls.calling(asked.token.user_id, lambda: HOSTS[declared.host](asked, path))
+    return hostcalls.calling(asked.token.holder, lambda: HOSTS[declared.host](asked, path))
 
 
 HOSTS: Mapping[str, Callable[[Asked, Mapping[str, Any]], str]] = {

@@ -88,7 +88,7 @@ def place(request: Request) -> Iterator[None]:
     The connection is shut down after `DRYDOCK_TRANSFER_SECONDS`.
     """
     what = "Too many files and trees are being copied at the same time."
-    with PLACES.held("transfer", cast(Token, request.auth).user_id, what):
+    with PLACES.held("transfer", cast(Token, request.auth).holder, what):
         link = request.META.get("gunicorn.socket")
         if link is not None:
             WATCH.until(link, seconds(), socket.SHUT_RDWR)

@@ -27,6 +27,7 @@ _SPECIAL = {
     "post leases/*/change-type": "change_lease_type",
     "post leases/*/resize": "resize_lease_disk",
     "post leases/*/tags": "set_lease_tags",
+    "post resources/*/acts/*": "start_resource_act",
     "post resources/*/console": "read_resource_console",
     "post resources/*/change-type": "change_resource_type",
     "post resources/*/resize": "resize_resource_disk",

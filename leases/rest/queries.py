@@ -223,10 +223,17 @@ class AuthorizationFilter(Query):
     state: Literal["", "requested", "authorized", "declined"] = ""
 
 
+class AgentFilter(Query):
+    """Filters for agents."""
+
+    blueprint: Word | None = None
+    all: Annotated[Flag, Field(description="Include agents that were revoked.")] = False
+
+
 class OfUser(Query):
     """Filter by user."""
 
-    user: Annotated[str | None, Field(max_length=150, description="For operators: only of this user.")] = None
+    user: Annotated[str | None, Field(max_length=150, description="For operators: only results for this user.")] = None
 
 
 class TokenFilter(OfUser):

@@ -67,7 +67,7 @@ class TokenThrottle(BaseThrottle):
     def allow_request(self, request: Request, view: Any) -> bool:
         """Return whether the request may proceed."""
         self._wait = BUCKETS.take(
-            cast(Token, request.auth).user_id, settings.DRYDOCK.requests_per_minute, clock.monotonic()
+            cast(Token, request.auth).holder, settings.DRYDOCK.requests_per_minute, clock.monotonic()
         )
         return self._wait == 0
 

@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.auth import get_user_model
 from django.db import transaction
-from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet, Value
+from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet, Value
 from django.db.models.functions import Least, Now
 
 from drydock.core import clock
@@ -23,11 +23,15 @@ from drydock.core.units import duration, in_words
 from drydock_client.values import TokenInfo
 from leases.engine.core.database import rows
 from leases.engine.core.transitions import record_event
+from leases.models import Agent
 from leases.operations.callers import Caller, on_behalf
-from leases.rest.models import Scope, Token
+from leases.rest.models import AGENT, Scope, Token
 
 PREFIX = "ddk_"
 LIFE = dt.timedelta(days=90)
+AGENT_LIFE = dt.timedelta(hours=24)
+OVERLAP = dt.timedelta(minutes=5)
+"""How long an agent's earlier token stays valid after a new one was created, in case the agent did not receive it."""
 _USED = dt.timedelta(minutes=1)
 """The minimum time between two updates of a token's last use, so that not every read of the API causes a write."""
 
@@ -68,6 +72,21 @@ def create(
         said = f"Token {name!r} for {holder.name}, scope {scope}, for {in_words(span)}."
         record_event("token.created", said, actor=who.actor, details={"token": token.pk, "user": holder.name})
     return info(_seen().get(pk=token.pk)), secret
+
+
+def create_for_agent(agent: Agent) -> tuple[str, dt.datetime]:
+    """Create a token for an agent, and let its earlier ones expire soon. Return the secret and its expiry."""
+    secret = PREFIX + secrets.token_urlsafe(32)
+    with transaction.atomic():
+        earlier = Token.objects.filter(agent=agent)
+        earlier.filter(expires_at__lte=Now()).delete()
+        earlier.update(expires_at=Least(F("expires_at"), Now() + OVERLAP))
+        token = Token.objects.create(
+            agent=agent, name=f"agent {agent.pk}", scope=AGENT, digest=digest(secret), tail=secret[-4:],
+            expires_at=Now() + AGENT_LIFE,
+        )  # fmt: skip
+    token.refresh_from_db(fields=["expires_at"])
+    return secret, token.expires_at
 
 
 def _room(holder: Caller) -> None:
@@ -185,7 +204,8 @@ def _seen() -> QuerySet[Token]:
 
 
 def _theirs(who: Caller) -> QuerySet[Token]:
-    return _seen() if who.operator else _seen().filter(user_id=who.id)
+    """Return the tokens that the caller may see. Those of agents are not among them: agents are revoked instead."""
+    return _seen().filter(agent=None) if who.operator else _seen().filter(user_id=who.id)
 
 
 def info(token: Any) -> TokenInfo:

@@ -10,7 +10,7 @@ from django.urls.converters import StringConverter
 from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.views import SpectacularSwaggerSplitView
 
-from leases.rest import declared, files, problems, schema, views
+from leases.rest import agents, declared, files, problems, schema, views
 
 
 class IdConverter:
@@ -80,6 +80,7 @@ OPEN: dict[str, Any] = {"authentication_classes": [], "permission_classes": []}
 
 urlpatterns = [
     *(path(f"v1/{address}", view.as_view()) for address, view in V1.items()),
+    *agents.URLS,
     path("schema/", views.Document.as_view(**OPEN), name="schema"),
     path("docs/", SpectacularSwaggerSplitView.as_view(url_name="schema", **OPEN), name="docs"),
     re_path(SLASHED, without_slash),

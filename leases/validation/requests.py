@@ -32,6 +32,9 @@ from leases.validation.fields import Count, Flag, Key, Mib, Millicores, Moment, 
 from leases.validation.input_checks import document
 from leases.workloads.workload import Workload
 
+LARGEST_GROUP = 100
+"""The maximum number of leases in a group."""
+
 _LONG = {"vcpus": "cpu_millicores", "ram": "ram_mib", "disk": "disk_mib"}
 
 _SHORTHANDS = ("slots", "vcpus", "cpu_millicores", "ram", "ram_mib", "disk", "disk_mib", "exclusive")
@@ -161,7 +164,7 @@ class LeaseRequest(BaseModel):
     def fingerprint(self) -> str:
         """A hash by which requests with the same idempotency key are compared."""
         unsaid = {name for name in type(self).model_fields if name not in _FIRST and not getattr(self, name)}
-        said = self.model_dump(mode="json", exclude={"idempotency_key", *unsaid})
+        said = self.model_dump(mode="json", exclude={"idempotency_key", "count", *unsaid})
         if self.workload is not None:
             said["workload"]["env"] = _sealed(self.workload.env)
         return digest(said)
@@ -217,6 +220,14 @@ class LeaseRequest(BaseModel):
         return digest([asked, further])[:32]
 
 
+class MemberRequest(LeaseRequest):
+    """A request for leases of a group: for one lease, or for `count` leases that request the same."""
+
+    count: Annotated[int, Strict(), Field(ge=1, le=LARGEST_GROUP)] = Field(
+        default=1, description="Number of leases with this request. Their names end with a number."
+    )
+
+
 def digest(value: Any) -> str:
     """Return the SHA-256 hash of a value, which is encoded as JSON with sorted keys, in hexadecimal."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()
@@ -240,17 +251,33 @@ def read(given: Mapping[str, Any] | LeaseRequest, *, keyed: bool = False) -> Lea
     return request.model_copy(update={"requirements": requirements(request.type, request.requirements)})
 
 
-def parse(given: Mapping[str, Any], *, keyed: bool = False) -> LeaseRequest:
+def members(given: Mapping[str, Any] | LeaseRequest, *, keyed: bool = False) -> list[LeaseRequest]:
+    """Return the requests of a group for which one request with a `count` stands. Raises InvalidRequest.
+
+    `keyed` is true if the group has an idempotency key.
+    """
+    one = given if isinstance(given, LeaseRequest) else parse(given, keyed=keyed, model=MemberRequest)
+    if not isinstance(one, MemberRequest):
+        return [one]
+    single = one.model_copy(update={"count": 1})
+    if one.count == 1 or not one.name:
+        return [single] * one.count
+    return [single.model_copy(update={"name": f"{one.name}-{n}"}) for n in range(1, one.count + 1)]
+
+
+def parse(
+    given: Mapping[str, Any], *, keyed: bool = False, model: type[LeaseRequest] = LeaseRequest
+) -> LeaseRequest:  # fmt: skip
     """Parse a request and check all fields, except the requirements against a kind. Raises InvalidRequest."""
     document(given, "")
     context = {"keyed": keyed or given.get("idempotency_key") is not None}
     try:
-        return LeaseRequest.model_validate(dict(given), context=context)
+        return model.model_validate(dict(given), context=context)
     except ValidationError as error:
         nested = given.get("requirements")
         asked = {*given, *(nested if isinstance(nested, Mapping) else ())}
         written = {long: short for short, long in _LONG.items() if short in asked}
-        raise invalid(error, written=written, model=LeaseRequest) from None
+        raise invalid(error, written=written, model=model) from None
 
 
 def requirements(resource_type: str, asked: Mapping[str, Any]) -> dict[str, Any]:

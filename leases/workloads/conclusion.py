@@ -1,4 +1,4 @@
-"""The end of a watched lease: the last counters and the output are read from the host and stored."""
+"""The end of a measured lease: the last counters and the output are read from the host and stored."""
 
 from __future__ import annotations
 

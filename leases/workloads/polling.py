@@ -1,4 +1,4 @@
-"""Poll watched leases: start the workload, measure what it uses, and collect its results when the lease ends."""
+"""Poll measured leases: start the workload, measure what it uses, and collect its results when the lease ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def poll(lease_id: int) -> None:
-    """Check a watched lease on behalf of a worker. If its host fails, a later check tries again."""
+    """Check a measured lease on behalf of a worker. If its host fails, a later check tries again."""
     watch = (
         Watch.objects.select_related("job", "lease__owner", "lease__resource__blueprint")
         .filter(lease_id=lease_id, over_at=None)

@@ -226,7 +226,9 @@ def test_a_held_step_is_resolved(site, blueprint, ask):
     settle()
     run = Run.objects.get(waits_for="operator")
     assert "a person" in site.get(page(run)).content.decode()
-    assert do(site, "resolve", run, message="cable is in")[0].endswith("The step continues.")
+    assert site.post(act("resolve", run), {"message": "no answer"}).status_code == 200
+    assert do(site, "resolve", run, yes="False", message="not ours")[0].endswith("The step continues.")
+    assert Event.objects.get(kind="step.resolved").details == {"yes": False, "text": "not ours"}
     assert by("step.resolved") == 1
 
 

@@ -18,6 +18,8 @@ from leases.engine.core import specs, workers
 from leases.engine.core.transitions import record_event
 from leases.messaging.inline import settle
 from leases.models import (
+    Agent,
+    AgentOrder,
     Authorization,
     Budget,
     Capacity,
@@ -27,6 +29,7 @@ from leases.models import (
     Finding,
     Installation,
     Job,
+    JoinCode,
     Lease,
     LeaseGroup,
     Part,
@@ -92,6 +95,17 @@ def many(lease, count):
     SlotLock.objects.bulk_create(SlotLock(key=f"port:{n}", name="port", lease=one) for n, one in enumerate(leases))
     SlotLock.objects.bulk_create(SlotLock(key=f"own:{n}", lease=lease) for n in range(count))
     LeaseGroup.objects.bulk_create(LeaseGroup(owner=lease.owner) for _ in range(count))
+    agents = Agent.objects.bulk_create(
+        Agent(blueprint=b, place=f"host-{n}", interval=60, drivers=[{"name": "pci", "status": "READY"}])
+        for n, b in enumerate(blueprints)
+    )
+    AgentOrder.objects.bulk_create(
+        AgentOrder(agent=one, action="discovery", actor="root", expires_at=Now()) for one in agents
+    )
+    JoinCode.objects.bulk_create(
+        JoinCode(blueprint=b, digest=f"{SECRET}{n}", expires_at=Now(), created_by="root")
+        for n, b in enumerate(blueprints)
+    )
     for n in range(count):
         record_event("lease.note", f"note {n}", lease_id=lease.pk, resource_id=resource.pk, blueprint_id=pool.pk)
         group = Group.objects.create(name=f"g{n}")

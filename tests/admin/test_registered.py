@@ -11,6 +11,8 @@ from blueprints.models import Allowance, Listing, Reading
 from leases.admin.toolkit.base import RecordAdmin
 from leases.messaging.inline import settle
 from leases.models import (
+    Agent,
+    AgentOrder,
     Capacity,
     Debt,
     Event,
@@ -18,6 +20,7 @@ from leases.models import (
     Finding,
     Installation,
     Job,
+    JoinCode,
     Lease,
     Part,
     Resource,
@@ -34,7 +37,7 @@ from tests.admin.conftest import rows_of
 MODELS = [model for label in ("blueprints", "leases", "rest") for model in apps.get_app_config(label).get_models()]
 BY_ENGINE = (
     Allowance, Capacity, Debt, Event, Failure, Installation, Job, Lease, Listing, Part, Reading, Resource, Run, Share,
-    SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity,
+    SlotLock, Sync, Worker, Watch, KeptOutput, Finding, ResourceIdentity, Agent, AgentOrder, JoinCode,
 )  # fmt: skip
 
 

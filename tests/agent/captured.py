@@ -28,6 +28,11 @@ def names(section: str = "sysfs") -> list[str]:
     return sorted(expected()[section]) or ["none"]
 
 
+def nvidia_smi() -> list[Path]:
+    """Return the captured outputs of `nvidia-smi -q -x`."""
+    return sorted((CAPTURES / "nvidia-smi").glob("*.xml"))
+
+
 def unpacked(name: str, folder: Path) -> Path:
     """Unpack a capture once for each session and return its root."""
     facts = expected()["sysfs"][name]

@@ -31,7 +31,7 @@ def test_a_pf_knows_its_vfs_and_a_vf_is_a_part_and_never_a_whole_device():
     assert (port.identities, port.attributes["speed_mbits"]) == ({"mac": "b4:96:91:a5:c8:d4"}, 25000)
     assert port.problems == ("The PCIe link has 4 lanes; 8 are possible.",)
     assert {(one.device_class, one.role, one.part_of) for one in (first, second)} == {("vf", "part", port.id)}
-    assert (first.reason, second.readiness) == ("It is bound to vfio-pci, for use in a guest.", Readiness.READY)
+    assert (first.reason, second.readiness) == ("The device is bound to vfio-pci, for use in a guest.", Readiness.READY)
 
 
 def test_a_vf_in_a_guest_is_known_by_its_id_although_its_pf_is_not_there():

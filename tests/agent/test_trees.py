@@ -99,7 +99,7 @@ def test_large_and_binary_files_and_odd_numbers_are_not_used(root, drivers):
     assert (device.local_cpus, device.numa_node, device.total_vfs, device.link) == ("", None, None, None)
     assert {one.message.split(".")[0] for one in hardware.warnings} == {"The file has more than 8192 bytes"}
     (folder / "driver").unlink()
-    assert "The file is binary. It was not used." in [one.message for one in scanned(root, drivers).warnings]
+    assert "The file was ignored, because it is binary." in [one.message for one in scanned(root, drivers).warnings]
 
 
 def test_hostile_names_are_left_out_and_shown_without_their_control_characters(root, drivers):
@@ -137,7 +137,8 @@ def test_an_endless_tree_is_cut_at_its_limit_with_one_warning(root, drivers):
 def test_an_unreadable_file_is_a_warning(root, drivers):
     (root / FUNCTIONS / SOUND / "revision").write_text("0x01")
     (root / FUNCTIONS / SOUND / "revision").chmod(0)
-    assert [one.message for one in scanned(root, drivers).warnings] == ["It could not be read: Permission denied."]
+    messages = [one.message for one in scanned(root, drivers).warnings]
+    assert messages == ["The file could not be read: Permission denied."]
 
 
 def test_output_that_is_cut_off_or_foreign_is_told(root, drivers):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from blueprints.answers import Hold, Json, Maintenance, NeededLease
+from blueprints.answers import Hold, Json, Maintenance, NeededLease, Resolution
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import FakeActivated
 from blueprints.specs import LeaseView
@@ -22,7 +22,7 @@ class FakeBench(Phases):
         self._config = {"provider": PROVIDER, "faults": list(faults), "poll_seconds": 0, **config}
         self.cloud = Cloud(PROVIDER)
         self.maintained: list[Maintenance] = []
-        self.resolves = False
+        self.resolution: Resolution | None = None
 
     def config(self) -> Json:
         return self._config
@@ -34,7 +34,7 @@ class FakeBench(Phases):
     def maintain(self, maintenance: Maintenance) -> None:
         self.maintained.append(maintenance)
 
-    def resolve(self, hold: Hold) -> bool:
-        if self.resolves:
+    def resolve(self, hold: Hold) -> Resolution | None:
+        if self.resolution is not None:
             self.cloud.resolve()
-        return self.resolves
+        return self.resolution

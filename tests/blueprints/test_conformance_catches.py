@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -151,6 +152,12 @@ class _Unfitting(Fake):
         return super().drafts(config, None)
 
 
+class _Misplaces(Fake):
+    def discover(self, blueprint: Any) -> Any:
+        found = super().discover(blueprint)
+        return [replace(one, locality=(f"node of {one.identity}", "port 1")) for one in found]
+
+
 @pytest.mark.parametrize(
     ("kind", "test"),
     [
@@ -171,6 +178,7 @@ class _Unfitting(Fake):
         (_ChecksUndeclared(), "test_no_method_of_a_capability_without_its_class"),
         (_Random(), "test_drafts_are_the_same_again_and_make_nothing"),
         (_Unfitting(), "test_what_no_resource_meets_has_no_draft"),
+        (_Misplaces(), "test_localities_of_discovered_things_can_be_compared"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Kind) else "",
 )

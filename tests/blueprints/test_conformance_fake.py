@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Json
+from blueprints.answers import Hold, Json, Resolution
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake, FakeActivated, FakeReported
 from blueprints.fake.offering import FakeCloud
@@ -72,8 +72,11 @@ class FakeHooks(KindConformance):
     def plant(self) -> None:
         self.cloud.plant("host-1", attributes={"color": "red"}, capacity=Amounts(slots=8))
         gpu = Part(part_class="gpu", identity="GPU-1", attributes={"model": "x"})
-        self.cloud.plant("card-1", part_of="host-1", parts=[gpu], traits=["fast"], identities={"serial:x": "S-1"})
-        self.cloud.plant("slice-1", part_of="card-1")
+        near = ("node 0", "port 1", "switch 1")
+        self.cloud.plant(
+            "card-1", part_of="host-1", parts=[gpu], traits=["fast"], identities={"serial:x": "S-1"}, locality=near
+        )
+        self.cloud.plant("slice-1", part_of="card-1", locality=near)
 
     def kill(self, resource: ResourceView) -> None:
         self.cloud.kill(resource.key)
@@ -101,6 +104,13 @@ class FakeHooks(KindConformance):
     def tags_of(self, resource: ResourceView) -> Mapping[str, str]:
         found = self.cloud.settings(resource.key)
         return {name.removeprefix("tag:"): value for name, value in found.items() if name.startswith("tag:")}
+
+    def act_arguments(self, act: str) -> Json:
+        return {"program": {"image": "blinky", "passes": 2}, "label": {"text": "hello"}}.get(act, {})
+
+    def seen_of_act(self, resource: ResourceView, act: str) -> Json:
+        found = self.cloud.settings(resource.key)
+        return {name: found.get(name) for name in ("image", "label")} | {"serviced": "serviced" in found}
 
     def write_console(self, resource: ResourceView, text: str) -> None:
         self.cloud.write(resource.key, text)
@@ -136,6 +146,21 @@ class TestFakeWithWaits(FakeHooks):
 
     kind = FakeActivated()
     more = {"flash_polls": 2, "boot_polls": 3, "destroy_polls": 2}
+
+
+class TestFakeWithHolds(FakeHooks):
+    """Steps that wait for an operator's answer."""
+
+    kind = FakeActivated()
+    more = {
+        "faults": [
+            {"does": "hold", "at": at, "each": True, "resolved_by": "operator"}
+            for at in ("build.boot", "activate.access", "destroy.delete")
+        ]
+    }
+
+    def resolve(self, hold: Hold) -> Resolution | None:
+        return Resolution(yes=True, text="done", actor="ann")
 
 
 class TestFakeReported(FakeHooks):

@@ -114,7 +114,7 @@ def test_capabilities_are_read_off_the_classes() -> None:
     assert capabilities(_Built()) == {"builds", "checks"}
     fake = {
         "builds", "registers", "discovers", "checks", "powers", "updates", "lists", "reboots", "resizes", "tags",
-        "consoles",
+        "consoles", "acts",
     }  # fmt: skip
     assert capabilities(Fake()) == fake
     assert capabilities(FakeActivated()) == fake | {"activates", "cleans", "controls"}

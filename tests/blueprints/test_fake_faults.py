@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from blueprints.answers import Failed, Need, Scope, Unknown, Wait
+from blueprints.answers import Failed, Hold, Need, Resolution, Scope, Unknown, Wait
 from blueprints.contract import CatalogueStale
 from blueprints.fake.config import Config
 from blueprints.testing.outcome import Outcome
@@ -155,6 +155,24 @@ def test_it_holds_until_it_is_resolved() -> None:
     bench.cloud.resolve(resource.key)
     assert bench.resume(outcome).ended == "ready"
     assert bench.cloud.holds() == []
+
+
+def test_a_held_step_receives_the_operators_answer_with_its_memo() -> None:
+    bench = FakeBench({"does": "hold", "at": "boot", "who": "ops", "what": "Erase?", "resolved_by": "operator"})
+    outcome = bench.run("build", bench.resource())
+    assert (outcome.ended, outcome.step) == ("held", "boot")
+    assert isinstance(outcome.answer, Hold)
+    assert outcome.position.memo == outcome.answer.memo
+    assert bench.resume(outcome).ended == "held"
+
+    bench.resolution = Resolution(yes=False, text="it is in use", actor="ann")
+    refused = bench.resume(outcome)
+    assert isinstance(refused.answer, Failed)
+    assert refused.answer.message == "ann answered no: it is in use"
+
+    bench.resolution = Resolution(yes=True)
+    done = bench.resume(outcome)
+    assert (done.ended, done.spec.resolution) == ("ready", None)
 
 
 def test_it_needs_leases() -> None:

@@ -21,14 +21,27 @@ def place():
     folder.rmdir()
 
 
-def test_the_demo_comes_true_and_leaves_nothing(place):
+SCENES = {
+    (): ("A host on this machine", "gets it when the first lease ends", "served by nginx", "Nothing is left"),
+    ("--hardware",): (
+        "The same for the captured tree",
+        "CUDA_VISIBLE_DEVICES is GPU-",
+        "below it is leased by",
+        "Nothing is left",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--hardware",)])
+def test_the_demo_comes_true_and_leaves_nothing(place, options):
     environment = {**os.environ, "DRYDOCK_STATE": str(place / "mine"), "TMPDIR": str(place)}
     environment["DJANGO_SETTINGS_MODULE"] = "a_project.of_the_users.settings"
-    command = [sys.executable, "-m", "drydock", "demo"]
+    command = [sys.executable, "-m", "drydock", "demo", *options]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=110)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "\x1b" not in done.stdout
     assert " NO " not in done.stdout
-    for scene in ("A host on this machine", "gets it when the first lease ends", "served by nginx", "Nothing is left"):
+    for scene in SCENES[options]:
         assert scene in done.stdout
     assert list(place.iterdir()) == []

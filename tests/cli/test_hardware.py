@@ -26,8 +26,8 @@ def test_a_scan_says_what_is_ready_and_what_is_not_and_why(cli, root):
     rows = {line.split()[0]: line for line in done.stdout.splitlines()[1:]}
     assert list(rows) == ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"]
     assert "reboot_required  A memory row waits to be remapped" in rows["0000:01:00.0"]
-    assert "setup_required   No kernel driver is bound to it." in rows["0000:02:00.0"]
-    assert "not leased       It only shows a screen." in rows["0000:03:00.0"]
+    assert "setup_required   No kernel driver is bound to the device." in rows["0000:02:00.0"]
+    assert "not leased       The device only drives a display" in rows["0000:03:00.0"]
     assert (
         "0 of 2 accelerators and parts are ready. --all shows 1 other functions. This is a captured tree."
         in done.stderr

@@ -135,3 +135,38 @@ def test_a_command_is_refused_beforehand_where_no_lease_runs_any(cli, host):
     assert "A lease on a webroot cannot run commands; its interfaces are: filesystem, httpd." in refused.stderr
     assert {lease["id"] for lease in cli.json("leases", "--all", "--type", "webroot")} == before
     cli("blueprints", "remove", "mute")
+
+
+def test_acts_are_listed_started_with_arguments_watched_and_cancelled(cli, fakes):
+    pool = fakes()
+    resource = str(cli.json("resources", "register", pool, "name=own")["id"])
+    cli("sweep")
+    listed = cli("blueprints", "acts", pool).stdout
+    assert "image: string (required)" in listed
+    assert "passes: integer = 1" in listed
+    assert "program" in cli("resources", "acts", "own").stdout
+    cli("resources", "act", "own", "program", "image=blinky", code=1)
+    said = cli("resources", "act", resource, "program", "image=blinky", "--yes", "--no-wait").stdout
+    assert "program was requested" in said
+    assert cli.json("resources", "cancel", resource, "program")["outcome"] == "cancelling"
+    cli("sweep")
+    outcomes = {one["name"]: one["outcome"] for one in cli.json("resources", "acts", resource)}
+    assert outcomes == {"program": "cancelled", "service": "", "label": ""}
+    assert cli.json("resources", "act", resource, "label", "text=hello")["outcome"] == "done"
+    wrong = cli("resources", "act", resource, "program", "image=a", "passes=99", "--yes", code=2)
+    assert "arguments.passes" in wrong.stderr
+    assert "has no act" in cli("resources", "act", resource, "explode", code=3).stderr
+
+
+def test_a_step_that_waits_for_a_person_is_answered(cli, fakes):
+    pool = fakes(
+        'faults=[{"does": "hold", "at": "build.boot", "what": "Erase it?", "resolved_by": "operator"}]', "--ready", "1"
+    )
+    cli("sweep")
+    (resource,) = (str(one["id"]) for one in cli.json("resources", "list") if one["blueprint"] == pool)
+    assert "Erase it?" in cli("attention").stdout
+    assert cli.json("resolve", "--resource", resource, "--no", "-m", "in use") == {"resolved": True, "yes": False}
+    cli("sweep")
+    cli("resolve", "--resource", resource, code=3)
+    assert "answered no: in use" in cli.json("resources", "show", resource)["message"]
+    cli("blueprints", "disable", pool)

@@ -71,7 +71,8 @@ ALONE = [
     Page(
         path="README.md", words={"--vcpus 64 ": "--vcpus 640000 "},
         elsewhere={
-            "make demo ": "tests/cli/test_demo.py", "make demo-cloud": "tests/clouds/test_demo.py", "make test": _MAKE,
+            "make demo ": "tests/cli/test_demo.py", "make demo-hardware": "tests/cli/test_demo.py",
+            "make demo-cloud": "tests/clouds/test_demo.py", "make test": _MAKE,
             "make lint": _MAKE,
         },
         codes={"drydock explain host --vcpus 64": 6},
@@ -137,6 +138,14 @@ TOGETHER = [
         "asks for a password: tests/cli/test_serving.py has `drydock users password`",
     }),
     Page(path="docs/how-to/upgrade.md"),
+    Page(path="docs/how-to/acts.md", words={r"^drydock resources acts card-1$": "drydock resources acts 1"}, elsewhere={
+        "drydock resources act card-1": "tests/cli/test_operating.py",
+        "drydock resources cancel": "tests/cli/test_operating.py",
+    }),
+    Page(path="docs/how-to/agents.md", elsewhere={
+        "drydock agents join": "tests/cli/test_agents.py",
+        "useradd": _SYSTEMD, "install ": _SYSTEMD, "runuser": _SYSTEMD, "systemctl": _SYSTEMD,
+    }),
     Page(path="docs/how-to/operate.md", words=_NUMBERS | {"--vcpus 64 ": "--vcpus 640000 "}, elsewhere={
         "drydock resources destroy 7": "ends the only machine here: tests/cli/test_operating.py",
         "drydock resolve": _HELD, "drydock resources register lab": _HOST, "drydock resources change rack-7": _HOST,
@@ -156,7 +165,8 @@ TOGETHER = [
 ]  # fmt: skip
 """In this order: later ones end what earlier ones use."""
 WITHOUT = {
-    "docs/how-to/cloud.md", "docs/how-to/costs.md", "docs/how-to/kind.md", "docs/how-to/validate-a-host.md",
+    "docs/how-to/cloud.md", "docs/how-to/costs.md", "docs/how-to/kind.md",
+    "docs/how-to/lease-a-gpu.md", "docs/how-to/validate-a-host.md",
     "docs/how-to/validate-a-provider.md", "docs/how-to/write-a-hardware-driver.md",
 }  # fmt: skip
 """Pages with no command in a block of its own: test_docs looks at what they name."""

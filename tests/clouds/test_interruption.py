@@ -149,7 +149,7 @@ def test_a_guest_writes_the_notice_and_runs_the_hooks_once(kind, metadata, guest
     told, notice = TOLD[kind], guest / "notice.json"
     metadata.broken = True
     with watching(kind, metadata, guest) as popen:
-        assert "does not tell" in popen.stdout.readline()
+        assert "does not answer" in popen.stdout.readline()
         metadata.broken = False
         until_asked(metadata, 3)
         assert not notice.exists()

@@ -61,6 +61,7 @@ def test_a_circle_inside_a_function_is_found(tmp_path: Path) -> None:
     [
         "drydock_agent",
         "drydock_agent/drivers",
+        "drydock_agent/program",
         "drydock_client",
         "drydock_client/http",
         "drydock_client/values",
@@ -70,7 +71,8 @@ def test_a_circle_inside_a_function_is_found(tmp_path: Path) -> None:
     ],
 )
 def test_a_package_of_a_face_has_few_modules(package: str) -> None:
-    there = sorted(path.stem for path in (ROOT / package).glob("*.py") if path.stem != "__init__")
+    modules = [path for path in (ROOT / package).glob("*.py") if path.stem != "__init__"]
+    there = sorted(path.stem for path in modules if not path.read_text().startswith('"""Deprecated:'))
     assert len(there) <= MOST, there
 
 

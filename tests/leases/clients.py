@@ -1,22 +1,29 @@
-"""Client processes of the concurrency tests: `python -m tests.leases.clients ACTION JSON`, begun by a line on stdin."""
+"""Client processes of the concurrency tests: `python -m tests.leases.clients ACTION JSON`, begun by a line on stdin.
+
+The process imports Django once and forks one client for each of its arguments.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from drydock.engines.process import end_with_parent
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
 class Clients:
-    """Processes that wait for the same start and print one JSON value each."""
+    """Processes that wait for the same start and return one JSON value each."""
 
     def __init__(self, action: str, arguments: Sequence[dict[str, Any]]) -> None:
         from django.db import connection
@@ -27,41 +34,37 @@ class Clients:
             DATABASE: str(connection.settings_dict["NAME"]),
             "DJANGO_SETTINGS_MODULE": "tests.settings",
         }
-        self.processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.leases.clients", action, json.dumps(given)],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment,
-            )
-            for given in arguments
-        ]  # fmt: skip
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.leases.clients", action, json.dumps(arguments)], text=True, cwd=ROOT,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
+        )  # fmt: skip
 
     def __enter__(self) -> Clients:
-        for process in self.processes:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "ready\n"
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n"
         return self
 
+    def start(self) -> None:
+        """Let all of them begin."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
     def go(self) -> list[Any]:
-        """Start all and wait for what they say."""
-        for process in self.processes:
-            assert process.stdin is not None
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        answers = []
-        for process in self.processes:
-            said, _ = process.communicate(timeout=90)
-            assert process.returncode == 0, said
-            answers.append(json.loads(said))
-        return answers
+        """Let all of them begin, and return their values."""
+        self.start()
+        return self.answers()
+
+    def answers(self) -> list[Any]:
+        """Wait until all have ended, and return their values."""
+        answers, _ = self._process.communicate(timeout=90)
+        assert self._process.returncode == 0, answers
+        return list(json.loads(answers))
 
     def __exit__(self, *error: object) -> None:
-        for process in self.processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+        self._process.kill()  # its clients end with it
+        with self._process:
+            pass
 
 
 def allocate(owner: int, times: int, request: dict[str, Any], key: str = "") -> list[int]:
@@ -303,20 +306,46 @@ ACTIONS: dict[str, Callable[..., Any]] = {
 }
 
 
-def main() -> None:
-    import django
-
-    django.setup()
+def client(action: str, given: dict[str, Any], start: Any, answer: Any, arrange: Callable[[], None]) -> None:
+    """Wait for the start, carry out the action, and send what it returns."""
     from django.db import connection
 
     from leases.messaging import hints
 
+    arrange()
     connection.ensure_connection()
+    start.wait()
+    start.wait()
+    with hints.collected():
+        answer.send(ACTIONS[action](**given))
+
+
+def main() -> None:
+    import django
+
+    django.setup()
+    from leases.engine.upkeep import sweep  # noqa: F401  # each client would import it
+    from leases.messaging import inline  # noqa: F401
+    from leases.operations import leases  # noqa: F401
+
+    fork, given = multiprocessing.get_context("fork"), json.loads(sys.argv[2])
+    start, answers = fork.Barrier(len(given) + 1, timeout=60), [fork.Pipe(duplex=False) for _ in given]
+    arrange = end_with_parent(signal.SIGKILL)
+    clients = [
+        fork.Process(target=client, args=(sys.argv[1], one, start, sender, arrange), daemon=True)
+        for one, (_, sender) in zip(given, answers, strict=True)
+    ]
+    for process in clients:
+        process.start()
+    for _, sender in answers:
+        sender.close()
+    start.wait()
     print("ready", flush=True)
     sys.stdin.readline()
-    with hints.collected():
-        answer = ACTIONS[sys.argv[1]](**json.loads(sys.argv[2]))
-    print(json.dumps(answer))
+    start.wait()
+    print(json.dumps([answer.recv() for answer, _ in answers]))
+    for process in clients:
+        process.join()
 
 
 if __name__ == "__main__":

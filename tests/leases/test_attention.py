@@ -92,7 +92,7 @@ def test_a_step_that_waits_for_a_person_says_for_whom_and_how_to_go_on(blueprint
     found = attention.needed(root)
     assert [(one.what, one.kind, one.id) for one in found] == [("needs_operator", "resource", resource)]
     assert found[0].message == "build: Plug it in. (for the hands)"
-    assert found[0].mend == f"drydock resolve --resource {resource} -m WHAT-WAS-DONE"
+    assert found[0].mend == f"drydock resolve --resource {resource} [--no] -m TEXT"
 
 
 def test_leases_that_are_held_wait_long_or_are_overdue(blueprint, ask, root, owner, settings, django_user_model):

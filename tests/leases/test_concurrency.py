@@ -99,11 +99,10 @@ def test_release_and_arrival_at_the_same_instant_leave_no_room_idle(pool, owner,
         Clients("release", [{"leases": [lease.pk]} for lease in held]) as leaving,
         Clients("allocate", arrive) as coming,
     ):
-        for process in (*leaving.processes, *coming.processes):
-            process.stdin.write("go\n")
-            process.stdin.flush()
-        for process in (*leaving.processes, *coming.processes):
-            assert process.wait(timeout=60) == 0
+        for clients in (leaving, coming):
+            clients.start()
+        for clients in (leaving, coming):
+            clients.answers()
     serve.serve("fake")
     assert Share.objects.count() == 4, "all room is taken while leases wait"
     assert Lease.objects.filter(pk__in=[w.pk for w in waiting], state="active").count() == 2, "older ones first"

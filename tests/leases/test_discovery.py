@@ -14,7 +14,7 @@ from blueprints.answers import Ready
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake
 from blueprints.specs import Draft
-from leases.engine.core import workers
+from leases.engine.core import specs, workers
 from leases.engine.core.database import rows
 from leases.engine.lifecycle import release
 from leases.engine.resources import provision
@@ -350,3 +350,40 @@ def test_resources_that_are_part_of_themselves_or_named_twice_are_refused(look, 
     said = Sync.objects.get().message
     assert "a: It is part of itself." in said
     assert "twin: Several resources of one report have this identity." in said
+
+
+def test_the_locality_of_a_discovered_resource_is_stored_followed_and_removed(look, cloud):
+    cloud.plant("host")
+    cloud.plant("card", part_of="host", locality=("node 0", "port 1"))
+    look()
+    card = Resource.objects.get(identity="card")
+    assert card.locality == ["node 0", "port 1"]
+    cloud.plant("card", part_of="host", locality=("node 1",))
+    look()
+    card.refresh_from_db()
+    assert card.locality == ["node 1"]
+    cloud.plant("card", part_of="host")
+    look()
+    card.refresh_from_db()
+    assert card.locality == []
+
+
+def test_a_draft_with_a_malformed_locality_is_not_stored(look, cloud):
+    cloud.plant("card", locality=("x" * 101,))
+    cloud.plant("other")
+    look()
+    assert set(Resource.objects.values_list("identity", flat=True)) == {"other"}
+
+
+def test_a_step_sees_everything_that_its_resource_is_part_of(look, cloud):
+    cloud.plant("host", name="box")
+    cloud.plant("card", part_of="host")
+    cloud.plant("slice", part_of="card", locality=("node 0",))
+    look()
+    view = specs.resource_view(Resource.objects.get(identity="slice"))
+    assert [(one.identity, one.name, one.type, one.state) for one in view.part_of] == [
+        ("card", "card", "fake", "active"), ("host", "box", "fake", "active"),
+    ]  # fmt: skip
+    assert [one.id for one in view.part_of] == [Resource.objects.get(identity=i).pk for i in ("card", "host")]
+    assert view.locality == ("node 0",)
+    assert specs.resource_view(Resource.objects.get(identity="host")).part_of == ()

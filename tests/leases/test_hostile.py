@@ -113,6 +113,7 @@ NOTHING_THERE = {
 NOT_SUCH = {
     "access", "change_registration", "host_keys", "machine", "change_machine", "console", "create_instance", "instance",
     "end_instance", "change_instance", "settle_orphan", "wait_until_ended", "group", "lease_machine",
+    "agent", "revoke_agent", "order_agent", "create_join_code", "start_act", "cancel_act",
     "resource_machine", "change_lease_machine", "change_resource_machine", "lease_console", "resource_console",
 }  # fmt: skip
 """Not to be done with what is there: a lease on a part of something fake, that has not ended."""
@@ -228,7 +229,7 @@ def known(blueprint, ask, until):
     ids |= dict.fromkeys(
         ("authorization", "settle_authorization", "change_authorization"), permissions.ask(caller("eve"), "pool").id
     )
-    ids |= dict.fromkeys(("resource", "change_resource", "change_registration"), first.resource_id)
+    ids |= dict.fromkeys(("resource", "acts", "change_resource", "change_registration"), first.resource_id)
     client.set_quota(user="eve", limits={"max_leases": 3})
     client.set_budget(user="eve", max_hourly=3.0)
 

@@ -7,7 +7,9 @@ import logging
 import subprocess
 import sys
 import time
+from inspect import signature
 from types import SimpleNamespace
+from typing import get_type_hints
 
 import psutil
 import pytest
@@ -19,6 +21,7 @@ from drydock.celery import app
 from drydock.up import Foreground, Program
 from leases.engine.core import installation
 from leases.messaging import hints, messages
+from leases.messaging.handlers import HANDLERS
 from leases.models import Installation
 from leases.operations.attention import needed
 from leases.operations.callers import Caller
@@ -96,12 +99,19 @@ def test_of_a_hint_only_its_name_and_arguments_are_kept(name):
 
 
 def test_our_own_messages_are_readable():
-    sent = {"serve": ("host",), "sweep": ()}
+    sent = {"serve": ("host",), "sweep": (), "discover": (1 << 40, "rack-7")}
     assert {*messages.ARGUMENTS} <= {*hints.QUEUES}
     for hint in hints.QUEUES:
         arguments = sent.get(hint, (1 << 40,))
         made = messages.readable(json.loads(message({"task": f"leases.{hint}"}, body=[arguments, {}, {}])), "steps")
         assert made["headers"]["task"] == f"leases.{hint}"
+
+
+@pytest.mark.parametrize("hint", sorted(HANDLERS))
+def test_a_hint_has_the_arguments_that_its_handler_takes(hint):
+    types = get_type_hints(HANDLERS[hint])
+    takes = [types[one.name] for one in signature(HANDLERS[hint]).parameters.values() if one.kind != one.KEYWORD_ONLY]
+    assert list(messages.ARGUMENTS.get(hint, (int,))) == takes
 
 
 def test_many_at_once_are_one_line_and_a_number(db, caplog):

@@ -16,11 +16,13 @@ from drydock.core.errors import Busy, Conflict, InvalidRequest, NotSupported
 from leases.engine.core import workers
 from leases.engine.core.database import rows
 from leases.engine.sync import discovery
-from leases.messaging import handlers
+from leases.messaging import handlers, hints
 from leases.messaging.inline import settle
 from leases.models import Finding, Resource, Sync
 from leases.operations import attention, blueprints
 from leases.operations.callers import caller
+from tests.engines.users import eventually
+from tests.leases.test_workers import _hints_are_sent  # noqa: F401
 
 KIND = "fake_reported"
 
@@ -79,6 +81,14 @@ def test_each_place_is_discovered_in_pages_under_a_row_of_its_own(two, pool, clo
     assert dict(Sync.objects.values_list("place", "found")) == {"": 2, "a": 4, "b": 4}
     assert Resource.objects.filter(part_of__identity="a").count() == 3
     assert Finding.objects.filter(sync__place="b").count() == 4
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.usefixtures("_hints_are_sent")
+def test_a_worker_discovers_all_places(worker, cloud, pool):
+    for host in ("a", "b"):
+        cloud.plant(host, place=host)
+    eventually(lambda: hints.send("sweep") and Resource.objects.count() == 2, 30)
 
 
 def test_a_place_that_does_not_answer_delays_no_other_and_loses_nothing(two, look, cloud, root, pool):
@@ -142,7 +152,7 @@ def test_pages_that_never_end_are_incomplete(two, look, monkeypatch):
     again = report("a", "a", next_page="1")
     monkeypatch.setattr(fake.FakeReported, "read_report", lambda *_: again)
     look("a")
-    assert "announced twice" in Sync.objects.get(place="a").message
+    assert "listed twice" in Sync.objects.get(place="a").message
     assert missed() == {}
 
 
@@ -228,11 +238,11 @@ def test_reports_that_are_sent_in_are_never_read_and_silence_is_no_absence(pool,
 def test_a_report_that_is_refused_changes_nothing(pool, blueprint, two):
     discovery.receive(pool.pk, report("agent", "gpu-0"))
     before = list(Sync.objects.order_by("pk").values())
-    with pytest.raises(InvalidRequest, match="content: The report was refused: 'found'"):
+    with pytest.raises(InvalidRequest, match="content: The report was rejected: 'found'"):
         discovery.receive(pool.pk, Report(place="agent", content={"lost": []}))
     with pytest.raises(InvalidRequest, match="not valid JSON"):
         discovery.receive(pool.pk, Report(place="agent", content={"found": [float("nan")]}))
-    with pytest.raises(Conflict, match="itself reads the reports about a"):
+    with pytest.raises(Conflict, match="reads the reports about a itself"):
         discovery.receive(pool.pk, report("a", "x"))
     with pytest.raises(NotSupported, match="takes no reports"):
         discovery.receive(blueprint("other", kind="fake").pk, report("agent", "x"))

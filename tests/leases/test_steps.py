@@ -6,10 +6,13 @@ import pytest
 
 from blueprints.fake.cloud import Cloud
 from blueprints.models import RememberedError
-from leases.engine.lifecycle import release
+from drydock.core.errors import Conflict
+from leases.engine.lifecycle import release, runner
 from leases.engine.resources import retirement
 from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run, Share, SlotLock
+from leases.operations import installation
+from leases.operations.callers import caller
 from leases.reasons import Reason
 
 
@@ -20,6 +23,11 @@ def faulty(*faults, **config):
 @pytest.fixture
 def cloud():
     return Cloud("t")
+
+
+@pytest.fixture
+def root(django_user_model):
+    return caller(django_user_model.objects.create_superuser("root"))
 
 
 def left(cloud: Cloud) -> list[str]:
@@ -118,6 +126,63 @@ def test_a_hold_waits_for_a_person(blueprint, ask, until, cloud):
     cloud.resolve()
     Run.objects.update(due_at="2020-01-01T00:00Z", waits_for="")
     until(lease, state="active")
+
+
+QUESTION = {"does": "hold", "at": "build.boot", "who": "ops", "what": "Erase it?", "resolved_by": "operator"}
+
+
+def test_the_operators_answer_and_the_memo_reach_the_held_step(blueprint, ask, until, root):
+    blueprint(config=faulty(QUESTION))
+    lease = ask()
+    settle()
+    run = Run.objects.get()
+    assert (run.waits_for, run.sentence, run.resolution) == ("operator", "Erase it?", None)
+    assert run.memo
+    installation.resolve(root, resource_id=run.resource_id, message="it is empty")
+    until(lease, state="active")
+    event = Event.objects.get(kind="step.resolved")
+    assert event.message == "Answered yes (it is empty): Erase it?"
+    assert (event.actor, event.details) == ("root", {"yes": True, "text": "it is empty"})
+    assert not Run.objects.exists()
+
+
+def test_no_reaches_the_held_step(blueprint, ask, until, root):
+    blueprint(config=faulty(QUESTION))
+    lease = ask()
+    settle()
+    installation.resolve(root, resource_id=Run.objects.get().resource_id, yes=False, message="it is in use")
+    lease = until(lease, state="pending", reason=Reason.NEEDS_OPERATOR)
+    assert "root answered no: it is in use" in lease.message
+    assert Event.objects.get(kind="step.resolved").message == "Answered no (it is in use): Erase it?"
+
+
+class _Died(BaseException):
+    """The end of a worker."""
+
+
+def _die_when_called(name: str) -> None:
+    if name == "run.called":
+        raise _Died
+
+
+def test_an_answer_outlives_a_worker_that_dies_and_answers_no_other_question(blueprint, ask, root, monkeypatch):
+    blueprint(config=faulty(QUESTION, QUESTION | {"name": "second", "what": "Flash it?", "times": None}))
+    ask()
+    settle()
+    run = Run.objects.get()
+    installation.resolve(root, resource_id=run.resource_id)
+    with pytest.raises(Conflict):
+        installation.resolve(root, resource_id=run.resource_id)
+    with monkeypatch.context() as patch:
+        patch.setattr(runner, "failpoint", _die_when_called)
+        with pytest.raises(_Died):
+            runner.carry_on(run.pk)
+    run.refresh_from_db()
+    assert run.resolution == {"yes": True, "text": "", "actor": "root"}
+    Run.objects.update(token_until="2020-01-01T00:00Z")
+    settle()
+    run.refresh_from_db()
+    assert (run.waits_for, run.sentence, run.resolution) == ("operator", "Flash it?", None)
 
 
 def test_a_build_that_needs_leases_gets_them_and_gives_them_back_at_its_end(blueprint, ask, until):

@@ -86,5 +86,6 @@ def test_a_build(blueprint, ask):
         "placement": {"pending", "claims", "constraints", "budgets", "budget_check"},
         "catalogue": {"drafts"},
         "resources": {"provision", "remembered_errors"},
-        "lifecycle": {"runner", "step_results", "needs", "phases", "resource_phases", "lease_phases"},
+        "actions": {"needs"},
+        "lifecycle": {"runner", "step_results", "phases", "resource_phases", "lease_phases"},
     }

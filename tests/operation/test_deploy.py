@@ -20,6 +20,7 @@ from tests.peers import require
 
 ROOT = DEPLOY.parent
 NOT_OURS = {"DJANGO_SETTINGS_MODULE", "PATH", "POSTGRES_PASSWORD", "PYTHONUNBUFFERED"}
+AGENT_PROGRAMS = "/opt/drydock-agent/bin/"
 UNITS = ("web", "worker", "beat", "migrate")
 
 
@@ -102,9 +103,11 @@ def analyze():
 def test_systemd_takes_the_units_and_finds_them_closed(analyze, tmp_path):
     programs = f"{Path(sys.executable).parent}/"
     files = []
-    for name in UNITS:
+    for name in (*UNITS, "agent"):
         file = tmp_path / f"drydock-{name}.service"
-        file.write_text((DEPLOY / "systemd" / file.name).read_text().replace(PROGRAMS, programs))
+        file.write_text(
+            (DEPLOY / "systemd" / file.name).read_text().replace(PROGRAMS, programs).replace(AGENT_PROGRAMS, programs)
+        )
         files.append(str(file))
     for file in files:
         command = [analyze, "security", "--offline=yes", "--threshold=25", "--no-pager", file]

@@ -14,6 +14,7 @@ from leases.reasons import Reason
 
 ROOT = Path(__file__).parents[2]
 WORDS = {
+    "act.": {"asked", "cancelling", "done", "failed", "cancelled"},
     "authorization.": {"authorized", "declined"},
     "blueprint.": {"enabled", "disabled", "drained", "undrained"},
     "credential.": {"added", "changed"},
@@ -26,11 +27,15 @@ WORDS = {
 
 
 def kinds() -> set[str]:
-    """Every first argument of `record_event(...)`, with what it may be put together from."""
+    """Every first argument of `record_event(...)`, with what it is put together from; and those of `Event(kind=)`."""
     found: set[str] = set()
     for package in ("leases", "blueprints", "drydock"):
         for file in (ROOT / package).rglob("*.py"):
-            calls = (node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call) and node.args)
+            every = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
+            for call in every:
+                if getattr(call.func, "id", "") == "Event":
+                    found |= {kind for given in call.keywords if given.arg == "kind" for kind in of(given.value)}
+            calls = (node for node in every if node.args)
             for call in calls:
                 if "record_event" in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
                     found |= of(call.args[0])

@@ -90,8 +90,11 @@ class Site:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def everything(self) -> str:
-        """All logs, for a failure's message."""
-        return "\n".join(f"== {name}\n{self.said(name)[-3000:]}" for name in self._programs)
+        """Open leases, runs and all logs, for a failure's message."""
+        parts = [f"== {name}\n{self.said(name)[-3000:]}" for name in self._programs]
+        with contextlib.suppress(psycopg.Error), self.database() as database:
+            parts += [f"== {query}\n{database.execute(query).fetchall()}" for query in (_UNENDED, _RUNS, _SESSIONS)]
+        return "\n".join(parts)
 
     def leased(self, owner: str) -> list[dict[str, Any]]:
         """What a client has leased so far."""
@@ -157,7 +160,8 @@ class Site:
             program.stdin.close()
             assert program.wait(60) == 0, self.said(f"load-{owner}")[-5000:]
         with self.database() as database:
-            self.until(lambda: not database.execute(_OPEN).fetchall())
+            # A step whose answer was lost with the database belongs to its token for a minute.
+            self.until(lambda: not database.execute(_OPEN).fetchall(), 120)
             assert database.execute(_TWICE).fetchall() == []
             assert database.execute(_USED).fetchall() == []
 
@@ -175,6 +179,9 @@ class Site:
 
 
 _OPEN = "SELECT id FROM leases_lease WHERE state NOT IN ('destroyed', 'broken')"
+_UNENDED = f"SELECT now(), * FROM leases_lease WHERE id IN ({_OPEN})"
+_RUNS = "SELECT * FROM leases_run"
+_SESSIONS = "SELECT pid, state, wait_event, xact_start, query FROM pg_stat_activity WHERE datname = 'drydock'"
 _TWICE = """
     SELECT a.lease_id, b.lease_id FROM leases_event a JOIN leases_event b
         ON a.resource_id = b.resource_id AND a.lease_id < b.lease_id AND a.kind = 'lease.acquired' AND b.kind = a.kind

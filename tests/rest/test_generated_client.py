@@ -25,7 +25,7 @@ GENERATOR = Path(sys.prefix) / "generator"
 VERBS = """
 list get create update delete set read write start stop send request register change configure download upload publish
 approve decline decide check disable drain enable undrain clear explain reboot cancel extend hold unhold release resize
-transfer resolve retry adopt destroy reclaim force quarantine unquarantine retire sweep scan
+transfer resolve retry adopt destroy reclaim force quarantine unquarantine retire sweep scan revoke
 """
 
 

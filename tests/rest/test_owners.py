@@ -13,7 +13,7 @@ from blueprints.models import Blueprint, Credential, Reading
 from leases.engine.catalogue import poll_schedule
 from leases.engine.sync import poll
 from leases.messaging.inline import settle
-from leases.models import Stray
+from leases.models import Agent, Stray
 from leases.operations.callers import caller
 from leases.rest import tokens
 from leases.rest.schema import METHODS
@@ -54,9 +54,11 @@ def theirs(api, owner, blueprint):
     assert lease["state"] == "active"
     pool = Blueprint.objects.get(name="pool")
     orphan = Stray.objects.create(blueprint=pool, key=SECRET, epoch=1, resource_number=1)
+    agent = Agent.objects.create(blueprint=pool, place=SECRET, name=SECRET, interval=60)
     return {
-        "leases": lease["id"], "groups": lease["group"], "jobs": job["id"], "resources": lease["resource"],
-        "authorizations": asked["id"], "tokens": made["id"], "instances": lease["id"], "orphans": orphan.pk,
+        "agents": agent.pk, "leases": lease["id"], "groups": lease["group"], "jobs": job["id"],
+        "resources": lease["resource"], "authorizations": asked["id"],
+        "tokens": made["id"], "instances": lease["id"], "orphans": orphan.pk,
     }  # fmt: skip
 
 

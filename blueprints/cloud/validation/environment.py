@@ -27,7 +27,7 @@ _CALL = 60.0
 
 
 class Outside:
-    """This computer. If test doubles run on it, a subclass provides a separate address for each machine."""
+    """Connects to machines from this computer. For test doubles, a subclass gives each machine a separate address."""
 
     def connects(self, address: str, port: int) -> bool:
         """Return whether the endpoint accepts a connection within three seconds."""

@@ -64,7 +64,7 @@ class Journal:
         return known
 
     def gone(self, key: str) -> None:
-        """Record that a read has shown that nothing is left under this name."""
+        """Record that all objects under this name are deleted, as a read has confirmed."""
         self._write({"gone": key})
         if not self.unfinished():
             self.path.unlink(missing_ok=True)
@@ -185,9 +185,9 @@ def _places(client: Client) -> Sequence[str]:
 def clean(
     client: Client, run_tags: RunTags, journal: Journal, limits: Limits | None = None
 ) -> tuple[list[str], list[str]]:
-    """Delete everything that earlier runs left behind: what the journal lists, and machines with our tag and a proof.
+    """Delete what earlier runs left behind: objects in the journal, and machines with our tag and a valid proof.
 
-    Return the names that are gone now, and a sentence for each of the others.
+    Return the names of the deleted objects, and an error message for each object that could not be deleted.
     """
     limits = limits or Limits()
     waiting, gone, left = Waiting(limits.pace), [], []

@@ -15,7 +15,7 @@ from blueprints.hosts import architecture
 
 
 def identity(environment: Environment) -> str:
-    """Check that the account has a name and keeps it."""
+    """Check that the account reports an identity, and the same identity each time."""
     first, second = (environment.ask(environment.client.identity) for _ in range(2))
     expect(first, "The account has no name.")
     expect(first == second, f"The account is {first!r} in one call and {second!r} in the next.")

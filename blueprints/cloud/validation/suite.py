@@ -32,9 +32,9 @@ class Check:
     needs: str = ""
     """The capability that the check requires."""
     lacks: str = ""
-    """The capability that a client must lack for the check to apply."""
+    """The capability whose absence the check is for: it is skipped if the client has the capability."""
     after: str = ""
-    """The check that must have passed."""
+    """The name of the check that must have passed before this one."""
     limit: float = 120.0
     """Time limit in seconds. A call in progress may exceed it by at most the call's own deadline."""
     makes: int = 0
@@ -118,7 +118,7 @@ def chosen(only: Collection[str] = (), skip: Collection[str] = ()) -> frozenset[
 
 
 class Suite:
-    """A run of the suite. `told` is called with None when a check begins, and with its finding when the check ends."""
+    """A run of the suite. The callback `told` gets None when a check begins, and the check's finding when it ends."""
 
     def __init__(
         self, environment: Environment, *, wanted: Collection[str] | None = None,

@@ -20,13 +20,14 @@ class RunTags:
     """Names and tags of one run.
 
     `owner` takes the place of an installation's name, and differs from it: status polls do not count these machines,
-    and searches for orphans ignore them. `proof` proves to its creator that a name is genuine.
+    and searches for orphans ignore them. `proof` returns the proof of ownership for a name, by which leftovers of
+    earlier runs are recognized.
     """
 
     owner: str
     run: str
     expires_at: dt.datetime
-    """When leftovers of the run may be deleted."""
+    """The time after which leftovers of the run may be deleted."""
     proof: Callable[[str], str] = lambda key: ""
 
     def key(self, part: str) -> str:

@@ -48,7 +48,7 @@ class Limits:
     first_boot: float = 600.0
     firewall: float = 120.0
     change: float = 600.0
-    """Seconds until a change to tags, disk or type, or new console output, must be readable."""
+    """Seconds within which changes to tags, disk or type, and new console output, must become visible."""
     stopped: float = 600.0
     ended: float = 1200.0
     expires_after: float = 60.0
@@ -74,7 +74,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One check's verdict, a sentence for people, and its duration in seconds."""
+    """The verdict of a check, an explanation, and the duration of the check in seconds."""
 
     check: str
     verdict: Verdict

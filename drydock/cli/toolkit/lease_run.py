@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from drydock.cli.toolkit import output, waiting
+from drydock.cli.toolkit import output, together, waiting
 from drydock.cli.toolkit.exits import REFUSED, undisturbed
 from drydock.core import clock
 from drydock.core.errors import DrydockError, InvalidRequest
@@ -72,10 +72,11 @@ class LeaseRun:
 
     def __init__(
         self, *, command: Sequence[str], keep: bool, limit: float | None, quiet: bool, cwd: str, env: dict[str, str],
-        stdin: bytes,
+        stdin: bytes, together: bool = False,
     ) -> None:  # fmt: skip
+        """Take the options of the command. `together`: the command runs on the first lease only."""
         self.command, self.keep, self.limit, self.quiet = list(command), keep, limit, quiet
-        self.cwd, self.env, self.stdin = cwd, env, stdin
+        self.cwd, self.env, self.stdin, self.together = cwd, env, stdin, together
 
     def run(self, client: Client, attended: Attendance, ask: Callable[[], list[int]]) -> int:
         """Request, wait, work and release. Return the exit code."""
@@ -100,9 +101,10 @@ class LeaseRun:
     def _work(self, client: Client, attended: Attendance, infos: Sequence[LeaseInfo]) -> list[Ended]:
         if not self.command:
             return [] if self.keep else self._hold(client, attended, infos)
+        env = together.variables(infos) | self.env if self.together else self.env
         return [
-            run_command(client, info.id, self.command, env=self.env, cwd=self.cwd, stdin=self.stdin, quiet=self.quiet)
-            for info in infos
+            run_command(client, info.id, self.command, env=env, cwd=self.cwd, stdin=self.stdin, quiet=self.quiet)
+            for info in (infos[:1] if self.together else infos)
         ]
 
     def _tell_heartbeat(self, heart: Heartbeat) -> None:

@@ -179,6 +179,24 @@ Choose = Annotated[
     ),
 ]  # fmt: skip
 
+With = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with", metavar="TYPE:KEY=VALUE,...",
+        help="Lease this together with it, all or none: accelerator:class=gpu,count=2. Repeatable.",
+        rich_help_panel=_REST,
+    ),
+]  # fmt: skip
+
+Same = Annotated[
+    str,
+    typer.Option(
+        "--same", metavar="resource|parent|host",
+        help="With --count or --with: what the leases share. With --with the default is host.",
+        rich_help_panel=_REST,
+    ),
+]  # fmt: skip
+
 Run = Annotated[
     str | None,
     typer.Option("--run", metavar="LINE", help="Workload of the lease: one line for its shell.", rich_help_panel=_REST),

@@ -68,6 +68,7 @@ LISTS: dict[str, Equivalent] = {
     "orphans": declared("orphans", "drydock orphans list", what="Orphans"),
     "fleet": declared("fleet", "drydock fleet", what="Fleet"),
     "instances": declared("instances", "drydock instances list", what="Instances"),
+    "agents": declared("agents", "drydock agents list", what="Agents"),
     "tokens": _row("Tokens", "drydock tokens list"),
     "installation": _row("This installation", "drydock installation"),
     "doctor": _row("Checks of the installation", "drydock doctor"),
@@ -91,6 +92,10 @@ PAGES = {
         "change_registration", "drydock resources change {id} address=10.0.0.8", what="Correct the registration",
         address="10.0.0.8",
     ),
+    "resource.act": declared(
+        "start_act", "drydock resources act {id} {name} KEY=VALUE", what="Start this act", arguments={"KEY": "VALUE"},
+    ),
+    "resource.acts": declared("acts", "drydock resources acts {id}", what="Acts on this resource"),
     "blueprint": declared("blueprint", "drydock blueprints show {name}", what="This blueprint"),
     "blueprint.add": declared(
         "add_blueprint", "drydock blueprints add NAME KIND KEY=VALUE", what="Add a blueprint",
@@ -133,6 +138,11 @@ PAGES = {
         "offers", "drydock offers --type {type} --credential {name} --all", what="This type",
         query="type={type}&credential={name}&all=true",
     ),
+    "agent": declared("agent", "drydock agents show {id}", what="This agent"),
+    "joincode.add": declared(
+        "create_join_code", "drydock agents join BLUEPRINT --host HOST", what="Create a join code",
+        blueprint="BLUEPRINT", host="HOST",
+    ),
     "token.add": _row("Create a token", "drydock tokens create NAME --scope read"),
 }  # fmt: skip
 """The equivalents of pages, by model and page."""
@@ -159,15 +169,16 @@ OF_LIST = {
     "listing": ("offers", "instance-types"), "reading": ("credentials", "locations"),
     "allowance": ("credentials", "offers"),
     "watch": ("leases",), "keptoutput": ("jobs",), "search": ("orphans",), "token": ("tokens", "token.add"),
+    "agent": ("agents", "joincode.add"), "joincode": ("agents", "joincode.add"), "agentorder": ("agents",),
 }  # fmt: skip
 
 """The names of the equivalents that the list of each model shows."""
 
 OF_ROW = {
-    "lease": ("lease", "lease.history", "lease.release"), "resource": ("resource", "resource.history"),
+    "lease": ("lease", "lease.history", "lease.release"), "resource": ("resource", "resource.history", "resource.acts"),
     "blueprint": ("blueprint", "blueprint.change"), "job": ("job", "job.output"), "leasegroup": ("leasegroup",),
     "credential": ("credential", "credential.change", "credential.read"), "reading": ("reading", "reading.read"),
-    "listing": ("listing", "offers"), "allowance": ("reading", "offers"),
+    "agent": ("agent",), "listing": ("listing", "offers"), "allowance": ("reading", "offers"),
 }  # fmt: skip
 
 """The names of the equivalents that the page of a row shows, by model. Other models show those of their list."""

@@ -28,9 +28,9 @@ def drafts(
 ) -> Sequence[Draft]:  # fmt: skip
     """Return what the blueprint could build for a request, best first.
 
-    If `asked` is None, return what to build to keep the minimum ready. `failing` lists the (scope, key) pairs of
-    recent failures. Drafts that match one of them, or that exceed the account's quota (`Draft.refused`), are
-    returned only if there are no others.
+    If `asked` is None, the drafts are those that keep the blueprint's minimum of idle resources. `failing` lists the
+    (scope, key) pairs of recent failures. Drafts that match one of them, or that exceed the account's quota
+    (`Draft.refused`), are returned only if there are no others.
 
     Raises CatalogueStale, and any exception of the kind.
     """

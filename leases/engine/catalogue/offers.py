@@ -54,7 +54,7 @@ _BY_PRICE = "o.price NULLS LAST, o.id"
 
 @short
 def write(reading: Reading, token: uuid.UUID, offers: Sequence[Offer]) -> int | None:
-    """Store the offers that a poll has read from one place.
+    """Store the offers that a poll read from one place.
 
     Return the number of rows that changed, or None if another process has taken over the poll.
     """
@@ -75,7 +75,7 @@ def _row(offer: Offer, country: str) -> dict[str, Any]:
 
 
 def was_read(account: str, kind: str) -> bool:
-    """Return whether the offers of this account have been read at least once."""
+    """Return whether the offers of this account have been polled at least once."""
     sql = """
         SELECT 1 FROM blueprints_reading n JOIN blueprints_credential c ON c.id = n.credential_id
         WHERE c.name = %s AND n.kind = %s AND n.what = 'inventory' AND n.seen_at IS NOT NULL LIMIT 1"""
@@ -97,8 +97,8 @@ def find(
 ) -> list[Offer]:  # fmt: skip
     """Return the best offers for a query, starting with the cheapest or with those that boot soonest.
 
-    Excludes offers by name (`but`), by zone (`not_in`), and by the quota that they count against (`not_counted`).
-    `room` is an additional SQL condition on a listing `o`.
+    Excludes offers by name (`but`), by zone (`not_in`), and by quota (`not_counted`). `room` is an additional SQL
+    condition on a listing `o`.
     """
     what = condition(sought) if room is None else condition(sought) & room
     sql = f"""

@@ -63,7 +63,7 @@ def due() -> int:
 
 
 def take(reading_id: int) -> uuid.UUID | None:
-    """Claim a poll and return its token. Return None if the poll is not due or another process has claimed it."""
+    """Claim a poll and return its token, or None if the poll is not due or another process has claimed it."""
     token = uuid.uuid4()
     seconds = max(_READS_FOR, settings.DRYDOCK.step_token_seconds)
     return token if patient(run, _TAKE, (token, seconds, reading_id, token)) else None

@@ -1,4 +1,4 @@
-"""The quotas that providers set for accounts, and how much of each quota is left."""
+"""Providers' quotas for accounts, and the amount of each quota that is left."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ON_ITS_WAY = """
 
 @dataclass(frozen=True, kw_only=True)
 class Left:
-    """A provider quota, and how much of it our machines use that the provider does not count yet."""
+    """A provider quota, and the usage by our newest machines that the provider's figures do not include yet."""
 
     of: Allowance
     ours: float = 0.0

@@ -1,7 +1,7 @@
 """Database transactions and statements, and recovery from lost connections.
 
 Claims and queues use raw SQL, because they need row locks, SKIP LOCKED and statements that the ORM cannot express, and
-because a warm claim may take at most 14 statements.
+because a claim of free capacity may take at most 14 statements.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 LOST = (OperationalError, InterfaceError)
-"""Exception classes that Django raises for a lost connection, and also for other errors; see `is_lost`."""
+"""Exception classes that Django raises for a lost connection, but also for other errors. `is_lost` tells which."""
 PATIENCE = 60.0
 """Time in seconds for which `patient` retries while the database does not answer."""
 _PAUSE = 0.25
@@ -175,7 +175,7 @@ _local = _Local()
 
 
 class InsideTransaction(Conflict):
-    """This waits for other processes, which cannot see your uncommitted changes. Call it after the transaction."""
+    """This waits for other processes, which cannot see your uncommitted changes. Call it after the transaction ends."""
 
 
 def short(work: Callable[P, R]) -> Callable[P, R]:
@@ -309,7 +309,7 @@ def bound_lock_waits() -> None:
 def attempt(act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
     """Return the result of `act`. If it raises an exception, log the exception and return None.
 
-    A lost database connection is raised instead, because every later call would fail as well.
+    Errors that mean a lost database connection are raised, because every later call would fail as well.
     """
     try:
         return act(*args, **kwargs)

@@ -118,7 +118,7 @@ def problem() -> str:
 
 
 def seen(said: str) -> str:
-    """Cache the reason for suspension that another query has read. Return the reason to show, or an empty string."""
+    """Cache a reason for suspension that the caller has read. Return the reason to show, or an empty string."""
     global _shown
     with _guard:
         said = said or (OTHER_KEY if _known and _known[1].problem == OTHER_KEY else "")
@@ -180,7 +180,7 @@ def _problem(row: Installation) -> str:
 
 
 def fingerprint(name: uuid.UUID) -> str:
-    """Return hashes of the database's identity and of the ownership key, from which neither can be recovered."""
+    """Return hashes of the database's identity and of the ownership key. Neither can be recovered from its hash."""
     # Read the key first: its first use creates its file, which the database's half of the hash depends on.
     key = hmac.new(str(settings.DRYDOCK_OWNERSHIP_KEY).encode(), name.bytes, hashlib.sha256).hexdigest()[:24]
     database = hashlib.sha256("|".join(_database()).encode()).hexdigest()[:24]
@@ -296,7 +296,7 @@ BLUEPRINT = "drydock-blueprint"
 
 @dataclass(frozen=True, kw_only=True)
 class Proven:
-    """The epoch and the resource id that the tags of an external object prove."""
+    """The epoch and the resource id of an external object, as proven by its tags."""
 
     epoch: int
     resource: int

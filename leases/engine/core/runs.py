@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from blueprints import registry
-from blueprints.contract import Kind, Plan
+from blueprints.contract import Kind, Plan, acts_of
+from drydock.core.errors import NotFound
 from leases.engine.core.database import leases_by_id, rows, short
 from leases.messaging import hints
 from leases.models import Run
@@ -20,9 +22,23 @@ def plan(kind: Kind, phase: str) -> Plan:
     return make() if make is not None else ()
 
 
-def plan_of(kind_name: str, phase: str) -> Plan:
-    """Return the plan for a phase of the kind with this name."""
-    return plan(registry.kind(kind_name), phase)
+def plan_of(kind_name: str, phase: str, wanted: Mapping[str, Any]) -> Plan:
+    """Return the plan for a phase of the kind with this name.
+
+    For an act, `wanted` names it. Raises NotFound if the kind is not installed or does not declare the act.
+    """
+    kind = registry.kind(kind_name)
+    if phase != Phase.ACT:
+        return plan(kind, phase)
+    act = acts_of(kind).get(name_of(phase, wanted))
+    if act is None:
+        raise NotFound(f"The kind {kind_name} as installed here has no act {name_of(phase, wanted)!r}.")
+    return act.plan()
+
+
+def name_of(phase: str, wanted: Mapping[str, Any]) -> str:
+    """Return what a run does, for people: the name of its act or, if it is no act, its phase."""
+    return str(wanted.get("act", "")) if phase == Phase.ACT else phase
 
 
 _START = """
@@ -75,6 +91,9 @@ def stop(*, lease_id: int | None = None, resource_id: int | None = None) -> bool
 _RIGHTFUL = "state IN ('pending', 'acquired', 'active')"
 _SIBLINGS = "SELECT o.id FROM leases_lease l JOIN leases_lease o ON o.group_id = l.group_id WHERE l.id = %s"
 _WAITING = f"state = 'pending' AND release_wanted = '' AND id IN ({_SIBLINGS})"
+_STANDING = (
+    f"state IN ('acquired', 'active') AND release_wanted = '' AND facts ->> 'stands_on' = %s AND id IN ({_SIBLINGS})"
+)
 _MARK = "UPDATE leases_lease SET release_wanted = {reason}, release_actor = {actor} WHERE {which} RETURNING id"
 
 
@@ -92,23 +111,30 @@ def end_children(*, for_lease: int | None = None, for_resource: int | None = Non
 
 
 @short
-def end_waiting_siblings(lease_id: int) -> None:
-    """Mark the pending leases in an ended lease's group for release, because a group is granted whole or not at all.
+def end_siblings(lease_id: int) -> None:
+    """Mark the pending leases in an ended lease's group for release.
+
+    A group is granted all together or not at all.
+
+    Mark also the leases of the group that use the ended one (`LeaseView.members`).
 
     Runs in its own transaction, after the end of the lease is committed: it locks the siblings by id, and a transaction
     that holds one of them must not wait for another with a lower id. Until then no member can be granted
     (`pending.members_of`). After a crash the sweep finds them (`lease_checks.left_in_groups`).
     """
-    which = leases_by_id(_WAITING)
-    for (other,) in rows(_MARK.format(reason="'group_ended'", actor="'drydock'", which=which), (lease_id,)):
+    which = leases_by_id(f"({_WAITING}) OR ({_STANDING})")
+    marked = rows(
+        _MARK.format(reason="'group_ended'", actor="'drydock'", which=which), (lease_id, str(lease_id), lease_id)
+    )
+    for (other,) in marked:
         hints.send("end", other)
 
 
 def want_release(lease_id: int, *, reason: str, actor: str) -> None:
     """Mark a lease for release in the caller's transaction. If the lease is pending, mark its group too.
 
-    The group is marked at once, so that a transaction that releases several members locks all of them in the order
-    of their ids, whatever order it names them in.
+    The whole group is marked in one statement, which locks its members in the order of their ids. Otherwise two
+    transactions that release several members could deadlock.
     """
     own = f"id = %s AND {_RIGHTFUL} AND release_wanted = ''"
     group = f"{_WAITING} AND EXISTS (SELECT FROM leases_lease l WHERE l.id = %s AND l.state = 'pending')"

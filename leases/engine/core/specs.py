@@ -15,14 +15,15 @@ from pydantic import ValidationError
 
 from blueprints import registry
 from blueprints.amounts import Amounts
-from blueprints.answers import Answer, Ready
-from blueprints.contract import Activates, Cleans, Controls
+from blueprints.answers import Answer, Ready, Resolution
+from blueprints.contract import Activates, Cleans, Controls, acts_of
 from blueprints.models import Blueprint, Credential
 from blueprints.parts import Part, State
-from blueprints.specs import Asked, BlueprintView, Control, LeaseView, ResourceView, Spec
+from blueprints.specs import Asked, BlueprintView, Control, HostView, LeaseView, ResourceView, Spec, Whole
 from drydock.core.errors import DrydockError, NotSupported
 from drydock.core.logging import hidden, redact
 from interfaces.contract import Interface
+from interfaces.transport import Transport
 from leases.engine.core import installation
 from leases.engine.core.database import rows
 from leases.models import Debt, Lease, Resource, Run
@@ -38,7 +39,7 @@ _LAST = """
 
 
 def last_dependencies(resource_id: int) -> tuple[list[int], list[int]]:
-    """Return the latest lease for each dependency that the resource holds for life, as two lists of ids.
+    """Return the ids of the latest lease for each dependency that the resource has for life, in two lists.
 
     The first list has the leases that may have left something on their resource, the second list all others.
     """
@@ -95,9 +96,9 @@ def resource_secrets(resource: ResourceView) -> Iterator[Any]:
 
 
 def redacted(answer: Answer) -> Answer:
-    """Return the answer without NUL bytes and secrets in its texts.
+    """Return the answer with NUL bytes and secrets removed from its texts.
 
-    Secrets that are part of the answer are removed too.
+    This includes secrets that the answer itself contains.
 
     PostgreSQL cannot store NUL bytes in text.
     """
@@ -153,7 +154,7 @@ def asked_view(lease: Lease, kind_name: str) -> Asked:
 
 
 def asked(kind_name: str, stored: dict[str, Any]) -> Asked:
-    """Return the request stored with a run. Raises ValidationError if the kind does not accept a requirement."""
+    """Return the lease request stored with a run. Raises ValidationError if the kind does not accept a requirement."""
     return Asked(
         type=stored["type"],
         requirements=registry.kind(kind_name).Requirements.model_validate(stored["requirements"]),
@@ -166,9 +167,9 @@ def asked(kind_name: str, stored: dict[str, Any]) -> Asked:
 
 
 def key(letter: str, pk: int) -> str:
-    """Return the external name of resource (`r`) or lease (`l`) `pk`, which is a valid DNS label.
+    """Return the external name of the resource or lease with the id `pk`; `letter` is `r` or `l`.
 
-    No other installation uses the same name.
+    The name is a valid DNS label, and no other installation uses it.
     """
     here = installation.current()
     return _key(here.short, here.epoch_of(letter, pk), letter, pk)
@@ -243,7 +244,44 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         dies_at=resource.dies_at,
         parents=held_by(for_resource=resource.pk, ending=ending) if parents else {},
         locks=locks(resource_id=resource.pk),
+        part_of=wholes(resource.pk) if resource.part_of_id is not None else (),
+        locality=tuple(resource.locality),
+        host=lambda: host_of(resource.pk),
     )  # fmt: skip
+
+
+_WHOLES = """
+    SELECT r.id, r.name, r.type, b.kind, coalesce(r.identity, ''), r.state, r.power
+    FROM drydock_above(%s) a JOIN leases_resource r ON r.id = a.id JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    ORDER BY a.n"""
+
+
+def wholes(resource_id: int) -> tuple[Whole, ...]:
+    """Return what a resource is part of, from its parent to the topmost resource."""
+    return tuple(
+        Whole(id=pk, name=name, type=type_, kind=kind, identity=identity, state=state, power=power)
+        for pk, name, type_, kind, identity, state, power in rows(_WHOLES, (resource_id,))
+    )
+
+
+def host_view(host: Resource) -> HostView:
+    """Return a host as kinds see it whose resources are parts of it."""
+    return HostView(
+        id=host.pk, name=host.name, blueprint=host.blueprint.name, attributes=host.attributes,
+        traits=frozenset(host.traits), connect=lambda: _reach(host),
+    )  # fmt: skip
+
+
+def host_of(resource_id: int) -> HostView | None:
+    """Return the host that a resource is part of, directly or not, or None."""
+    above = [found for (found,) in rows("SELECT id FROM drydock_above(%s)", (resource_id,))]
+    hosts = Resource.objects.filter(pk__in=above, type="host", gone_at=None).select_related("blueprint")
+    return next((host_view(host) for host in hosts.order_by("pk")), None)
+
+
+def _reach(host: Resource) -> Transport | None:
+    kind = registry.kind(host.blueprint.kind)
+    return kind.reach(resource_view(host, parents=False)) if isinstance(kind, Controls) else None
 
 
 def lease_view(
@@ -268,10 +306,19 @@ def lease_view(
         parents=held_by(for_lease=lease.pk),
         locks=locks(lease_id=lease.pk),
         until=lease.until,
+        active=lease.state != "acquired",
+        members=lambda: _group_of(lease),
         others=lambda: _asked_beside(lease.pk, there),
         opener=lambda view, name: opened(view, name, check),
         controlled=control_of,
     )
+
+
+def _group_of(lease: Lease) -> tuple[LeaseView, ...]:
+    if lease.group_id is None:
+        return ()
+    held = Lease.objects.filter(group_id=lease.group_id, state__in=("acquired", "active")).exclude(pk=lease.pk)
+    return tuple(lease_view(one) for one in held.select_related("owner", "resource__blueprint").order_by("pk"))
 
 
 def _asked_beside(lease_id: int, resource: Resource) -> tuple[Asked, ...]:
@@ -292,7 +339,7 @@ def opened(view: LeaseView, name: str, still_mine: Callable[[], None]) -> Interf
 
 
 def control_of(view: LeaseView) -> Control | None:
-    """Return a connection to the host that does not use the lease's account, or None if the kind does not offer one."""
+    """Return a control connection to the lease's host, which bypasses the lease's account, or None."""
     kind = registry.kind(view.resource.blueprint.kind)
     return kind.control(view) if isinstance(kind, Controls) else None
 
@@ -352,7 +399,17 @@ def spec(run: Run, *, deadline: float) -> Spec:
         locks={**own.locks, **(lease.locks if lease is not None else {})},
         granted=_granted(run),
         wanted=run.wanted,
+        resolution=None if run.resolution is None else Resolution(**run.resolution),
+        **_act(run),
     )
+
+
+def _act(run: Run) -> dict[str, Any]:
+    """Return the name of the act that a run carries out, with its arguments as the kind parses them."""
+    if run.phase != Run.Phase.ACT:
+        return {}
+    declared = acts_of(registry.kind(run.resource.blueprint.kind))[run.wanted["act"]]
+    return {"act": declared.name, "arguments": declared.Arguments.model_validate(run.wanted["arguments"])}
 
 
 def _lease_of(run: Run, own: ResourceView) -> LeaseView | None:

@@ -36,7 +36,7 @@ _DONE = """
 
 @dataclass(frozen=True, kw_only=True)
 class TokenLease:
-    """A periodic task for every blueprint whose kind has the `capability`. One process at a time carries it out.
+    """A periodic task of the blueprints whose kind has the `capability`. One process at a time carries out each task.
 
     `table` stores the tasks; `hint` asks a worker to carry one out.
     """
@@ -45,11 +45,11 @@ class TokenLease:
     capability: type
     hint: str
     which: str = field(default="TRUE")
-    """SQL condition that selects among the blueprints `b` whose kind has the capability."""
+    """SQL condition that restricts the task to some of the blueprints `b` whose kind has the capability."""
     tasks: str = field(default="TRUE")
-    """SQL condition that selects among the tasks `s` of these blueprints."""
+    """SQL condition that selects the tasks `s` of these blueprints to carry out."""
     key: tuple[str, ...] = ("blueprint_id",)
-    """The columns that identify a task. The functions below take their values."""
+    """The columns that identify a task. The methods take the values of these columns."""
 
     def ask(self) -> int:
         """Queue the task for every blueprint whose task is due. Return the number of tasks."""

@@ -115,7 +115,7 @@ _RELATED_TYPES = """
 
 
 def wake_relatives(resource_id: int) -> None:
-    """After the commit, have the leases served that wait for what a resource is part of, or for its parts."""
+    """After the commit, serve the leases that wait for types of the resource's ancestors and parts."""
     hints.once_committed(_wake_relatives, resource_id)
 
 

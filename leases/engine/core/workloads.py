@@ -1,4 +1,4 @@
-"""Watched leases: which jobs and metrics to collect from a lease, and when."""
+"""Workloads and metrics of leases: store what to run and measure, and decide when to check."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _runs_commands(kind: str) -> bool:
 
 
 def write(lease_id: int, workload: Workload | None) -> None:
-    """Store which jobs and metrics to collect from a lease, in the transaction that writes the lease."""
+    """Store the workload of a lease and whether to measure its usage, in the transaction that inserts the lease."""
     if workload is None:
         Watch.objects.create(lease_id=lease_id)
     else:
@@ -86,7 +86,7 @@ _DUE = """
 
 
 def due() -> int:
-    """Ask workers to check every watched lease that is due for a check. Return the number of leases.
+    """Ask workers to check every lease with a workload or metrics that is due for a check. Return the number of leases.
 
     A lease is checked often at first, and later at the configured interval.
     """

@@ -107,7 +107,7 @@ def deactivated(current: Run) -> None:
 
 
 def cleaned(current: Run) -> None:
-    """Return the share of a cleaned lease. Then end the lease, or place it on another resource."""
+    """Give back the share of a cleaned lease. Then end the lease, or place it on another resource."""
     if current.debt_id is not None:
         cleanup.paid(current)
         return

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blueprints.answers import Failed
+from leases.engine.actions import acts, machines
 from leases.engine.core import runs, specs
 from leases.engine.core.runs import start
-from leases.engine.lifecycle import lease_phases, machine_phases, resource_phases
+from leases.engine.lifecycle import lease_phases, resource_phases
 from leases.engine.resources import failures
 from leases.models import Resource, Run
 
@@ -16,17 +17,17 @@ EVICTING = ("build", "check", "power", "update")
 HOLDERS_CHANGE = (*EVICTING, "resize", "retype")
 """Phases that change the shares of a resource's leases, so all of these leases must be locked."""
 
-ACTS = ("power", "reboot", "resize", "retype", "tag")
-"""Phases that users request for machines. If one of them succeeds, the record of an earlier failure is deleted."""
+ACTS = ("power", "reboot", "resize", "retype", "tag", "act")
+"""Phases that users request. If one of them succeeds, the record of an earlier failure is deleted."""
 
 
 def keeps_trying(run: Run) -> bool:
     """Return whether the run's phase is repeated until it succeeds.
 
-    The first check of a registered resource is repeated until it succeeds, or the registration is corrected or
-    removed. A destruction is repeated until the resource is confirmed to no longer exist. However, if the resource
-    was contained in a dependency that is gone, the number of attempts is limited: everything else has disappeared
-    with the dependency, or is cleaned with the leases that the resource still holds.
+    The first check of a registered resource is repeated until it succeeds, or until the registration is corrected or
+    removed. A destruction is repeated until the resource is confirmed to no longer exist. However, if the resource was
+    contained in a dependency that is gone, the number of attempts is limited: everything else has disappeared with the
+    dependency, or is cleaned with the leases that the resource still holds.
     """
     if run.phase == "build" and run.resource.origin == Resource.Origin.REGISTERED:
         return True
@@ -54,9 +55,11 @@ def failed(run: Run, answer: Failed) -> None:
 
 
 def cancelled(run: Run) -> None:
-    """Act on the cancellation of a run: undo the activation of its lease, or destroy its resource."""
+    """Act on the cancellation of a run: undo the activation of its lease, record it, or destroy its resource."""
     if run.lease_id is not None:
         runs.undo_activation(run.lease_id, run.resource_id)
+    elif run.phase == "act":
+        acts.cancelled(run)
     elif run.phase == "destroy":
         start(resource_id=run.resource_id, phase="destroy")
     else:
@@ -71,10 +74,11 @@ _SUCCEEDED: dict[str, Callable[[Run], None]] = {
     "clean": lease_phases.cleaned,
     "check": resource_phases.checked,
     "power": resource_phases.powered,
-    "reboot": machine_phases.rebooted,
-    "resize": machine_phases.resized,
-    "retype": machine_phases.retyped,
-    "tag": machine_phases.tagged,
+    "reboot": machines.rebooted,
+    "resize": machines.resized,
+    "retype": machines.retyped,
+    "tag": machines.tagged,
+    "act": acts.done,
     "update": resource_phases.updated,
     "destroy": resource_phases.destroyed,
 }
@@ -86,10 +90,11 @@ _FAILED: dict[str, Callable[[Run, Failed], None]] = {
     "clean": lease_phases.cleaning_failed,
     "check": resource_phases.check_failed,
     "power": resource_phases.power_failed,
-    "reboot": machine_phases.failed,
-    "resize": machine_phases.failed,
-    "retype": machine_phases.failed,
-    "tag": machine_phases.failed,
+    "reboot": machines.failed,
+    "resize": machines.failed,
+    "retype": machines.failed,
+    "tag": machines.failed,
+    "act": acts.failed,
     "update": resource_phases.update_failed,
     "destroy": resource_phases.destroy_failed,
 }

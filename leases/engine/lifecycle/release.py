@@ -1,4 +1,4 @@
-"""Release leases: end the right, clean the resource, return the share, and serve the next lease.
+"""Release leases: end the right, clean the resource, give back the share, and serve the next lease.
 
 The lease keeps its share during the cleaning.
 """
@@ -12,9 +12,10 @@ from django.db import connection
 from blueprints import registry
 from blueprints.contract import Activates, Cleans, Kind
 from drydock.core.errors import Busy
+from leases.engine.actions import acts
 from leases.engine.core import specs, workloads
 from leases.engine.core.database import rows, run, short
-from leases.engine.core.runs import end_children, end_waiting_siblings, start, stop, want_release
+from leases.engine.core.runs import end_children, end_siblings, start, stop, want_release
 from leases.engine.core.transitions import (
     explain,
     record_event,
@@ -35,7 +36,7 @@ from leases.states import LeaseState, ResourceState
 
 @dataclass(kw_only=True)
 class ReleaseContext:
-    """Facts that decide how a lease ends and what its end affects, read with the lease locked."""
+    """The facts that determine how a lease ends and what else its end affects, read with the lease locked."""
 
     id: int
     state: str
@@ -55,8 +56,10 @@ class ReleaseContext:
     watched: bool
     related: bool
     """True if the resource is part of another, or others are part of it."""
+    has_act: bool
+    """True if the lease has started an act of its kind that has not ended."""
     returned: bool = False
-    """True after the share was returned in this transaction."""
+    """True after the share was given back in this transaction."""
 
 
 _RIGHTFUL = ["pending", "acquired", "active"]
@@ -72,14 +75,15 @@ _READ = f"""
             (SELECT id FROM ({parked_with("charged_group_id")} LIMIT 1) g)) IS NOT NULL,
         coalesce(r.origin <> 'built' OR (r.state = 'active' AND NOT r.drained AND NOT b.drained AND b.enabled
             AND r.generation >= b.generation AND (r.dies_at IS NULL OR r.dies_at > clock_timestamp())), FALSE),
-        l.watched, coalesce(r.part_of_id IS NOT NULL OR r.child_count > 0, FALSE)
+        l.watched, coalesce(r.part_of_id IS NOT NULL OR r.child_count > 0, FALSE),
+        EXISTS (SELECT FROM leases_run a WHERE a.phase = 'act' AND a.wanted ->> 'lease' = l.id::text)
     FROM leases_lease l LEFT JOIN leases_resource r ON r.id = l.resource_id
     LEFT JOIN blueprints_blueprint b ON b.id = r.blueprint_id
     WHERE l.id = %s"""
 
 
 def lock(lease_id: int) -> ReleaseContext | None:
-    """Lock a lease and return the facts that decide how it ends, or None if the lease does not exist.
+    """Lock a lease and return the facts that determine how it ends, or None if the lease does not exist.
 
     Reads the facts in a new statement, because a statement that waited for a lock sees older versions of joined
     rows.
@@ -88,7 +92,7 @@ def lock(lease_id: int) -> ReleaseContext | None:
 
 
 def read(lease_id: int) -> ReleaseContext:
-    """Return the facts that decide how a locked lease ends."""
+    """Return the facts that determine how a locked lease ends."""
     return ReleaseContext(
         **dict(zip(ReleaseContext.__dataclass_fields__, rows(_READ, (_RIGHTFUL, lease_id), hot=True)[0], strict=False))
     )
@@ -101,7 +105,7 @@ def follow_up(ending: ReleaseContext) -> None:
     kept, and grants free room to other leases.
     """
     if ending.in_group:
-        end_waiting_siblings(ending.id)
+        end_siblings(ending.id)
     if ending.parked_siblings:
         quotas.unpark(ending.id)
     spare = ending.resource_id if ending.has_share and not ending.keep else None
@@ -130,7 +134,7 @@ def release(lease_id: int, *, reason: Reason = Reason.OWNER, actor: str, message
 
 
 def end(lease_id: int, *, reason: str = "", actor: str = "", message: str = "") -> None:
-    """Do everything that is now possible to end a lease. Call it again until the lease has ended.
+    """Take the steps to end a lease that are possible now. To be called repeatedly until the lease has ended.
 
     Calls that find nothing to do have no effect.
     """
@@ -141,6 +145,8 @@ def end(lease_id: int, *, reason: str = "", actor: str = "", message: str = "") 
         return
     if ending is not None and ending.returned:
         follow_up(ending)
+    elif ending is not None and ending.in_group:
+        end_siblings(ending.id)
 
 
 @short
@@ -156,7 +162,7 @@ def _end(lease_id: int, reason: str, actor: str, message: str) -> ReleaseContext
 
 
 def wind_down(ending: ReleaseContext, before: str) -> None:
-    """Start the next phase of a released lease, or return its share if none is left.
+    """Start the next phase of a released lease, or give back its share if no phase is left.
 
     Makes no external calls.
     """
@@ -167,6 +173,8 @@ def wind_down(ending: ReleaseContext, before: str) -> None:
         return None
     if ending.held:
         explain(ending.id, Reason.HELD, "Held for debugging. The lease is cleaned when the hold ends.")
+        return None
+    if ending.has_act and acts.cancel_of_lease(ending.id):
         return None
     kind = registry.kind(ending.kind)
     used = before == LeaseState.ACTIVE or ending.has_run
@@ -186,7 +194,7 @@ def wind_down(ending: ReleaseContext, before: str) -> None:
 def take_out_unless_reusable(lease_id: int, kind: Kind) -> None:
     """Take the resource out of service if no other owner may use it after this lease.
 
-    Call in the transaction that returns the share, so that no claim comes in between.
+    Call in the transaction that gives back the share, so that no claim comes in between.
     """
     asks_the_lease = type(kind).reusable_after is not Kind.reusable_after
     if kind.reusable and not asks_the_lease:
@@ -204,7 +212,7 @@ def take_out_unless_reusable(lease_id: int, kind: Kind) -> None:
 
 
 def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
-    """Return the share of a lease and end it. The caller calls `follow_up` after the commit."""
+    """Give back the share of a lease, and end the lease. The caller calls `follow_up` after the commit."""
     if ending.has_locks:
         run("DELETE FROM leases_slotlock WHERE lease_id = %s", (ending.id,))
     return_lease(ending.id, reason=reason)
@@ -214,7 +222,7 @@ def give_back(ending: ReleaseContext, *, reason: str = Reason.RETURNED) -> None:
 
 
 def finished(lease_id: int) -> None:
-    """Return the share of a lease that has been cleaned.
+    """Give back the share of a cleaned lease.
 
     Call inside a transaction. `follow_up` is called after the commit.
     """

@@ -40,7 +40,7 @@ def cancelled(current: Run) -> None:
 
 
 def built(current: Run) -> None:
-    """Make a resource active that was built, and activate the leases that claimed room on it."""
+    """Make a newly built resource active, and activate the leases that have claimed room on it."""
     move_resource(
         current.resource_id,
         ResourceState.ACTIVE,
@@ -68,7 +68,7 @@ def built(current: Run) -> None:
 
 
 def build_failed(current: Run, answer: Failed) -> None:
-    """Destroy what a failed build has created, and return its leases to the queue."""
+    """Destroy the objects that a failed build has created, and put its leases back into the queue."""
     remembered_errors.remember(current.resource, answer)
     message = f"Build failed at {current.step or 'a step'}: {answer.message}"
     _take_out(

@@ -79,8 +79,10 @@ def _ids(current: Run) -> dict[str, Any]:
 
 def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
     try:
-        plan = runs.plan_of(current.resource.blueprint.kind, current.phase)
+        plan = runs.plan_of(current.resource.blueprint.kind, current.phase, current.wanted)
     except NotFound as error:
+        if current.phase == Run.Phase.ACT and _ends_here(current, None):
+            return _apply(current, token, step_results.cancelled, None, ())
         return _apply(current, token, step_results.postponed, Unknown(message=str(error)), ())
     if current.phase == Run.Phase.DESTROY and patient(specs.has_lost_all_dependencies, current.resource):
         return _apply(current, token, step_results.gone_with_parents, None, plan)

@@ -14,9 +14,10 @@ from django.db.models.functions import Now
 from blueprints.answers import Absent, Answer, Failed, Hold, Need, Ready, Scope, Unknown, Wait
 from blueprints.contract import Plan
 from drydock.core.errors import Busy, InvalidRequest
+from leases.engine.actions import needs
 from leases.engine.core.database import failpoint, rows, run, short
 from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event
-from leases.engine.lifecycle import needs, phases
+from leases.engine.lifecycle import phases
 from leases.engine.resources import failures, provision, unreachable
 from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
@@ -30,10 +31,10 @@ _KEEP = """
 
 
 def keep_aside(current: Run, answer: Ready) -> None:
-    """Record files that a cleaning could not remove and moved aside, and files that a health check has removed since.
+    """Record the files that a cleaning moved aside because it could not remove them.
 
-    The lease has ended and the resource stays in service. Health checks retry the removal and report the files that
-    are left.
+    The lease has ended and the resource stays in service. Health checks retry the removal and report the files that are
+    left. Files that a check has removed since are recorded too.
     """
     if where := str(answer.facts.get("put_aside") or "")[:1000]:
         _put(current, where)
@@ -110,12 +111,15 @@ def _still_holds(run: Run, token: uuid.UUID) -> bool:
 
 
 def in_(seconds: float) -> Any:
-    """Return the time `seconds` from now by the database's clock, because the clock of this machine may be wrong."""
+    """Return the time that is `seconds` from now by the database's clock, because this machine's clock may be wrong."""
     return Now() + dt.timedelta(seconds=seconds)
 
 
 def leave(run: Run, **columns: Any) -> None:
-    """Release the token and schedule the next call. A run that is to be cancelled and can end here is due at once."""
+    """Release the token and schedule the next call.
+
+    A run that is being cancelled is due at once if it can end here.
+    """
     if run.cancel_wanted and not columns.get("in_call") and not columns.get("uninterruptible", run.uninterruptible):
         columns["due_at"] = Now()
     Run.objects.filter(pk=run.pk).update(token=None, token_until=None, **columns)
@@ -140,9 +144,9 @@ _NOT_HERE = 10.0
 
 
 def unkept(run: Run, answer: Answer | None, plan: Plan) -> bool:
-    """Schedule another attempt after an answer that could not be stored.
+    """Schedule another attempt after a step whose answer could not be stored.
 
-    The call was made, so the next attempt looks up its result first.
+    The call to the provider was made, so the next attempt looks up its result first.
     """
     assert isinstance(answer, Unknown)
     return again(run, answer.message.replace("\0", ""), in_call=True)
@@ -167,7 +171,7 @@ def failed(run: Run, answer: Failed) -> bool:
     needs.end_phase(run)
     if phases.keeps_trying(run):
         return again(
-            run, answer.message, code=answer.code, limit=False, tried=phases.kept(run, answer), position=0, memo={}, step_since=None, maintenance=None, waits_for="",
+            run, answer.message, code=answer.code, limit=False, tried=phases.kept(run, answer), position=0, memo={}, resolution=None, step_since=None, maintenance=None, waits_for="",
             uninterruptible=False,
         )  # fmt: skip
     Run.objects.filter(pk=run.pk).delete()
@@ -213,8 +217,7 @@ def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
             )  # fmt: skip
             return answer.after <= 0
         case Unknown():
-            memo: dict[str, Any] = {} if answer.memo is None else {"memo": answer.memo}
-            return again(run, answer.message, in_call=True, **memo)
+            return again(run, answer.message, in_call=True, **_memo(answer))
         case Absent():
             leave(run, in_call=False, due_at=Now())
             return True
@@ -224,7 +227,7 @@ def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
         case Hold():
             leave(
                 run, in_call=False, due_at=None, waits_for="operator", hold_who=answer.who, sentence=answer.what,
-                step=step.name, uninterruptible=False, step_since=None,
+                step=step.name, uninterruptible=False, step_since=None, resolution=None, tries=0, **_memo(answer),
             )  # fmt: skip
             record_event("step.hold", f"{answer.who}: {answer.what}", details={"step": step.name}, **_about(run))
             return False
@@ -245,6 +248,11 @@ def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
     raise AssertionError(f"no answer: {answer!r}")
 
 
+def _memo(answer: Unknown | Hold) -> dict[str, Any]:
+    """Return the column of the memo, or nothing if the step keeps the memo that it has."""
+    return {} if answer.memo is None else {"memo": answer.memo}
+
+
 def _about(run: Run) -> dict[str, Any]:
     return {"lease_id": run.lease_id, "resource_id": run.resource_id}
 
@@ -254,7 +262,7 @@ def _ready(run: Run, answer: Ready, plan: Plan) -> bool:
     step = plan[run.position]
     record_event("step.done", f"{run.phase}: {step.name}", details={"step": step.name}, **_about(run))
     Run.objects.filter(pk=run.pk).update(
-        token=None, token_until=None, position=F("position") + 1, memo={}, in_call=False, tries=0, waits_for="",
+        token=None, token_until=None, position=F("position") + 1, memo={}, resolution=None, in_call=False, tries=0, waits_for="",
         step="", sentence="", percent=None, uninterruptible=False, due_at=Now(), step_since=None,
     )  # fmt: skip
     if run.position + 1 < len(plan) or run.cancel_wanted:

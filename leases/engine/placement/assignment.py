@@ -1,4 +1,4 @@
-"""Assign the members of a group to resources: to the same one, below the same parent, or to different ones."""
+"""Assign the members of a group to resources: to the same one, below one parent, in one host, or to different ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.conf import settings
 
 from blueprints.amounts import CLASSES, Amounts
 from leases.engine.core.database import rows
-from leases.engine.placement.constraints import PlacementRequest, has_room
+from leases.engine.placement.constraints import PlacementRequest, Sql, has_room, suits
 from leases.engine.placement.pending import read_json
 
 
@@ -33,9 +33,10 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """What the members of a group must share (`same`) or must not share (`different`): a resource or a parent.
+    """The rule of a group: its members must share (`same`) or must not share (`different`) a resource or a parent.
 
-    `held` has the resources that are already assigned to members.
+    `same` can also be `host`: all resources are one host (a topmost resource), or in it. `held` has the resources that
+    are already assigned to members.
     """
 
     same: str = ""
@@ -55,9 +56,9 @@ def rule_of(group_id: int) -> Rule:
 
 
 def narrowed(requests: list[PlacementRequest], rule: Rule) -> list[PlacementRequest]:
-    """Return the members' requests, restricted so that each resource they allow meets the group's rule.
+    """Return the members' requests, each restricted to resources that are compatible with the group's rule.
 
-    If all members must share one resource, each request asks for the amounts of all members.
+    If all members must share one resource, each request asks for the total amount of all members.
     """
     if rule.same == "resource":
         requests = _on_one(requests)
@@ -90,16 +91,20 @@ def total(requests: Iterable[PlacementRequest]) -> Amounts:
     return Amounts(**amounts, extra=dict(extra))
 
 
-def places(placement: PlacementRequest) -> list[Place]:
-    """Return the resources that a member could use now, starting with those reserved for its group. Locks nothing."""
-    room = has_room(placement)
+def places(placement: PlacementRequest, *, limit: int | None = None, when_empty: bool = False) -> list[Place]:
+    """Return the resources that a member could use now, starting with those reserved for its group. Locks nothing.
+
+    At most the candidate limit of the installation is returned unless `limit` is given. If `when_empty` is true, return
+    the resources that the member could use if nothing were leased.
+    """
+    room = suits(placement) & _IN_SERVICE if when_empty else has_room(placement)
+    free = ", ".join(f"r.total_{name}" if when_empty else f"r.total_{name} - r.used_{name}" for name in CLASSES)
+    extra_free = "c.total" if when_empty else "c.total - c.used"
     sql = f"""
-        SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, r.total_slots - r.used_slots,
-            r.total_cpu_millicores - r.used_cpu_millicores, r.total_ram_mib - r.used_ram_mib,
-            r.total_disk_mib - r.used_disk_mib,
-            (SELECT json_object_agg(c.name, c.total - c.used) FROM leases_capacity c WHERE c.resource_id = r.id)
+        SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, {free},
+            (SELECT json_object_agg(c.name, {extra_free}) FROM leases_capacity c WHERE c.resource_id = r.id)
         FROM leases_resource r WHERE {room.text}
-        ORDER BY r.reserved_for_id IS NULL, r.id LIMIT {settings.DRYDOCK.candidate_limit}"""
+        ORDER BY r.reserved_for_id IS NULL, r.id LIMIT {limit or settings.DRYDOCK.candidate_limit}"""
     return [
         Place(
             resource_id=i, parent_id=p, reserved=reserved,
@@ -109,36 +114,43 @@ def places(placement: PlacementRequest) -> list[Place]:
     ]  # fmt: skip
 
 
+_IN_SERVICE = Sql("r.state IN ('pending', 'active') AND NOT r.drained AND NOT r.quarantined")
+
+
 _STEPS = 20_000
 
 
 def assign(options: list[list[Place]], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
     """Assign a resource to every pending member by the group's rule. Return None if that is impossible.
 
-    A pure function that runs a bounded depth-first search.
+    A pure function that runs a bounded depth-first search. If two members in succession have the same list of options,
+    they ask for the same, and the second is assigned no earlier place of the list than the first.
     """
     budget = [_STEPS]
 
-    def extend(chosen: list[Place]) -> list[Place] | None:
-        if len(chosen) == len(options):
+    def extend(chosen: list[Place], start: int) -> list[Place] | None:
+        member = len(chosen)
+        if member == len(options):
             return chosen
-        for place in options[len(chosen)]:
+        if not member or options[member] is not options[member - 1]:
+            start = 0
+        for n, place in enumerate(options[member][start:], start):
             budget[0] -= 1
             if budget[0] < 0:
                 return None
-            if goes(place, requests[len(chosen)], chosen, requests, rule):
-                found = extend([*chosen, place])
+            if goes(place, requests[member], chosen, requests, rule):
+                found = extend([*chosen, place], n)
                 if found is not None:
                     return found
         return None
 
-    return extend([])
+    return extend([], 0)
 
 
 def goes(
     place: Place, placement: PlacementRequest, chosen: Sequence[Place], requests: Sequence[PlacementRequest], rule: Rule
 ) -> bool:  # fmt: skip
-    """Return whether a member may take `place`, after the members with `requests` have taken `chosen`."""
+    """Return whether a member may be assigned to `place` if the members with `requests` are assigned to `chosen`."""
     beside = [asked for asked, one in zip(requests, chosen, strict=False) if one.resource_id == place.resource_id]
     return _keeps(place, [*rule.held, *chosen], rule) and _has_room_beside(place, placement, beside)
 
@@ -147,7 +159,11 @@ def _keeps(place: Place, chosen: list[Place], rule: Rule) -> bool:
     def of(what: str, one: Place) -> int | None:
         return one.parent_id if what == "parent" else one.resource_id
 
-    if rule.same and chosen and (of(rule.same, place) is None or of(rule.same, place) != of(rule.same, chosen[0])):
+    if (
+        rule.same in ("resource", "parent")
+        and chosen
+        and (of(rule.same, place) is None or of(rule.same, place) != of(rule.same, chosen[0]))
+    ):
         return False
     return not rule.different or of(rule.different, place) not in {of(rule.different, one) for one in chosen}
 

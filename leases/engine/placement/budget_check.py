@@ -27,13 +27,13 @@ class BudgetState:
         return cost <= TINY or self.used + cost <= self.maximum + TINY
 
     def sentence(self, what: str, cost: float) -> str:
-        """Return why the budget does not allow a cost: the limit, the amount in use and the cost, as a sentence."""
+        """Return a sentence that says why the budget does not allow a cost, with its limit and the amount in use."""
         needed = "has no known price" if cost == UNKNOWN else f"costs {dollars(cost)}/h"
         return f"{self.standing}; {what} {needed}"
 
     @property
     def standing(self) -> str:
-        """A phrase that states the limit of the budget and the amount in use."""
+        """A clause that states the limit of the budget and the amount in use."""
         return f"the budget of {self.holder} is {dollars(self.maximum)}/h, of which {dollars(self.used)}/h is in use"
 
 
@@ -79,7 +79,7 @@ class BudgetCheck:
         return min((budget.left for budget in self.budgets), default=None)
 
     def bounding(self, placement: PlacementRequest) -> PlacementRequest:
-        """Return the request, restricted to resources whose cost the budgets allow."""
+        """Return the request, restricted to resources that the budgets can pay for."""
         return placement if self.left is None else replace(placement, at_most_price=self.left)
 
 

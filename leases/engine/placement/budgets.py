@@ -110,7 +110,7 @@ def spent(user: int | None, group: int | None) -> float:
 
 
 def overspent(lease_id: int) -> str:
-    """Return why a lease may not be extended, or an empty string if it may be.
+    """Return the reason why budgets forbid to extend a lease, or an empty string if they do not.
 
     A lease that costs money cannot be extended while its owner or charged group exceeds a budget.
     """
@@ -150,10 +150,10 @@ _SHORT_SINCE = """
 
 
 def short_since(budget_ids: Sequence[int]) -> dict[int, dt.datetime | None]:
-    """Return the time since which each budget is exhausted.
+    """Return the time at which each budget became exhausted, by budget id.
 
-    This is the time at which the first lease began to wait for the budget. If none waits, it is the time at which
-    the latest cost began, or None for a budget without costs.
+    This is the time at which the first waiting lease began to wait for the budget. If none waits, it is the time at
+    which the latest cost began, or None for a budget without costs.
     """
     return dict(rows(_SHORT_SINCE, (list(budget_ids),)))
 

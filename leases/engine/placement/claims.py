@@ -48,25 +48,25 @@ class Room:
     free: tuple[int, ...] = ()
     """The free amount of each class in `CLASSES` before the claim."""
     related: bool = False
-    """True if it is part of another resource, or others are part of it."""
+    """True if the resource is part of another one, or has parts that are resources."""
 
     @property
     def activates(self) -> bool:
-        """Whether a lease must be set up on this resource before it is active."""
+        """Whether a lease on this resource must be activated by the kind's steps before it is active."""
         return isinstance(registry.kind(self.kind), Activates)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Obstacle:
-    """The nearest relative of a resource that prevents a lease on it: something above it, or below it."""
+    """The nearest ancestor or part of a resource whose use or condition prevents a lease on the resource."""
 
     name: str
     what: str
-    """`held whole`, `leased`, `drained` and so on."""
+    """The condition of the relative, such as `held whole`, `leased` or `drained`."""
     above: bool
     lease: int | None = None
     owner: int | None = None
-    """The lease that holds the relative, and that lease's owner."""
+    """The owner of `lease`, which holds the relative."""
 
     @classmethod
     def of(cls, said: Any) -> Obstacle | None:
@@ -75,7 +75,7 @@ class Obstacle:
         return None if found is None else cls(**{name: found[name] for name in cls.__dataclass_fields__})
 
     def sentence(self, *, lease: bool = False) -> str:
-        """Return a clause that names the relative. Name the lease that holds it only if its reader may know it."""
+        """Return a clause that names the relative. The id of the lease that holds it is included if `lease` is true."""
         by = ""
         if self.lease is not None:
             by = f" by lease {self.lease}" if lease else " by another lease"
@@ -89,7 +89,7 @@ FREE = ", ".join(f"r.total_{name} - r.used_{name}" for name in CLASSES)
 def find(placement: PlacementRequest) -> Room | None:
     """Lock one resource with room, or return None if no resource has room. Call inside a short transaction.
 
-    Raises Busy if others hold the locks too long; a lock timeout of the database means the same.
+    Raises Busy if other transactions hold the locks for too long. A lock timeout of the database has the same meaning.
     """
     waits = turn = 0
     while turn <= _WAITS + _REFUSALS and waits <= _WAITS:
@@ -315,10 +315,10 @@ def activate(lease_id: int) -> bool:
 
 
 def unreserve(lease_id: int) -> int:
-    """Release the lease's reservations. Return the number released.
+    """Release the reservations for a lease. Return the number released.
 
-    Never waits for a lock, since other resources may already be locked. Rows that others have locked are left to
-    the sweep (`lease_checks.idle_reservations`) or to the lease's next turn.
+    Never waits for a lock, because the caller may already hold locks on other resources. The sweep
+    (`lease_checks.idle_reservations`) or a later call releases reservations on rows that others have locked.
     """
     found = rows(_UNRESERVE, (lease_id,))
     for resource_id, has_parts in found:

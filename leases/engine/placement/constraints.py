@@ -136,29 +136,30 @@ class PlacementRequest:
     avoided: tuple[int, ...] = ()
     """Resources that failed this lease before; used only if no other resource is suitable."""
     owner_id: int | None = None
-    """None if every blueprint of the type serves every owner."""
+    """The id of the owner; None if every blueprint of the type serves every owner."""
     until: Any = None
     """The latest time at which the lease ends, or None."""
     ttl: Any = None
-    """How long the lease lasts, or None."""
+    """The duration of the lease, or None."""
     lease_id: int | None = None
     group: tuple[int, ...] = ()
     """The leases in its group. A reservation for one of them may serve any of them."""
     within: tuple[int, ...] = ()
-    """Resources that leases of its group, or that it is needed with, hold or have reserved, and what these are part of.
+    """Resources that related leases hold or have reserved, and the resources that contain them.
 
-    Below these, and for them as wholes, only `claims` decides whether those leases permit it.
+    Related leases are the others in its group, and leases that the same holder needs. Their parts and wholes are not
+    excluded by the search. `claims` decides whether the related leases permit the placement.
     """
     at_most: Amounts | None = None
-    """For an exclusive lease: the largest resource allowed."""
+    """The largest resource that an exclusive lease may take."""
     at_most_price: float | None = None
-    """The maximum hourly cost of the lease's part, in US dollars. Excludes resources without a known price."""
+    """Maximum hourly cost of the lease's share in US dollars. Excludes resources without a known price."""
     only_resources: tuple[int, ...] | None = None
     not_resources: tuple[int, ...] = ()
     only_parents: tuple[int, ...] | None = None
     not_parents: tuple[int, ...] = ()
     choose: str = ""
-    """How to choose between blueprints that could build. If empty, the default of the installation is used."""
+    """The rule for choosing between blueprints that could build. If empty, the default of the installation is used."""
     also: tuple[PlacementRequest, ...] = ()
     """Constraints of other leases in the group that must share the resource."""
 
@@ -188,8 +189,8 @@ def suits(placement: PlacementRequest) -> Sql:
 def held(placement: PlacementRequest) -> Sql:
     """Return SQL that joins leases `h` with their resources, and keeps the resources that could serve the request.
 
-    Looks up each resource by its id. OFFSET keeps the subquery separate: otherwise the planner would scan all
-    resources, because it expects to find the few that are held early.
+    Looks up each resource by its id. OFFSET keeps the subquery separate. Otherwise the planner would scan all
+    resources, expecting to find the few held ones early in the scan.
     """
     fit = suits(placement)
     return Sql(
@@ -235,12 +236,12 @@ def _is_free_below(placement: PlacementRequest) -> Sql:
 
 
 def takes_all(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that is true if the lease would hold all of the resource, and so everything below it."""
+    """Return an SQL condition that is true if the lease would hold the whole resource, and so all its parts."""
     return Sql("TRUE") if placement.exclusive else Sql("r.total_slots <= %s", (placement.amounts.slots,))
 
 
 def is_obstructed(placement: PlacementRequest) -> Sql:
-    """Return an SQL condition that is true if something that the resource is part of, or a part of it, is in the way."""
+    """Return an SQL condition that is true if an ancestor or a part of the resource prevents the lease."""
     whole = takes_all(placement)
     return Sql(f"(r.closed_by <> '{{}}' OR (r.busy_below > 0 AND {whole.text}))", whole.params)
 

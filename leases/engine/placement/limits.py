@@ -22,11 +22,11 @@ from leases.models import Lease
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """The maximum or default duration of an active lease, and what sets it."""
+    """The maximum or default duration of an active lease, and the source of this limit."""
 
     span: dt.timedelta
     source: str
-    """What sets the limit, as the end of a sentence, such as `the limit of the blueprint lab`."""
+    """The source of the limit, as the end of a sentence, such as `the limit of the blueprint lab`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ _OF_QUOTAS = """
 
 
 def of_quotas(owner_id: int | None, group: int | str | None) -> Limits:
-    """Return the durations that quotas set for an owner and the charged group, each of which is given by id or name."""
+    """Return the durations that quotas set for an owner and a charged group, each given by id or name."""
     by = "name" if isinstance(group, str) else "id"
     found = rows(_OF_QUOTAS.format(users=get_user_model()._meta.db_table, by=by), (owner_id, group), hot=True)
     return _limits((f"the quota of the {sort} {name}", usual, longest) for name, sort, usual, longest in found)

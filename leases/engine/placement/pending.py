@@ -28,8 +28,7 @@ REQUESTED = (
 )  # fmt: skip
 """The columns that a request determines. They are copied to the replacement of a lost lease.
 
-These are the fields that `LeaseRequest` has under the same names, and the values that are decided when the lease is
-requested.
+Some of them are fields of `LeaseRequest` with the same names. The others are derived when the lease is requested.
 """
 PLACEMENT = tuple(field.name for field in dataclasses.fields(PlacementRequest) if field.name in _COLUMNS)
 """The columns that have the same names as fields of `PlacementRequest`."""
@@ -239,7 +238,7 @@ def _due_heads(resource_type: str, start: str) -> list[PendingLease]:
 
 
 def reclaiming(resource_type: str, other_than: int | None) -> int:
-    """Return how many other heads wait until a resource is reclaimed. Only the first request classes are examined."""
+    """Return how many other heads of the queue wait for a reclaim. Examines the first request classes only."""
     given = {"type": resource_type, "start": "", "other": other_than}
     return int(rows(_RECLAIMING, given)[0][0])
 
@@ -256,8 +255,8 @@ def look(resource_type: str, resource_id: int | None, limit: int) -> tuple[list[
 def in_turn(resource_type: str) -> list[PendingLease]:
     """Return the heads to try now, in the order of the queue.
 
-    These are the first heads, and heads that are due in request classes after a random one. If there are many
-    classes, they also include the heads that are due in the first classes.
+    They are the first heads, and the due heads of the request classes that follow a randomly chosen one. If there are
+    many classes, they also include the due heads of the first classes.
     """
     first = heads(resource_type)
     anywhere = _due_heads(resource_type, secrets.token_hex(16))

@@ -1,6 +1,6 @@
 """Quotas: limits on the capacity that an owner may hold at once, for each class. Leases beyond a quota are parked.
 
-Only leases that owners requested themselves (root leases) are charged, and not the leases that these need in turn.
+Only leases that owners requested themselves (root leases) are charged, not the leases that these depend on.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LIMITS = ("leases", *CLASSES)
 
 @dataclass(frozen=True, kw_only=True)
 class Excess:
-    """The first limit that a lease would exceed, with the amounts to show."""
+    """The first limit that a lease would exceed, with the amounts for the message."""
 
     holder: str
     limit: str
@@ -63,7 +63,7 @@ USED_EXTRA = """
     WHERE l.state IN ('acquired', 'active', 'released') AND l.root_id IS NULL AND l.for_resource_id IS NULL
         AND {whose} = %s
     GROUP BY x.name"""
-"""The amounts held of the additional classes. Read only for quotas that limit any."""
+"""SQL for the amounts held of the additional classes, used only for quotas that limit such classes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,7 @@ class Allowance:
 
     excess: Excess | None = None
     left: Amounts | None = None
-    """The amounts that the leases may still take. None if no quota limits them."""
+    """The amounts that the leases may still take; None if no quota limits the leases."""
 
     def bounding(self, placement: PlacementRequest) -> PlacementRequest:
         """Return the request, restricted so that an exclusive lease does not exceed the quotas."""
@@ -169,7 +169,7 @@ _FIRST = f"""
 
 
 def unpark(lease_id: int) -> None:
-    """Return the first parked leases that share a quota or budget with this lease to the queue.
+    """Put the first parked leases that share a quota or budget with this lease back into the queue.
 
     The sweep unparks the others. Leases that already wait for another attempt stay parked.
     """

@@ -68,9 +68,9 @@ def _explain(resource_id: int) -> None:
 
 
 PATIENCE = dt.timedelta(hours=1)
-"""How long a cleanup waits for the destruction of what was built on the lost lease.
+"""Maximum time that a cleanup waits for the destruction of resources that were built on the lost lease.
 
-That destruction may need the account of the lease, which the cleanup removes.
+Their destruction may need the lease's account, which the cleanup removes.
 """
 _DUE = """
     SELECT DISTINCT ON (d.resource_id) d.id, d.resource_id FROM leases_debt d
@@ -117,7 +117,7 @@ def deactivated(current: Run) -> None:
 
 
 def paid(current: Run) -> None:
-    """Finish a cleanup. Take the resource out of service if the lease had rights that cleaning cannot undo.
+    """Finish a cleanup. If the lease had rights that cleaning cannot undo, take the resource out of service.
 
     Call in the last transaction of the run.
     """

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models.functions import Now
 
 from leases.engine.core.database import rows, run, short
-from leases.engine.core.runs import end_children, end_waiting_siblings
+from leases.engine.core.runs import end_children, end_siblings
 from leases.engine.core.transitions import Holders, lock_resource, move_lease, wake_relatives
 from leases.engine.placement import quotas
 from leases.engine.placement.pending import REQUESTED
@@ -33,8 +33,8 @@ def evict(
 
     An acquired lease returns to the queue, an active lease breaks, and a released lease ends.
 
-    If `stays` is true, the resource continues to exist, so that whatever the lease may have left on it needs a
-    deferred cleanup. If `counts` is true, the return to the queue counts as one of the lease's attempts.
+    If `stays` is true, the resource continues to exist, and gets a deferred cleanup of what the lease may have left. If
+    `counts` is true, the return to the queue counts as one of the lease's attempts.
     """
     if stays:
         cleanup.incur(lease_id, state, resource_id)
@@ -49,7 +49,7 @@ def evict(
     elif state == LeaseState.ACTIVE:
         move_lease(lease_id, LeaseState.BROKEN, reason=reason, message=message, ended_at=Now())
         end_children(for_lease=lease_id)
-        hints.once_committed(end_waiting_siblings, lease_id)
+        hints.once_committed(end_siblings, lease_id)
         ask_again(lease_id)
     elif state == LeaseState.RELEASED:
         move_lease(lease_id, LeaseState.DESTROYED, reason=Reason.RETURNED, message=message, ended_at=Now())
@@ -57,7 +57,7 @@ def evict(
 
 @short
 def orphan(lease_id: int, *, message: str) -> bool:
-    """Break an active lease that lost a dependency, and request it again if it asked for that.
+    """Break an active lease that lost a dependency, and request it again if it has `serve_again`.
 
     The resource of the lease is not affected. Returns False if the lease is not active or is being released.
     """
@@ -82,7 +82,7 @@ _AGAIN = f"""
 
 
 def ask_again(lease_id: int) -> None:
-    """Request a lost lease again at its old place in the queue, if it asked for that, and set `replaced_by`."""
+    """If a lost lease has `serve_again`, request it again at its old place in the queue, and set `replaced_by`."""
     for new_id, resource_type in rows(_AGAIN, (lease_id,)):
         run("UPDATE leases_lease SET replaced_by_id = %s WHERE id = %s", (new_id, lease_id))
         run("INSERT INTO leases_watch (lease_id) SELECT id FROM leases_lease WHERE id = %s AND watched", (new_id,))
@@ -90,7 +90,7 @@ def ask_again(lease_id: int) -> None:
 
 
 def bounce(lease_id: int, resource_id: int, *, reason: str, message: str, counts: bool = True) -> None:
-    """Return a lease to the queue, or break it if it has returned too often. Its share must already be deleted."""
+    """Put a lease back into the queue, or break it after too many attempts. Its share must already be deleted."""
     bounces, wanted = rows("SELECT bounces, release_wanted FROM leases_lease WHERE id = %s", (lease_id,))[0]
     if wanted:
         move_lease(lease_id, LeaseState.RELEASED, reason=wanted)
@@ -99,7 +99,7 @@ def bounce(lease_id: int, resource_id: int, *, reason: str, message: str, counts
     if counts and bounces >= settings.DRYDOCK.bounce_limit:
         text = f"Failed {bounces + 1} times. The last error: {message}"
         move_lease(lease_id, LeaseState.BROKEN, reason=reason, message=text, ended_at=Now())
-        hints.once_committed(end_waiting_siblings, lease_id)
+        hints.once_committed(end_siblings, lease_id)
         return
     move_lease(
         lease_id, LeaseState.PENDING, reason=Reason.WAITING_RETRY, message=message, bounces=bounces + counts,

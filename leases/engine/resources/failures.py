@@ -1,19 +1,20 @@
-"""Records background actions on resources that have failed and not succeeded since."""
+"""Records of background actions on resources whose last attempt failed."""
 
 from __future__ import annotations
 
 from blueprints.answers import Failed
 from leases.engine.core.database import rows, run
+from leases.engine.core.runs import name_of
 from leases.engine.core.transitions import record_event
 from leases.models import Resource, Run
 
 DESTROY = "destroy"
 TELLING = 2
-"""Number of failed attempts after which a failing destruction is reported. A single failure may be chance."""
+"""Number of failed attempts after which a destruction is reported. A single failure may be accidental."""
 DEADLINE = "deadline"
 """The code of an action that the provider accepted but did not complete in time.
 
-A destruction with this code is reported at once, because its step has already waited as long as any should take.
+A destruction with this code is reported at once, because its step has already waited for the longest expected time.
 """
 REPORTED = f"(f.act = '{DESTROY}' AND (f.attempts >= {TELLING} OR f.code = '{DEADLINE}'))"
 """SQL condition for the destructions that are reported."""
@@ -35,7 +36,7 @@ def act_of(current: Run) -> str:
     """Return the user-facing name of the action of a run, such as `power-cycle`."""
     if current.phase == Run.Phase.POWER:
         return _POWER.get(str(current.wanted.get("power")), "power-cycle")
-    return "change-type" if current.phase == Run.Phase.RETYPE else str(current.phase)
+    return "change-type" if current.phase == Run.Phase.RETYPE else name_of(current.phase, current.wanted)
 
 
 def record(current: Run, answer: Failed) -> int | None:

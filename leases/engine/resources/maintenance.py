@@ -5,7 +5,9 @@ A resource whose power differs from the requested state is switched on or off. A
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+from django.db.models.functions import Now
 
 from blueprints import registry
 from blueprints.answers import Maintenance
@@ -41,12 +43,16 @@ def close_outdated(blueprint_id: int, kind: str) -> None:
         run(_CLOSE_OUTDATED, (blueprint_id,))
 
 
+SELF = "self"
+"""The relation of an act that waits until the leases on its own resource have ended."""
+
+
 class NotToBeHad(Exception):
     """A need of a step cannot be met; the message says why."""
 
 
 def ask(current: Run, wanted: Maintenance) -> None:
-    """Put a related resource into maintenance for a run. It takes no further leases meanwhile. Raises NotToBeHad."""
+    """Put a related resource, which then gets no new leases, into maintenance for a run. Raises NotToBeHad."""
     target = _related(current, wanted.relation)
     if wanted.action == "power_cycle" and not isinstance(_kind_of(target), Powers):
         raise NotToBeHad(f"Resource {target} cannot be power-cycled.")
@@ -62,7 +68,7 @@ def ask(current: Run, wanted: Maintenance) -> None:
     record_event(
         "resource.maintenance", sentence, resource_id=target, details={"run": current.pk, "action": wanted.action}
     )
-    _tell_holders(holders, target, sentence)
+    tell_holders(holders, target, sentence)
     hints.after_commit("sweep")
 
 
@@ -70,7 +76,8 @@ def _kind_of(resource_id: int) -> object:
     return registry.kind(Resource.objects.select_related("blueprint").get(pk=resource_id).blueprint.kind)
 
 
-def _tell_holders(holders: list[int], target: int, sentence: str) -> None:
+def tell_holders(holders: list[int], target: int, sentence: str) -> None:
+    """Record for each of these leases that the maintenance of a resource waits for it to end."""
     for lease_id in holders:
         record_event(
             "lease.maintenance",
@@ -92,6 +99,32 @@ def _related(current: Run, relation: str) -> int:
     if not found or found[0][0] is None:
         raise NotToBeHad(f"The resource has no related resource {relation!r}.")
     return int(found[0][0])
+
+
+class TreeHolder(NamedTuple):
+    """A lease in the tree of a resource, with the name of the resource that it holds."""
+
+    lease_id: int
+    resource: str
+
+
+_TREE_HOLDERS = """
+    SELECT DISTINCT ON (l.id) l.id, r.name FROM (
+        SELECT s.lease_id, s.resource_id FROM leases_share s
+        WHERE s.resource_id = %s OR s.resource_id IN (SELECT id FROM drydock_below(%s))
+        UNION SELECT a.whole_lease_id, a.id FROM leases_resource a WHERE a.id IN (SELECT id FROM drydock_above(%s))
+    ) h JOIN leases_lease l ON l.id = h.lease_id JOIN leases_resource r ON r.id = h.resource_id
+    WHERE l.for_resource_id IS DISTINCT FROM %s AND (%s::bigint IS NULL OR NOT drydock_related(l.id, %s))
+    ORDER BY l.id, r.id"""
+
+
+def tree_holders(resource_id: int, lease_id: int | None) -> list[TreeHolder]:
+    """Return the leases on a resource, on its parts, and on wholes that it is part of.
+
+    Leaves out `lease_id` with its group, and the leases that the resource itself needs.
+    """
+    params = (resource_id, resource_id, resource_id, resource_id, lease_id, lease_id)
+    return [TreeHolder(*found) for found in rows(_TREE_HOLDERS, params)]
 
 
 def _holders_but(target: int, current: Run) -> list[int]:
@@ -118,6 +151,8 @@ def advance(current: Run) -> bool:
     """
     asked: dict[str, Any] = dict(current.maintenance or {})
     target = asked["resource"]
+    if asked["relation"] == SELF:
+        return _begin_act(current)
     free = asked["holders"] == "tell" or bool(asked.get("cycle")) or not _holders_but(target, current)
     if asked["action"] == "power_cycle":
         granted = free and _power_cycled(target, asked)
@@ -133,6 +168,17 @@ def advance(current: Run) -> bool:
     return granted
 
 
+def _begin_act(current: Run) -> bool:
+    """Let an act begin once no other lease holds its resource and no other run has been granted its maintenance."""
+    resource_id = current.resource_id
+    if _others_alone(resource_id, current.pk) or tree_holders(resource_id, current.wanted.get("lease")):
+        return False
+    # The run itself keeps the resource in maintenance from now on, and may ask for maintenance of another one.
+    Run.objects.filter(pk=current.pk).update(maintenance=None, waits_for="", sentence="", due_at=Now())
+    hints.after_commit("step", current.pk)
+    return True
+
+
 def _others_alone(target: int, but: int) -> bool:
     """Return whether another run has already been granted maintenance of the target.
 
@@ -141,9 +187,10 @@ def _others_alone(target: int, but: int) -> bool:
     rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (target,))
     return bool(
         rows(
-            "SELECT 1 FROM leases_run WHERE id <> %s AND (maintenance ->> 'resource')::bigint = %s"
-            " AND (maintenance ->> 'granted')::boolean LIMIT 1",
-            (but, target),
+            "SELECT 1 FROM leases_run WHERE id <> %s AND ((maintenance ->> 'resource')::bigint = %s"
+            " AND (maintenance ->> 'granted')::boolean OR (resource_id = %s AND phase = 'act'"
+            " AND waits_for <> 'maintenance')) LIMIT 1",
+            (but, target, target),
         )
     )
 
@@ -192,7 +239,7 @@ def lift_unless_needed(resource_id: int, *, but: int = 0) -> bool:
         " SELECT FROM blueprints_blueprint b WHERE b.id = r.blueprint_id AND r.generation < b.generation"
         " AND r.state = 'active' AND b.kind = ANY(%s)) AND NOT EXISTS ("
         " SELECT FROM leases_run n WHERE n.id <> %s AND ((n.maintenance ->> 'resource')::bigint = r.id"
-        " OR (n.resource_id = r.id AND n.phase = 'update'))) RETURNING r.type",
+        " OR (n.resource_id = r.id AND n.phase IN ('update', 'act')))) RETURNING r.type",
         (resource_id, kinds_that_update(at_once=True), but),
     )
     for (resource_type,) in lifted:
@@ -230,9 +277,9 @@ def begin_switch(resource_id: int) -> bool:
 
 @short
 def want_power(resource_id: int, power: str) -> bool:
-    """Request that a resource be switched `on` or `off` and kept so.
+    """Request that a resource be switched `on` or `off` and kept in that state.
 
-    Returns False if the resource is busy; it is then switched afterwards.
+    Returns False if the resource is busy. In that case, it is switched once it is no longer busy.
     """
     lock_resource(resource_id)
     run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (power, resource_id))

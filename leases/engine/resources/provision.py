@@ -27,8 +27,8 @@ from leases.reasons import Reason
 def amend(resource_id: int, answer: Ready) -> None:
     """Store the facts about a resource that a step has reported.
 
-    Call inside the transaction that applies the step's answer. If a capacity is now less than the amount in use,
-    existing shares are kept, but nothing more can be claimed.
+    Call inside the transaction that applies the step's answer. If a capacity is now below the amount in use, existing
+    shares are kept, but no new ones can be claimed.
     """
     resource = Resource.objects.get(pk=resource_id)
     columns: dict[str, object] = {}
@@ -50,7 +50,7 @@ def amend(resource_id: int, answer: Ready) -> None:
 
 
 def set_further(resource_id: int, capacity: Amounts) -> None:
-    """Set the totals of the resource's further classes of capacity."""
+    """Set the totals of the resource's additional classes of capacity."""
     for name, total in capacity.extra.items():
         Capacity.objects.update_or_create(resource_id=resource_id, name=name, defaults={"total": total})
 
@@ -75,9 +75,10 @@ def _rows_of(one: Identity) -> QuerySet[ResourceIdentity]:
 
 
 def set_identities(resource_id: int, wanted: Iterable[Identity], *, before: Iterable[Identity] | None = None) -> None:
-    """Add the wanted identities to a resource, and remove those of `before` that are not wanted; of all if it is None.
+    """Add the `wanted` identities to a resource, and remove those in `before` that are not wanted.
 
-    Raises IntegrityError if another resource has one of them.
+    `before` defaults to all identities of the resource. Raises IntegrityError if another resource has a wanted
+    identity.
     """
     there = {
         Identity(namespace=row.namespace, value=row.value): row
@@ -181,14 +182,14 @@ def insert(
     blueprint: Blueprint, draft: Draft, *, actor: str, message: str, asked: Any = None, origin: str = "built",
     reserved_for: int | None = None, registration: Any = None,
 ) -> claims.Room:  # fmt: skip
-    """Insert a drafted resource with its further capacities and parts, and start its build."""
+    """Insert a drafted resource with its additional capacities, parts and identities, and start its build."""
     notice()
     life = blueprint.max_lifetime
     resource = Resource.objects.create(
         blueprint=blueprint, type=blueprint.resource_type, name=draft.name, origin=origin,
         identity=draft.identity or None, generation=blueprint.generation, reason=Reason.BUILDING, message=message,
         actor=actor, attributes=draft.attributes, traits=sorted(draft.traits), facts=draft.facts, offer=draft.offer,
-        zone=draft.zone, price=draft.price, total_slots=draft.capacity.slots,
+        zone=draft.zone, locality=list(draft.locality), price=draft.price, total_slots=draft.capacity.slots,
         total_cpu_millicores=draft.capacity.cpu_millicores, total_ram_mib=draft.capacity.ram_mib,
         total_disk_mib=draft.capacity.disk_mib, reserved_for_id=reserved_for,
         dies_at=None if life is None else Now() + life, part_of=whole(blueprint, draft),
@@ -211,13 +212,15 @@ def insert(
 
 
 def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:
-    """Return the resource to which the resource of this draft belongs as a part, or None.
+    """Return the resource that the draft names as its parent (`part_of`), or None.
 
-    A resource of the same blueprint is preferred. Otherwise there must be only one resource with that identity.
+    A resource of the same blueprint is preferred. A parent of another blueprint is found only if its identity is
+    unique. If there is none, the parent is the host that the draft names.
     """
+    host = None if draft.host is None else Resource.objects.filter(pk=draft.host, type="host", gone_at=None).first()
     if not draft.part_of:
-        return None
+        return host
     there = Resource.objects.filter(identity=draft.part_of, gone_at=None)
     own = there.filter(blueprint=blueprint).first()
     others = list(there[:2])
-    return own or (others[0] if len(others) == 1 else None)
+    return own or (others[0] if len(others) == 1 else host)

@@ -92,8 +92,8 @@ _MENDED = """
 def mended(kind: str, credential: str, codes: Iterable[str]) -> None:
     """Forget errors that an invalid credential caused, because a listing with the credential works again.
 
-    Errors of the last half minute are kept, so that a call that is refused for another reason is not repeated all
-    the time.
+    Errors of the last half minute are kept. Otherwise a call that fails for another reason would be repeated
+    constantly.
     """
     for blueprint_id, resource_type in rows(_MENDED, (kind, credential, list(codes))):
         message = f"The credential {credential} works again. Calls that were refused with it are tried again."
@@ -102,11 +102,11 @@ def mended(kind: str, credential: str, codes: Iterable[str]) -> None:
 
 
 ALIKE = 3
-"""If the provider refuses this many types with the same code, the request is considered invalid, not the types."""
+"""Number of types refused with the same code from which on the request, not the types, is considered invalid."""
 
 
 def is_requests(types: Collection[str], *, built_since: bool) -> bool:
-    """Return whether these types were refused because the request, and so the blueprint's config, is invalid.
+    """Return whether these types were refused because the blueprint's config makes every request invalid.
 
     This is assumed if enough types were refused with the same code, unless the blueprint has built something since
     the first refusal.

@@ -18,7 +18,7 @@ from leases.states import ResourceState
 def retire_idle(
     resource_id: int, *, reason: Reason, message: str, actor: str = "drydock", unwanted: bool = False
 ) -> bool:
-    """Retire a resource that no lease has a share of.
+    """Retire a resource that no lease has a share of and no act is carried out on.
 
     Returns whether its destruction or, if it is only outdated, its update was started. If `unwanted` is true, a
     resource that is still being built is retired only if it is not needed for the blueprint's minimum.
@@ -35,7 +35,8 @@ def _retire(resource_id: int, reason: str, message: str, actor: str, unwanted: b
     found = rows(
         "SELECT r.state, b.min_ready, b.kind, b.generation FROM leases_resource r"
         " JOIN blueprints_blueprint b ON b.id = r.blueprint_id"
-        " WHERE r.id = %s AND r.used_slots = 0 AND r.state IN ('pending', 'active') FOR NO KEY UPDATE OF r",
+        " WHERE r.id = %s AND r.used_slots = 0 AND r.state IN ('pending', 'active') AND NOT EXISTS (SELECT"
+        " FROM leases_run n WHERE n.resource_id = r.id AND n.phase = 'act') FOR NO KEY UPDATE OF r",
         (resource_id,),
     )
     if not found or (unwanted and found[0][1] > 0) or rolled is False:
@@ -56,7 +57,7 @@ _NOT_KEPT = """
 
 
 def why_not_kept(resource_id: int) -> tuple[Reason, str]:
-    """Return a code and a sentence that say why a built resource is not kept after its lease."""
+    """Return the reason why a built resource is not kept after its lease, as a code and a sentence."""
     for drained, disabled, too_old, note in rows(_NOT_KEPT, (resource_id,)):
         if drained:
             return Reason.DRAINED, f"Drained: {note}" if note else "Drained."

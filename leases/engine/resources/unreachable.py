@@ -24,14 +24,14 @@ from leases.states import SUSPECTED, VANISHED
 UNREACHABLE = "unreachable"
 """The observed status of a resource that does not answer."""
 RECHECK = 10.0
-"""The longest time in seconds between two checks of a resource that does not answer."""
+"""Maximum number of seconds between two checks of a resource that does not respond."""
 _AT_ONCE = (Run.Phase.ACTIVATE, Run.Phase.CHECK, Run.Phase.UPDATE)
 _ON_LEASE = (Run.Phase.ACTIVATE, Run.Phase.DEACTIVATE, Run.Phase.CLEAN)
 _PHASES = (*_ON_LEASE, Run.Phase.CHECK, Run.Phase.UPDATE)
 
 
 def told_by(current: Run, answer: Failed) -> bool:
-    """Return whether a failure means that the resource itself does not answer."""
+    """Return whether a failure means that the resource itself did not respond."""
     kind = registry.kind(current.resource.blueprint.kind)
     return current.phase in _PHASES and answer.code in kind.unreachable
 
@@ -39,9 +39,10 @@ def told_by(current: Run, answer: Failed) -> bool:
 def ends_phase(current: Run, answer: Failed) -> bool:
     """Return whether a failure ends the phase at once, so that its step is not retried.
 
-    A registered resource is then checked from the beginning. If the resource does not answer, the lease is moved to
-    another resource, a check has its result, and cleaning waits until the resource answers. However, a resource
-    that Drydock built is destroyed if it cannot be cleaned, so its cleaning is retried as often as other steps.
+    The first check or update of a registered resource ends at any failure, and later starts again from its first step.
+    Other phases end at once only if the resource did not respond: the lease is then moved to another resource, the
+    check has failed, or cleaning is repeated once the resource responds. The exception is the cleaning of a resource
+    that Drydock built. It is retried like other steps, because the resource is destroyed if it cannot be cleaned.
     """
     registered = current.resource.origin == Resource.Origin.REGISTERED
     if registered and current.phase in (Run.Phase.BUILD, Run.Phase.UPDATE):
@@ -98,7 +99,7 @@ def check_in(resource_id: int, seconds: float) -> None:
 
 
 def clear(resource_id: int) -> None:
-    """Return a resource that answers to service, and clear the suspicion on its leases.
+    """Put a resource that answers back into service, and clear the suspicion on its leases.
 
     The leases that have a share of the resource must be locked.
     """
@@ -154,7 +155,7 @@ _KEEP_SEEN = """
 
 
 def keep_seen(resource_id: int, found: Owned) -> None:
-    """Store the result of reading one machine directly, which takes precedence over a listing."""
+    """Store the status of a machine that was read by its id. It takes precedence over what a listing shows."""
     run(_KEEP_SEEN, (json.dumps({**found.facts, "state": found.state}), found.power, resource_id))
 
 

@@ -12,7 +12,7 @@ from django.db.models.functions import Least, Now
 from blueprints.specs import Draft
 from drydock.core.errors import Busy
 from leases.engine.core.database import bound_lock_waits, rows, short
-from leases.engine.core.runs import end_waiting_siblings
+from leases.engine.core.runs import end_siblings
 from leases.engine.core.transitions import explain, move_lease
 from leases.engine.placement import budgets, claims, pending, quotas
 from leases.engine.placement.budget_check import UNBOUNDED
@@ -112,7 +112,7 @@ def _refuse(lease_id: int, message: str, verdicts: Any) -> Outcome:
         lease_id, LeaseState.BROKEN, reason=Reason.REFUSED, message=message, actor="allocator",
         verdicts=verdicts, ended_at=Now(),
     )  # fmt: skip
-    hints.once_committed(end_waiting_siblings, lease_id)
+    hints.once_committed(end_siblings, lease_id)
     return Outcome.GONE
 
 
@@ -141,7 +141,7 @@ def build(lease_id: int, blueprint_id: int, draft: Draft, verdicts: Any) -> Outc
 
 @short
 def build_reserved(waiter: pending.PendingLease, blueprint_id: int, draft: Draft) -> bool:
-    """Start to build a resource for this pending lease that only its group may claim.
+    """Start to build a resource for this pending lease. Only leases of its group may claim the resource.
 
     Return whether the build was started.
     """

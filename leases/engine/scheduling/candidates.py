@@ -41,7 +41,7 @@ class Demand(NamedTuple):
     alike: int
     """This lease and other leases of the same request class, counted up to `_COUNTED`."""
     others: int
-    """Leases that wait only until a resource is released: heads of other request classes, and members of this group."""
+    """Leases that wait only for a resource to be released: other heads of the queue, and members of this group."""
 
     def places(self, placement: PlacementRequest, drafts: Sequence[Draft]) -> int:
         """Return how many resources all of these leases need, if resources are built from the first draft."""

@@ -31,10 +31,10 @@ class Verdict:
     sentence: str
     offer: str = ""
     reason: str = ""
-    """Why the candidate waits or is ruled out, if that can change before the next decision."""
+    """The reason code, if the candidate waits or is ruled out by something that can change before the next decision."""
     cost: float | None = None
     price: float | None = None
-    """What the lease and the whole resource would cost, if a budget is exceeded. None if unknown."""
+    """The hourly cost of the lease and of the whole resource, if a budget is exceeded. None if unknown."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the verdict as it is stored with the lease."""
@@ -60,7 +60,7 @@ class Exclusion:
     message: str
     until: dt.datetime | None
     passes: bool = False
-    """True if nothing has failed, and the exclusion ends by itself at an unknown time."""
+    """True if the exclusion is not due to an error, and ends on its own at an unknown time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +74,10 @@ class Candidate:
     authorized: bool = True
     authorization_asked: bool = False
     impossible: str = ""
-    """Why the blueprint can never build for the request; empty if it can. What it has may still serve it."""
+    """The reason why the blueprint can never build for the request, though its resources may serve it; else empty."""
     builds: bool = True
     drafts: tuple[Draft, ...] = ()
-    """What the blueprint can build for the request, best first."""
+    """The resources that the blueprint can build for the request, best first."""
     stale: str = ""
     there: int = 0
     """Number of resources that count towards the blueprint's limit, counted up to the limit."""
@@ -97,17 +97,17 @@ class Candidate:
     slots: int = 0
     """Total slots of the suitable resources; `used_slots` of them are in use."""
     noun: str = "resource"
-    """The word by which messages call a resource of this blueprint."""
+    """The word that messages use for a resource of this blueprint."""
     silent: int = 0
     """Number of suitable resources that do not answer."""
     obstructed: int = 0
-    """How many of the suitable resources a relative is in the way of: what they are part of, or what is part of them."""
+    """Number of suitable resources that cannot be leased now because of an ancestor or a part of the resource."""
     obstacle: str = ""
-    """The first of these, and the relative, as in `gpu-1: host-3 is held whole by another lease`."""
+    """The first of the obstructed resources and its obstacle, as in `gpu-1: host-3 is held whole by another lease`."""
     idle: tuple[int, ...] = ()
     """Idle resources that may be removed to make room under the blueprint's limit, in the order of removal."""
     leaving: int = 0
-    """How many more resources the limit allows once the current destructions are complete."""
+    """Number of further resources that the limit allows once the current destructions are complete."""
     wanted: int = 1
     """Resources that are needed for this lease, for others of its class, and for leases that wait for a release."""
 
@@ -146,7 +146,7 @@ class Wait:
     personal: bool = False
     """True if a candidate exceeds a budget of the owner or group, so that leases of other owners may be served."""
     only_personal: bool = False
-    """True if budgets of the lease's owner or group are the only ones exceeded."""
+    """True if all exceeded budgets belong to the lease's owner or group."""
 
 
 @dataclass(frozen=True, kw_only=True)

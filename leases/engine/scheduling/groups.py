@@ -15,9 +15,9 @@ from leases.engine.core.transitions import explain
 from leases.engine.placement import budgets, claims, quotas
 from leases.engine.placement.assignment import Place, Rule, assign, goes, narrowed, places, rule_of
 from leases.engine.placement.claims import finish_claim
-from leases.engine.placement.constraints import suits
+from leases.engine.placement.constraints import PlacementRequest, suits
 from leases.engine.placement.pending import PendingLease, lock, look_again, members_of
-from leases.engine.scheduling import allocate
+from leases.engine.scheduling import allocate, colocation
 from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
 from leases.engine.scheduling.place import RESERVE, Outcome
 from leases.reasons import Reason
@@ -29,7 +29,7 @@ STALLED = (
     Reason.WAITING_AUTHORIZATION,
     Reason.NEEDS_OPERATOR,
 )
-"""Reasons for waiting that room released by other leases would not resolve."""
+"""Reasons for waiting that do not go away when other leases release capacity."""
 
 
 def gather(group_id: int) -> Outcome:
@@ -54,12 +54,12 @@ def _make_room_for_one(group_id: int, found: Sequence[PendingLease], acted: dict
 
 
 def _each_alone(group_id: int) -> dict[int, Decision | None]:
-    """Carry out decisions that refuse or stall a member, for all members but the first of a group below one parent.
+    """Carry out decisions that refuse or stall a member, for all but the first of a group in one host or parent.
 
     Returns these decisions by member.
     """
     acted: dict[int, Decision | None] = {}
-    for member in _below_one_parent(group_id)[1:]:
+    for member in _in_one_tree(group_id)[1:]:
         decision = allocate.opinion(member)
         if isinstance(decision, Refuse) or _stalls(decision):
             allocate.act(member, decision)
@@ -68,8 +68,13 @@ def _each_alone(group_id: int) -> dict[int, Decision | None]:
 
 
 @short
-def _below_one_parent(group_id: int) -> list[PendingLease]:
-    return members_of(group_id) if rule_of(group_id).same == "parent" else []
+def _in_one_tree(group_id: int) -> list[PendingLease]:
+    """Return the members of a group in one host or parent, unless a host has everything that they request."""
+    found, rule = members_of(group_id), rule_of(group_id)
+    if rule.same == "host":
+        placements = [member.placement for member in found]
+        return [] if not found or rule.held or colocation.shortage(placements, rule).hosts else found
+    return found if rule.same == "parent" else []
 
 
 def _stalls(decision: Decision | None) -> bool:
@@ -86,11 +91,14 @@ def _wait(group_id: int, acted: Mapping[int, Decision | None], *, keep: bool = T
     """Record why the members wait. Release the reservations if `keep` is false or a member is stalled."""
     found = members_of(group_id)
     keep = keep and not any(_stalls(decision) for decision in acted.values())
+    message, kept = f"Waiting until there is room for all {len(found)} leases in the group.", set(acted)
+    if found and (rule := rule_of(group_id)).same == "host":
+        message = colocation.shortage([member.placement for member in found], rule).message
+        kept = {pk for pk, decision in acted.items() if _stalls(decision) or not isinstance(decision, Wait)}
     for member in found:
         if not keep:
             claims.unreserve(member.id)
-        if acted.get(member.id) is None:
-            message = f"Waiting until there is room for all {len(found)} leases in the group."
+        if member.id not in kept or acted[member.id] is None:
             explain(member.id, Reason.WAITING_GROUP, message, due_at=Now() + look_again())
     return Outcome.NO_ROOM
 
@@ -102,9 +110,21 @@ def _reserve_free(group_id: int) -> list[PendingLease] | None:
     if not found:
         return None
     rule = rule_of(group_id)
+    if rule.same == "host":
+        return [] if rule.held or _some_host(found, rule) else found[:1]
     if rule.same:
         return [] if rule.held else _first_for_all(found, rule)
     return _spread(found, rule)
+
+
+def _some_host(found: list[PendingLease], rule: Rule) -> bool:
+    """Return whether a host could serve all members if it were empty. Reserve one if the group has waited for long."""
+    hosts = colocation.shortage([member.placement for member in found], rule).hosts
+    ids = [member.id for member in found]
+    reserved = "SELECT 1 FROM leases_resource WHERE id = ANY(%s) AND reserved_for_id = ANY(%s)"
+    if hosts and not rows(reserved, (list(hosts), ids)) and _is_overdue(ids[0]):
+        colocation.reserve(ids[0], hosts)
+    return bool(hosts)
 
 
 _RESERVE = """
@@ -159,7 +179,7 @@ def _first_for_all(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
 def _make_room(group_id: int, member: PendingLease) -> Decision | None:
     """Build or reserve a resource for a member and return None.
 
-    If that is not possible, return the decision carried out.
+    If that is not possible, return the decision carried out. For a group in one host, the resource is only built.
     """
     decision = allocate.opinion(member)
     if isinstance(decision, Reclaim) and _has_room_now(group_id, member):
@@ -184,17 +204,22 @@ def _reserve_busy(member: PendingLease) -> bool:
 
     Returns whether a resource was reserved.
     """
-    overdue = "SELECT 1 FROM leases_lease WHERE id = %s AND since < statement_timestamp() - %s * interval '1 s'"
-    if lock(member.id) is None or not rows(overdue, (member.id, settings.DRYDOCK.head_reservation_seconds)):
+    if lock(member.id) is None or not _is_overdue(member.id) or rule_of(member.group_id or 0).same == "host":
         return False
     fit = suits(member.placement)
     return bool(run(RESERVE.format(suits=fit.text), (member.id, *fit.params)))
 
 
+def _is_overdue(lease_id: int) -> bool:
+    """Return whether a lease has waited long enough to have a resource reserved for it."""
+    sql = "SELECT 1 FROM leases_lease WHERE id = %s AND since < statement_timestamp() - %s * interval '1 s'"
+    return bool(rows(sql, (lease_id, settings.DRYDOCK.head_reservation_seconds)))
+
+
 def advance(group_id: int) -> Outcome:
     """Grant a group if there is room for all members.
 
-    Otherwise, if it is the oldest, reserve or build what it lacks.
+    Otherwise, if it is the oldest group, reserve or build the resources that it still needs.
     """
     try:
         outcome = _grant(group_id)
@@ -218,7 +243,7 @@ def _grant(group_id: int) -> Outcome:
         member.placement = charged.of(member.id, member.placement).bounding(member.placement)
     requests = [member.placement for member in found]
     rule = rule_of(group_id)
-    chosen = assign([places(one) for one in narrowed(requests, rule)], requests, rule)
+    chosen = _choose(requests, rule)
     if chosen is None:
         return Outcome.NO_ROOM
     if any(one.exclusive for one in requests) and not _within_quotas(found, _taken(found, chosen)):
@@ -227,6 +252,13 @@ def _grant(group_id: int) -> Outcome:
         budgets.park([member.id for member in found], dear[:1].upper() + dear[1:])
         return Outcome.PARKED
     return _take(found, chosen)
+
+
+def _choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
+    """Return a place for each member, or None if there is no room for all."""
+    if rule.same != "host":
+        return assign([places(one) for one in narrowed(requests, rule)], requests, rule)
+    return colocation.choose(requests, rule)
 
 
 def _take(found: list[PendingLease], chosen: list[Place]) -> Outcome:

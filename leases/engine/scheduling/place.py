@@ -84,9 +84,11 @@ RESERVE = """
             AND NOT r.quarantined AND NOT r.in_maintenance AND r.suspect_since IS NULL
             AND NOT (r.child_count > 0 AND EXISTS (SELECT FROM drydock_below(r.id) b
                 JOIN leases_resource d ON d.id = b.id WHERE d.reserved_for_id IS NOT NULL))
+            AND NOT (r.closed_by <> '{{}}' AND EXISTS (SELECT FROM leases_resource a
+                WHERE a.id = ANY(r.closed_by) AND a.reserved_for_id IS NOT NULL))
         ORDER BY r.closed_by <> '{{}}', r.total_slots - r.used_slots DESC, r.busy_below, r.id
         LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED)"""
-"""Reserves nothing above a reserved resource: two heads of queues would wait for each other."""
+"""SQL that reserves a resource, but none above or below a reserved resource: the leases would block each other."""
 
 
 @short

@@ -26,7 +26,7 @@ from leases.validation.requests import LeaseRequest, digest
 
 @dataclass(frozen=True, kw_only=True)
 class Cause:
-    """The run of a resource or lease that needs the requested lease. Empty if an owner requests the lease."""
+    """The run of a resource or lease that needs the requested lease. Without values if an owner requests it."""
 
     for_resource: int | None = None
     for_lease: int | None = None
@@ -52,10 +52,7 @@ class Usable:
 
     ids: dict[str, int]
     restricted: bool
-    """True if a blueprint does not serve everyone.
-
-    Then requests of different owners are of different request classes.
-    """
+    """True if a blueprint does not serve everyone. Requests of different owners then differ in request class."""
     quotas: bool
     """True if the installation has at least one quota."""
     budgets: bool
@@ -259,7 +256,7 @@ def request(
 def serve_now(lease_id: int) -> bool:
     """Claim room for a lease again, in a new transaction after its request was committed.
 
-    A lease that released room in between could not have seen the request. Returns True if no worker is needed.
+    A lease that released room before the commit could not see the request. Returns True if no worker is needed.
     """
     return place(lease_id) in (Outcome.GRANTED, Outcome.GONE)
 

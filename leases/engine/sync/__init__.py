@@ -1,3 +1,3 @@
-"""Updates the database to match providers and hosts: account polls, discovery, suspected machines, orphans."""
+"""Updates the database to match providers and hosts: account polls, discovery, suspected machines, orphans, silent agents."""
 
-__all__ = ["discovery", "findings", "identities", "orphan_actions", "orphans", "poll", "suspects"]
+__all__ = ["discovery", "findings", "identities", "orphan_actions", "orphans", "poll", "silent_agents", "suspects"]

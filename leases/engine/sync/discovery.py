@@ -1,4 +1,4 @@
-"""Discover resources: read reports about places, or receive them, and store the resources that they contain."""
+"""Discover resources: read or receive reports about places, and store the reported resources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blueprints import registry
 from blueprints.contract import Discovers, Reports
 from blueprints.models import Blueprint
 from blueprints.reports import Report, as_json, digest
-from blueprints.specs import BlueprintView, Draft
+from blueprints.specs import BlueprintView, Draft, HostView
 from drydock.core import clock
 from drydock.core.errors import Conflict, DrydockError, InvalidRequest, NotSupported
 from drydock.core.logging import about, hidden, redact
@@ -25,13 +25,13 @@ from leases.engine.core import specs
 from leases.engine.core.database import Busy, refuse_inside_transaction, run
 from leases.engine.core.token_lease import TokenLease
 from leases.engine.sync import findings, identities
-from leases.models import Sync
+from leases.models import Resource, Sync
 
 log = logging.getLogger(__name__)
 
 MOST_PAGES = 10_000
 RESYNC = 3600.0
-"""Seconds after which a report is stored again although it has not changed."""
+"""Seconds after which an unchanged report is stored again."""
 _TASKS = TokenLease(
     table="leases_sync", capability=Discovers, hint="discover", which="b.enabled", tasks="s.source = 'read'",
     key=("blueprint_id", "place"),
@@ -40,7 +40,7 @@ _TASKS = TokenLease(
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What was read about one place."""
+    """The report of one place: its digest, a function that returns its drafts, and why it is incomplete, if it is."""
 
     digest: str
     drafts: Callable[[], Sequence[Draft]]
@@ -48,14 +48,14 @@ class Reading:
 
 
 def due() -> int:
-    """Queue every discovery that is due. Return their number."""
+    """Queue every discovery that is due. Return the number of discoveries."""
     return _TASKS.ask()
 
 
 def discover(blueprint_id: int, place: str = "") -> bool:
-    """Discover one place of a blueprint if that is due and no other process is doing it.
+    """Discover the resources in one place, if a discovery is due and no other process has claimed it.
 
-    Return whether this call did it.
+    Return whether this call ran the discovery.
     """
     refuse_inside_transaction("discover")
     token = _TASKS.take(blueprint_id, place)
@@ -71,7 +71,7 @@ def discover(blueprint_id: int, place: str = "") -> bool:
 
 
 def interval(blueprint: Blueprint) -> float:
-    """Return the seconds between two discoveries of a blueprint: its own, or its kind's, or the installation's."""
+    """Return the seconds between two discoveries: the blueprint's own, else its kind's, else the installation's."""
     own = blueprint.discovery_interval or getattr(registry.kind(blueprint.kind), "discovery_interval", None)
     return float(settings.DRYDOCK.discovery_interval_seconds if own is None else own.total_seconds())
 
@@ -85,7 +85,7 @@ def _discover(sync: Any, token: uuid.UUID) -> tuple[int | None, str]:
     kind = registry.kind(blueprint.kind)
     assert isinstance(kind, Discovers)
     try:
-        view = specs.blueprint_view(blueprint, secrets=True)
+        view = replace(specs.blueprint_view(blueprint, secrets=True), hosts=_hosts)
     except DrydockError as error:
         return None, str(error)[:2000]
     with about(blueprint=blueprint.name), hidden(view.credentials):
@@ -104,6 +104,12 @@ def _discover(sync: Any, token: uuid.UUID) -> tuple[int | None, str]:
             log.warning("Discovery of %s failed: %s", sync, error)
             return None, redact(f"{type(error).__name__}: {error}")[:2000]
         return len(found), _store(sync, reading, found, token)
+
+
+def _hosts(id: int | None) -> list[HostView]:
+    """Return the active hosts of all blueprints, or the one with an id."""
+    hosts = Resource.objects.filter(type="host", state="active", **({} if id is None else {"pk": id}))
+    return [specs.host_view(host) for host in hosts.select_related("blueprint").order_by("pk")]
 
 
 def _read(kind: Discovers, view: BlueprintView, sync: Sync, token: uuid.UUID) -> Reading | None:
@@ -138,7 +144,7 @@ def _pages(kind: Reports, view: BlueprintView, sync: Sync, token: uuid.UUID) -> 
             return None
         problem = ""
         if name in names:
-            problem = f"Page {name:.100} was announced twice."
+            problem = f"Page {name:.100} was listed twice as the next page."
         elif len(pages) >= MOST_PAGES or clock.monotonic() >= until:
             problem = f"Only {len(pages)} pages could be read within {kind.report_deadline:g} s."
         else:
@@ -185,12 +191,20 @@ _SAME = """
         AND applied_at > clock_timestamp() - %s * interval '1 s'"""
 
 
-def receive(blueprint_id: int, report: Report) -> None:
-    """Store a report that a program sent in about the place where it runs.
+@dataclass(frozen=True, kw_only=True)
+class Received:
+    """The outcome of a report that an agent sent. `problem` says what could not be stored."""
+
+    stored: bool
+    problem: str = ""
+
+
+def receive(blueprint_id: int, report: Report) -> Received:
+    """Store a report that a program sent in about the place where it runs, unless it has not changed.
 
     Raises NotSupported if the kind takes no reports, Conflict if the blueprint is disabled or Drydock reads the place
-    itself, InvalidRequest if the kind refuses the report, and Busy while another report of the place is being stored.
-    Then nothing is stored.
+    itself, InvalidRequest if the kind rejects the report, and Busy while another report of the place is being stored.
+    Nothing is stored in these cases.
     """
     refuse_inside_transaction("receive")
     blueprint = Blueprint.objects.get(pk=blueprint_id)
@@ -205,25 +219,47 @@ def receive(blueprint_id: int, report: Report) -> None:
         raise InvalidRequest(f"The report is not valid JSON: {error}", field="content") from None
     every = interval(blueprint)
     if not report.incomplete and run(_SAME, (every, blueprint_id, report.place, read.digest, RESYNC)):
-        return
-    _receive(blueprint, kind, report, every)
+        return Received(stored=False)
+    return _receive(blueprint, kind, report, every)
 
 
-def _receive(blueprint: Blueprint, kind: Reports, report: Report, every: float) -> None:
+def _receive(blueprint: Blueprint, kind: Reports, report: Report, every: float) -> Received:
     reading = _reading(kind, specs.config(blueprint.kind, blueprint.config), blueprint.generation, [report])
     try:
         found = reading.drafts()
     except Exception as error:
-        log.warning("A report about %s of %s was refused: %s", report.place, blueprint.name, error)
-        raise InvalidRequest(redact(f"The report was refused: {error}")[:2000], field="content") from None
+        log.warning("The report about %s of blueprint %s was rejected: %s", report.place, blueprint.name, error)
+        raise InvalidRequest(redact(f"The report was rejected: {error}")[:2000], field="content") from None
+    _refuse_foreign_wholes(blueprint, kind, report.place, found)
     sync, _ = Sync.objects.get_or_create(
         blueprint=blueprint, place=report.place, defaults={"source": Sync.Source.SENT}
     )  # fmt: skip
     if sync.source == Sync.Source.READ:
-        raise Conflict(f"Drydock itself reads the reports about {report.place or blueprint.name}.")
+        raise Conflict(
+            f"Drydock reads the reports about {report.place or blueprint.name} itself, so they cannot be sent in."
+        )
     token = _TASKS.take(blueprint.pk, report.place, early=True)
     if token is None:
         raise Busy
     with about(blueprint=blueprint.name):
         problem = _store(sync, reading, found, token)
     _TASKS.done(blueprint.pk, report.place, token=token, after=every, problem=problem, found=len(found))
+    return Received(stored=True, problem=problem)
+
+
+def _refuse_foreign_wholes(blueprint: Blueprint, kind: Reports, place: str, found: Sequence[Draft]) -> None:
+    """Raise InvalidRequest if a draft is part of something outside the place that the report is about."""
+    outside = {draft.part_of for draft in found if draft.part_of} - {draft.identity for draft in found}
+    if not outside:
+        return
+    there = Resource.objects.filter(identity__in=outside, gone_at=None)
+    own = there.filter(finding__sync__blueprint=blueprint, finding__sync__place=place)
+    if kind.places_are_resources and place.isdecimal():
+        own = own | there.filter(pk=int(place[:18]))
+    foreign = outside - set(own.values_list("identity", flat=True))
+    if foreign:
+        name = min(foreign)
+        raise InvalidRequest(
+            f"{name!r:.100} is not in {place or blueprint.name}. A report can only be about its own place.",
+            field="part_of",
+        )

@@ -1,4 +1,4 @@
-"""Store what a report says about resources, and mark as lost those that two complete reports omit."""
+"""Store the resources of a report, and mark resources as lost that two complete reports in a row omit."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from blueprints.answers import Json
 from blueprints.models import Blueprint
 from blueprints.reports import Rejected, as_json, in_order
 from blueprints.specs import Draft, Identity
+from drydock.core.errors import NotFound
 from leases.engine.core.database import run, short
 from leases.engine.core.transitions import record_event
 from leases.engine.resources import provision, retirement
@@ -26,8 +27,9 @@ from leases.reasons import Reason
 log = logging.getLogger(__name__)
 
 _NOT_SEEN = "Not seen"
-_ENDS_WHEN_STORED = (_NOT_SEEN, identities.MOVED, identities.SAME)
-"""The notes of quarantines that end as soon as a report about the resource can be stored."""
+_NOT_READY = "Not ready:"
+_ENDS_WHEN_STORED = (_NOT_SEEN, _NOT_READY, identities.MOVED, identities.SAME)
+"""Beginnings of quarantine notes. A quarantine with such a note ends once a report about the resource can be stored."""
 LOST_AFTER = 2
 """The number of complete reports in a row that must omit a resource before it is considered lost."""
 
@@ -39,13 +41,13 @@ class Stored:
     rejected: Sequence[Rejected]
     conflicts: Sequence[Conflict]
     settled: bool
-    """Whether nothing is left to do that the same report could finish later."""
+    """False if storing the same report again later could complete something that was not possible now."""
 
 
 def store(sync: Sync, found: Sequence[Draft], *, complete: bool, keep: Callable[[], bool]) -> Stored | None:
-    """Store each resource of a report independently, while `keep` returns True. Return None once it does not.
+    """Store each resource of a report independently. Stop and return None as soon as `keep` returns False.
 
-    If the report is complete, count those that it omits as missing.
+    If the report is complete, resources that it omits count as missing.
     """
     drafts, rejected = in_order(found)
     there = Resource.objects.filter(blueprint=sync.blueprint, gone_at=None, identity__in=[d.identity for d in drafts])
@@ -91,7 +93,12 @@ def _is_current(sync: Sync, resource: Resource | None, draft: Draft) -> bool:
 
 def _is_placed(resource: Resource, draft: Draft) -> bool:
     """Return whether the resource that this one is part of is known, if there is one."""
-    return not draft.part_of or (resource.part_of is not None and resource.part_of.gone_at is None)
+    whole = resource.part_of
+    if not draft.part_of and draft.host is None:
+        return True
+    if whole is None or whole.gone_at is not None:
+        return False
+    return draft.host is None or draft.part_of in ("", whole.identity)
 
 
 def _take_up(sync: Sync, resource: Resource | None, draft: Draft) -> tuple[list[Rejected], bool]:
@@ -113,7 +120,11 @@ def _take_up(sync: Sync, resource: Resource | None, draft: Draft) -> tuple[list[
 
 @short
 def _meet(sync: Sync, draft: Draft, said: Json) -> bool:
-    """Register a resource that was not found before. Return whether nothing is left to do."""
+    """Register a resource that was not found before, if it can be used. Return whether nothing is left to do."""
+    if draft.refused:
+        return True
+    if draft.host is not None and provision.whole(sync.blueprint, draft) is None:
+        raise NotFound(f"Host {draft.host} does not exist.")
     blueprint = provision.lock_blueprint(sync.blueprint_id)
     if blueprint is None or _there(blueprint, draft).exists():
         return False
@@ -138,11 +149,13 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
     resource.blueprint = sync.blueprint
     before = finding.draft if finding is not None else {}
     wanted = _wanted(resource, draft, said, before)
-    if draft.part_of and (before.get("part_of") != draft.part_of or not _is_placed(known, draft)):
+    same_place = (before.get("part_of", ""), before.get("host")) == (draft.part_of, draft.host)
+    if not same_place or not _is_placed(known, draft):
         wanted |= _part_of(resource, draft)
+    wanted |= _quarantine(resource, draft)
     changed = {name: value for name, value in wanted.items() if getattr(resource, name) != value}
-    if resource.note.startswith(_ENDS_WHEN_STORED):
-        changed |= {"quarantined": False, "note": ""}
+    if "note" in changed and draft.refused:
+        record_event("resource.quarantined", changed["note"], resource_id=resource_id)
     if resource.missed >= LOST_AFTER:
         changed["observed"] = "ok"
         record_event("resource.found", "The resource was found again.", resource_id=resource_id)
@@ -157,7 +170,15 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
         provision.set_identities(resource_id, draft.identities, before=earlier)
     if _set_amounts(resource_id, draft, said, before) or changed:
         hints.after_commit("serve", resource.type)
-    return not draft.part_of or "part_of_id" in wanted or _is_placed(known, draft)
+    return "part_of_id" in wanted or _is_placed(known, draft)
+
+
+def _quarantine(resource: Resource, draft: Draft) -> dict[str, Any]:
+    """Return the columns of a quarantine that begins or ends with this report. An operator's quarantine stays."""
+    ours = resource.note.startswith(_ENDS_WHEN_STORED)
+    if draft.refused and (ours or not resource.quarantined):
+        return {"quarantined": True, "note": f"{_NOT_READY} {draft.refused}"[:2000]}
+    return {"quarantined": False, "note": ""} if ours else {}
 
 
 def _set_amounts(resource_id: int, draft: Draft, said: Json, before: Json) -> bool:
@@ -189,6 +210,8 @@ def _wanted(resource: Resource, draft: Draft, said: Json, before: Json) -> dict[
     if said.get("traits") != before.get("traits") or not before:
         kept = set(resource.traits) - set(before.get("traits", [])) if before else set()
         wanted["traits"] = sorted(kept | draft.traits)
+    if said.get("locality") != before.get("locality"):
+        wanted["locality"] = list(draft.locality)
     if said.get("capacity") != before.get("capacity"):
         wanted |= {f"total_{name}": getattr(draft.capacity, name) for name in CLASSES}
     return wanted
@@ -210,7 +233,7 @@ def _news(said: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def set_places(root: Sync, names: Iterable[str]) -> None:
-    """Discover exactly the places that the kind names. The resources of other places count as missing."""
+    """Schedule discoveries of exactly the places that the kind names. Resources of other places count as missing."""
     wanted = set(names)
     if root.place not in wanted:
         _miss_all(root)

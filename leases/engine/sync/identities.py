@@ -1,4 +1,4 @@
-"""Notice that a report is about a thing which is already a resource, and move the resources of things that moved."""
+"""Detect reported hardware that already is another resource, and resources whose hardware has moved to another host."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ _DEEPEST = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Conflict:
-    """A thing that a report names, and that is already another resource."""
+    """A reported thing that is already represented by another resource."""
 
     identity: str
     resource: Resource
     message: str
 
     def as_json(self, since: str) -> Json:
-        """Return the conflict as it is stored, with the time since which it exists."""
+        """Return the conflict in the form in which it is stored, with the time at which it was first seen."""
         return {"identity": self.identity, "resource": self.resource.pk, "message": self.message, "since": since}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Owners:
-    """The resources to which the identities in a report belong."""
+    """The existing resources that have identities of a report's drafts."""
 
     by_identity: Mapping[Identity, Resource]
 
@@ -48,7 +48,7 @@ class Owners:
 
 
 def owners(drafts: Iterable[Draft]) -> Owners:
-    """Return the resources to which the identities of the drafts belong."""
+    """Return the existing resources that have identities of the drafts."""
     wanted = {one for draft in drafts for one in draft.identities}
     if not wanted:
         return Owners(by_identity={})
@@ -61,10 +61,13 @@ def owners(drafts: Iterable[Draft]) -> Owners:
 def conflict(
     sync: Sync, draft: Draft, own: Resource | None, rivals: Mapping[Identity, Resource], listed: set[str]
 ) -> Conflict | None:
-    """Return why a draft must not become, or change, a resource; None if it may.
+    """Return the conflict that forbids to create or change a resource from a draft, or None if there is none.
 
-    `listed` are the identities of all drafts in the report.
+    `own` is the resource that the draft describes, if it exists; `rivals` are other resources with identities of the
+    draft. `listed` has the identities of all drafts in the report.
     """
+    if own is not None and (stays := _why_it_stays(sync, draft, own)) is not None:
+        return stays
     for one, other in rivals.items():
         thing = f"{draft.name or draft.identity} ({one}), found by blueprint {sync.blueprint.name},"
         there = f"resource {other.pk} ({other}) of blueprint {other.blueprint.name}"
@@ -74,15 +77,23 @@ def conflict(
         if several or other.identity in listed or other.origin != Resource.Origin.DISCOVERED:
             message = f"{thing} has an identity of {there}."
             return Conflict(identity=draft.identity, resource=other, message=message)
-    before = own or next(iter(rivals.values()), None)
-    if before is not None and _is_still_listed(sync, before):
-        where = before.finding.sync.place
-        message = (
-            f"{draft.name or draft.identity} is reported in {sync.place or sync.blueprint.name} and in {where}."
-            f" Resource {before.pk} moves once a complete report about {where} omits it."
-        )
+    moved = next(iter(rivals.values()), None) if own is None else None
+    return None if moved is None else _why_it_stays(sync, draft, moved)
+
+
+def _why_it_stays(sync: Sync, draft: Draft, before: Resource) -> Conflict | None:
+    """Return why a report must not change a resource that is elsewhere; None if it may."""
+    if sync.source == Sync.Source.SENT and before.origin != Resource.Origin.DISCOVERED:
+        message = f"{draft.name or draft.identity} is resource {before.pk} ({before}), which was not discovered."
         return Conflict(identity=draft.identity, resource=before, message=message)
-    return None
+    if not _is_still_listed(sync, before):
+        return None
+    where = before.finding.sync.place
+    message = (
+        f"{draft.name or draft.identity} is reported in {sync.place or sync.blueprint.name} and in {where}."
+        f" Resource {before.pk} moves once a complete report about {where} omits it."
+    )
+    return Conflict(identity=draft.identity, resource=before, message=message)
 
 
 def _is_still_listed(sync: Sync, resource: Resource) -> bool:
@@ -98,7 +109,7 @@ def _is_elsewhere(sync: Sync, finding: Finding | None) -> bool:
 
 
 def withhold(resource: Resource, found: Conflict) -> None:
-    """Keep a resource from serving new leases, because the same thing is another resource as well."""
+    """Quarantine a resource, because the same thing is already represented by another resource."""
     note = f"{SAME} resource {found.resource.pk}: {found.message}"[:2000]
     changed = Resource.objects.filter(~Q(pk=found.resource.pk), pk=resource.pk, quarantined=False)
     if changed.update(quarantined=True, note=note):
@@ -106,21 +117,23 @@ def withhold(resource: Resource, found: Conflict) -> None:
 
 
 def leave(sync: Sync, resource: Resource, draft: Draft) -> bool:
-    """End the leases of a resource that was found in another host. Return whether it is free to move there.
+    """End the leases of a resource that was found in another host. Return whether it can be moved there now.
 
-    Until it moves, it serves no new leases.
+    Until it is moved, it serves no new leases.
     """
     finding: Finding | None = getattr(resource, "finding", None)
     elsewhere = _is_elsewhere(sync, finding)
-    if finding is not None and not elsewhere and finding.draft.get("part_of", "") == draft.part_of:
+    before = finding.draft if finding is not None else {}
+    same = (before.get("part_of", ""), before.get("host")) == (draft.part_of, draft.host)
+    if finding is not None and not elsewhere and same:
         return True
     whole = provision.whole(sync.blueprint, draft)
-    before, after = _host(resource.part_of_id), _host(None if whole is None else whole.pk)
-    moved = before[0] != after[0] if before and after else elsewhere
+    former, new = _host(resource.part_of_id), _host(None if whole is None else whole.pk)
+    moved = former[0] != new[0] if former and new else elsewhere
     if not moved:
         return True
-    was = before[1] if before else finding.sync.place if finding is not None else ""
-    now = after[1] if after else sync.place
+    was = former[1] if former else finding.sync.place if finding is not None else ""
+    now = new[1] if new else sync.place
     message = f"{draft.name or draft.identity} was in {was} and was found in {now}."
     return _leave(resource.pk, message, f"{MOVED} {now}.")
 
@@ -158,7 +171,10 @@ def _host(resource_id: int | None) -> tuple[int, str] | None:
 
 
 def remember(sync: Sync, found: Iterable[Conflict]) -> list[Json]:
-    """Return the conflicts of a report as they are stored. Those that existed before keep their time."""
+    """Return the conflicts of a report in the form in which they are stored.
+
+    Known conflicts keep the time at which they were first seen.
+    """
     since = {(one["identity"], one["resource"]): one["since"] for one in sync.conflicts}
     now = rows("SELECT clock_timestamp()")[0][0].isoformat()
     return [one.as_json(since.get((one.identity, one.resource.pk), now)) for one in found]

@@ -82,9 +82,9 @@ log = logging.getLogger(__name__)
 
 
 def dispose(stray: Stray, blueprint: Blueprint, view: BlueprintView, owned: Owned) -> None:
-    """Call the next steps that destroy an orphan, as far as is possible now.
+    """Carry out the steps of the destroy plan of an orphan until one has to wait.
 
-    The next search continues from `position` and `memo`.
+    The next search continues from the stored `position` and `memo`.
     """
     plan = registry.kind(blueprint.kind).destroy()
     if stray.position >= len(plan):

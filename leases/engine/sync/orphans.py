@@ -54,7 +54,7 @@ DRY_RUN = "Not destroyed, because this installation only lists orphans (DRYDOCK_
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """An object that was found, and whether it is ours. `made` is what its tags prove, or None for a suspect."""
+    """An object that was found, and whether it is ours. `made` is its proven origin, or None for a suspect."""
 
     owned: Owned
     key: str

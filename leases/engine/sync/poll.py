@@ -1,7 +1,7 @@
 """Poll a provider account: the status of its machines, its offers and its quotas.
 
-A poll stores what has changed, and wakes the builds that wait for that. It does not end leases: machines that it
-reports as gone, or does not report, are only suspected (`suspects`).
+A poll stores the changes, and wakes builds that wait for them. It does not end leases: machines that it reports as
+gone, or does not report, are only suspected (`suspects`).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ log = logging.getLogger(__name__)
 def read(reading_id: int) -> bool:
     """Poll an account, if a poll is due and no other process is polling. Return False if it was not polled.
 
-    If the poll fails, the results of the last successful poll are kept.
+    If the poll fails, the results of the last successful poll remain.
     """
     refuse_inside_transaction("read")
     reading = Reading.objects.select_related("credential").filter(pk=reading_id).first()

@@ -1,4 +1,4 @@
-"""Suspected machines, which a listing omits or shows as stopped. Each is read directly before it is judged.
+"""Suspected machines: those that a listing omits or shows as stopped. Each is read by its id before it is judged.
 
 A listing proves nothing, however often it is repeated. Each suspected machine is read by its own id, and only the
 provider's answer about that machine has consequences. Until then its leases remain unchanged, with a message about the
@@ -31,7 +31,7 @@ from leases.states import STOPPED, VANISHED
 UNDISTURBED = """
     NOT r.in_maintenance AND NOT EXISTS (SELECT FROM leases_run n WHERE n.resource_id = r.id AND n.lease_id IS NULL)
     AND (r.power_wanted = '' OR r.facts #>> '{stopped,restart}' = 'true' AND r.power_wanted = 'on')"""
-"""SQL condition that is true if resource `r` is not off on request and no run works on it."""
+"""SQL condition that is true if resource `r` was not switched off on request and has no run."""
 _BY_OTHERS = f"SELECT 1 FROM leases_resource r WHERE r.id = %s AND r.state = 'active' AND {UNDISTURBED}"
 _BEGIN = """
     UPDATE leases_resource SET facts = facts || jsonb_build_object('stopped', jsonb_build_object(
@@ -44,17 +44,17 @@ _OVER = """
 
 
 def by_others(resource_id: int) -> bool:
-    """Return whether somebody else stopped a machine, and not Drydock.
+    """Return whether a machine was stopped by somebody else than Drydock.
 
-    This is assumed if the machine is not off on request and no run works on it.
+    This is assumed if it was not switched off on request and has no run.
     """
     return bool(rows(_BY_OTHERS, (resource_id,)))
 
 
 def noticed(resource: Resource, found: Owned, kind: Offers) -> None:
-    """Start the grace period of a machine that somebody else has stopped, or give it up after that period.
+    """Start the grace period of a machine that somebody else has stopped, or treat the machine as lost after it.
 
-    The machine is also given up when its lifetime ends.
+    The machine also counts as lost when its lifetime ends.
     """
     what = kind.stops(specs.config(resource.blueprint.kind, resource.blueprint.config))
     why = f"The machine was stopped, but not by Drydock. {found.facts.get('reason') or ''}".strip()
@@ -91,7 +91,7 @@ class Doubt(NamedTuple):
 
 @dataclass(kw_only=True)
 class Doubts:
-    """Conclusions from a listing: the suspected machines (`of`), and others that changed.
+    """Conclusions from a listing: the suspected machines (`of`), and other machines whose status changed.
 
     `empty` is True if the listing has none of our machines although it should have some.
     """

@@ -1,3 +1,3 @@
 """Periodic upkeep: all periodic checks, warm pools, renewals and pruning."""
 
-__all__ = ["lease_checks", "pools", "pruning", "renewals", "run_checks", "sweep"]
+__all__ = ["agent_checks", "lease_checks", "pools", "preempt", "pruning", "renewals", "run_checks", "sweep"]

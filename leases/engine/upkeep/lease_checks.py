@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models.functions import Now
 
 from leases.engine.core.database import each, leases_by_id, rows, run, short, some
-from leases.engine.core.runs import end_waiting_siblings
+from leases.engine.core.runs import end_siblings
 from leases.engine.core.transitions import move_lease
 from leases.engine.lifecycle import lease_phases, release
 from leases.engine.placement import claims
@@ -48,7 +48,7 @@ def _give_up(lease_id: int) -> None:
         message = f"Timed out waiting for capacity. The last reason: {last[0][0]}"
         move_lease(lease_id, LeaseState.BROKEN, reason=Reason.GAVE_UP_WAITING, message=message, ended_at=Now())
         claims.unreserve(lease_id)
-        hints.once_committed(end_waiting_siblings, lease_id)
+        hints.once_committed(end_siblings, lease_id)
 
 
 def silent() -> int:
@@ -61,10 +61,15 @@ def silent() -> int:
 
 
 def left_in_groups() -> int:
-    """End pending leases whose group has lost a member, if a crash kept them from being marked for release."""
+    """End leases whose group has lost a member, if a crash kept them from being marked for release.
+
+    These are the pending ones, and those that use the lost member.
+    """
     found = some(
-        "SELECT l.id FROM leases_lease l WHERE l.state = 'pending' AND l.group_id IS NOT NULL AND l.release_wanted = ''"
+        "SELECT l.id FROM leases_lease l WHERE l.group_id IS NOT NULL AND l.release_wanted = ''"
+        " AND (l.state = 'pending' OR (l.state IN ('acquired', 'active') AND l.facts ? 'stands_on'))"
         " AND EXISTS (SELECT FROM leases_lease o WHERE o.group_id = l.group_id"
+        " AND (l.state = 'pending' OR o.id::text = l.facts ->> 'stands_on')"
         " AND o.state IN ('released', 'destroyed', 'broken'))"
     )
     return each(partial(release.end, reason=Reason.GROUP_ENDED), found)
@@ -110,7 +115,7 @@ def orphans() -> int:
 
 
 def bereaved() -> int:
-    """Evict leases and remove resources whose needed lease has ended."""
+    """Evict leases, and retire resources, that depend on a lease which has ended."""
     lost = some(
         "SELECT DISTINCT r.id, c.id, c.message FROM leases_resource r JOIN leases_lease c ON c.for_resource_id = r.id"
         " AND c.need <> '' AND c.need_phase = '' AND c.state IN ('released', 'destroyed', 'broken')"
@@ -139,9 +144,10 @@ def _over(child: int, message: str) -> str:
 
 
 def idle_reservations() -> int:
-    """Clear reservations if the lease no longer waits or the resource is out of service.
+    """Clear reservations whose lease no longer waits or whose resource is out of service.
 
-    Also clears that of a part of a reserved resource: the two leases would wait for each other.
+    Also clears the reservation of a part of a resource that is reserved for another lease, because the two leases would
+    wait for each other.
     """
     return run(
         "UPDATE leases_resource SET reserved_for_id = NULL WHERE id = ANY(ARRAY("
@@ -156,7 +162,7 @@ def idle_reservations() -> int:
 
 
 def stale_trees() -> int:
-    """Have the triggers update `closed_by` below resources where rows were locked."""
+    """Repair `closed_by` of the parts of resources for which triggers could not update it because rows were locked."""
     return run(
         "UPDATE leases_resource SET tree_stale = FALSE WHERE id = ANY(ARRAY("
         "SELECT id FROM leases_resource WHERE tree_stale ORDER BY id FOR NO KEY UPDATE SKIP LOCKED))"
@@ -169,7 +175,7 @@ _DUE = """
 
 
 def parked() -> int:
-    """Return parked leases to the queue when they are due."""
+    """Put parked leases that are due back into the queue."""
     found = rows(
         f"UPDATE leases_lease SET parked = FALSE WHERE {leases_by_id(_DUE)} RETURNING type",
         (settings.DRYDOCK.sweep_batch,),

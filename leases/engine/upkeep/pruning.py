@@ -1,7 +1,7 @@
 """Delete ended leases, events and usage records after their retention.
 
-Each sweep deletes a few small batches, each in its own transaction. It locks only rows that no process works on any
-more, and skips rows that are already locked. A row to which others still refer is kept until they are deleted.
+Each sweep deletes a few small batches, each in its own transaction. It locks only rows that no process uses any more,
+and skips rows that are already locked. A row that other rows refer to is kept until those are deleted.
 
 Ids grow with time, so old rows are found by walking along the primary key. No additional index is needed, which would
 add a cost to the end of every lease.
@@ -150,7 +150,7 @@ _FREE = """
 def forget(walk: Walk, ids: Sequence[int]) -> int:
     """Delete the rows with these `ids`, and their dependent rows. Return the number of rows deleted.
 
-    Rows that may not be deleted yet, or to which other rows refer, are kept.
+    Rows that may not be deleted yet, or that other rows refer to, are kept.
     """
     free = [
         pk for (pk,) in rows(

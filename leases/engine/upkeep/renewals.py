@@ -1,7 +1,7 @@
 """Renew leases without an end hour by hour, within the budgets of their owners.
 
 If a budget was lowered, the leases held longest are kept: a lease is renewed if the budget covers it together with the
-leases held for longer and those that end by themselves. Otherwise it ends after a notice.
+leases held for longer and the leases that have an end. Otherwise it ends after a notice.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from django.conf import settings
 
+from leases.engine.actions import needs
 from leases.engine.core.database import each, rows, run, short, some
 from leases.engine.core.runs import start
-from leases.engine.lifecycle import needs
 from leases.engine.resources import maintenance
 from leases.messaging import hints
 from leases.models import Run
@@ -24,9 +24,9 @@ def steps() -> int:
 
 
 def needed() -> int:
-    """Make runs due if the leases that they wait for are active, or can never be.
+    """Make runs due whose needed leases are all active, or can no longer become active.
 
-    The step is then called again.
+    The waiting step is then called again.
     """
     found = 0
     waiting = Run.objects.filter(waits_for="leases", due_at=None).select_related("lease", "resource")
@@ -63,7 +63,7 @@ def _advance(run_id: int) -> bool:
 
 
 def undisturbed() -> int:
-    """End the maintenance of resources if no run needs it, however the run that requested it has ended."""
+    """End the maintenance of resources if no run needs it any more."""
     return each(maintenance.lift, some("SELECT id FROM leases_resource WHERE in_maintenance"))
 
 

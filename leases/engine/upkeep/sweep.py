@@ -1,4 +1,4 @@
-"""Run all periodic checks, which find the work of messages that were lost."""
+"""Run all periodic checks. They find work that is due even if the message about it was lost."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from leases.engine.core.database import attempt, run
 from leases.engine.core.installation import current as standing
 from leases.engine.core.workers import forget_lost
 from leases.engine.resources import cleanup, maintenance
-from leases.engine.scheduling import preempt
 from leases.engine.sync import discovery
 from leases.engine.sync.orphans import due as search_for_orphans
-from leases.engine.upkeep import lease_checks, pools, pruning, renewals, run_checks
+from leases.engine.upkeep import agent_checks, lease_checks, pools, preempt, pruning, renewals, run_checks
 
 
 def sweep() -> int:
@@ -53,6 +52,8 @@ CHECKS: tuple[Callable[[], int], ...] = (
     pools.check_due,
     pools.forget_errors,
     discovery.due,
+    agent_checks.expected,
+    agent_checks.silent,
     poll_schedule.due,
     search_for_orphans,
     forget_lost,
@@ -72,5 +73,5 @@ WHILE_SUSPENDED: tuple[Callable[[], int], ...] = (
 )
 """The checks that run while the installation is suspended.
 
-They change nothing outside the database and end no lease, so they do no harm to a database that is not confirmed.
+They change nothing outside the database and end no lease, so they are safe in a database that is not confirmed.
 """

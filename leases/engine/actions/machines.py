@@ -1,6 +1,6 @@
 """Carry out actions on a machine that its lease requests: stop, start, reboot, resize, change of type, tags.
 
-A machine is not considered lost during such an action, or while it is off on request.
+A machine is not considered lost during such an action, or while it is switched off on request.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from blueprints.amounts import Amounts
 from blueprints.answers import Failed
 from drydock.core.errors import Conflict
+from leases.engine.actions import needs
 from leases.engine.core.database import rows, run, short
-from leases.engine.core.runs import start
+from leases.engine.core.runs import name_of, start
 from leases.engine.core.transitions import lock_resource, record_event
-from leases.engine.lifecycle import needs
 from leases.engine.placement import budgets
 from leases.engine.placement.budget_check import UNKNOWN
 from leases.engine.placement.pending import read_json
@@ -36,7 +36,9 @@ class Wish(NamedTuple):
     lease_id: int | None = None
 
 
-class _Now(NamedTuple):
+class Now(NamedTuple):
+    """The state of a resource, and its run."""
+
     name: str
     state: str
     power: str
@@ -61,17 +63,17 @@ def ask(wish: Wish) -> bool:
     budget does not allow a more expensive type. From now on, the leases are charged at the price of the new type.
     """
     unaffordable = _unaffordable(wish)
-    now = _locked(wish.resource_id)
+    now = locked(wish.resource_id)
     wanted = {**wish.wanted, "lease": wish.lease_id}
     if now.phase == wish.phase and _same(read_json(now.wanted), wanted):
         return False
-    _refuse_busy(now)
+    refuse_busy(now)
     if wish.phase == "reboot" and "off" in (now.power, now.power_wanted):
         raise Conflict(f"{now.name} is off.", hint="Start it instead.")
     if unaffordable:
         said = f"{unaffordable[:1].upper()}{unaffordable[1:]}."
         raise Conflict(said, hint="Choose a cheaper type, or ask an operator to raise the budget.")
-    _drop_check(now)
+    drop_check(now)
     if _rise(wish, now.price) > 0:
         wanted["was_price"] = now.price
         price = wish.wanted["draft"]["price"]
@@ -110,12 +112,12 @@ def switch(wish: Wish) -> bool:
     Returns False if the machine is already in that state or being switched to it. Raises Conflict if the machine is
     not active or is busy with another action.
     """
-    now = _locked(wish.resource_id)
+    now = locked(wish.resource_id)
     wanted = wish.wanted["power"]
     if now.power_wanted == wanted and (now.phase == "power" or now.power == wanted):
         return False
-    _refuse_busy(now)
-    _drop_check(now)
+    refuse_busy(now)
+    drop_check(now)
     run("UPDATE leases_resource SET power_wanted = %s, power_at = NULL WHERE id = %s", (wanted, wish.resource_id))
     maintenance.begin_switch(wish.resource_id)
     hints.after_commit("sweep")
@@ -125,24 +127,31 @@ def switch(wish: Wish) -> bool:
     return True
 
 
-def _locked(resource_id: int) -> _Now:
+def locked(resource_id: int) -> Now:
+    """Lock a resource, and return its state."""
     lock_resource(resource_id)
-    return _Now(*rows(_NOW, (resource_id,))[0])
+    return state_of(resource_id)
 
 
-def _refuse_busy(now: _Now) -> None:
+def state_of(resource_id: int) -> Now:
+    """Return the state of a resource."""
+    return Now(*rows(_NOW, (resource_id,))[0])
+
+
+def refuse_busy(now: Now) -> None:
+    """Raise Conflict if a resource is not active, or is busy with anything but a health check."""
     if now.state != "active":
         raise Conflict(f"{now.name} is {now.state}.")
+    if now.phase not in (None, "check"):
+        what = PHASES.get(str(now.phase)) or name_of(str(now.phase), read_json(now.wanted) or {})
+        raise Conflict(f"{now.name} is busy with {what}.", hint="Try again when that is done.")
     if now.in_maintenance:
         raise Conflict(f"{now.name} is in maintenance.", hint="Try again when that is done.")
-    if now.phase not in (None, "check"):
-        what = PHASES.get(str(now.phase), now.phase)
-        raise Conflict(f"{now.name} is busy with {what}.", hint="Try again when that is done.")
     if now.power_wanted and now.power != now.power_wanted:
         raise Conflict(f"{now.name} is about to be switched {now.power_wanted}.", hint="Try again when that is done.")
 
 
-def _drop_check(now: _Now) -> None:
+def drop_check(now: Now) -> None:
     """Cancel a health check that is running. A check changes nothing, so its answer can be ignored."""
     if now.run_id is None:
         return

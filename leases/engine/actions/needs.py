@@ -15,8 +15,8 @@ from leases.validation.requests import read
 def provide(current: Run, need: Need) -> str:
     """Request what the step needs and does not have yet.
 
-    Returns what the run waits for (`leases` or `maintenance`), or an empty string if nothing is missing. Call
-    inside the transaction that applies the step's answer. Raises NotToBeHad if a need cannot be met.
+    Returns what the run waits for (`leases` or `maintenance`), or an empty string if nothing is missing. Call inside
+    the transaction that applies the step's answer. Raises NotToBeHad if a need can never be met.
     """
     satisfied(current)
     for wanted in need.locks:

@@ -1,0 +1,27 @@
+"""Isolation of the devices of a host: an account gets the devices of its leases, and no others.
+
+Everything runs as root through the host's control account, and nothing through an account that a lease has used. The
+kinds decide which devices a lease gets, and what to do with a device that cannot be cleaned.
+"""
+
+from blueprints.devices.cdi import publish, qualified_name, specification, withdraw
+from blueprints.devices.environment import environment
+from blueprints.devices.grants import (
+    close,
+    end_users,
+    grant,
+    hand_back,
+    hand_back_all,
+    has_devices,
+    remaining,
+    revoke,
+    revoke_account,
+    users,
+)
+from blueprints.devices.values import Account, Device, DeviceRefused, Granted, Holder, Node
+
+__all__ = [
+    "Account", "Device", "DeviceRefused", "Granted", "Holder", "Node", "close", "end_users", "environment", "grant",
+    "hand_back", "hand_back_all", "has_devices", "publish", "qualified_name", "remaining", "revoke", "revoke_account",
+    "specification", "users", "withdraw",
+]  # fmt: skip

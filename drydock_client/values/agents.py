@@ -1,0 +1,65 @@
+"""Agents, the codes with which they join, and their orders."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOrderInfo:
+    """Something that an agent was told to do. `state`: waiting, sent, running, done, failed or expired."""
+
+    id: int
+    action: str
+    state: str
+    percent: int | None
+    message: str
+    actor: str
+    created_at: dt.datetime
+    expires_at: dt.datetime
+    ended_at: dt.datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentInfo:
+    """The agent of a host, or one that a blueprint requires there although none has joined.
+
+    `state` is `expected` (it has not joined), `joined` (it has not reported), `reporting`, `silent` or `revoked`.
+    """
+
+    id: int
+    blueprint: str
+    place: str
+    """The name of the host in the blueprint."""
+    host: str
+    """The name that the host itself reports."""
+    state: str
+    message: str
+    """The problem, in a sentence, or empty."""
+    version: str
+    outdated: bool
+    """Whether it is older than the server."""
+    drivers: tuple[str, ...]
+    """The hardware drivers that it has, and those that failed with the reason."""
+    interval: float
+    """Seconds between two reports."""
+    clock_offset: float | None
+    """Seconds by which its clock is ahead of the server's."""
+    joined_at: dt.datetime | None
+    reported_at: dt.datetime | None
+    silent_since: dt.datetime | None
+    revoked_at: dt.datetime | None
+    orders: tuple[AgentOrderInfo, ...] = ()
+    """Its last orders, newest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinCodeInfo:
+    """A code with which one agent may join once. It is shown only in this answer."""
+
+    code: str
+    blueprint: str
+    place: str
+    """The host that may use it; empty if any host of the blueprint may."""
+    expires_at: dt.datetime

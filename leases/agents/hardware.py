@@ -1,0 +1,107 @@
+"""Reports of agents: whether to believe one, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from blueprints.identities import real
+from blueprints.reports import Report
+from drydock.core.errors import Busy, Conflict, DrydockError, NotAllowed
+from drydock_agent.messages import HardwareReport
+from leases.agents.enrolment import CLOCK_LIMIT, CLOCK_WARNING, note_clock, offset, refuse_other_host
+from leases.engine.core.transitions import record_event
+from leases.engine.sync import discovery, silent_agents
+from leases.engine.sync.discovery import Received
+from leases.models import Agent
+
+FIELD = "hardware.host.identities"
+
+
+def accept(agent: Agent, report: HardwareReport, content: dict[str, Any]) -> Received:
+    """Store the hardware that an agent reports about its host. `content` is its JSON form.
+
+    Raises Conflict for a report that was received before and for a wrong clock, NotAllowed if it is about another host,
+    and InvalidRequest if the kind refuses it. Nothing is stored then, and the reason is kept with the agent.
+    """
+    refused = _refused(agent, report)
+    if refused is not None:
+        _remember(agent, refused)
+        raise refused
+    _number(agent, report)
+    try:
+        received = discovery.receive(agent.blueprint_id, Report(place=agent.place, content=content))
+    except Busy:
+        raise
+    except DrydockError as error:
+        _remember(agent, error)
+        raise
+    if agent.silent_since is not None or agent.reported_at is None:
+        _return(agent)
+    return received
+
+
+def _refused(agent: Agent, report: HardwareReport) -> DrydockError | None:
+    """Return why a report must not be believed, or None."""
+    ahead = offset(report.time)
+    if abs(ahead) > CLOCK_WARNING or agent.clock_off_since is not None:
+        note_clock(agent, ahead)
+    if abs(ahead) > CLOCK_LIMIT:
+        return Conflict(
+            f"The clock of this host is {abs(ahead):.0f} seconds {'ahead of' if ahead > 0 else 'behind'} the server's:"
+            f" the report says {report.time}.",
+            field="time", hint="Synchronize the clocks.",
+        )  # fmt: skip
+    try:
+        refuse_other_host(agent, report.hardware.host.identities, FIELD)
+        _learn(agent, report)
+    except NotAllowed as error:
+        return error
+    return None
+
+
+def _learn(agent: Agent, report: HardwareReport) -> None:
+    """Keep identities of the host that were not known yet. Raises NotAllowed if they are those of another agent."""
+    fresh = {one.namespace: one.value for one in real(report.hardware.host.identities)}
+    fresh = {name: value for name, value in fresh.items() if name not in agent.identities}
+    if not fresh:
+        return
+    taken = Q(pk=None)
+    for name, value in fresh.items():
+        taken |= Q(identities__contains={name: value})
+    others = Agent.objects.filter(taken, blueprint=agent.blueprint_id, revoked_at=None).exclude(pk=agent.pk)
+    other = others.first()
+    if other is not None:
+        shared = next(name for name, value in fresh.items() if other.identities.get(name) == value)
+        raise NotAllowed(f"{shared} {fresh[shared]} is that of {other.place}.", field=f"{FIELD}.{shared}")
+    Agent.objects.filter(pk=agent.pk).update(identities={**agent.identities, **fresh})
+
+
+def _number(agent: Agent, report: HardwareReport) -> None:
+    """Record that the report was received. Raises Conflict if it was received before, or after a later one."""
+    unread = Agent.objects.filter(pk=agent.pk, sequence__lt=report.sequence, revoked_at=None)
+    if not unread.update(sequence=report.sequence, boot_id=report.boot_id, reported_at=Now(), problem=""):
+        last = Agent.objects.filter(pk=agent.pk).values_list("sequence", flat=True).first()
+        raise Conflict(
+            f"Report {report.sequence} is not new: report {last} was received before.",
+            field="sequence", hint=f"Number the next report {(last or 0) + 1} or higher.",
+        )  # fmt: skip
+
+
+def _remember(agent: Agent, error: DrydockError) -> None:
+    """Keep why a report was refused. The report before counts as the last one."""
+    Agent.objects.filter(pk=agent.pk).update(problem=str(error)[:2000], reported_at=agent.reported_at)
+    if not agent.problem:
+        message = f"A report of the agent of {agent.place} was refused: {error}"
+        record_event("agent.refused", message[:2000], blueprint_id=agent.blueprint_id, details={"agent": agent.pk})
+
+
+def _return(agent: Agent) -> None:
+    """Put the resources of an agent that was silent, or that replaces a revoked one, back into service."""
+    silent = Agent.objects.filter(pk=agent.pk).exclude(silent_since=None)
+    if silent.update(silent_since=None):
+        message = f"The agent of {agent.place} reports again."
+        record_event("agent.returned", message, blueprint_id=agent.blueprint_id, details={"agent": agent.pk})
+    silent_agents.reopen(agent.pk)

@@ -1,0 +1,211 @@
+"""Place a group in one host: choose a host that can serve all members, itself or with the devices in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from django.conf import settings
+
+from blueprints.amounts import CLASSES
+from leases.engine.core.database import rows, run
+from leases.engine.placement.assignment import Place, Rule, assign, places
+from leases.engine.placement.claims import Obstacle
+from leases.engine.placement.constraints import PlacementRequest
+from leases.engine.scheduling.place import RESERVE
+
+_PAGES = (1, 16, 256)
+"""The sizes of the searches for hosts, in candidate limits. The next one runs only if the one before found no host."""
+_SHOWN = 3
+"""Up to this many hosts are named to a group that waits."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shortage:
+    """Why no host can serve a group now."""
+
+    hosts: tuple[int, ...]
+    """The hosts that could serve the group if nothing in them were leased."""
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Host:
+    """A host with the places in it that could serve each member. Members that ask for the same share one list."""
+
+    id: int
+    options: list[list[Place]]
+
+    def choose(self, requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
+        """Return a place for each member, or None if the host has no room for all."""
+        if any(
+            _fitting(request, one) < sum(other is one for other in self.options)
+            for request, one in zip(requests, self.options, strict=True)
+        ):
+            return None
+        return assign(self.options, requests, rule)
+
+
+def _fitting(request: PlacementRequest, options: Sequence[Place]) -> int:
+    """Return how many members with this request fit on these resources."""
+    return sum(1 if request.exclusive else _times(request, one) for one in options)
+
+
+def _times(request: PlacementRequest, place: Place) -> int:
+    asked = {name: getattr(request.amounts, name) for name in CLASSES} | dict(request.amounts.extra)
+    return min((place.free.get(name, 0) // amount for name, amount in asked.items() if amount), default=0)
+
+
+def choose(requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
+    """Return places for all members in one host, or None if no host can serve them all."""
+    for hosts in _found(requests, rule, when_empty=False):
+        if (choice := _best(hosts, requests, rule)) is not None:
+            return choice
+    return None
+
+
+def _best(hosts: list[_Host], requests: list[PlacementRequest], rule: Rule) -> list[Place] | None:
+    return next((choice for host in hosts if (choice := host.choose(requests, rule)) is not None), None)
+
+
+def _found(requests: list[PlacementRequest], rule: Rule, *, when_empty: bool) -> Iterator[list[_Host]]:
+    """Yield hosts in which each member finds a place, page by page."""
+    kinds, kind_of = _kinds(requests)
+    if rule.held:
+        yield _hosts([rule.held[0].resource_id], kinds, kind_of, when_empty=when_empty)
+        return
+    firsts = [places(kind, when_empty=when_empty) for kind in kinds]
+    if not all(firsts):
+        return
+    rarest = min(range(len(kinds)), key=lambda n: (len(firsts[n]), not kinds[n].exclusive))
+    limit, tried = settings.DRYDOCK.candidate_limit, set[int]()
+    for page in _PAGES:
+        seeds = firsts[rarest] if page == 1 else places(kinds[rarest], limit=page * limit, when_empty=when_empty)
+        new = [one.resource_id for one in seeds if one.resource_id not in tried]
+        tried.update(new)
+        yield _hosts(new, kinds, kind_of, when_empty=when_empty)
+        if len(seeds) < page * limit:
+            return
+
+
+def _kinds(requests: Sequence[PlacementRequest]) -> tuple[list[PlacementRequest], list[int]]:
+    """Return the distinct requests, and the index of that of each member."""
+    kinds: list[PlacementRequest] = []
+    kind_of = []
+    for request in requests:
+        kind = replace(request, lease_id=None, avoided=())
+        if kind not in kinds:
+            kinds.append(kind)
+        kind_of.append(kinds.index(kind))
+    return kinds, kind_of
+
+
+_TREES = """
+    SELECT h.id, b.id FROM (
+        SELECT coalesce((SELECT a.id FROM drydock_above(s.id) a ORDER BY a.n DESC LIMIT 1), s.id) AS id, min(s.n) AS n
+        FROM unnest(%s::bigint[]) WITH ORDINALITY s(id, n) GROUP BY 1) h
+    CROSS JOIN LATERAL (SELECT h.id UNION ALL SELECT x.id FROM drydock_below(h.id) x) b
+    ORDER BY h.n, b.id"""
+
+
+def _hosts(
+    seeds: Sequence[int], kinds: Sequence[PlacementRequest], kind_of: Sequence[int], *, when_empty: bool,
+    partly: bool = False,
+) -> list[_Host]:  # fmt: skip
+    """Return the hosts that contain the given resources, with the places in them that could serve each member.
+
+    Hosts without a place for each member are left out unless `partly` is true.
+    """
+    host_of = {below: host for host, below in rows(_TREES, (list(seeds),))} if seeds else {}
+    inside = tuple(host_of)
+    there: dict[int, list[list[Place]]] = {host: [[] for _ in kinds] for host in host_of.values()}
+    for n, kind in enumerate(kinds if inside else ()):
+        for place in places(replace(kind, only_resources=inside), limit=len(inside), when_empty=when_empty):
+            there[host_of[place.resource_id]][n].append(place)
+    return [
+        _Host(id=host, options=[options[n] for n in kind_of])
+        for host, options in there.items()
+        if partly or all(options)
+    ]  # fmt: skip
+
+
+def shortage(requests: list[PlacementRequest], rule: Rule) -> Shortage:
+    """Return which hosts could serve the group if nothing were leased, and what they or the others lack."""
+    kinds, kind_of = _kinds(requests)
+    able: list[int] = []
+    for hosts in _found(requests, rule, when_empty=True):
+        able = [host.id for host in hosts if _best([host], requests, rule) is not None]
+        if able:
+            break
+    if able:
+        seeds = able[:_SHOWN]
+    elif rule.held:
+        seeds = [rule.held[0].resource_id]
+    else:
+        seeds = [one.resource_id for kind in kinds for one in places(kind, when_empty=True)]
+    hosts = _hosts(seeds, kinds, kind_of, when_empty=not able, partly=True)
+    missing = sorted(((sum(_lacks(host, requests)), host) for host in hosts), key=lambda one: one[0])
+    closest = missing[0][1] if missing else None
+    clause = "" if closest is None else _clause(closest, kinds, kind_of, able=bool(able))
+    message = f"The {len(requests)} leases of the group are granted together in one host. "
+    if able:
+        message += f"{clause}."
+    elif clause:
+        message += f"No host has everything that they request; {clause}."
+    else:
+        message += "No host has anything that they request."
+    return Shortage(hosts=tuple(able), message=message)
+
+
+def _lacks(host: _Host, requests: Sequence[PlacementRequest]) -> list[float]:
+    """Return for each member the part of the members with the same request that find no place in the host."""
+    found = []
+    for request, options in zip(requests, host.options, strict=True):
+        alike = sum(one is options for one in host.options)
+        found.append(max(0, alike - _fitting(request, options)) / alike)
+    return found
+
+
+def _clause(
+    host: _Host, kinds: Sequence[PlacementRequest], kind_of: Sequence[int], *, able: bool
+) -> str:  # fmt: skip
+    """Return a clause that says what the host lacks."""
+    name = _named(host.id)
+    lacks, why = [], ""
+    for n, kind in enumerate(kinds):
+        alike = kind_of.count(n)
+        has = min(alike, _fitting(kind, host.options[kind_of.index(n)]))
+        if has < alike:
+            lacks.append(f"{has} of {alike} {_words(kind)}")
+            why = why or _obstacle(host, kind)
+    if lacks:
+        return f"{name} has only {', '.join(lacks)}{f' free{why}' if able else ''}"
+    return f"{name} has room for each of them, but not for all"
+
+
+def _words(kind: PlacementRequest) -> str:
+    details = [f"{name}={value}" for name, value in sorted(kind.requirements.items()) if value is not None]
+    details += kind.traits
+    details += ["exclusive"] if kind.exclusive else []
+    details += [f"{kind.amounts.slots} slots"] if kind.amounts.slots > 1 else []
+    return f"{kind.type} ({', '.join(details)})" if details else kind.type
+
+
+def _obstacle(host: _Host, kind: PlacementRequest) -> str:
+    """Return, after a colon, what keeps the host itself from being leased as a whole; or an empty string."""
+    if not kind.exclusive:
+        return ""
+    found = rows("SELECT drydock_obstacle(id, TRUE) FROM leases_resource WHERE id = %s AND type = %s",
+                 (host.id, kind.type))  # fmt: skip
+    obstacle = Obstacle.of(found[0][0]) if found else None
+    return f": {obstacle.sentence()}" if obstacle is not None else ""
+
+
+def _named(host: int) -> str:
+    ((name,),) = rows("SELECT name FROM leases_resource WHERE id = %s", (host,))
+    return name or f"resource {host}"
+
+
+def reserve(lease_id: int, hosts: Sequence[int]) -> bool:
+    """Reserve one of the hosts, and so everything in it, for the group of a lease. Return whether one was reserved."""
+    return bool(run(RESERVE.format(suits="r.id = ANY(%s)"), (lease_id, list(hosts))))

@@ -1,0 +1,157 @@
+"""Real device nodes and accounts of this machine, for tests of the isolation of devices."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from blueprints.devices import Account, Device, Node, revoke
+from blueprints.hostshell import HostShell
+from interfaces.command.shell import ShellCommand
+from interfaces.endpoints import LocalEndpoint
+from interfaces.local.restrictions import device_group
+from interfaces.transports import transport_to
+from tests.blueprints import host_peers as peers
+
+HARMLESS = ("vga_arbiter", "cpu_dma_latency", "vsock", "userfaultfd", "btrfs-control", "udmabuf", "psaux")
+"""Devices that do nothing when they are opened. They stand for accelerators."""
+RECORD = Path("/run/drydock-devices")
+
+
+@dataclass
+class Place:
+    """A folder below /dev with real character devices, and accounts that only this test uses."""
+
+    folder: Path
+    numbers: list[str]
+    used: list[tuple[Account, str]] = field(default_factory=list)
+
+    @property
+    def shell(self) -> HostShell:
+        """Root of this machine, as a control account."""
+        return HostShell(transport_to(LocalEndpoint(uid=0, gid=0, home="/")), 30)
+
+    def node(self, index: int, *, name: str = "", shared: bool = False) -> Node:
+        """A real node of the device with this index."""
+        path, number = self.folder / (name or f"card{index}"), self.numbers[index]
+        if not path.exists():
+            make_node(path, number)
+        return Node(path=str(path), number=number, shared=shared)
+
+    def device(self, index: int, *more: Node) -> Device:
+        """A device with a node of its own, and shared ones."""
+        return Device(id=f"0000:0{index}:00.0", nodes=(self.node(index), *more))
+
+    def account(self, index: int) -> Account:
+        """An account that no lease has."""
+        uid = peers.FIRST_UID + 50 + index
+        found = Account(uid=uid, gid=uid)
+        self.used.append((found, f"lease{index}"))
+        return found
+
+    def command(self, account: Account) -> ShellCommand:
+        """The command interface of a lease with this account."""
+        endpoint = LocalEndpoint(uid=account.uid, gid=account.gid, home="/")
+        return ShellCommand(transport_to(endpoint), still_mine=lambda: None)
+
+    def opens(self, account: Account, path: str) -> str:
+        """`opened`, or the kernel's error, when a process of the account's command interface opens the node."""
+        said = self.command(account).run(["/bin/sh", "-c", f": 2>&1 <{path} && echo opened"], timeout=10)
+        text = (said.text + said.error_text).strip()
+        return text.rpartition(": ")[2] if text != "opened" else text
+
+
+def make_node(path: Path, number: str, mode: int = 0o666) -> None:
+    """Make a character device."""
+    major, minor = map(int, number.split(":"))
+    os.mknod(path, stat.S_IFCHR | mode, os.makedev(major, minor))
+    path.chmod(mode)
+
+
+@contextmanager
+def place() -> Iterator[Place]:
+    """Skips without root, device nodes or three harmless devices. Nothing is left afterwards."""
+    peers.needs_root()
+    with _alone():
+        before = RECORD.exists()
+        folder = Path(tempfile.mkdtemp(prefix="drydock-test-", dir="/dev"))
+        folder.chmod(0o755)
+        try:
+            found = Place(folder, _harmless(folder))
+            try:
+                yield found
+            finally:
+                for account, key in found.used:
+                    _ended(account)
+                    revoke(found.shell, account, key, ())
+                for account, _ in found.used:
+                    assert not (group := device_group(account.uid)) or not group.exists()
+        finally:
+            shutil.rmtree(folder)
+            if not before:
+                shutil.rmtree(RECORD, ignore_errors=True)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Tests of devices run one at a time, in whichever process: at the end the record of the host is removed."""
+    folder = os.open("/dev", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def needs_groups() -> None:
+    """Skip where no control group refuses devices."""
+    if device_group(0) is None:
+        pytest.skip("this machine has no v1 controller of devices")
+
+
+def _harmless(folder: Path) -> list[str]:
+    misc = {name: number for number, name in map(str.split, Path("/proc/misc").read_text().splitlines())}
+    found = []
+    for name in HARMLESS:
+        if name not in misc:
+            continue
+        number = f"10:{misc[name]}"
+        try:
+            make_node(folder / "probe", number)
+            os.close(os.open(folder / "probe", os.O_RDONLY))
+            found.append(number)
+        except OSError:
+            continue
+        finally:
+            (folder / "probe").unlink(missing_ok=True)
+    if len(found) < 3:
+        pytest.skip("this machine does not allow three harmless devices to be opened")
+    return found
+
+
+def _ended(account: Account) -> None:
+    for process in peers.alive(account.uid):
+        process.kill()
+    peers.eventually(lambda: not peers.alive(account.uid))
+
+
+def sleeping(account: Account, path: str = "/dev/null") -> subprocess.Popen[bytes]:
+    """A process of the account outside every group, which holds a file open as descriptor 7."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        return subprocess.Popen(
+            ["sleep", "300"], user=account.uid, group=account.gid, extra_groups=[], pass_fds=[opened],
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    finally:
+        os.close(opened)

@@ -1,0 +1,62 @@
+"""`drydock lease --with`: what the option stands for, and devices whose variables the command gets."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from drydock.cli.toolkit import together
+from drydock.core.errors import InvalidRequest
+
+
+def test_the_option_stands_for_requests_with_the_times_of_the_first():
+    given = {"type": "host", "ttl": "2h", "name": "mine", "exclusive": True}
+    words = ["accelerator:class=gpu,memory_mib=40000,count=2", "accelerator", "storage:slots=3,exclusive=true"]
+    assert together.companions(given, words, 1) == [
+        {"ttl": "2h", "type": "accelerator", "count": 2, "requirements": {"class": "gpu", "memory_mib": 40000}},
+        {"ttl": "2h", "type": "accelerator"},
+        {"ttl": "2h", "type": "storage", "slots": 3, "exclusive": True},
+    ]
+    assert together.companions(given, None, 3) == []
+
+
+@pytest.mark.parametrize("word", ["accelerator:gpu", ":class=gpu", "", "accelerator:class=gpu,"])
+def test_a_malformed_option_says_how_to_write_it(word):
+    with pytest.raises(InvalidRequest) as refused:
+        together.companions({"type": "host"}, [word], 1)
+    assert refused.value.field == "with"
+    assert "--with accelerator:class=gpu,count=2" in refused.value.hint
+
+
+def test_a_count_beside_it_is_refused():
+    with pytest.raises(InvalidRequest) as refused:
+        together.companions({"type": "host"}, ["accelerator"], 2)
+    assert "--count" in refused.value.message
+
+
+def test_they_share_a_host_unless_something_else_is_wanted():
+    assert together.same("", [{}]) == "host"
+    assert together.same("parent", [{}]) == "parent"
+    assert together.same("", []) == ""
+
+
+def test_variables_of_several_devices_are_joined():
+    infos: Any = [
+        SimpleNamespace(facts={}),
+        SimpleNamespace(facts={"environment": {"CUDA_VISIBLE_DEVICES": "GPU-1", "ONE": "x"}}),
+        SimpleNamespace(facts={"environment": {"CUDA_VISIBLE_DEVICES": "GPU-2"}}),
+    ]
+    assert together.variables(infos) == {"CUDA_VISIBLE_DEVICES": "GPU-1,GPU-2", "ONE": "x"}
+
+
+def test_a_command_runs_once_on_the_first_lease_of_a_group(cli, host):
+    done = cli("lease", host, "--with", f"{host}:slots=1", "--same", "resource", "--", "echo", "once")
+    assert done.stdout == "once\n"
+    assert cli.json("leases") == []
+
+
+def test_an_unknown_requirement_is_named(cli, host):
+    said = cli("lease", host, "--with", f"{host}:colour=red", "--keep", code=2).stderr
+    assert "colour" in said
