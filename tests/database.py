@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, connections, transaction
 from django.db.backends.utils import CursorWrapper
 from django.test import TransactionTestCase
+from psycopg.pq import TransactionStatus
 
 KEPT = {"django_content_type", "auth_permission", "django_migrations"}
 """Tables with the same rows before and after every test."""
@@ -25,10 +26,18 @@ def install() -> None:
 
 def _teardown(case: Any) -> None:
     for name in case._databases_names(include_mirrors=False):
+        _close_busy(name)
         try:
             empty(name)
         except DatabaseError:  # no superuser, or a worker that is still at it
             call_command("flush", verbosity=0, interactive=False, database=name, reset_sequences=False)
+
+
+def _close_busy(name: str) -> None:
+    """Close a connection that a test left in the middle of a statement, as one that ran out of time does."""
+    open_connection = connections[name].connection
+    if open_connection is not None and open_connection.info.transaction_status == TransactionStatus.ACTIVE:
+        connections[name].close()
 
 
 def empty(name: str) -> None:

@@ -25,6 +25,7 @@ def accept(agent: Agent, report: HardwareReport, content: dict[str, Any]) -> Rec
 
     Raises Conflict for a report that was received before and for a wrong clock, NotAllowed if it is about another host,
     and InvalidRequest if the kind refuses it. Nothing is stored then, and the reason is kept with the agent.
+    Raises Busy while another report about the host is being stored. The same report can be sent again then.
     """
     refused = _refused(agent, report)
     if refused is not None:
@@ -34,6 +35,7 @@ def accept(agent: Agent, report: HardwareReport, content: dict[str, Any]) -> Rec
     try:
         received = discovery.receive(agent.blueprint_id, Report(place=agent.place, content=content))
     except Busy:
+        _unnumber(agent, report)
         raise
     except DrydockError as error:
         _remember(agent, error)
@@ -88,6 +90,12 @@ def _number(agent: Agent, report: HardwareReport) -> None:
             f"Report {report.sequence} is not new: report {last} was received before.",
             field="sequence", hint=f"Number the next report {(last or 0) + 1} or higher.",
         )  # fmt: skip
+
+
+def _unnumber(agent: Agent, report: HardwareReport) -> None:
+    """Take back that the report was received, so that the same report can be sent again."""
+    same = Agent.objects.filter(pk=agent.pk, sequence=report.sequence, boot_id=report.boot_id)
+    same.update(sequence=agent.sequence, boot_id=agent.boot_id, reported_at=agent.reported_at, problem=agent.problem)
 
 
 def _remember(agent: Agent, error: DrydockError) -> None:

@@ -85,6 +85,7 @@ def devices(blueprint):
     return made, host
 
 
+@pytest.mark.slow
 def test_join_report_orders_and_revocation(server, program, devices, chief):
     _, host = devices
     who = caller(chief)

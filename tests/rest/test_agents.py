@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import uuid
 
 import pytest
 from django.db import connection
@@ -117,6 +118,18 @@ def test_an_agent_joins_reports_and_is_listed(joined, pool, who):
     assert (found.place, found.host, found.state, found.message) == ("node-1", "node-1", "reporting", "")
     assert found.drivers == ("pci",)
     assert kinds() == ["agent.code_created", "agent.joined"]
+
+
+def test_a_report_that_was_not_stored_because_of_another_can_be_sent_again(joined, pool):
+    agent = joined()
+    agent.report("0000:01:00.0")
+    Sync.objects.update(token=uuid.uuid4(), token_until=Now() + dt.timedelta(minutes=1))
+    document = agent.document("0000:01:00.0", "0000:02:00.0")
+    before = Agent.objects.values("sequence", "boot_id", "reported_at", "problem").get()
+    agent.send("PUT", "me/hardware", document | {"boot_id": "b-2"}, code=503)
+    assert Agent.objects.values("sequence", "boot_id", "reported_at", "problem").get() == before
+    Sync.objects.update(token=None, token_until=None)
+    assert agent.send("PUT", "me/hardware", document)["stored"] is True
 
 
 def test_a_hello_with_the_token_renews_it_and_the_old_one_works_for_five_minutes(joined):

@@ -65,6 +65,7 @@ def host(blueprint):
     return blueprint("here", kind="local_host", resource_type="host", config=config)
 
 
+@pytest.mark.slow
 def test_a_laptop_leases_works_and_releases(cli, server, working, host, owner, tmp_path):
     _, secret = tokens.create(caller(owner), name="laptop")
     assert "login" in cli("leases", code=7).stderr
