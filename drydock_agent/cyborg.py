@@ -117,7 +117,7 @@ def to_document(hardware: Hardware, *, every: bool = False) -> dict[str, Any]:
 def from_document(document: object) -> tuple[Device, ...]:
     """Return the devices in a response to `GET /hardware`. Raises Malformed, which names the field.
 
-    If a device has no address, its UUID is its id and its identity `cyborg_uuid`.
+    A device without an address gets its UUID as `id` and as the identity `cyborg_uuid`.
     """
     wire.measure(document, ENTRIES)
     given = _object(document, "document", {"version", "hardware"})

@@ -178,7 +178,7 @@ class Spot:
 
 
 class ConfidentialGuests:
-    """Capability: orders with a confidential computing technology."""
+    """Capability: the client can order instances that use a confidential computing technology."""
 
 
 class Expires:

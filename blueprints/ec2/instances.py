@@ -321,7 +321,7 @@ SORTS = (
 
 
 def owner_filter(tags: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the filter for objects that have the tags of this owner. Their other tags may have changed."""
+    """Return the filter for objects that have this owner's tags. It ignores other tags, which may have changed."""
     return tagged({name: value for name, value in tags.items() if name in OWNER} or dict(tags))
 
 

@@ -69,7 +69,10 @@ def lone_disk(it: Any) -> Remnant:
 
 
 def type_name(it: Any) -> str:
-    """Return the machine type with the accelerators attached to an N1, in the form of `Gce.types`."""
+    """Return the machine type of an instance, in the form that `Gce.types` uses.
+
+    For an N1 or a custom type, it includes the attached accelerators.
+    """
     machine = api.last(it.machine_type)
     cards = next(iter(it.guest_accelerators), None) if machine.startswith(("n1-", "custom-")) else None
     return f"{machine}+{api.last(cards.accelerator_type)}:{cards.accelerator_count}" if cards else machine

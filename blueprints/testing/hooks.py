@@ -24,7 +24,10 @@ from interfaces.httpd.contract import Httpd
 
 @dataclass(frozen=True, kw_only=True)
 class Outside:
-    """An object that exists outside. `name` must be the same whenever it is made for the same key."""
+    """An object that exists outside the allocator, for example at the provider.
+
+    Objects made for the same key must have the same `name`.
+    """
 
     name: str
     tags: Mapping[str, str] | None = field(default=None, compare=False)

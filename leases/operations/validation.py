@@ -43,7 +43,10 @@ from leases.validation.input_checks import checked
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A credential, the client of its cloud, the tags for the objects that a validation creates, and its journal."""
+    """What a validation works with: a credential and the client of its cloud.
+
+    `run_tags` are the tags of the objects that the validation creates, and `journal` is the record of what it does.
+    """
 
     name: str
     kind: CloudHost
@@ -109,7 +112,8 @@ def _kind(wanted: str, name: str, secrets: Mapping[str, Any]) -> CloudHost:
     if wanted:
         found = registry.kind(wanted)
         if not isinstance(found, CloudHost):
-            raise InvalidRequest(f"{wanted} is not a kind of cloud hosts.", field="kind", hint=_clouds_hint())
+            problem = f"{wanted} is not a kind of blueprint that orders hosts from a cloud."
+            raise InvalidRequest(problem, field="kind", hint=_clouds_hint())
         return found
     used = {row.kind for row in credentials.users_of(name)}
     clouds = _clouds()
@@ -119,7 +123,7 @@ def _kind(wanted: str, name: str, secrets: Mapping[str, Any]) -> CloudHost:
         which = (
             f"The credential could belong to {said}."
             if fitting
-            else "The credential does not match any kind of cloud hosts."
+            else "The credential does not match any kind of blueprint that orders hosts from a cloud."
         )
         raise InvalidRequest(f"{which} Specify the kind.", field="kind", hint=_clouds_hint())
     return fitting[0]

@@ -126,11 +126,12 @@ def test_what_is_no_cloud_is_said_clearly(cli):
     assert "nowhere" in cli("provider", "validate", "nowhere", "--yes", code=3).stderr
     cli("credentials", "add", "key", "private_key=-", stdin="no key of a cloud")
     assert (
-        "The credential does not match any kind of cloud hosts. Specify the kind."
+        "The credential does not match any kind of blueprint that orders hosts from a cloud. Specify the kind."
         in cli("provider", "validate", "key", "--yes", code=2).stderr
     )
     refused = cli.json("provider", "validate", "key", "--kind", "local_host", "--yes", code=2)["error"]
-    assert (refused["message"], refused["field"]) == ("local_host is not a kind of cloud hosts.", "kind")
+    assert refused["message"] == "local_host is not a kind of blueprint that orders hosts from a cloud."
+    assert refused["field"] == "kind"
     assert "ec2" in refused["hint"]
     missing = cli("provider", "validate", "key", "--kind", "ec2", "--yes", code=2).stderr
     assert "The credential is invalid" in missing

@@ -89,7 +89,10 @@ def checked_ref(ref: str) -> str:
 
 
 def allowed(repository: str, protocols: Iterable[str], patterns: Iterable[str]) -> bool:
-    """Return whether an operator allows the repository: its protocol, and one of the patterns if there are any."""
+    """Return whether the operator's rules allow the repository.
+
+    Its protocol must be one of `protocols`. If there are `patterns`, the repository must match one of them.
+    """
     patterns = tuple(patterns)
     if protocol_of(repository) not in protocols:
         return False

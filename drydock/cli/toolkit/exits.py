@@ -173,7 +173,10 @@ def stoppable() -> Iterator[None]:
 
 
 def begin_cleanup() -> None:
-    """Ignore signals from here to the end of the surrounding `stoppable`, as after the first signal."""
+    """Ignore signals from here to the end of the surrounding `stoppable`.
+
+    `stoppable` itself does this once the first signal has arrived.
+    """
     for known in _CODES:
         signal.signal(known, signal.SIG_IGN)
 

@@ -183,7 +183,8 @@ With = Annotated[
     list[str] | None,
     typer.Option(
         "--with", metavar="TYPE:KEY=VALUE,...",
-        help="Lease this together with it, all or none: accelerator:class=gpu,count=2. Repeatable.",
+        help="Another resource to lease in the same request. Either all are granted or none. "
+        "Example: accelerator:class=gpu,count=2. Repeatable.",
         rich_help_panel=_REST,
     ),
 ]  # fmt: skip

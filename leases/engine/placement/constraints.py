@@ -1,7 +1,8 @@
 """The requirements of a pending lease as a frozen `PlacementRequest`, and the SQL that finds matching resources.
 
-Each condition on an attribute has a redundant second condition that can use an index: containment for equality, lists
-and sets, and an index per attribute for attributes that are compared as numbers.
+An attribute that is compared for equality, or with a list or a set, has a second condition: that the attributes
+contain the value. It changes no result, but PostgreSQL can use an index for it. For attributes that are compared as
+numbers there is an index on each attribute.
 """
 
 from __future__ import annotations

@@ -202,7 +202,7 @@ def decide(
         candidate, draft = min(able, key=lambda one: _CHOICES[choose](one[1]))
         return Build(blueprint_id=candidate.id, draft=draft, verdicts=verdicts)
     if held_leaving >= wanted:
-        message = "An idle resource that uses the requested capacity is being removed."
+        message = "An idle resource is being removed, to free the capacity that this lease needs."
         return Wait(reason=Reason.WAITING_RECLAIM, message=message, verdicts=verdicts)
     if any(opinion.enough for _, opinion in opinions):
         return _wait_or_refuse([opinion for _, opinion in opinions if opinion.enough], verdicts)
@@ -210,7 +210,7 @@ def decide(
         return Reclaim(
             resource_ids=tuple(held_idle[:1]),
             verdicts=verdicts,
-            message="An idle resource that uses the requested capacity is removed.",
+            message="An idle resource is being removed, to free the capacity that this lease needs.",
         )
     for candidate, opinion in opinions:
         if opinion.reclaim:
