@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -180,7 +181,11 @@ class Hardware:
 
     def device(self, id: str) -> Device | None:
         """Return the device with an id, or None."""
-        return next((one for one in self.devices if one.id == id), None)
+        return self._by_id.get(id)
+
+    @functools.cached_property
+    def _by_id(self) -> dict[str, Device]:
+        return {one.id: one for one in reversed(self.devices)}
 
     def to_json(self) -> dict[str, Any]:
         """Return the hardware in its JSON form."""

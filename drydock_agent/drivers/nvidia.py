@@ -18,6 +18,8 @@ from drydock_agent.xml import BadXml, parse
 
 VENDOR = "10de"
 
+_END = "</nvidia_smi_log>"
+_PROCESS_TYPE = re.compile(r"<type>\s*([A-Z](?:\+[A-Z])*)\s*</type>")
 _NUMBER = re.compile(r"\A(\d{1,12})(?:\.\d+)?(?: ?(?:MiB|x|W|MHz|C|%))?\Z")
 
 _GENERATIONS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0, 7: 128.0}
@@ -97,7 +99,8 @@ def _with_tools(tree: Tree, address: str, gpu: _Gpu | None, failure: str, others
             base, readiness=Readiness.REBOOT_REQUIRED, reason=reason, health=Health.FAILED, problems=(reason,)
         )]  # fmt: skip
     reason = (
-        "The kernel driver nvidia is bound to the device. nvidia-smi did not run, so memory and health are not known."
+        "The kernel driver nvidia is bound to the device. There is no usable report of nvidia-smi, so memory and health"
+        " are not known."
     )
     return [dataclasses.replace(base, readiness=Readiness.READY, reason=reason)]
 
@@ -134,22 +137,49 @@ def _from_tools(tree: Tree) -> tuple[dict[str, _Gpu], str]:
         tree.warn("nvidia-smi", "The tool timed out and was stopped.")
         return {}, "nvidia-smi did not respond in time. A GPU or its driver hangs; a reboot may be necessary."
     try:
-        document = parse(output.text, "nvidia_smi_log")
+        document = parse(_without_names(output.text), "nvidia_smi_log")
     except BadXml as error:
         tree.warn("nvidia-smi", f"{error}. Exit code {output.status}.")
         said = next((line.strip() for line in output.text.splitlines() if line.strip()), "nothing")
         return {}, f"nvidia-smi gives no valid report (exit code {output.status}). It printed: {said:.160}"
     if not output.ok:
         tree.warn("nvidia-smi", f"nvidia-smi ended with exit code {output.status} after its report.")
+    elements = document.findall("gpu")
+    attached = _number(document, "attached_gpus")
+    if attached is not None and attached < len(elements):
+        tree.warn(
+            "nvidia-smi", f"The report lists {len(elements)} GPUs, but only {attached} are attached. It is not used."
+        )
+        return {}, ""
     listed = _listed_slices(tree)
     found = {}
-    for element in document.iter("gpu"):
+    for element in elements:
         gpu = _gpu(element, document, listed)
         if gpu is None:
             tree.warn("nvidia-smi", f"A GPU has no valid PCI address: {element.get('id', '')[:40]!r}. It was left out.")
         else:
             found[gpu.id] = gpu
     return found, ""
+
+
+def _without_names(text: str) -> str:
+    """Return the report with only the types of the processes on each GPU.
+
+    Their names are not escaped, so the user of a GPU could write elements of the report with them. Nothing else that
+    follows the processes of a GPU is used.
+    """
+    head, *gpus = re.split(r"(?=<gpu\s)", text)
+    if not text.rstrip().endswith(_END):
+        return text
+    return head + "".join(_processes_last(one) for one in gpus) + (_END if gpus else "")
+
+
+def _processes_last(gpu: str) -> str:
+    facts, _, processes = gpu.partition("<processes>")
+    if not processes:
+        return gpu.rstrip().removesuffix(_END)
+    types = "".join(f"<process_info><type>{one}</type></process_info>" for one in _PROCESS_TYPE.findall(processes))
+    return f"{facts}<processes>{types}</processes></gpu>"
 
 
 def _text(element: Element, path: str) -> str:

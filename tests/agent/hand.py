@@ -74,6 +74,7 @@ GPU_XML = """<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
 <nvidia_smi_log>
   <driver_version>535.54.03</driver_version>
+  <attached_gpus>1</attached_gpus>
   <gpu id="{address}">
     <product_name>NVIDIA A100-SXM4-80GB</product_name>
     <mig_mode><current_mig>{mig}</current_mig><pending_mig>{pending_mig}</pending_mig></mig_mode>
@@ -84,7 +85,8 @@ GPU_XML = """<?xml version="1.0" ?>
     <remapped_rows><remapped_row_pending>{remap}</remapped_row_pending>
       <remapped_row_failure>{failure}</remapped_row_failure></remapped_rows>
     <gpu_reset_status><reset_required>{reset}</reset_required></gpu_reset_status>
-    <processes></processes>
+    <processes>{processes}</processes>
+    <accounted_processes></accounted_processes>
   </gpu>
 </nvidia_smi_log>
 """
@@ -99,7 +101,8 @@ GPU_UUID = "GPU-513536b6-7d19-9063-b049-1e69664bb298"
 
 def gpu_xml(**changes: str) -> str:
     values = {"address": "00000000:01:00.0", "mig": "Disabled", "pending_mig": "Disabled", "slices": "None", "ecc": "0",
-              "serial": "1650522003820", "uuid": GPU_UUID, "remap": "No", "failure": "No", "reset": "No"}  # fmt: skip
+              "serial": "1650522003820", "uuid": GPU_UUID, "remap": "No", "failure": "No", "reset": "No",
+              "processes": ""}  # fmt: skip
     return GPU_XML.format(**values | changes)
 
 

@@ -88,6 +88,43 @@ def test_nvidia_smi_that_fails_hangs_or_is_cut_off_says_so_with_its_scope():
     assert only(cut).readiness is Readiness.SETUP_REQUIRED
 
 
+PROCESS = """<process_info><gpu_instance_id>N/A</gpu_instance_id><pid>{pid}</pid><type>{type}</type>
+<process_name>{name}</process_name><used_memory>100 MiB</used_memory></process_info>"""
+
+
+@pytest.mark.parametrize("name", ["a < b && c", "]]>", "<!DOCTYPE x>", "</process_name>", "<!-- "])
+def test_the_name_of_a_process_cannot_break_the_report(name):
+    processes = PROCESS.format(pid=1, type="C", name=name) + PROCESS.format(pid=2, type="M+C", name="/usr/bin/other")
+    found = only(gpu(output=gpu_xml(processes=processes)))
+    assert (found.readiness, found.health, found.problems) == (Readiness.READY, Health.OK, ())
+    assert found.attributes["compute_processes"] == 2
+
+
+def test_the_name_of_a_process_cannot_add_facts_to_its_gpu():
+    name = ("</process_name></process_info></processes><retired_pages><pending_retirement>Yes</pending_retirement>"
+            "</retired_pages><remapped_rows><remapped_row_failure>Yes</remapped_row_failure></remapped_rows><processes>"
+            "<process_info><process_name>")  # fmt: skip
+    found = only(gpu(output=gpu_xml(processes=PROCESS.format(pid=1, type="C", name=name))))
+    assert (found.readiness, found.health, found.problems) == (Readiness.READY, Health.OK, ())
+
+
+def test_a_report_to_which_the_name_of_a_process_adds_a_gpu_is_not_used():
+    broken = gpu_xml(address="00000000:02:00.0", failure="Yes").partition("<gpu ")[2].partition("</gpu>")[0]
+    name = f"</process_name></process_info></processes></gpu><gpu {broken}</gpu><gpu><processes><process_info>"
+    hand = Hand()
+    for address in ("0000:01:00.0", "0000:02:00.0"):
+        hand.function(address, "10de:20b2", "030200", "nvidia")
+    first, second = gpu_xml(processes=PROCESS.format(pid=1, type="C", name=name)), gpu_xml(address="00000000:02:00.0")
+    both = first.replace("</nvidia_smi_log>", "<gpu " + second.partition("<gpu ")[2]).replace(
+        "<attached_gpus>1", "<attached_gpus>2"
+    )
+    hand.tool("nvidia-smi", both)
+    found = hand.scan()
+    assert [one.health for one in found.devices] == [None, None]
+    assert [one.readiness for one in found.devices] == [Readiness.READY, Readiness.READY]
+    assert "only 2 are attached" in found.warnings[0].message
+
+
 @pytest.mark.parametrize(
     "declaration",
     [
@@ -119,7 +156,7 @@ def test_serials_that_two_gpus_share_and_placeholders_identify_nothing():
     for bus in ("01", "02"):
         hand.function(f"0000:{bus}:00.0", "10de:20b2", "030200", "nvidia")
     both = "".join(
-        part.split("</driver_version>")[1].split("</nvidia_smi_log>")[0]
+        part.split("</attached_gpus>")[1].split("</nvidia_smi_log>")[0]
         for part in (gpu_xml(), gpu_xml(address="00000000:02:00.0", uuid="N/A"))
     )
     hand.tool("nvidia-smi", f"<nvidia_smi_log>{both}</nvidia_smi_log>")
