@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Any
@@ -74,7 +74,7 @@ def in_order(found: Iterable[Draft]) -> tuple[list[Draft], list[Rejected]]:
     itself. Additional identities are removed if they are placeholders, or if several drafts have them.
     """
     drafts, problems = _by_identity(unambiguous(found))
-    depths = {identity: _depth(identity, drafts) for identity in drafts}
+    depths = _depths(drafts)
     problems += [Rejected(identity=one, message="It is part of itself.") for one in drafts if depths[one] is None]
     right = [draft for identity, draft in drafts.items() if depths[identity] is not None]
     return sorted(right, key=lambda draft: depths[draft.identity] or 0), problems
@@ -121,11 +121,20 @@ def _wrong(identity: str) -> str:
     return ""
 
 
-def _depth(identity: str, drafts: dict[str, Draft]) -> int | None:
-    """Return the number of resources in this report that one is part of; None if it is part of itself."""
-    above: list[str] = [identity]
-    while (whole := drafts[above[-1]].part_of) in drafts:
-        if whole in above:
-            return None
-        above.append(whole)
-    return len(above) - 1
+def _depths(drafts: Mapping[str, Draft]) -> dict[str, int | None]:
+    """Return for each resource how many others of the report it is part of; None if it is part of itself.
+
+    Visits each resource once, because whoever sends a report chooses how deep it is.
+    """
+    depths: dict[str, int | None] = {}
+    for identity in drafts:
+        chain: dict[str, None] = {}
+        at = identity
+        while at in drafts and at not in depths and at not in chain:
+            chain[at] = None
+            at = drafts[at].part_of
+        depth = None if at in chain else depths.get(at, -1)
+        for one in reversed(chain):
+            depth = None if depth is None else depth + 1
+            depths[one] = depth
+    return depths

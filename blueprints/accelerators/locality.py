@@ -14,6 +14,9 @@ from drydock_agent import Device, Hardware
 _SWITCHES = 3
 """Switches one below another that are told apart. Deeper ones are left out."""
 
+_DEEPEST = 32
+"""Bridges one below another that are followed. Real hosts have fewer than ten."""
+
 
 def localities(hardware: Hardware) -> Mapping[str, Locality]:
     """Return the locality of each device whose position is known, by its id."""
@@ -57,7 +60,7 @@ def _bridges(device: Device, devices: Mapping[str, Device]) -> list[str]:
     """Return the bridges above a device, the outermost first."""
     found: list[str] = []
     parent = device.parent
-    while parent and parent not in found:
-        found.insert(0, parent)
+    while parent and parent not in found and len(found) < _DEEPEST:
+        found.append(parent)
         parent = devices[parent].parent if parent in devices else ""
-    return found
+    return found[::-1]
