@@ -203,13 +203,20 @@ class Maintenance:
     `drain` stops new claims. `alone` drains the resource, and waits until nobody else holds it while this phase runs.
     `power_cycle` drains the resource, and cycles its power once for all requests so far.
 
-    `holders` determines what happens to other leases on the resource. Their owners are notified in any case. `tell`
-    does not wait for these leases, `wait` waits until all of them have ended, and `refuse` fails the step if there are
-    any.
+    A step may ask for several, one after another: what was granted earlier in the phase stays granted until it ends.
+
+    `holders` determines what happens to other leases on the resource, on its parts, and on a whole around it. Their
+    owners are notified in any case. `tell` does not wait for these leases, `wait` waits until all of them have ended,
+    and `refuse` fails the step if there are any. Leases that belong to the step itself, or wait for maintenance of the
+    same resource, do not count.
     """
 
     relation: str
-    """`parent` for the resource that this one is part of, or the name of a needed lease."""
+    """The name of a needed lease, `parent` for the resource that this one is part of, or `host` for the topmost one.
+
+    A needed lease of that name goes first. `NAME.parent` and `NAME.host` lead from the resource of a needed lease to
+    what that is part of.
+    """
     action: Literal["drain", "alone", "power_cycle"]
     holders: Literal["tell", "wait", "refuse"] = "wait"
     sentence: str = ""

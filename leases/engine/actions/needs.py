@@ -27,7 +27,7 @@ def provide(current: Run, need: Need) -> str:
         _ask(current, lease)
     if failure := (current.maintenance or {}).get("failed"):
         raise NotToBeHad(failure)
-    if need.maintenance is not None and not (current.maintenance or {}).get("granted"):
+    if need.maintenance is not None and not maintenance.has(current, need.maintenance):
         maintenance.ask(current, need.maintenance)
         return "maintenance"
     return "" if satisfied(current) else "leases"
@@ -152,6 +152,6 @@ def end_phase(current: Run) -> None:
         end_children(for_lease=current.lease_id, phase=current.phase)
     else:
         end_children(for_resource=current.resource_id, phase=current.phase)
-    if not current.maintenance:
-        return
-    maintenance.lift_unless_needed(current.maintenance["resource"], but=current.pk)
+    asked = current.maintenance or {}
+    for target in sorted({one["resource"] for one in (asked, *asked.get("earlier", ())) if one}):
+        maintenance.lift_unless_needed(target, but=current.pk)

@@ -41,6 +41,11 @@ def name_of(phase: str, wanted: Mapping[str, Any]) -> str:
     return str(wanted.get("act", "")) if phase == Phase.ACT else phase
 
 
+MAINTAINS = (
+    "((n.maintenance ->> 'resource')::bigint = r.id OR n.maintenance -> 'earlier' @> jsonb_build_array("
+    "jsonb_build_object('resource', r.id)))"
+)
+"""SQL that is true if run `n` has asked for maintenance of resource `r`, now or earlier in its phase."""
 _START = """
     INSERT INTO leases_run (resource_id, lease_id, phase, asked, wanted)
     VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id"""

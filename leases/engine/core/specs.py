@@ -422,5 +422,11 @@ def _lease_of(run: Run, own: ResourceView) -> LeaseView | None:
 
 
 def _granted(run: Run) -> frozenset[str]:
+    return frozenset(f"{one['relation']}:{one['action']}" for one in granted_maintenance(run))
+
+
+def granted_maintenance(run: Run) -> list[dict[str, Any]]:
+    """Return the maintenance that a run was granted in this phase: `resource`, `relation`, `action` and `granted`."""
     asked = run.maintenance or {}
-    return frozenset({f"{asked['relation']}:{asked['action']}"} if asked.get("granted") else ())
+    kept = {name: asked.get(name) for name in ("resource", "relation", "action", "granted")}
+    return [*asked.get("earlier", ()), *([kept] if asked.get("granted") else [])]

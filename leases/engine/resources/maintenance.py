@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from django.conf import settings
 from django.db.models.functions import Now
 
 from blueprints import registry
 from blueprints.answers import Maintenance
 from blueprints.contract import Powers, Updates
 from leases.engine.core.database import attempt, each, rows, run, short
-from leases.engine.core.runs import start
+from leases.engine.core.runs import MAINTAINS, start
+from leases.engine.core.specs import granted_maintenance
 from leases.engine.core.transitions import lock_resource, record_event, wake_relatives
 from leases.messaging import hints
 from leases.models import Resource, Run
@@ -52,16 +54,19 @@ class NotToBeHad(Exception):
 
 
 def ask(current: Run, wanted: Maintenance) -> None:
-    """Put a related resource, which then gets no new leases, into maintenance for a run. Raises NotToBeHad."""
+    """Put a related resource, which then gets no new leases, into maintenance for a run. Raises NotToBeHad.
+
+    What the run was granted earlier in this phase, it keeps.
+    """
     target = _related(current, wanted.relation)
     if wanted.action == "power_cycle" and not isinstance(_kind_of(target), Powers):
         raise NotToBeHad(f"Resource {target} cannot be power-cycled.")
-    holders = _holders_but(target, current)
+    holders = _holders(target, current)
     if wanted.holders == "refuse" and holders:
         raise NotToBeHad(f"Resource {target} is leased by others, and the maintenance must not wait for them.")
     current.maintenance = {
         "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
-        "granted": False,
+        "granted": False, "earlier": granted_maintenance(current), "at": _now(),
     }  # fmt: skip
     run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s", (target,))
     sentence = wanted.sentence or f"{wanted.action} for {current.resource.name}"
@@ -70,6 +75,18 @@ def ask(current: Run, wanted: Maintenance) -> None:
     )
     tell_holders(holders, target, sentence)
     hints.after_commit("sweep")
+
+
+def has(current: Run, wanted: Maintenance) -> bool:
+    """Return whether a run was granted this maintenance earlier in its phase."""
+    return any(
+        (one["relation"], one["action"]) == (wanted.relation, wanted.action) for one in granted_maintenance(current)
+    )
+
+
+def _now() -> float:
+    """Return the time by the database's clock, in seconds."""
+    return float(rows("SELECT extract(epoch FROM clock_timestamp())::float8")[0][0])
 
 
 def _kind_of(resource_id: int) -> object:
@@ -87,18 +104,43 @@ def tell_holders(holders: list[int], target: int, sentence: str) -> None:
         )
 
 
+_NEEDED = """
+    SELECT resource_id FROM leases_lease
+    WHERE need = %s AND state = 'active' AND (for_resource_id = %s OR for_lease_id = %s)"""
+
+
 def _related(current: Run, relation: str) -> int:
-    if relation == "parent":
-        found = rows("SELECT part_of_id FROM leases_resource WHERE id = %s", (current.resource_id,))
-    else:
-        found = rows(
-            "SELECT resource_id FROM leases_lease WHERE need = %s AND state = 'active'"
-            " AND (for_resource_id = %s OR for_lease_id = %s)",
-            (relation, current.resource_id, current.lease_id),
-        )
-    if not found or found[0][0] is None:
-        raise NotToBeHad(f"The resource has no related resource {relation!r}.")
-    return int(found[0][0])
+    """Return the id of the resource that a relation leads to. Raises NotToBeHad.
+
+    A needed lease of that name goes first, so that a kind may call one of its leases `host`.
+    """
+    first, *further = relation.split(".")
+    found = _needed(current, relation)
+    if found is None:
+        found = _needed(current, first)
+        if found is None:
+            found, further = current.resource_id, [first, *further]
+        for word in further:
+            found = None if found is None else _whole(found, word)
+    if found is None:
+        raise NotToBeHad(f"{current.resource.name} has no related resource {relation!r}.")
+    return found
+
+
+def _needed(current: Run, name: str) -> int | None:
+    found = rows(_NEEDED, (name, current.resource_id, current.lease_id))
+    return int(found[0][0]) if found else None
+
+
+_ORDERS = {"parent": "n", "host": "n DESC"}
+
+
+def _whole(resource_id: int, word: str) -> int | None:
+    """Return the parent or, for `host`, the topmost of the resources that a resource is part of."""
+    if word not in _ORDERS:
+        return None
+    found = rows(f"SELECT id FROM drydock_above(%s) ORDER BY {_ORDERS[word]} LIMIT 1", (resource_id,))
+    return int(found[0][0]) if found else None
 
 
 class TreeHolder(NamedTuple):
@@ -108,13 +150,15 @@ class TreeHolder(NamedTuple):
     resource: str
 
 
-_TREE_HOLDERS = """
-    SELECT DISTINCT ON (l.id) l.id, r.name FROM (
-        SELECT s.lease_id, s.resource_id FROM leases_share s
-        WHERE s.resource_id = %s OR s.resource_id IN (SELECT id FROM drydock_below(%s))
-        UNION SELECT a.whole_lease_id, a.id FROM leases_resource a WHERE a.id IN (SELECT id FROM drydock_above(%s))
-    ) h JOIN leases_lease l ON l.id = h.lease_id JOIN leases_resource r ON r.id = h.resource_id
-    WHERE l.for_resource_id IS DISTINCT FROM %s AND (%s::bigint IS NULL OR NOT drydock_related(l.id, %s))
+_IN_TREE = """
+    SELECT s.lease_id, s.resource_id FROM leases_share s
+    WHERE s.resource_id = %(target)s OR s.resource_id IN (SELECT id FROM drydock_below(%(target)s))
+    UNION SELECT a.whole_lease_id, a.id FROM leases_resource a WHERE a.id IN (SELECT id FROM drydock_above(%(target)s))"""
+_TREE_HOLDERS = f"""
+    SELECT DISTINCT ON (l.id) l.id, r.name FROM ({_IN_TREE}) h
+    JOIN leases_lease l ON l.id = h.lease_id JOIN leases_resource r ON r.id = h.resource_id
+    WHERE l.for_resource_id IS DISTINCT FROM %(target)s
+        AND (%(lease)s::bigint IS NULL OR NOT drydock_related(l.id, %(lease)s))
     ORDER BY l.id, r.id"""
 
 
@@ -123,25 +167,31 @@ def tree_holders(resource_id: int, lease_id: int | None) -> list[TreeHolder]:
 
     Leaves out `lease_id` with its group, and the leases that the resource itself needs.
     """
-    params = (resource_id, resource_id, resource_id, resource_id, lease_id, lease_id)
-    return [TreeHolder(*found) for found in rows(_TREE_HOLDERS, params)]
+    return [TreeHolder(*found) for found in rows(_TREE_HOLDERS, {"target": resource_id, "lease": lease_id})]
 
 
-def _holders_but(target: int, current: Run) -> list[int]:
-    """Return the leases with a share of the target that the run asking for maintenance does not hold itself.
+_HOLDERS = f"""
+    SELECT DISTINCT l.id FROM ({_IN_TREE}) h JOIN leases_lease l ON l.id = h.lease_id
+    JOIN leases_resource r ON r.id = h.resource_id
+    WHERE l.for_resource_id IS DISTINCT FROM %(own)s
+        AND (%(lease)s::bigint IS NULL OR NOT drydock_related(l.id, %(lease)s))
+        AND NOT (l.state = 'acquired' AND r.state = 'pending')
+        AND NOT EXISTS (SELECT FROM leases_run n WHERE n.waits_for = 'maintenance'
+            AND (n.lease_id = l.id OR n.lease_id = l.for_lease_id
+                OR (n.lease_id IS NULL AND n.resource_id = l.for_resource_id)
+                OR (n.lease_id IS NULL AND n.resource_id = h.resource_id AND l.state = 'acquired'))
+            AND (n.maintenance ->> 'resource')::bigint = %(target)s AND NOT (n.maintenance ->> 'granted')::boolean)
+    ORDER BY l.id"""
 
-    Leaves out leases held for runs that wait for maintenance of the same target, since they do not use it
-    meanwhile.
+
+def _holders(target: int, current: Run) -> list[int]:
+    """Return the leases on the target, on its parts, and on wholes around it, which use it while a run waits.
+
+    Leaves out the leases that belong to the run itself, those whose resource is not built yet, and those that wait for
+    maintenance of the same target, or are held for runs that do.
     """
-    found = rows(
-        "SELECT l.id FROM leases_share s JOIN leases_lease l ON l.id = s.lease_id WHERE s.resource_id = %s"
-        " AND l.for_resource_id IS DISTINCT FROM %s AND (%s::bigint IS NULL OR l.for_lease_id IS DISTINCT FROM %s)"
-        " AND NOT EXISTS (SELECT FROM leases_run n WHERE n.waits_for = 'maintenance' AND (n.lease_id = l.for_lease_id"
-        " OR (n.lease_id IS NULL AND n.resource_id = l.for_resource_id)) AND (n.maintenance ->> 'resource')::bigint"
-        " = s.resource_id AND NOT (n.maintenance ->> 'granted')::boolean) ORDER BY l.id",
-        (target, current.resource_id, current.lease_id, current.lease_id),
-    )
-    return [lease_id for (lease_id,) in found]
+    given = {"target": target, "own": current.resource_id, "lease": current.lease_id}
+    return [lease_id for (lease_id,) in rows(_HOLDERS, given)]
 
 
 def advance(current: Run) -> bool:
@@ -153,9 +203,9 @@ def advance(current: Run) -> bool:
     target = asked["resource"]
     if asked["relation"] == SELF:
         return _begin_act(current)
-    free = asked["holders"] == "tell" or bool(asked.get("cycle")) or not _holders_but(target, current)
+    free = asked["holders"] == "tell" or bool(asked.get("cycle")) or not _holders(target, current)
     if asked["action"] == "power_cycle":
-        granted = free and _power_cycled(target, asked)
+        granted = free and _power_cycled(target, current.pk, asked)
     else:
         granted = free and not _others_alone(target, current.pk)
     if granted:
@@ -179,30 +229,55 @@ def _begin_act(current: Run) -> bool:
     return True
 
 
+_TREE = (
+    "SELECT %(target)s UNION SELECT id FROM drydock_above(%(target)s) UNION SELECT id FROM drydock_below(%(target)s)"
+)
+_TOP = "coalesce((SELECT id FROM drydock_above(%(target)s) ORDER BY n DESC LIMIT 1), %(target)s)"
+_ALONE = f"""
+    SELECT 1 FROM leases_run n WHERE n.id <> %(but)s AND (
+        EXISTS (SELECT FROM jsonb_array_elements(coalesce(n.maintenance -> 'earlier', '[]') || n.maintenance) g
+            WHERE (g ->> 'granted')::boolean AND g ->> 'action' = 'alone' AND (g ->> 'resource')::bigint IN ({_TREE}))
+        OR (n.phase = 'act' AND n.waits_for <> 'maintenance' AND n.resource_id IN ({_TREE}))) LIMIT 1"""
+
+
 def _others_alone(target: int, but: int) -> bool:
-    """Return whether another run has already been granted maintenance of the target.
+    """Return whether another run holds the target, something in it, or a whole around it alone.
 
-    Locks the resource, so that two runs are never granted it together.
+    Locks the topmost resource, so that two runs are never granted parts of one tree together.
     """
-    rows("SELECT 1 FROM leases_resource WHERE id = %s FOR NO KEY UPDATE", (target,))
-    return bool(
-        rows(
-            "SELECT 1 FROM leases_run WHERE id <> %s AND ((maintenance ->> 'resource')::bigint = %s"
-            " AND (maintenance ->> 'granted')::boolean OR (resource_id = %s AND phase = 'act'"
-            " AND waits_for <> 'maintenance')) LIMIT 1",
-            (but, target, target),
-        )
-    )
+    given = {"target": target, "but": but}
+    rows(f"SELECT 1 FROM leases_resource WHERE id = {_TOP} FOR NO KEY UPDATE", given)
+    return bool(rows(_ALONE, given))
 
 
-def _power_cycled(target: int, asked: dict[str, Any]) -> bool:
+_MAY_STILL_ASK = f"""
+    SELECT 1 FROM leases_run n WHERE n.id <> %(but)s AND n.phase IN ('build', 'activate', 'update', 'act')
+        AND n.waits_for NOT IN ('maintenance', 'operator') AND (
+            n.resource_id IN ({_TREE}) OR EXISTS (SELECT FROM leases_lease c WHERE c.resource_id IN ({_TREE})
+                AND c.need <> '' AND c.state = 'active'
+                AND (c.for_lease_id = n.lease_id OR (n.lease_id IS NULL AND c.for_resource_id = n.resource_id))))
+        AND NOT EXISTS (SELECT FROM jsonb_array_elements(coalesce(n.maintenance -> 'earlier', '[]') || n.maintenance) g
+            WHERE (g ->> 'granted')::boolean AND g ->> 'action' = 'power_cycle'
+            AND (g ->> 'resource')::bigint = %(target)s) LIMIT 1"""
+
+
+def _gathers(target: int, but: int, since: float) -> bool:
+    """Return whether a power cycle waits for other runs in the tree of the target, which may still ask for it too."""
+    if _now() - since >= settings.DRYDOCK.maintenance_gather_seconds:
+        return False
+    return bool(rows(_MAY_STILL_ASK, {"target": target, "but": but}))
+
+
+def _power_cycled(target: int, own: int, asked: dict[str, Any]) -> bool:
     """Do one power cycle for all runs that asked before it began. Return True once the run that does it has ended."""
     going = rows("SELECT id FROM leases_run WHERE resource_id = %s AND lease_id IS NULL", (target,))
     if asked.get("cycle"):
         return not any(run_id == asked["cycle"] for (run_id,) in going)
+    if _others_alone(target, own) or _gathers(target, own, asked.get("at", 0.0)):
+        return False
     found = rows(
         "SELECT id FROM leases_run WHERE resource_id = %s AND lease_id IS NULL AND phase = 'power' AND NOT in_call"
-        " AND position = 0",
+        " AND position = 0 AND wanted ->> 'power' = 'cycle'",
         (target,),
     )
     begun = (
@@ -238,7 +313,7 @@ def lift_unless_needed(resource_id: int, *, but: int = 0) -> bool:
         " AND NOT EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id) AND NOT EXISTS ("
         " SELECT FROM blueprints_blueprint b WHERE b.id = r.blueprint_id AND r.generation < b.generation"
         " AND r.state = 'active' AND b.kind = ANY(%s)) AND NOT EXISTS ("
-        " SELECT FROM leases_run n WHERE n.id <> %s AND ((n.maintenance ->> 'resource')::bigint = r.id"
+        f" SELECT FROM leases_run n WHERE n.id <> %s AND ({MAINTAINS}"
         " OR (n.resource_id = r.id AND n.phase IN ('update', 'act')))) RETURNING r.type",
         (resource_id, kinds_that_update(at_once=True), but),
     )

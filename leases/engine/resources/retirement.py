@@ -6,7 +6,7 @@ from blueprints import registry
 from blueprints.contract import Updates
 from drydock.core.errors import Busy
 from leases.engine.core.database import rows, run, short
-from leases.engine.core.runs import end_children, start, stop
+from leases.engine.core.runs import MAINTAINS, end_children, start, stop
 from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, move_resource, wake_relatives
 from leases.engine.placement import quotas
 from leases.engine.resources import eviction, failures
@@ -99,7 +99,7 @@ def begin_update(resource_id: int, generation: int) -> bool:
     taken = run(
         "UPDATE leases_resource r SET in_maintenance = TRUE WHERE id = %s AND used_slots = 0 AND state = 'active'"
         " AND NOT EXISTS (SELECT FROM leases_debt d WHERE d.resource_id = r.id) AND NOT EXISTS (SELECT FROM leases_run n"
-        " WHERE (n.resource_id = r.id AND n.lease_id IS NULL) OR (n.maintenance ->> 'resource')::bigint = r.id)",
+        f" WHERE (n.resource_id = r.id AND n.lease_id IS NULL) OR {MAINTAINS})",
         (resource_id,),
     )
     return bool(taken) and start(resource_id=resource_id, phase="update", wanted={"generation": generation}) is not None

@@ -1,0 +1,193 @@
+"""Maintenance of a host that several of its devices need: whom it waits for, and how often the host is switched."""
+
+from __future__ import annotations
+
+import pytest
+
+from blueprints.amounts import Amounts
+from blueprints.fake.cloud import Cloud
+from leases.engine.core import workers
+from leases.engine.core.database import rows
+from leases.engine.lifecycle import release
+from leases.engine.sync import discovery
+from leases.messaging.inline import settle
+from leases.models import Event, Lease, Resource, Run, Sync
+from leases.operations import resources
+from leases.operations.callers import caller
+
+PAST = "2020-01-01T00:00Z"
+
+
+def maintenance(action, at="build.verify", relation="host", **given):
+    return {"does": "need_maintenance", "at": at, "relation": relation, "action": action, **given}
+
+
+@pytest.fixture
+def cloud():
+    return Cloud("cards")
+
+
+@pytest.fixture
+def host(blueprint, django_user_model, until):
+    """An active host of eight slots, of a blueprint of its own, whose provider counts its power cycles."""
+    workers.seen("elsewhere:1")
+    root = caller(django_user_model.objects.create_superuser("root"))
+    blueprint("hosts", config={"provider": "hosts", "capacity": {"slots": 8}}, max_resources=0)
+    added = resources.register(root, "hosts", {"name": "host"})
+    return until(Resource.objects.get(pk=added.id), state="active")
+
+
+@pytest.fixture
+def cards(blueprint, cloud, host):
+    """Make devices of a host, by discovery, whose blueprint has these faults."""
+
+    def make(count, *faults, kind="fake_activated", depth=1, **config):
+        pool = blueprint("cards", kind=kind, max_resources=0,
+                         config={"provider": "cards", "poll_seconds": 0, "faults": list(faults), **config})  # fmt: skip
+        settle()
+        for n in range(1, count + 1):
+            whole = "host"
+            for level in range(1, depth):
+                cloud.plant(f"shelf-{n}-{level}", part_of=whole, capacity=Amounts(slots=0))
+                whole = f"shelf-{n}-{level}"
+            cloud.plant(f"card-{n}", part_of=whole)
+        Sync.objects.update(due_at=PAST)
+        assert discovery.discover(pool.pk)
+        return Resource.objects.filter(blueprint=pool, name__startswith="card-")
+
+    return make
+
+
+def cycles():
+    return sum(one.cycles for one in Cloud("hosts").instances())
+
+
+def finish(found):
+    """Carry out everything, also what waits for later."""
+    for _ in range(12):
+        Run.objects.filter(waits_for="", due_at__isnull=False).update(due_at=PAST)
+        settle()
+        if not found.exclude(state="active").exists():
+            return
+    pytest.fail(str(list(Run.objects.values("resource__name", "phase", "step", "sentence", "maintenance"))))
+
+
+def test_eight_cards_that_each_need_their_host_power_cycled_cause_one_power_cycle(cards, host):
+    found = cards(8, maintenance("power_cycle"))
+    finish(found)
+    assert (found.count(), cycles()) == (8, 1)
+    host.refresh_from_db()
+    assert not host.in_maintenance
+
+
+def test_cards_that_are_set_up_for_their_leases_share_one_power_cycle(cards, host, ask, until):
+    found = cards(8, maintenance("power_cycle", at="activate.access"), {"does": "slow", "at": "activate.account"})
+    finish(found)
+    leases = [ask("fake_activated") for _ in range(8)]
+    for lease in leases:
+        until(lease, state="active")
+    assert len({lease.resource_id for lease in Lease.objects.all()}) == 8
+    assert cycles() == 1
+
+
+def test_a_power_cycle_gathers_those_that_may_still_ask_but_not_for_ever(cards, host, settings):
+    slow = {"does": "slow", "at": "build.boot", "polls": 1, "after": 60}
+    found = cards(2, slow | {"skip": 1}, maintenance("power_cycle"))
+    settle()
+    assert sorted(Run.objects.values_list("waits_for", flat=True)) == ["", "maintenance"]
+    assert cycles() == 0
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"maintenance_gather_seconds": 0.0})
+    settle()
+    settle()
+    assert cycles() == 1
+    finish(found)
+    assert cycles() == 2, "it was done without the second card"
+
+
+@pytest.mark.parametrize(("holders", "ends"), [("wait", False), ("refuse", True)])
+def test_a_lease_on_another_device_of_the_host_counts_as_a_holder_of_the_host(cards, host, ask, until, holders, ends):
+    found = cards(
+        1, maintenance("alone", at="activate.access", holders=holders, relation="parent"), kind="fake_activated"
+    )
+    other = Resource.objects.create(
+        blueprint=host.blueprint, type="fake", name="other", origin="registered", part_of=host, state="active"
+    )
+    Resource.objects.filter(pk=host.pk).update(total_slots=0)
+    finish(found)
+    held = until(ask(), state="active")
+    assert held.resource_id == other.pk
+    lease = ask("fake_activated")
+    settle()
+    assert lease.pk not in Lease.objects.filter(state="active").values_list("pk", flat=True)
+    if ends:
+        assert (
+            "leased by others" in Event.objects.filter(lease=lease).order_by("-id").values_list("message", flat=True)[0]
+        )
+        return
+    told = Event.objects.filter(kind="lease.maintenance", lease=held)
+    assert told.exists()
+    assert until(held, state="active")
+    release.release(held.pk, actor="ada")
+    until(lease, state="active")
+
+
+def test_the_holder_of_a_part_is_told_of_a_drain_that_does_not_wait(cards, host, ask, until):
+    part = Resource.objects.create(
+        blueprint=host.blueprint, type="fake", name="part", origin="registered", part_of=host, state="active"
+    )
+    Resource.objects.filter(pk=host.pk).update(total_slots=0)
+    held = until(ask(), state="active")
+    assert held.resource_id == part.pk
+    finish(cards(1, maintenance("drain", holders="tell")))
+    assert Event.objects.filter(kind="lease.maintenance", lease=held).count() == 1
+
+
+def test_several_kinds_of_maintenance_are_granted_one_after_another_and_kept(cards, host):
+    found = cards(
+        1, maintenance("drain", at="build.create"), maintenance("alone", at="build.create"),
+        maintenance("power_cycle", at="build.verify"),
+    )  # fmt: skip
+    finish(found)
+    assert cycles() == 1
+    assert Event.objects.filter(kind="resource.maintenance", resource=host).count() == 3
+    host.refresh_from_db()
+    assert not host.in_maintenance
+
+
+def test_what_was_granted_first_is_kept_while_another_is_asked_for(cards, host):
+    cards(1, maintenance("alone", at="build.create"), maintenance("power_cycle", at="build.create"),
+          {"does": "slow", "at": "build.verify", "polls": 1, "after": 600})  # fmt: skip
+    for _ in range(4):
+        settle()
+    (run,) = Run.objects.all()
+    assert run.maintenance["granted"]
+    assert [one["action"] for one in run.maintenance["earlier"]] == ["alone"]
+    assert rows("SELECT in_maintenance FROM leases_resource WHERE id = %s", (host.pk,))[0][0]
+
+
+def test_two_that_drain_a_host_and_then_want_it_alone_do_not_block_each_other(cards, host):
+    found = cards(2, maintenance("drain", at="build.create"), maintenance("alone", at="build.verify"))
+    finish(found)
+
+
+def test_the_host_is_the_topmost_whole_and_the_parent_the_next_one(cards, host):
+    found = cards(1, maintenance("power_cycle", at="build.verify", relation="host"), depth=3, kind="fake_activated")
+    finish(found)
+    assert cycles() == 1
+
+
+def test_the_whole_of_a_needed_lease_is_reached_by_name(blueprint, cards, host, ask, until):
+    finish(cards(1))
+    needs = {"does": "need_leases", "at": "build.create", "leases": [{"name": "card", "type": "fake_activated"}]}
+    faults = [needs, maintenance("power_cycle", relation="card.host")]
+    blueprint("images", kind="fake_reported", config={"provider": "images", "faults": faults})
+    until(ask("fake_reported"), state="active")
+    assert cycles() == 1
+
+
+def test_a_relation_that_leads_nowhere_fails_the_step_and_names_it(blueprint, ask, until):
+    blueprint("alone", config={"faults": [maintenance("drain", relation="parent.host")]})
+    ask()
+    settle()
+    broken = until(Resource.objects.get(), state="broken")
+    assert "no related resource 'parent.host'" in broken.message
