@@ -102,6 +102,11 @@ class Kind(ABC):
     Config: ClassVar[type[Fields]] = Fields
     Requirements: ClassVar[type[Fields]] = Fields
     Attributes: ClassVar[type[Fields]] = Fields
+    OwnCredential: ClassVar[type[Fields] | None] = None
+    """The secrets that one resource may have of its own, such as those of its BMC. None if it has none.
+
+    Operators set them at registration or later, and steps read them in `spec.resource.credential`.
+    """
     matches: ClassVar[tuple[Match, ...]] = ()
     needs: ClassVar[tuple[str, ...]] = ()
     """Resource types that the kind's steps may lease (`Need`). Cyclic dependencies among blueprints are refused."""

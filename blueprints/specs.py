@@ -144,6 +144,8 @@ class ResourceView:
     identity: str = ""
     facts: Json = field(default_factory=dict)
     secrets: Json = field(default_factory=dict, repr=False)
+    credential: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The secrets of the resource's own credential (`Kind.OwnCredential`); empty if it has none."""
     registration: Json = field(default_factory=dict)
     """The fields with which the resource was registered; empty if it was not registered."""
     offer: str = ""
@@ -163,6 +165,13 @@ class ResourceView:
     """The slot locks that the resource holds."""
     host: Callable[[], HostView | None] = field(default=lambda: None, repr=False, compare=False)
     """Returns the host that the resource is part of, directly or not; None if there is none."""
+
+    def credential_or(self, name: str) -> Mapping[str, str]:
+        """Return the blueprint's credential `name`, in which the resource's own secrets replace those of that name.
+
+        The name may be empty. The result is then the resource's own credential.
+        """
+        return {**self.blueprint.credentials.get(name, {}), **self.credential}
 
 
 @dataclass(frozen=True, kw_only=True)

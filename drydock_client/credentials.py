@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from drydock_client.operations import Operations, operation
-from drydock_client.values import CredentialInfo
+from drydock_client.values import CredentialInfo, ResourceInfo
 
 
 class Credentials(Operations):
@@ -40,3 +40,12 @@ class Credentials(Operations):
     @operation("DELETE", "credentials/{name}", "Remove a credential", scope="operate")
     def remove_credential(self, name: str) -> None:
         """Remove a credential. Refused with 409 while a blueprint refers to it."""
+
+    @operation(
+        "PUT", "resources/{id}/credential", "Set the credential of a resource", scope="operate", body="OwnCredential"
+    )
+    def set_resource_credential(self, id: int, *, secrets: Mapping[str, Any] | None = None) -> ResourceInfo:
+        """Store secrets for one resource, such as those of its BMC, in place of earlier ones. None removes them.
+
+        Steps use them in place of the secrets of the same name that the blueprint's credential has.
+        """

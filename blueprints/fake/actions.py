@@ -74,6 +74,8 @@ def verify(spec: Spec, memo: Json) -> Answer:
     found = _provider(spec).look(spec.resource.key)
     if found is None or found.state != "running":
         return _lost(found)
+    if refused := _refused(spec):
+        return refused
     secrets = _password(spec.resource.key) if spec.config.secrets else {}
     return Ready(facts=_facts(found), secrets=secrets, identities=real(spec.config.identities), health=_health(spec))
 
@@ -84,6 +86,8 @@ def check_health(spec: Spec, memo: Json) -> Answer:
     found = _provider(spec).check(spec.resource.key)
     if found is None or found.state != "running":
         return Failed(scope=Scope.STEP, message=_state(found), code="dead")
+    if refused := _refused(spec):
+        return refused
     well = tuple(replace(part, state="ok") for part in spec.resource.parts if part.state != "missing")
     return Ready(facts={"power": found.power, "checks": found.checks}, parts=well or None, health=_health(spec))
 
@@ -200,6 +204,15 @@ def _switched(spec: Spec, power: str) -> Answer:
 
 def _account(lease: LeaseView) -> Answer:
     return Ready(facts={"user": f"fake-{lease.id}"}, secrets=_password(lease.key))
+
+
+def _refused(spec: Spec) -> Failed | None:
+    """Return a failure if the instance asks for a password and the credential has another one."""
+    expected = _provider(spec).settings(spec.resource.key).get("password")
+    given = spec.resource.credential_or(spec.config.credential).get("password")
+    if expected is None or given == expected:
+        return None
+    return Failed(scope=Scope.OPERATOR, message="The instance refuses the password.", code="password")
 
 
 def _health(spec: Spec) -> Health | None:

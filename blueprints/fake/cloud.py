@@ -83,6 +83,11 @@ class Cloud(Provider):
             text = json.dumps(asdict(health))
             db.execute("INSERT OR REPLACE INTO settings VALUES (?, 'health', ?)", (key, text))
 
+    def lock(self, key: str, password: str) -> None:
+        """Let the instance answer only to a credential with this password."""
+        with self._store.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO settings VALUES (?, 'password', ?)", (key, password))
+
     def cut_off(self, key: str) -> None:
         """Stop the instance from answering its users."""
         with self._store.transaction() as db:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, SecretStr
 
 from blueprints.contract import Acts, Consoles, Fields, Powers, Reboots, Resizes, Retypes, Tags
 from blueprints.fake.capacity import Capacity
@@ -85,6 +85,7 @@ class Config(Fields):
     page_size: int = Field(default=100, ge=1, description="Number of planted objects on one page of a report.")
     agents: tuple[str, ...] = Field(default=(), description="Places in which an agent must run.")
     places: tuple[str, ...] = Field(default=(), description="Places in which agents may report; empty: any.")
+    credential: str = Field(default="", description="Credential with the `password` of all instances.")
     secrets: bool = Field(default=False, description="A build generates a password, which is stored as a secret.")
     faults: tuple[Fault, ...] = ()
 
@@ -97,6 +98,13 @@ class Registration(Fields):
     identities: Mapping[str, str] = Field(default={}, description="Serial numbers and the like, by namespace.")
     capacity: Capacity | None = Field(default=None, description="The capacity; by default that of the blueprint.")
     attributes: Attributes = Field(default=Attributes(), description="Attributes that override those of the blueprint.")
+
+
+class OwnCredential(Fields):
+    """The credential of one fake resource."""
+
+    user: str = ""
+    password: SecretStr
 
 
 def merged(*layers: Attributes) -> dict[str, Any]:

@@ -44,6 +44,7 @@ class Fake(Machine, FakeActs, Kind, Builds, Registers, Discovers, Lists, Checks,
     Requirements = config.Requirements
     Attributes = config.Attributes
     Registration = config.Registration
+    OwnCredential = config.OwnCredential
     matches = config.MATCHES
     unreachable: ClassVar[frozenset[str]] = frozenset({actions.UNREACHABLE})
 

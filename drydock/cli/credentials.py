@@ -94,7 +94,7 @@ def add(
 
     [dim]drydock credentials add lab private_key=@$HOME/.ssh/lab[/dim]
     """
-    _tell(o.client().add_credential(credential, _read(secrets, file), note=note or ""), as_json)
+    _tell(o.client().add_credential(credential, read_secrets(secrets, file), note=note or ""), as_json)
 
 
 @guarded
@@ -102,7 +102,7 @@ def replace(
     credential: Name, secrets: Secrets = None, *, file: File = "", note: Note = None, as_json: o.AsJson = False
 ) -> None:
     """Replace all stored secrets; blueprints that name the credential use the new ones from their next step on."""
-    given = _read(secrets, file) if secrets or file else None
+    given = read_secrets(secrets, file) if secrets or file else None
     if given is None and note is None:
         raise InvalidRequest(
             "Give secret fields as FIELD=@FILE (a file), FIELD=- (standard input) or FIELD (a prompt), or a --note.",
@@ -128,7 +128,7 @@ def remove(credential: Name, *, as_json: o.AsJson = False) -> None:
     output.emit({"removed": credential}) if as_json else output.line(f"{credential} is removed")
 
 
-def _read(given: list[str] | None, file: str) -> dict[str, object]:
+def read_secrets(given: list[str] | None, file: str) -> dict[str, object]:
     """Read the given secrets. Raises InvalidRequest, which never quotes a secret."""
     found: dict[str, object] = dict(o.document(file))
     if file == "-" and any(one.endswith("=-") for one in given or ()):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drydock.cli.credentials import File, Secrets, read_secrets
 from drydock.cli.leases import event_row, readable_facts
 from drydock.cli.machines import LONGEST, PAUSE, failure_text
 from drydock.cli.toolkit import options as o
@@ -30,7 +31,7 @@ def add_resources(app: typer.Typer) -> None:
         ("list", list_), ("show", show), ("drain", drain), ("undrain", undrain), ("quarantine", quarantine),
         ("unquarantine", unquarantine), ("retire", retire), ("destroy", destroy), ("power", power), ("check", check),
         ("scan", scan), ("register", register), ("change", change), ("remove", remove), ("acts", acts), ("act", act),
-        ("cancel", cancel),
+        ("cancel", cancel), ("credential", credential),
     ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="resources", rich_help_panel="Operators")
@@ -96,6 +97,7 @@ def _facts(info: ResourceInfo) -> None:
             ("identity", info.identity), ("identities", list(info.identities)),
             ("part of", info.part_of), ("locality", " > ".join(filter(None, info.locality))),
             ("flags", _flags(info)), ("note", info.note),
+            ("own credential", list(info.credential_fields)),
             ("health", f"{info.health}: {info.health_reason}".removesuffix(": ")),
             ("problems", list(info.problems)),
             ("now", step.strip()), ("observed", info.observed),
@@ -201,12 +203,18 @@ def register(
     blueprint: Annotated[str, typer.Argument(metavar="BLUEPRINT")],
     fields: Annotated[list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Its fields.")] = None,
     *, file: Annotated[str, typer.Option("--file", "-f", metavar="FILE", help="JSON file; - is standard input.")] = "",
+    secret: Annotated[
+        list[str] | None,
+        typer.Option("--credential", metavar="FIELD[=@FILE|=-]", help="A secret of this resource; repeat for more."),
+    ] = None,
     as_json: o.AsJson = False,
 ) -> None:  # fmt: skip
     """Register a resource by hand. `drydock blueprints schema KIND` shows the fields."""
     given = {**o.document(file), **o.values(fields, "fields")}
     if not given:
         raise InvalidRequest("Give the fields of the resource as KEY=VALUE or as a file.", field="fields")
+    if secret:
+        given["credential"] = read_secrets(secret, "")
     info = o.client().register(blueprint, given)
     output.emit(info) if as_json else output.line(f"resource {info.id} {info.name} is {info.state}")
 
@@ -240,6 +248,24 @@ def change(
         raise InvalidRequest("Give the fields to change as KEY=VALUE or as a file.", field="fields")
     info = o.client().change_registration(number(resource), given)
     output.emit(info) if as_json else output.line(f"resource {info.id} {info.name} is {info.state}: {info.message}")
+
+
+@guarded
+def credential(
+    resource: Id, secrets: Secrets = None, *, file: File = "",
+    removed: Annotated[bool, typer.Option("--remove", help="Remove the credential.")] = False,
+    as_json: o.AsJson = False,
+) -> None:  # fmt: skip
+    """Store secrets of one resource, such as those of its BMC, encrypted. They replace earlier ones.
+
+    [dim]drydock resources credential 7 password=@$HOME/bmc-7[/dim]
+    """
+    given = None if removed else read_secrets(secrets, file)
+    info = o.client().set_resource_credential(number(resource), secrets=given)
+    if as_json:
+        return output.emit(info)
+    stored = f"has its own {', '.join(info.credential_fields)}" if info.credential_fields else "has no own credential"
+    return output.line(f"resource {info.id} {info.name} {stored}")
 
 
 @guarded

@@ -116,5 +116,7 @@ class ResourceInfo:
     """`ok`, `degraded` (new leases only as a last resort) or `failed`."""
     health_reason: str = ""
     """A sentence that says what is wrong with the health of the resource."""
+    credential_fields: tuple[str, ...] = ()
+    """The names of the secrets in the resource's own credential; empty if it has none."""
     identities: tuple[str, ...] = ()
     """Serial numbers, UUIDs and hardware addresses, each in the form `NAMESPACE VALUE`."""

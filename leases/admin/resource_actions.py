@@ -15,7 +15,8 @@ from drydock.core.errors import DrydockError, InvalidRequest, NotFound
 from leases import hostcalls
 from leases.admin.toolkit.actions import Action, ConfirmForm, FormData, MessageForm, NoteForm
 from leases.admin.toolkit.equivalent_commands import Equivalent, declared
-from leases.operations import machines, resources
+from leases.admin.toolkit.form_fields import SecretsField
+from leases.operations import credentials, machines, resources
 from leases.operations.callers import Caller
 
 
@@ -34,6 +35,14 @@ class ForceDestroyForm(forms.Form):
         label="Reason",
         max_length=500,
         help_text="Why it cannot be destroyed, and who verified that it no longer exists.",
+    )
+
+
+class CredentialForm(ConfirmForm):
+    """The form of the credential action."""
+
+    secrets = SecretsField(
+        required=False, help_text='A JSON object such as {"password": "..."}. Leave it empty to remove the credential.'
     )
 
 
@@ -69,6 +78,18 @@ def _quarantine(who: Caller, row: Any, given: FormData) -> str:
 def _unquarantine(who: Caller, row: Any, given: FormData) -> str:
     resources.unquarantine(who, row.pk)
     return "The quarantine has ended."
+
+
+def _has_own_credential(row: Any) -> bool:
+    try:
+        return _in_service(row) and registry.kind(row.blueprint.kind).OwnCredential is not None
+    except DrydockError:
+        return False
+
+
+def _credential(who: Caller, row: Any, given: FormData) -> str:
+    info = credentials.set_resource_credential(who, row.pk, secrets=given["secrets"])
+    return "The credential was stored." if info.credential_fields else "The credential was removed."
 
 
 def _retire(who: Caller, row: Any, given: FormData) -> str:
@@ -145,6 +166,14 @@ RESOURCE_ACTIONS = (
         equivalent=declared("change_resource", "drydock resources unquarantine {id}", act="unquarantine"),
         applies=lambda row: _in_service(row) and row.quarantined,
         sentence="The resource is put back into service, pending leases first, and its note is removed.",
+    ),
+    Action(
+        name="credential", label="Set credential", does=_credential, form=CredentialForm, applies=_has_own_credential,
+        equivalent=declared(
+            "set_resource_credential", "drydock resources credential {id} password", secrets={"password": "SECRET"},
+        ),
+        sentence="The secrets are encrypted, never shown again, and used for this resource only. They replace earlier "
+        "ones.",
     ),
     Action(
         name="cancel-act", label="Cancel act", does=_cancel_act, applies=_has_act,

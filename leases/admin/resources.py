@@ -72,7 +72,22 @@ class ResourceAdmin(RecordAdmin):
     search_help_text = "A number, or the beginning of a name or identity"
     ordering = ("-id",)
     fieldsets = (
-        (None, {"fields": ("status", "says", "note_", "blueprint_", "generation_", "type", "origin", "identity")}),
+        (
+            None,
+            {
+                "fields": (
+                    "status",
+                    "says",
+                    "note_",
+                    "blueprint_",
+                    "generation_",
+                    "type",
+                    "origin",
+                    "identity",
+                    "credential_",
+                )
+            },
+        ),
         ("Capacity", {"fields": ("capacity", "reserved", "idle")}),
         (
             "Health",
@@ -129,6 +144,7 @@ class ResourceAdmin(RecordAdmin):
     capacity = columns.column("used", _bars)
     reserved = columns.link("reserved for", "reserved_for")
     idle = columns.time("idle since", "idle_since")
+    credential_ = columns.values("own credential", "credential_fields")
     health_ = columns.text("health", "health")
     health_reason_ = columns.text("health reason", "health_reason")
     observed_ = columns.column("observed", _observed)

@@ -10,7 +10,7 @@ from leases.models.identity import ResourceIdentity
 from leases.models.installation import Installation, Worker
 from leases.models.job import Job
 from leases.models.lease import Lease, LeaseGroup
-from leases.models.resource import Capacity, Part, Resource
+from leases.models.resource import Capacity, Part, Resource, ResourceCredential
 from leases.models.run import Run
 from leases.models.share import Share, SlotLock
 from leases.models.stray import Search, Stray
@@ -35,6 +35,7 @@ __all__ = [
     "Part",
     "Quota",
     "Resource",
+    "ResourceCredential",
     "ResourceIdentity",
     "Run",
     "Search",

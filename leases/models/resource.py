@@ -117,6 +117,8 @@ class Resource(models.Model):
     missed = models.PositiveIntegerField("missed discoveries", default=0, db_default=0)
     """Consecutive discoveries that did not find it."""
 
+    credential_fields = ArrayField(models.CharField(max_length=63), default=list, db_default=[], blank=True)
+    """The names of the secrets in its own credential (`ResourceCredential`); empty if it has none."""
     health = models.CharField(
         max_length=16, choices=[(s, s) for s in ("ok", "degraded", "failed")], default="ok", db_default="ok"
     )
@@ -178,6 +180,17 @@ class Resource(models.Model):
 
     def __str__(self) -> str:
         return self.name or f"{self.type} {self.pk}"
+
+
+class ResourceCredential(models.Model):
+    """The secrets of one resource, such as those of its BMC. They are encrypted, never shown, and deleted with it."""
+
+    resource = models.OneToOneField(Resource, on_delete=models.CASCADE, primary_key=True, related_name="credential")
+    secrets = EncryptedJSONField(default=dict)
+    changed_at = models.DateTimeField(db_default=Now())
+
+    def __str__(self) -> str:
+        return f"credential of {self.resource_id}"
 
 
 class Capacity(models.Model):

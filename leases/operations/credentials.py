@@ -19,10 +19,12 @@ from blueprints.models import Blueprint, Credential, Reading
 from drydock.core import clock
 from drydock.core.crypto import Undecryptable
 from drydock.core.errors import Conflict, InvalidRequest, NotFound
-from drydock_client.values import CredentialInfo, ReaderInfo, ReadingInfo
+from drydock_client.values import CredentialInfo, ReaderInfo, ReadingInfo, ResourceInfo
 from leases.engine.catalogue.poll_schedule import reads
-from leases.engine.core.transitions import record_event
+from leases.engine.core.transitions import lock_resource, record_event
+from leases.engine.resources import provision
 from leases.messaging import hints
+from leases.operations import resources
 from leases.operations.callers import Caller, operator_only
 from leases.validation import input_checks
 
@@ -200,6 +202,25 @@ def remove(who: Caller, name: str) -> None:
             )
         record_event("credential.removed", f"Credential {name}.", actor=who.actor)
         found.delete()
+
+
+@input_checks.checked
+def set_resource_credential(
+    who: Caller, resource_id: int, *, secrets: Mapping[str, Any] | None = None
+) -> ResourceInfo:  # fmt: skip
+    """Store secrets as the own credential of one resource, or remove it if there are none. The next step uses them.
+
+    Raises InvalidRequest with the field, NotSupported, NotFound, Conflict, NotAllowed.
+    """
+    resource = resources.there(who, resource_id, "change credentials")
+    stored = resources.own_credential(resource.blueprint, secrets) if secrets else {}
+    with transaction.atomic():
+        lock_resource(resource_id)
+        provision.set_credential(resource_id, stored)
+        said = f"Stored: {', '.join(sorted(stored))}." if stored else "Removed."
+        record_event("resource.credential", said, actor=who.actor, resource_id=resource_id)
+        hints.after_commit("sweep")
+    return resources.get(who, resource_id)
 
 
 def polls_of(accounts: Sequence[Credential]) -> dict[int, tuple[ReadingInfo, ...]]:

@@ -192,7 +192,7 @@ def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
         facts=row.facts, reserved_for=row.reserved_for_id, leases=tuple(sorted(s.lease_id for s in row.shares.all())),
         parts=tuple(_part(part) for part in row.parts.all()), progress=progress.of_run(run), price=row.price,
         failure=failure(getattr(row, "failure", None)), suspect_since=row.suspect_since, problems=problems(row),
-        health=row.health, health_reason=row.health_reason,
+        health=row.health, health_reason=row.health_reason, credential_fields=tuple(row.credential_fields),
         identities=tuple(sorted(map(str, row.identities.all()))), locality=tuple(row.locality),
     )  # fmt: skip
 

@@ -34,7 +34,7 @@ from leases.operations import infos
 from leases.operations.callers import Caller, operator_only, own_leases
 from leases.reasons import Reason
 from leases.states import VANISHED, ResourceState
-from leases.validation.input_checks import checked
+from leases.validation.input_checks import checked, document
 from leases.validation.requests import invalid
 
 GONE = Q(state="destroyed") | ~Q(gone_at=None)
@@ -252,6 +252,8 @@ def _begin(resource_id: int, phase: str, wanted: dict[str, Any]) -> None:
 def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceInfo:
     """Register a resource. The build steps of its kind check the resource before it becomes active.
 
+    `credential` in the given fields is the resource's own credential, which is stored encrypted and apart from them.
+
     While the check fails, the resource is listed with the problem, is checked again with increasing delay, and can
     be changed or removed. Raises NotFound, NotSupported, InvalidRequest with the field, and Conflict if the
     resource is already registered.
@@ -260,6 +262,7 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
     row = Blueprint.objects.filter(name=blueprint).first()
     if row is None:
         raise NotFound(f"Blueprint {blueprint!r} does not exist.", field="blueprint")
+    given, own = _apart(row, given)
     registration, draft = _read(row, given)
     try:
         with transaction.atomic():
@@ -268,6 +271,8 @@ def register(who: Caller, blueprint: str, given: Mapping[str, Any]) -> ResourceI
             room = provision.insert(
                 row, draft, actor=who.actor, message="Registered.", origin="registered", registration=registration
             )
+            if own:
+                provision.set_credential(room.resource_id, own)
             hints.after_commit("serve", row.resource_type)
     except IntegrityError as error:
         raise _taken(error, draft) from None
@@ -421,6 +426,40 @@ def _read(blueprint: Blueprint, given: Mapping[str, Any]) -> tuple[dict[str, Any
         raise invalid(error) from None
     draft = kind.register(specs.config(blueprint.kind, blueprint.config), registration)
     return registration.model_dump(mode="json", exclude_unset=True), draft
+
+
+CREDENTIAL = "credential"
+"""The field of a registration with the own credential of the resource, unless the kind has a field of that name."""
+
+
+def _apart(blueprint: Blueprint, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the fields of a registration, and the own credential of the resource that was among them."""
+    kind, fields = registry.kind(blueprint.kind), dict(given)
+    if CREDENTIAL in getattr(getattr(kind, "Registration", None), "model_fields", {}):
+        return fields, {}
+    secrets = fields.pop(CREDENTIAL, None)
+    return fields, own_credential(blueprint, secrets) if secrets else {}
+
+
+def own_credential(blueprint: Blueprint, secrets: Any) -> dict[str, Any]:
+    """Return secrets for one resource in the form in which they are stored.
+
+    Raises InvalidRequest, whose message never contains a secret, and NotSupported.
+    """
+    kind = registry.kind(blueprint.kind)
+    if kind.OwnCredential is None:
+        raise NotSupported(
+            f"Resources of kind {blueprint.kind!r} have no credential of their own.", field=CREDENTIAL,
+            hint="Name a credential in the config of the blueprint.",
+        )  # fmt: skip
+    if not isinstance(secrets, Mapping):
+        raise InvalidRequest("Give the secrets as a JSON object.", field=CREDENTIAL)
+    document(secrets, CREDENTIAL)
+    try:
+        kind.OwnCredential.model_validate(dict(secrets))
+    except ValidationError as error:
+        raise invalid(error, CREDENTIAL, model=kind.OwnCredential) from None
+    return dict(secrets)
 
 
 def _taken(error: IntegrityError, draft: Draft) -> DrydockError:

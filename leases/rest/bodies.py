@@ -294,6 +294,12 @@ class CredentialChange(Body):
     note: Text | None = None
 
 
+class OwnCredential(Body):
+    """Secrets that belong to one resource. They can never be read back; null removes them."""
+
+    secrets: Json | None = None
+
+
 class Chosen(Body):
     """Restrict the action to a type or a blueprint."""
 

@@ -26,7 +26,7 @@ from interfaces.contract import Interface
 from interfaces.transport import Transport
 from leases.engine.core import installation
 from leases.engine.core.database import rows
-from leases.models import Debt, Lease, Resource, Run
+from leases.models import Debt, Lease, Resource, ResourceCredential, Run
 from leases.validation.requests import invalid
 
 _LAST = """
@@ -90,6 +90,7 @@ def _of_lease(lease: LeaseView) -> Iterator[Any]:
 def resource_secrets(resource: ResourceView) -> Iterator[Any]:
     """Yield the secrets of a resource, of its account and of everything that the resource depends on."""
     yield resource.secrets
+    yield resource.credential
     yield resource.blueprint.credentials
     for parent in resource.parents.values():
         yield from _of_lease(parent)
@@ -237,6 +238,7 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         identity=resource.identity or "",
         facts=resource.facts,
         secrets=resource.secrets or {},
+        credential=_own_credential(resource),
         registration=resource.registration,
         offer=resource.offer,
         power=resource.power,
@@ -248,6 +250,14 @@ def resource_view(resource: Resource, *, parents: bool = True, ending: bool = Fa
         locality=tuple(resource.locality),
         host=lambda: host_of(resource.pk),
     )  # fmt: skip
+
+
+def _own_credential(resource: Resource) -> dict[str, str]:
+    """Return the secrets of a resource's own credential. Most resources have none, which costs no statement."""
+    if not resource.credential_fields:
+        return {}
+    found = ResourceCredential.objects.filter(resource=resource).first()
+    return {} if found is None else found.secrets
 
 
 _WHOLES = """

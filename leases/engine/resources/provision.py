@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import IntegrityError
@@ -20,7 +20,7 @@ from leases.engine.core.runs import start
 from leases.engine.core.transitions import record_event
 from leases.engine.placement import budgets, claims
 from leases.messaging import hints
-from leases.models import Capacity, Part, Resource, ResourceIdentity
+from leases.models import Capacity, Part, Resource, ResourceCredential, ResourceIdentity, Run
 from leases.reasons import Reason
 
 
@@ -247,6 +247,22 @@ FAILED = "Failed:"
 def failed_note(said: Health) -> str:
     """Return the note of a quarantine that is due to a report."""
     return f"{FAILED} {said.reason or 'its health is reported as failed'}"[:2000]
+
+
+def set_credential(resource_id: int, secrets: Mapping[str, Any]) -> None:
+    """Store the own credential of a resource in place of an earlier one, or remove it if there are no secrets.
+
+    A first check that waits for its next attempt is called at once.
+    """
+    names = sorted(secrets)
+    if names:
+        values = {"secrets": dict(secrets), "changed_at": Now()}
+        ResourceCredential.objects.update_or_create(resource_id=resource_id, defaults=values)
+    else:
+        ResourceCredential.objects.filter(resource=resource_id).delete()
+    Resource.objects.filter(pk=resource_id).update(credential_fields=names)
+    waiting = Run.objects.filter(resource=resource_id, lease=None, phase="build", waits_for="", token=None)
+    waiting.filter(due_at__isnull=False).update(due_at=Now())
 
 
 def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:

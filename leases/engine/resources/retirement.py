@@ -162,9 +162,12 @@ def gone(resource_id: int, *, forced: str = "", actor: str = "drydock") -> None:
     )[0]
     run("DELETE FROM leases_slotlock WHERE resource_id = %s", (resource_id,))
     run("DELETE FROM leases_debt WHERE resource_id = %s", (resource_id,))
+    run("DELETE FROM leases_resourcecredential WHERE resource_id = %s", (resource_id,))
     failures.forget(resource_id)
     paying = rows("SELECT lease_id FROM leases_usage WHERE resource_id = %s AND ended_at IS NULL", (resource_id,))
-    run("UPDATE leases_resource SET gone_at = clock_timestamp() WHERE id = %s", (resource_id,))
+    run(
+        "UPDATE leases_resource SET gone_at = clock_timestamp(), credential_fields = '{}' WHERE id = %s", (resource_id,)
+    )
     for (lease_id,) in paying:
         hints.once_committed(quotas.unpark, lease_id)
     if state == ResourceState.RELEASED:

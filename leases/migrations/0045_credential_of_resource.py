@@ -1,0 +1,39 @@
+import django.contrib.postgres.fields
+import django.db.models.deletion
+import django.db.models.functions.datetime
+from django.db import migrations, models
+
+import drydock.core.fields
+
+
+class Migration(migrations.Migration):
+    dependencies = [
+        ("leases", "0044_health"),
+    ]
+
+    operations = [
+        migrations.CreateModel(
+            name="ResourceCredential",
+            fields=[
+                (
+                    "resource",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="credential",
+                        serialize=False,
+                        to="leases.resource",
+                    ),
+                ),
+                ("secrets", drydock.core.fields.EncryptedJSONField(default=dict)),
+                ("changed_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+            ],
+        ),
+        migrations.AddField(
+            model_name="resource",
+            name="credential_fields",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.CharField(max_length=63), blank=True, db_default=[], default=list, size=None
+            ),
+        ),
+    ]
