@@ -191,3 +191,29 @@ def test_a_relation_that_leads_nowhere_fails_the_step_and_names_it(blueprint, as
     settle()
     broken = until(Resource.objects.get(), state="broken")
     assert "no related resource 'parent.host'" in broken.message
+
+
+def test_a_host_is_not_power_cycled_while_another_device_in_it_is_flashed(cards, host, settings):
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"maintenance_gather_seconds": 0.0})
+    slow = {"does": "slow", "at": "build.flash", "skip": 1, "polls": 1, "after": 600}
+    found = cards(2, slow, maintenance("power_cycle"))
+    for _ in range(4):
+        settle()
+        Run.objects.filter(phase="power").update(due_at=PAST)
+    settle()
+    assert Run.objects.get(uninterruptible=True).step == "flash"
+    assert Run.objects.get(phase="power").sentence.startswith("Waits until build of card-")
+    assert cycles() == 0
+    finish(found)
+    assert 1 <= cycles() <= 2
+    assert not Run.objects.exists()
+
+
+def test_no_flash_begins_while_its_host_is_being_switched(cards, host):
+    found = cards(1)
+    begun = Run.objects.create(resource=host, phase="power", wanted={"power": "cycle"}, position=1, due_at=None)
+    settle()
+    assert Run.objects.get(phase="build").sentence == "Waits until host has been switched."
+    assert not Cloud("cards").count("flash")
+    begun.delete()
+    finish(found)

@@ -18,6 +18,7 @@ from leases.engine.core import database, runs, specs
 from leases.engine.core.database import failpoint, patient, refuse_inside_transaction, rows
 from leases.engine.core.installation import current as standing
 from leases.engine.lifecycle import step_results
+from leases.engine.resources import maintenance
 from leases.messaging import hints
 from leases.models import Run
 
@@ -91,9 +92,21 @@ def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
         return _apply(current, token, step_results.cancelled, None, plan)
     if step is None:
         return _apply(current, token, step_results.done, None, plan)
+    if not _is_begun(current) and (reason := patient(maintenance.why_not_now, current, step)):
+        wait = Wait(after=_HELD_BACK + current.pk % 7 / 10, sentence=reason)
+        return _apply(current, token, step_results.held_back, wait, plan)
     answer = _in_time(_call(current, step), step, seconds)
     failpoint("run.called")
     return _apply(current, token, step_results.answered, answer, plan)
+
+
+_HELD_BACK = 1.0
+"""Seconds until a step that must not begin yet is tried again; slightly more for some, so that two do not collide."""
+
+
+def _is_begun(current: Run) -> bool:
+    """Return whether the step may have been called before, so that it must go on."""
+    return current.in_call or current.uninterruptible or bool(current.memo)
 
 
 def _ends_here(current: Run, step: Step | None) -> bool:

@@ -143,6 +143,13 @@ def postponed(run: Run, answer: Answer | None, plan: Plan) -> bool:
 _NOT_HERE = 10.0
 
 
+def held_back(run: Run, answer: Answer | None, plan: Plan) -> bool:
+    """Try a step later that must not begin yet. It was not called."""
+    assert isinstance(answer, Wait)
+    leave(run, in_call=False, step_since=None, due_at=in_(answer.after), sentence=answer.sentence)
+    return False
+
+
 def unkept(run: Run, answer: Answer | None, plan: Plan) -> bool:
     """Schedule another attempt after a step whose answer could not be stored.
 

@@ -12,11 +12,12 @@ from django.db.models.functions import Now
 
 from blueprints import registry
 from blueprints.answers import Maintenance
-from blueprints.contract import Powers, Updates
+from blueprints.contract import Powers, Step, Updates
 from leases.engine.core.database import attempt, each, rows, run, short
-from leases.engine.core.runs import MAINTAINS, start
+from leases.engine.core.runs import MAINTAINS, plan_of, start
 from leases.engine.core.specs import granted_maintenance
 from leases.engine.core.transitions import lock_resource, record_event, wake_relatives
+from leases.engine.placement.pending import read_json
 from leases.messaging import hints
 from leases.models import Resource, Run
 
@@ -232,6 +233,7 @@ def _begin_act(current: Run) -> bool:
 _TREE = (
     "SELECT %(target)s UNION SELECT id FROM drydock_above(%(target)s) UNION SELECT id FROM drydock_below(%(target)s)"
 )
+_BELOW = "SELECT %(target)s UNION SELECT id FROM drydock_below(%(target)s)"
 _TOP = "coalesce((SELECT id FROM drydock_above(%(target)s) ORDER BY n DESC LIMIT 1), %(target)s)"
 _ALONE = f"""
     SELECT 1 FROM leases_run n WHERE n.id <> %(but)s AND (
@@ -287,6 +289,46 @@ def _power_cycled(target: int, own: int, asked: dict[str, Any]) -> bool:
         asked |= {"cycle": begun}
         _join(target, begun)
     return False
+
+
+_SWITCHING = ("power", "reboot", "retype")
+_STANDS_IN = f"""
+    SELECT n.sentence, r.name, b.kind, n.phase, n.wanted, n.position, n.uninterruptible
+    FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id JOIN blueprints_blueprint b ON b.id = r.blueprint_id
+    WHERE n.id <> %(but)s AND (n.uninterruptible OR n.in_call) AND (
+        n.resource_id IN ({_BELOW}) OR EXISTS (SELECT FROM leases_lease c WHERE c.resource_id IN ({_BELOW})
+            AND c.need <> '' AND c.state = 'active'
+            AND (c.for_lease_id = n.lease_id OR (n.lease_id IS NULL AND c.for_resource_id = n.resource_id))))"""
+_BEING_SWITCHED = """
+    WITH mine AS (SELECT %(target)s::bigint AS id UNION SELECT c.resource_id FROM leases_lease c WHERE c.need <> ''
+        AND c.state = 'active' AND (c.for_lease_id = %(lease)s OR c.for_resource_id = %(target)s))
+    SELECT r.name FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id
+    WHERE n.id <> %(but)s AND n.lease_id IS NULL AND n.phase = ANY(%(phases)s)
+        AND (n.in_call OR n.position > 0 OR n.step <> '') AND n.resource_id IN (
+            SELECT id FROM mine UNION SELECT a.id FROM mine m CROSS JOIN LATERAL drydock_above(m.id) a) LIMIT 1"""
+
+
+def why_not_now(current: Run, step: Step) -> str:
+    """Return why a step must not begin now, or an empty string.
+
+    A machine is not switched off or rebooted while a step that cannot be interrupted runs in it, such as a flash, and
+    no such step begins while its machine is being switched. Call after it was committed that the call of the step has
+    begun: of two that begin together, at least one then sees the other.
+    """
+    given = {"target": current.resource_id, "but": current.pk, "lease": current.lease_id, "phases": list(_SWITCHING)}
+    if current.phase in _SWITCHING and current.position == 0 and current.wanted.get("power") != "on":
+        for sentence, name, kind, phase, wanted, position, begun in rows(_STANDS_IN, given):
+            if begun or not _interruptible(kind, phase, read_json(wanted), position):
+                return f"Waits until {phase} of {name} can be interrupted. {sentence}".strip()
+    elif not step.interruptible:
+        for (name,) in rows(_BEING_SWITCHED, given):
+            return f"Waits until {name} has been switched."
+    return ""
+
+
+def _interruptible(kind: str, phase: str, wanted: Any, position: int) -> bool:
+    plan = attempt(plan_of, kind, phase, wanted or {}) or ()
+    return position >= len(plan) or plan[position].interruptible
 
 
 def _join(target: int, cycle: int) -> None:
