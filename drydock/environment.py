@@ -169,6 +169,7 @@ class Environment(BaseSettings):
     step_backoff_limit_seconds: float = setting(300.0, "Longest delay between two attempts at a step.", gt=0)
     head_reservation_seconds: float = setting(30.0, "How long the head of a queue waits before a resource is reserved for it.", ge=0)
     maintenance_gather_seconds: float = setting(30.0, "Longest time that a power cycle of a host waits for other builds and activations in the host, which may need it too.", ge=0)
+    maintenance_patience_seconds: float = setting(86400.0, "Longest time that maintenance waits for other leases on the resource to end, before the step that needs it fails.", gt=0)
     candidate_limit: int = setting(50, "Number of resources with room that are compared for one lease.", ge=1, le=1000)
     look_again_seconds: float = setting(30.0, "Longest time between two checks of a pending lease.", gt=0)
     serve_limit: int = setting(200, "Number of leases that one task grants before it leaves the rest of the queue to the next task.", ge=1)

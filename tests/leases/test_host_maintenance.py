@@ -217,3 +217,22 @@ def test_no_flash_begins_while_its_host_is_being_switched(cards, host):
     assert not Cloud("cards").count("flash")
     begun.delete()
     finish(found)
+
+
+def test_waiting_for_holders_ends_and_names_the_holder_and_its_end(cards, host, ask, until, settings):
+    part = Resource.objects.create(
+        blueprint=host.blueprint, type="fake", name="part", origin="registered", part_of=host, state="active"
+    )
+    Resource.objects.filter(pk=host.pk).update(total_slots=0)
+    held = until(ask(until="2035-01-02T03:04Z"), state="active")
+    assert held.resource_id == part.pk
+    cards(1, maintenance("alone"))
+    settle()
+    told = Event.objects.get(kind="lease.maintenance", lease=held)
+    assert told.message.startswith("Maintenance waits for this lease to end, for at most 1 d:")
+    assert Run.objects.get(phase="build").waits_for == "maintenance"
+    settings.DRYDOCK = settings.DRYDOCK.model_copy(update={"maintenance_patience_seconds": 1e-3})
+    card = until(Resource.objects.get(name="card-1"), state="broken")
+    assert f"waited 1 ms for lease {held.pk}, which ends at 2035-01-02 03:04 UTC" in card.message
+    host.refresh_from_db()
+    assert not host.in_maintenance

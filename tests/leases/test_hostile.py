@@ -229,7 +229,8 @@ def known(blueprint, ask, until):
     ids |= dict.fromkeys(
         ("authorization", "settle_authorization", "change_authorization"), permissions.ask(caller("eve"), "pool").id
     )
-    ids |= dict.fromkeys(("resource", "acts", "change_resource", "change_registration"), first.resource_id)
+    of_resource = ("resource", "acts", "change_resource", "change_registration", "set_resource_credential")
+    ids |= dict.fromkeys(of_resource, first.resource_id)
     client.set_quota(user="eve", limits={"max_leases": 3})
     client.set_budget(user="eve", max_hourly=3.0)
 

@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 from blueprints import registry
 from blueprints.answers import Maintenance
 from blueprints.contract import Powers, Step, Updates
+from drydock.core.units import in_words
 from leases.engine.core.database import attempt, each, rows, run, short
 from leases.engine.core.runs import MAINTAINS, plan_of, start
 from leases.engine.core.specs import granted_maintenance
@@ -74,7 +75,8 @@ def ask(current: Run, wanted: Maintenance) -> None:
     record_event(
         "resource.maintenance", sentence, resource_id=target, details={"run": current.pk, "action": wanted.action}
     )
-    tell_holders(holders, target, sentence)
+    waits = wanted.holders == "wait"
+    tell_holders(holders, target, sentence, patience=settings.DRYDOCK.maintenance_patience_seconds if waits else None)
     hints.after_commit("sweep")
 
 
@@ -94,12 +96,13 @@ def _kind_of(resource_id: int) -> object:
     return registry.kind(Resource.objects.select_related("blueprint").get(pk=resource_id).blueprint.kind)
 
 
-def tell_holders(holders: list[int], target: int, sentence: str) -> None:
-    """Record for each of these leases that the maintenance of a resource waits for it to end."""
+def tell_holders(holders: list[int], target: int, sentence: str, *, patience: float | None = None) -> None:
+    """Record for each of these leases that the maintenance of a resource waits for it to end, and for how long."""
+    limit = "" if patience is None else f", for at most {in_words(patience)}"
     for lease_id in holders:
         record_event(
             "lease.maintenance",
-            f"Maintenance waits for this lease to end: {sentence}.",
+            f"Maintenance waits for this lease to end{limit}: {sentence.rstrip('.')}.",
             lease_id=lease_id,
             resource_id=target,
         )
@@ -204,7 +207,11 @@ def advance(current: Run) -> bool:
     target = asked["resource"]
     if asked["relation"] == SELF:
         return _begin_act(current)
-    free = asked["holders"] == "tell" or bool(asked.get("cycle")) or not _holders(target, current)
+    asked.setdefault("at", _now())
+    waits_for = [] if asked["holders"] == "tell" or asked.get("cycle") else _holders(target, current)
+    if waits_for and _now() - asked["at"] >= settings.DRYDOCK.maintenance_patience_seconds:
+        return _give_up(current, {**asked, "failed": _still_held(target, waits_for)})
+    free = not waits_for
     if asked["action"] == "power_cycle":
         granted = free and _power_cycled(target, current.pk, asked)
     else:
@@ -217,6 +224,25 @@ def advance(current: Run) -> bool:
     elif asked != current.maintenance:
         Run.objects.filter(pk=current.pk).update(maintenance=asked)
     return granted
+
+
+def _give_up(current: Run, asked: dict[str, Any]) -> bool:
+    """Make the run due, whose step then fails. Always returns False, because the maintenance is not granted."""
+    Run.objects.filter(pk=current.pk).update(maintenance=asked, due_at=Now())
+    hints.after_commit("step", current.pk)
+    return False
+
+
+def _still_held(target: int, holders: list[int]) -> str:
+    """Return a sentence that names the first lease that still holds the target, and its end."""
+    name, until = rows(
+        "SELECT r.name, to_char(l.until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') FROM leases_lease l, leases_resource r"
+        " WHERE l.id = %s AND r.id = %s",
+        (holders[0], target),
+    )[0]
+    ends = f"ends at {until} UTC" if until else "has no end"
+    waited = in_words(settings.DRYDOCK.maintenance_patience_seconds)
+    return f"Maintenance of {name} waited {waited} for lease {holders[0]}, which {ends}."
 
 
 def _begin_act(current: Run) -> bool:
