@@ -201,7 +201,8 @@ class Maintenance:
     """Maintenance of a related resource, carried out by the engine.
 
     `drain` stops new claims. `alone` drains the resource, and waits until nobody else holds it while this phase runs.
-    `power_cycle` drains the resource, and cycles its power once for all requests so far.
+    `reboot` and `power_cycle` drain the resource, and reboot it or cycle its power once for all requests so far, by the
+    strongest method that one of them asked for. If its kind can do neither, an operator is asked to do it.
 
     A step may ask for several, one after another: what was granted earlier in the phase stays granted until it ends.
 
@@ -217,7 +218,7 @@ class Maintenance:
     A needed lease of that name goes first. `NAME.parent` and `NAME.host` lead from the resource of a needed lease to
     what that is part of.
     """
-    action: Literal["drain", "alone", "power_cycle"]
+    action: Literal["drain", "alone", "reboot", "power_cycle"]
     holders: Literal["tell", "wait", "refuse"] = "wait"
     sentence: str = ""
 

@@ -187,7 +187,7 @@ class NeedMaintenance(_Where):
 
     does: Literal["need_maintenance"] = "need_maintenance"
     relation: str = "parent"
-    action: Literal["drain", "alone", "power_cycle"] = "alone"
+    action: Literal["drain", "alone", "reboot", "power_cycle"] = "alone"
     holders: Literal["tell", "wait", "refuse"] = "wait"
 
     def maintenance(self) -> Maintenance:

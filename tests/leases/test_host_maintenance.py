@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.auth.models import User
 
 from blueprints.amounts import Amounts
 from blueprints.fake.cloud import Cloud
-from leases.engine.core import workers
+from blueprints.models import Blueprint
+from leases.engine.core import specs, workers
 from leases.engine.core.database import rows
-from leases.engine.lifecycle import release
+from leases.engine.lifecycle import release, runner
 from leases.engine.sync import discovery
 from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run, Sync
-from leases.operations import resources
+from leases.operations import installation, resources
 from leases.operations.callers import caller
 
 PAST = "2020-01-01T00:00Z"
@@ -236,3 +238,62 @@ def test_waiting_for_holders_ends_and_names_the_holder_and_its_end(cards, host, 
     assert f"waited 1 ms for lease {held.pk}, which ends at 2035-01-02 03:04 UTC" in card.message
     host.refresh_from_db()
     assert not host.in_maintenance
+
+
+def reboots():
+    return sum("rebooted" in Cloud("hosts").settings(one.key) for one in Cloud("hosts").instances())
+
+
+def test_a_reboot_is_done_once_and_the_power_stays_on(cards, host):
+    finish(cards(3, maintenance("reboot")))
+    assert (reboots(), cycles(), Cloud("hosts").count("reboot")) == (1, 0, 1)
+
+
+def test_the_strongest_method_that_was_asked_for_serves_all(cards, host):
+    found = cards(2)
+    for card, action in zip(found, ("reboot", "power_cycle"), strict=True):
+        faults = [*card.blueprint.config["faults"], maintenance(action, keys=specs.name_of(card))]
+        Blueprint.objects.filter(pk=card.blueprint_id).update(config=card.blueprint.config | {"faults": faults})
+    found = found.all()
+    settle_until_asked(2)
+    finish(found)
+    assert (reboots(), cycles()) == (0, 1)
+
+
+def settle_until_asked(count):
+    """Call the steps of builds until so many wait for maintenance, without carrying the maintenance out."""
+    for _ in range(60):
+        if Run.objects.filter(phase="build", waits_for="maintenance").count() == count:
+            return
+        for pk in Run.objects.filter(phase="build", waits_for="").values_list("pk", flat=True):
+            runner.carry_on(pk)
+    pytest.fail("the builds asked for nothing")
+
+
+def test_a_failed_reboot_fails_those_that_wait_for_it(cards, host, until):
+    host.blueprint.config |= {"faults": [{"does": "fail", "at": "reboot.ask", "scope": "offer", "message": "BMC busy"}]}
+    host.blueprint.save()
+    cards(1, maintenance("reboot"))
+    settle()
+    card = until(Resource.objects.get(name="card-1"), state="broken")
+    assert "host could not be rebooted: BMC busy" in card.message
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_an_operator_switches_what_no_kind_can_switch_once_for_all(cards, host, until, yes):
+    host.blueprint.config |= {"lacks": ["powers", "reboots"]}
+    host.blueprint.save()
+    found = cards(2, maintenance("reboot"))
+    for _ in range(3):
+        settle()
+    held = Run.objects.get(waits_for="operator")
+    assert held.sentence == "Reboot host by hand, because its kind cannot; then answer yes."
+    assert Run.objects.filter(waits_for="maintenance").count() == 1
+    root = caller(User.objects.get(username="root"))
+    installation.resolve(root, resource_id=held.resource_id, yes=yes, message="no hands here")
+    if yes:
+        finish(found)
+        assert (reboots(), cycles()) == (0, 0)
+        return
+    refused = until(Resource.objects.get(pk=held.resource_id), state="broken")
+    assert "root answered no: no hands here" in refused.message

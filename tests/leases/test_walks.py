@@ -86,6 +86,6 @@ def test_a_build(blueprint, ask):
         "placement": {"pending", "claims", "constraints", "budgets", "budget_check"},
         "catalogue": {"drafts"},
         "resources": {"provision", "remembered_errors"},
-        "actions": {"needs"},
+        "actions": {"grants", "needs"},
         "lifecycle": {"runner", "step_results", "phases", "resource_phases", "lease_phases"},
     }

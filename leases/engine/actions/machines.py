@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from blueprints.amounts import Amounts
 from blueprints.answers import Failed
 from drydock.core.errors import Conflict
-from leases.engine.actions import needs
+from leases.engine.actions import grants, needs
 from leases.engine.core.database import rows, run, short
 from leases.engine.core.runs import name_of, start
 from leases.engine.core.transitions import lock_resource, record_event
@@ -228,6 +228,7 @@ def failed(current: Run, answer: Failed) -> None:
         )
         hints.after_commit("sweep")
     failures.record(current, answer)
+    grants.fail_waiting(current, f"could not be rebooted: {answer.message}")
     _tell(current, "failed", answer.message)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blueprints.answers import Need, NeededLease, NeededLock
+from leases.engine.actions import grants
 from leases.engine.core.database import rows, run
 from leases.engine.core.runs import end_children
 from leases.engine.resources import maintenance, provision
@@ -27,6 +28,7 @@ def provide(current: Run, need: Need) -> str:
         _ask(current, lease)
     if failure := (current.maintenance or {}).get("failed"):
         raise NotToBeHad(failure)
+    grants.take_answer(current)
     if need.maintenance is not None and not maintenance.has(current, need.maintenance):
         maintenance.ask(current, need.maintenance)
         return "maintenance"

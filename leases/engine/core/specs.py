@@ -396,6 +396,8 @@ def spec(run: Run, *, deadline: float) -> Spec:
     own = resource_view(resource, ending=run.phase == Run.Phase.DESTROY)
     lease = _lease_of(run, own)
     name = own.key if lease is None else lease.key
+    # The answer is then about a machine that was switched by hand, not about a Hold of the step.
+    by_hand = bool((run.maintenance or {}).get("by_hand"))
     return Spec(
         phase=run.phase,
         key=name,
@@ -409,7 +411,7 @@ def spec(run: Run, *, deadline: float) -> Spec:
         locks={**own.locks, **(lease.locks if lease is not None else {})},
         granted=_granted(run),
         wanted=run.wanted,
-        resolution=None if run.resolution is None else Resolution(**run.resolution),
+        resolution=None if run.resolution is None or by_hand else Resolution(**run.resolution),
         **_act(run),
     )
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from django.conf import settings
 
 from blueprints.answers import Failed, Scope
+from leases.engine.actions import grants
 from leases.engine.catalogue import offers
 from leases.engine.core.database import rows, run
 from leases.engine.core.runs import start
@@ -191,11 +190,7 @@ def power_failed(current: Run, answer: Failed) -> None:
     record_event("resource.power_failed", answer.message, resource_id=current.resource_id, lease_id=lease_id)
     if current.wanted.get("power") == "off" and answer.scope is not Scope.STEP and answer.code not in _FOR_NOW:
         run("UPDATE leases_resource SET power_wanted = '' WHERE id = %s", (current.resource_id,))
-    run(
-        "UPDATE leases_run SET maintenance = maintenance || %s::jsonb, due_at = clock_timestamp()"
-        " WHERE waits_for = 'maintenance' AND (maintenance ->> 'cycle')::bigint = %s",
-        (json.dumps({"failed": f"{current.resource.name} could not be power-cycled: {answer.message}"}), current.pk),
-    )
+    grants.fail_waiting(current, f"could not be power-cycled: {answer.message}")
     run(
         "UPDATE leases_resource SET power_at = clock_timestamp() + %s * interval '1 s' WHERE id = %s",
         (settings.DRYDOCK.step_backoff_limit_seconds, current.resource_id),

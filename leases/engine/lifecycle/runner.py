@@ -14,11 +14,11 @@ from blueprints.contract import Act, Plan, Step
 from drydock.core import clock
 from drydock.core.errors import NotFound
 from drydock.core.logging import about, hidden
+from leases.engine.actions import grants
 from leases.engine.core import database, runs, specs
 from leases.engine.core.database import failpoint, patient, refuse_inside_transaction, rows
 from leases.engine.core.installation import current as standing
 from leases.engine.lifecycle import step_results
-from leases.engine.resources import maintenance
 from leases.messaging import hints
 from leases.models import Run
 
@@ -92,7 +92,7 @@ def _go_on(current: Run, token: uuid.UUID, seconds: float) -> bool:
         return _apply(current, token, step_results.cancelled, None, plan)
     if step is None:
         return _apply(current, token, step_results.done, None, plan)
-    if not _is_begun(current) and (reason := patient(maintenance.why_not_now, current, step)):
+    if not _is_begun(current) and (reason := patient(grants.why_not_now, current, step)):
         wait = Wait(after=_HELD_BACK + current.pk % 7 / 10, sentence=reason)
         return _apply(current, token, step_results.held_back, wait, plan)
     answer = _in_time(_call(current, step), step, seconds)

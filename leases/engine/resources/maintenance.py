@@ -5,22 +5,20 @@ A resource whose power differs from the requested state is switched on or off. A
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from django.conf import settings
-from django.db.models.functions import Now
 
 from blueprints import registry
 from blueprints.answers import Maintenance
-from blueprints.contract import Powers, Step, Updates
+from blueprints.contract import Powers, Updates
 from drydock.core.units import in_words
 from leases.engine.core.database import attempt, each, rows, run, short
-from leases.engine.core.runs import MAINTAINS, plan_of, start
+from leases.engine.core.runs import MAINTAINS, start
 from leases.engine.core.specs import granted_maintenance
 from leases.engine.core.transitions import lock_resource, record_event, wake_relatives
-from leases.engine.placement.pending import read_json
 from leases.messaging import hints
-from leases.models import Resource, Run
+from leases.models import Run
 
 
 def kinds_that_update(*, at_once: bool = False) -> list[str]:
@@ -61,14 +59,12 @@ def ask(current: Run, wanted: Maintenance) -> None:
     What the run was granted earlier in this phase, it keeps.
     """
     target = _related(current, wanted.relation)
-    if wanted.action == "power_cycle" and not isinstance(_kind_of(target), Powers):
-        raise NotToBeHad(f"Resource {target} cannot be power-cycled.")
-    holders = _holders(target, current)
+    holders = holders_of(target, current)
     if wanted.holders == "refuse" and holders:
         raise NotToBeHad(f"Resource {target} is leased by others, and the maintenance must not wait for them.")
     current.maintenance = {
         "resource": target, "relation": wanted.relation, "action": wanted.action, "holders": wanted.holders,
-        "granted": False, "earlier": granted_maintenance(current), "at": _now(),
+        "granted": False, "earlier": granted_maintenance(current), "at": now(),
     }  # fmt: skip
     run("UPDATE leases_resource SET in_maintenance = TRUE WHERE id = %s", (target,))
     sentence = wanted.sentence or f"{wanted.action} for {current.resource.name}"
@@ -87,13 +83,9 @@ def has(current: Run, wanted: Maintenance) -> bool:
     )
 
 
-def _now() -> float:
+def now() -> float:
     """Return the time by the database's clock, in seconds."""
     return float(rows("SELECT extract(epoch FROM clock_timestamp())::float8")[0][0])
-
-
-def _kind_of(resource_id: int) -> object:
-    return registry.kind(Resource.objects.select_related("blueprint").get(pk=resource_id).blueprint.kind)
 
 
 def tell_holders(holders: list[int], target: int, sentence: str, *, patience: float | None = None) -> None:
@@ -188,7 +180,7 @@ _HOLDERS = f"""
     ORDER BY l.id"""
 
 
-def _holders(target: int, current: Run) -> list[int]:
+def holders_of(target: int, current: Run) -> list[int]:
     """Return the leases on the target, on its parts, and on wholes around it, which use it while a run waits.
 
     Leaves out the leases that belong to the run itself, those whose resource is not built yet, and those that wait for
@@ -196,175 +188,6 @@ def _holders(target: int, current: Run) -> list[int]:
     """
     given = {"target": target, "own": current.resource_id, "lease": current.lease_id}
     return [lease_id for (lease_id,) in rows(_HOLDERS, given)]
-
-
-def advance(current: Run) -> bool:
-    """Advance the maintenance that a run waits for. Return True once it is granted.
-
-    Call inside a transaction, with the run locked.
-    """
-    asked: dict[str, Any] = dict(current.maintenance or {})
-    target = asked["resource"]
-    if asked["relation"] == SELF:
-        return _begin_act(current)
-    asked.setdefault("at", _now())
-    waits_for = [] if asked["holders"] == "tell" or asked.get("cycle") else _holders(target, current)
-    if waits_for and _now() - asked["at"] >= settings.DRYDOCK.maintenance_patience_seconds:
-        return _give_up(current, {**asked, "failed": _still_held(target, waits_for)})
-    free = not waits_for
-    if asked["action"] == "power_cycle":
-        granted = free and _power_cycled(target, current.pk, asked)
-    else:
-        granted = free and not _others_alone(target, current.pk)
-    if granted:
-        Run.objects.filter(pk=current.pk).update(
-            maintenance={**asked, "granted": True}, due_at=rows("SELECT clock_timestamp()")[0][0]
-        )
-        hints.after_commit("step", current.pk)
-    elif asked != current.maintenance:
-        Run.objects.filter(pk=current.pk).update(maintenance=asked)
-    return granted
-
-
-def _give_up(current: Run, asked: dict[str, Any]) -> bool:
-    """Make the run due, whose step then fails. Always returns False, because the maintenance is not granted."""
-    Run.objects.filter(pk=current.pk).update(maintenance=asked, due_at=Now())
-    hints.after_commit("step", current.pk)
-    return False
-
-
-def _still_held(target: int, holders: list[int]) -> str:
-    """Return a sentence that names the first lease that still holds the target, and its end."""
-    name, until = rows(
-        "SELECT r.name, to_char(l.until AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI') FROM leases_lease l, leases_resource r"
-        " WHERE l.id = %s AND r.id = %s",
-        (holders[0], target),
-    )[0]
-    ends = f"ends at {until} UTC" if until else "has no end"
-    waited = in_words(settings.DRYDOCK.maintenance_patience_seconds)
-    return f"Maintenance of {name} waited {waited} for lease {holders[0]}, which {ends}."
-
-
-def _begin_act(current: Run) -> bool:
-    """Let an act begin once no other lease holds its resource and no other run has been granted its maintenance."""
-    resource_id = current.resource_id
-    if _others_alone(resource_id, current.pk) or tree_holders(resource_id, current.wanted.get("lease")):
-        return False
-    # The run itself keeps the resource in maintenance from now on, and may ask for maintenance of another one.
-    Run.objects.filter(pk=current.pk).update(maintenance=None, waits_for="", sentence="", due_at=Now())
-    hints.after_commit("step", current.pk)
-    return True
-
-
-_TREE = (
-    "SELECT %(target)s UNION SELECT id FROM drydock_above(%(target)s) UNION SELECT id FROM drydock_below(%(target)s)"
-)
-_BELOW = "SELECT %(target)s UNION SELECT id FROM drydock_below(%(target)s)"
-_TOP = "coalesce((SELECT id FROM drydock_above(%(target)s) ORDER BY n DESC LIMIT 1), %(target)s)"
-_ALONE = f"""
-    SELECT 1 FROM leases_run n WHERE n.id <> %(but)s AND (
-        EXISTS (SELECT FROM jsonb_array_elements(coalesce(n.maintenance -> 'earlier', '[]') || n.maintenance) g
-            WHERE (g ->> 'granted')::boolean AND g ->> 'action' = 'alone' AND (g ->> 'resource')::bigint IN ({_TREE}))
-        OR (n.phase = 'act' AND n.waits_for <> 'maintenance' AND n.resource_id IN ({_TREE}))) LIMIT 1"""
-
-
-def _others_alone(target: int, but: int) -> bool:
-    """Return whether another run holds the target, something in it, or a whole around it alone.
-
-    Locks the topmost resource, so that two runs are never granted parts of one tree together.
-    """
-    given = {"target": target, "but": but}
-    rows(f"SELECT 1 FROM leases_resource WHERE id = {_TOP} FOR NO KEY UPDATE", given)
-    return bool(rows(_ALONE, given))
-
-
-_MAY_STILL_ASK = f"""
-    SELECT 1 FROM leases_run n WHERE n.id <> %(but)s AND n.phase IN ('build', 'activate', 'update', 'act')
-        AND n.waits_for NOT IN ('maintenance', 'operator') AND (
-            n.resource_id IN ({_TREE}) OR EXISTS (SELECT FROM leases_lease c WHERE c.resource_id IN ({_TREE})
-                AND c.need <> '' AND c.state = 'active'
-                AND (c.for_lease_id = n.lease_id OR (n.lease_id IS NULL AND c.for_resource_id = n.resource_id))))
-        AND NOT EXISTS (SELECT FROM jsonb_array_elements(coalesce(n.maintenance -> 'earlier', '[]') || n.maintenance) g
-            WHERE (g ->> 'granted')::boolean AND g ->> 'action' = 'power_cycle'
-            AND (g ->> 'resource')::bigint = %(target)s) LIMIT 1"""
-
-
-def _gathers(target: int, but: int, since: float) -> bool:
-    """Return whether a power cycle waits for other runs in the tree of the target, which may still ask for it too."""
-    if _now() - since >= settings.DRYDOCK.maintenance_gather_seconds:
-        return False
-    return bool(rows(_MAY_STILL_ASK, {"target": target, "but": but}))
-
-
-def _power_cycled(target: int, own: int, asked: dict[str, Any]) -> bool:
-    """Do one power cycle for all runs that asked before it began. Return True once the run that does it has ended."""
-    going = rows("SELECT id FROM leases_run WHERE resource_id = %s AND lease_id IS NULL", (target,))
-    if asked.get("cycle"):
-        return not any(run_id == asked["cycle"] for (run_id,) in going)
-    if _others_alone(target, own) or _gathers(target, own, asked.get("at", 0.0)):
-        return False
-    found = rows(
-        "SELECT id FROM leases_run WHERE resource_id = %s AND lease_id IS NULL AND phase = 'power' AND NOT in_call"
-        " AND position = 0 AND wanted ->> 'power' = 'cycle'",
-        (target,),
-    )
-    begun = (
-        found[0][0] if found else None if going else start(resource_id=target, phase="power", wanted={"power": "cycle"})
-    )
-    if begun:
-        asked |= {"cycle": begun}
-        _join(target, begun)
-    return False
-
-
-_SWITCHING = ("power", "reboot", "retype")
-_STANDS_IN = f"""
-    SELECT n.sentence, r.name, b.kind, n.phase, n.wanted, n.position, n.uninterruptible
-    FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id JOIN blueprints_blueprint b ON b.id = r.blueprint_id
-    WHERE n.id <> %(but)s AND (n.uninterruptible OR n.in_call) AND (
-        n.resource_id IN ({_BELOW}) OR EXISTS (SELECT FROM leases_lease c WHERE c.resource_id IN ({_BELOW})
-            AND c.need <> '' AND c.state = 'active'
-            AND (c.for_lease_id = n.lease_id OR (n.lease_id IS NULL AND c.for_resource_id = n.resource_id))))"""
-_BEING_SWITCHED = """
-    WITH mine AS (SELECT %(target)s::bigint AS id UNION SELECT c.resource_id FROM leases_lease c WHERE c.need <> ''
-        AND c.state = 'active' AND (c.for_lease_id = %(lease)s OR c.for_resource_id = %(target)s))
-    SELECT r.name FROM leases_run n JOIN leases_resource r ON r.id = n.resource_id
-    WHERE n.id <> %(but)s AND n.lease_id IS NULL AND n.phase = ANY(%(phases)s)
-        AND (n.in_call OR n.position > 0 OR n.step <> '') AND n.resource_id IN (
-            SELECT id FROM mine UNION SELECT a.id FROM mine m CROSS JOIN LATERAL drydock_above(m.id) a) LIMIT 1"""
-
-
-def why_not_now(current: Run, step: Step) -> str:
-    """Return why a step must not begin now, or an empty string.
-
-    A machine is not switched off or rebooted while a step that cannot be interrupted runs in it, such as a flash, and
-    no such step begins while its machine is being switched. Call after it was committed that the call of the step has
-    begun: of two that begin together, at least one then sees the other.
-    """
-    given = {"target": current.resource_id, "but": current.pk, "lease": current.lease_id, "phases": list(_SWITCHING)}
-    if current.phase in _SWITCHING and current.position == 0 and current.wanted.get("power") != "on":
-        for sentence, name, kind, phase, wanted, position, begun in rows(_STANDS_IN, given):
-            if begun or not _interruptible(kind, phase, read_json(wanted), position):
-                return f"Waits until {phase} of {name} can be interrupted. {sentence}".strip()
-    elif not step.interruptible:
-        for (name,) in rows(_BEING_SWITCHED, given):
-            return f"Waits until {name} has been switched."
-    return ""
-
-
-def _interruptible(kind: str, phase: str, wanted: Any, position: int) -> bool:
-    plan = attempt(plan_of, kind, phase, wanted or {}) or ()
-    return position >= len(plan) or plan[position].interruptible
-
-
-def _join(target: int, cycle: int) -> None:
-    """Let all runs that asked for a power cycle before this one begins share it."""
-    run(
-        "UPDATE leases_run SET maintenance = maintenance || jsonb_build_object('cycle', %s::bigint)"
-        " WHERE waits_for = 'maintenance' AND (maintenance ->> 'resource')::bigint = %s"
-        " AND maintenance ->> 'action' = 'power_cycle' AND NOT maintenance ? 'cycle'",
-        (cycle, target),
-    )
 
 
 @short

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from leases.engine.actions import needs
+from leases.engine.actions import grants, needs
 from leases.engine.core.database import each, rows, run, short, some
 from leases.engine.core.runs import start
 from leases.engine.resources import maintenance
@@ -59,7 +59,7 @@ def _advance(run_id: int) -> bool:
     )
     if current is None or current.waits_for != "maintenance" or current.due_at is not None:
         return False
-    return maintenance.advance(current)
+    return grants.advance(current)
 
 
 def undisturbed() -> int:
