@@ -31,6 +31,8 @@ class Resources(Operations):
             "drain": ("Drain a resource", "Reason"), "undrain": ("Undrain a resource", "Empty"),
             "quarantine": ("Quarantine a resource", "NeededMessage"),
             "unquarantine": ("End the quarantine of a resource", "Empty"),
+            "no_reboots": ("Forbid reboots of a resource", "NeededReason"),
+            "allow_reboots": ("Allow reboots of a resource", "Empty"),
             "retire": ("Retire an idle resource", "Empty"),
             "power": ("Switch a resource on or off, or cycle its power", "Power"),
             "check": ("Check a resource now", "Empty"),

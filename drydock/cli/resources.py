@@ -32,6 +32,7 @@ def add_resources(app: typer.Typer) -> None:
         ("unquarantine", unquarantine), ("retire", retire), ("destroy", destroy), ("power", power), ("check", check),
         ("scan", scan), ("register", register), ("change", change), ("remove", remove), ("acts", acts), ("act", act),
         ("cancel", cancel), ("credential", credential),
+        ("no-reboots", no_reboots), ("allow-reboots", allow_reboots),
     ):  # fmt: skip
         group.command(name)(command)
     app.add_typer(group, name="resources", rich_help_panel="Operators")
@@ -72,6 +73,7 @@ def _flags(info: ResourceInfo) -> list[str]:
     flags = ["suspect"] if info.suspect_since is not None and info.gone_at is None else []
     flags += [n for n in ("drained", "quarantined", "in_maintenance", "outdated") if getattr(info, n)]
     flags += [info.health] if info.health != "ok" and info.gone_at is None else []
+    flags += ["no reboots"] if info.no_reboots else []
     return flags + ([f"power {info.power}"] if info.power else [])
 
 
@@ -161,6 +163,18 @@ def quarantine(resource: Id, note: Annotated[str, typer.Argument(help="Why.")], 
 def unquarantine(resource: Id, *, as_json: o.AsJson = False) -> None:
     """Put a quarantined resource back into service."""
     _act(resource, "unquarantine", as_json)
+
+
+@guarded
+def no_reboots(resource: Id, reason: Annotated[str, typer.Argument(help="Why.")], *, as_json: o.AsJson = False) -> None:
+    """Keep maintenance from rebooting a resource. Builds that need the reboot wait."""
+    _act(resource, "no_reboots", as_json, reason=reason)
+
+
+@guarded
+def allow_reboots(resource: Id, *, as_json: o.AsJson = False) -> None:
+    """Let maintenance reboot a resource again."""
+    _act(resource, "allow_reboots", as_json)
 
 
 @guarded

@@ -120,6 +120,8 @@ EVENTS: Mapping[str, str] = {
     "resource.unreachable": "A resource does not answer, and serves no new leases until a check succeeds.",
     "resource.reachable": "A resource answers and serves leases again.",
     "resource.changed": "An operator corrected the registration of a resource, which is checked again.",
+    "resource.no_reboots": "An operator forbade maintenance to reboot a resource; the message gives the reason.",
+    "resource.reboots_allowed": "An operator allowed maintenance to reboot a resource again.",
     "resource.part": "A named part of a resource appeared, disappeared or changed.",
     "resource.power": "A resource was switched on or off or power-cycled, or this was requested.",
     "resource.power_failed": "Switching a resource on or off, or cycling its power, failed.",

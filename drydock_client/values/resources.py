@@ -116,6 +116,8 @@ class ResourceInfo:
     """`ok`, `degraded` (new leases only as a last resort) or `failed`."""
     health_reason: str = ""
     """A sentence that says what is wrong with the health of the resource."""
+    no_reboots: str = ""
+    """Why maintenance must not reboot the resource now; empty if it may."""
     credential_fields: tuple[str, ...] = ()
     """The names of the secrets in the resource's own credential; empty if it has none."""
     identities: tuple[str, ...] = ()

@@ -151,6 +151,8 @@ _NEEDS: tuple[tuple[tuple[str, str], Callable[[], QuerySet[Any]], Callable[[], s
     (("resource with failed health is in service", "resources with failed health are in service"),
      lambda: Resource.objects.filter(attention.FAILED_HEALTH),
      lambda: list_address("resource", attention="failed health")),
+    (("resource must not be rebooted", "resources must not be rebooted"),
+     lambda: Resource.objects.filter(attention.NO_REBOOTS), lambda: list_address("resource", attention="no reboots")),
     (("request for authorization", "requests for authorization"), lambda: Authorization.objects.filter(attention.ASKED),
      lambda: list_address("authorization", state__exact="requested")),
     (("account poll is failing", "account polls are failing"), lambda: Reading.objects.filter(attention.FAILING),

@@ -80,6 +80,16 @@ def _unquarantine(who: Caller, row: Any, given: FormData) -> str:
     return "The quarantine has ended."
 
 
+def _forbid_reboots(who: Caller, row: Any, given: FormData) -> str:
+    resources.forbid_reboots(who, row.pk, reason=given["message"])
+    return "Maintenance does not reboot it any more."
+
+
+def _allow_reboots(who: Caller, row: Any, given: FormData) -> str:
+    resources.allow_reboots(who, row.pk)
+    return "Maintenance may reboot it again."
+
+
 def _has_own_credential(row: Any) -> bool:
     try:
         return _in_service(row) and registry.kind(row.blueprint.kind).OwnCredential is not None
@@ -166,6 +176,21 @@ RESOURCE_ACTIONS = (
         equivalent=declared("change_resource", "drydock resources unquarantine {id}", act="unquarantine"),
         applies=lambda row: _in_service(row) and row.quarantined,
         sentence="The resource is put back into service, pending leases first, and its note is removed.",
+    ),
+    Action(
+        name="no-reboots", label="Forbid reboots", does=_forbid_reboots, form=NoteForm,
+        equivalent=declared(
+            "change_resource", "drydock resources no-reboots {id} REASON", act="no_reboots", reason="REASON",
+        ),
+        applies=lambda row: _in_service(row) and not row.no_reboots,
+        sentence="Maintenance does not reboot or power-cycle the resource, or what is part of it. Builds that need that"
+        " wait.",
+    ),
+    Action(
+        name="allow-reboots", label="Allow reboots", does=_allow_reboots,
+        equivalent=declared("change_resource", "drydock resources allow-reboots {id}", act="allow_reboots"),
+        applies=lambda row: _in_service(row) and bool(row.no_reboots),
+        sentence="Maintenance may reboot the resource again, and does what waits for that.",
     ),
     Action(
         name="credential", label="Set credential", does=_credential, form=CredentialForm, applies=_has_own_credential,

@@ -52,6 +52,7 @@ def flags(row: Resource) -> list[str]:
     found = {
         "suspect": row.gone_at is None and row.suspect_since is not None, "drained": row.drained,
         "quarantined": row.quarantined, "maintenance": row.in_maintenance,
+        "no reboots": bool(row.no_reboots),
         "degraded": row.gone_at is None and row.health == "degraded",
         "failed": row.gone_at is None and row.health == "failed",
         "outdated": row.gone_at is None and row.generation < row.blueprint.generation,

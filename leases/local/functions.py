@@ -88,6 +88,7 @@ def _then_lease(function: Function) -> Callable[..., LeaseInfo]:
 def _change_resource(who: Caller, id: int, act: str, **given: Any) -> ResourceInfo:
     acts: dict[str, Callable[..., ResourceInfo]] = {
         "drain": resources.drain, "quarantine": resources.quarantine, "unquarantine": resources.unquarantine,
+        "no_reboots": resources.forbid_reboots, "allow_reboots": resources.allow_reboots,
         "retire": resources.retire, "power": resources.power, "check": resources.check,
         "force_destroy": resources.force_destroy,
     }  # fmt: skip

@@ -1,4 +1,9 @@
+import django.contrib.postgres.fields
+import django.db.models.deletion
+import django.db.models.functions.datetime
 from django.db import migrations, models
+
+import drydock.core.fields
 
 
 class Migration(migrations.Migration):
@@ -22,20 +27,33 @@ class Migration(migrations.Migration):
             name="health_reason",
             field=models.TextField(blank=True, db_default="", default=""),
         ),
-        migrations.AddIndex(
+        migrations.AddField(
             model_name="resource",
-            index=models.Index(
-                condition=models.Q(("claimable", True), ("closed_by", []), ("health", "ok")),
-                fields=["type", "id"],
-                name="resource_healthy",
+            name="no_reboots",
+            field=models.TextField(blank=True, db_default="", default=""),
+        ),
+        migrations.AddField(
+            model_name="resource",
+            name="credential_fields",
+            field=django.contrib.postgres.fields.ArrayField(
+                base_field=models.CharField(max_length=63), blank=True, db_default=[], default=list, size=None
             ),
         ),
-        migrations.AddIndex(
-            model_name="resource",
-            index=models.Index(
-                condition=models.Q(models.Q(("health", "ok"), _negated=True), ("gone_at", None)),
-                fields=["type", "id"],
-                name="resource_unhealthy",
-            ),
+        migrations.CreateModel(
+            name="ResourceCredential",
+            fields=[
+                (
+                    "resource",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        primary_key=True,
+                        related_name="credential",
+                        serialize=False,
+                        to="leases.resource",
+                    ),
+                ),
+                ("secrets", drydock.core.fields.EncryptedJSONField(default=dict)),
+                ("changed_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+            ],
         ),
     ]

@@ -119,6 +119,8 @@ class Resource(models.Model):
 
     credential_fields = ArrayField(models.CharField(max_length=63), default=list, db_default=[], blank=True)
     """The names of the secrets in its own credential (`ResourceCredential`); empty if it has none."""
+    no_reboots = models.TextField(blank=True, default="", db_default="")
+    """Why maintenance must not reboot or power-cycle it now, as an operator said; empty if it may."""
     health = models.CharField(
         max_length=16, choices=[(s, s) for s in ("ok", "degraded", "failed")], default="ok", db_default="ok"
     )

@@ -38,6 +38,7 @@ BROKEN = Q(state="broken", gone_at=None)
 QUARANTINED = Q(quarantined=True, gone_at=None)
 DEGRADED = Q(health="degraded", gone_at=None)
 FAILED_HEALTH = Q(health="failed", quarantined=False, gone_at=None)
+NO_REBOOTS = ~Q(no_reboots="") & Q(gone_at=None)
 PUT_ASIDE = Q(gone_at=None, facts__has_key="aside") & ~Q(facts__aside=[])
 SICK = Q(check_failures__gt=0, gone_at=None) & ~Q(state="pending")
 FAILING = ~Q(message="")
@@ -185,6 +186,10 @@ _OF_RESOURCES: tuple[tuple[str, Q, str, str], ...] = (
         "drydock resources show {id}",
     ),
     (
+        "no_reboots", NO_REBOOTS, "Maintenance must not reboot the resource.",
+        "drydock resources allow-reboots {id}",
+    ),
+    (
         "put_aside", PUT_ASIDE, "Leftovers of ended leases could not be removed.",
         "Find out which process writes there; then: drydock resources check {id}",
     ),
@@ -202,12 +207,14 @@ def _put_aside(row: Resource) -> str:
 _SAYS: dict[str, Callable[[Resource], str]] = {
     "quarantined": lambda row: row.note, "put_aside": _put_aside,
     "failed_health": lambda row: row.health_reason, "degraded": lambda row: row.health_reason,
+    "no_reboots": lambda row: row.no_reboots,
 }  # fmt: skip
 
 
 _BEGAN = {
     "quarantined": "resource.quarantined", "sick": "resource.check_failed", "suspected": "resource.suspected",
     "vanished": "resource.vanished", "failed_health": "resource.health", "degraded": "resource.health",
+    "no_reboots": "resource.no_reboots",
 }  # fmt: skip
 """The event with which each problem begins. The state of the resource usually began earlier."""
 

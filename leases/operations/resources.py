@@ -159,6 +159,30 @@ def unquarantine(who: Caller, resource_id: int) -> ResourceInfo:
     return get(who, resource_id)
 
 
+@checked
+def forbid_reboots(who: Caller, resource_id: int, *, reason: str) -> ResourceInfo:
+    """Keep maintenance from rebooting a resource, or what is part of it, until that is allowed again.
+
+    What operators and owners request themselves is not affected. Raises InvalidRequest without a reason.
+    """
+    if not reason.strip():
+        raise InvalidRequest("Give a reason, because builds may wait for the reboot.", field="reason")
+    there(who, resource_id, "forbid reboots")
+    Resource.objects.filter(pk=resource_id).update(no_reboots=reason[:2000])
+    record_event("resource.no_reboots", reason, actor=who.actor, resource_id=resource_id)
+    return get(who, resource_id)
+
+
+@checked
+def allow_reboots(who: Caller, resource_id: int) -> ResourceInfo:
+    """Let maintenance reboot a resource again."""
+    there(who, resource_id, "allow reboots")
+    if Resource.objects.filter(pk=resource_id).exclude(no_reboots="").update(no_reboots=""):
+        record_event("resource.reboots_allowed", "", actor=who.actor, resource_id=resource_id)
+        hints.after_commit("sweep")
+    return get(who, resource_id)
+
+
 _CONFIRMED = "The machine disappeared together with everything else in its account, and an operator had it removed."
 
 

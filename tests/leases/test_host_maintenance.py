@@ -14,7 +14,7 @@ from leases.engine.lifecycle import release, runner
 from leases.engine.sync import discovery
 from leases.messaging.inline import settle
 from leases.models import Event, Lease, Resource, Run, Sync
-from leases.operations import installation, resources
+from leases.operations import attention, installation, resources
 from leases.operations.callers import caller
 
 PAST = "2020-01-01T00:00Z"
@@ -297,3 +297,22 @@ def test_an_operator_switches_what_no_kind_can_switch_once_for_all(cards, host, 
         return
     refused = until(Resource.objects.get(pk=held.resource_id), state="broken")
     assert "root answered no: no hands here" in refused.message
+
+
+def test_a_host_that_an_operator_wants_not_rebooted_is_not_until_it_may(cards, host):
+    root = caller(User.objects.get(username="root"))
+    info = resources.forbid_reboots(root, host.pk, reason="Its data is being copied.")
+    assert "Maintenance must not reboot it: Its data is being copied." in info.problems
+    (item,) = [one for one in attention.needed(root) if one.what == "no_reboots"]
+    assert (item.id, item.message) == (host.pk, "Its data is being copied.")
+    found = cards(1, maintenance("power_cycle"))
+    for _ in range(3):
+        settle()
+    said = "Waits, because an operator forbids to reboot host: Its data is being copied."
+    assert Run.objects.get(phase="build").sentence == said
+    assert cycles() == 0
+    assert resources.allow_reboots(root, host.pk).no_reboots == ""
+    finish(found)
+    assert cycles() == 1
+    kinds = ("resource.no_reboots", "resource.reboots_allowed")
+    assert Event.objects.filter(kind__in=kinds, resource=host).count() == 2

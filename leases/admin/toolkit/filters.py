@@ -104,6 +104,7 @@ class ResourceAttention(AttentionFilter):
         "unreachable": attention.UNREACHABLE,
         "degraded": attention.DEGRADED,
         "failed health": attention.FAILED_HEALTH,
+        "no reboots": attention.NO_REBOOTS,
         "put aside": attention.PUT_ASIDE,
         "broken and not gone": attention.BROKEN,
     }

@@ -136,7 +136,7 @@ def _switched(target: int, current: Run, asked: dict[str, Any]) -> bool:
     going = rows("SELECT id FROM leases_run WHERE resource_id = %s AND lease_id IS NULL", (target,))
     if asked.get("cycle"):
         return not any(run_id == asked["cycle"] for (run_id,) in going)
-    if _others_alone(target, current.pk) or _gathers(target, current.pk, asked["at"]):
+    if _forbidden(target, current) or _others_alone(target, current.pk) or _gathers(target, current.pk, asked["at"]):
         return False
     cycle = bool(rows(_STRONGEST, (target, list(SWITCHES)))[0][0]) or not _can(target, Reboots)
     if cycle and not _can(target, Powers):
@@ -160,6 +160,18 @@ def _can(target: int, ability: type) -> bool:
     blueprint = Resource.objects.select_related("blueprint").get(pk=target).blueprint
     kind = registry.kind(blueprint.kind)
     return isinstance(kind, ability) and ability not in kind.lacking(config(blueprint.kind, blueprint.config))
+
+
+def _forbidden(target: int, current: Run) -> bool:
+    """Return whether an operator has forbidden to reboot the target or a whole around it, and let the run say so."""
+    sql = """
+        SELECT name, no_reboots FROM leases_resource WHERE no_reboots <> ''
+            AND (id = %s OR id IN (SELECT id FROM drydock_above(%s))) ORDER BY id LIMIT 1"""
+    for name, reason in rows(sql, (target, target)):
+        sentence = f"Waits, because an operator forbids to reboot {name}: {reason}"
+        Run.objects.filter(pk=current.pk).update(sentence=sentence[:2000])
+        return True
+    return False
 
 
 def _by_hand(target: int, current: Run, asked: dict[str, Any]) -> bool:
