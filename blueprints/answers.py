@@ -32,6 +32,22 @@ class Scope(StrEnum):
     """A person must fix something (a credential, a configuration) before this blueprint can work."""
 
 
+HealthState: TypeAlias = Literal["ok", "degraded", "failed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The health of a resource, also of one that is switched off.
+
+    A `degraded` resource works, but serves new leases only as a last resort: if no healthy resource has room and none
+    can be built now. A `failed` resource is treated like one that fails its check.
+    """
+
+    state: HealthState = "ok"
+    reason: str = ""
+    """A sentence for people that says what is wrong."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ready:
     """The step is done.
@@ -62,6 +78,9 @@ class Ready:
     """
     dies_at: dt.datetime | None = None
     """The time at which the provider will end the resource by itself."""
+    health: Health | None = None
+    """The health of the resource, or None if the step says nothing about it. A build or a check that answers `failed`
+    has failed."""
 
 
 @dataclass(frozen=True, kw_only=True)

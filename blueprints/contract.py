@@ -466,6 +466,8 @@ class Checks(ABC):
     def check(self) -> Plan:
         """Return the plan of a health check. Ready means healthy; Failed, with any scope, means unhealthy.
 
+        `Ready.health` may say that the resource is degraded, or that its hardware reports a failure.
+
         The facts of Ready are observed values: `power` is on or off, if known. `leaving` is the provider's announcement
         that it will reclaim the resource, which is passed on to the holders once. `aside` lists files of former leases
         that were moved aside and still exist.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from blueprints.amounts import Amounts
+from blueprints.answers import Health as Health
 from blueprints.answers import Json, Resolution
 from blueprints.identities import Identity as Identity
 from blueprints.localities import Locality
@@ -61,6 +62,9 @@ class Draft:
     For something that was found, the reason why it cannot be used now. It does not become a resource. If it already is
     one, it is quarantined until a report says otherwise.
     """
+    health: Health | None = None
+    """What the report says about the health of the resource; None if nothing. A `failed` resource is quarantined until
+    a report says otherwise; its leases are notified."""
 
 
 @dataclass(frozen=True, kw_only=True)

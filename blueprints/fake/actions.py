@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 from dataclasses import replace
 
-from blueprints.answers import Absent, Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.answers import Absent, Answer, Failed, Health, Json, Ready, Scope, Wait
 from blueprints.contract import Act
 from blueprints.fake import drafts
 from blueprints.fake.config import Registration
@@ -74,7 +75,7 @@ def verify(spec: Spec, memo: Json) -> Answer:
     if found is None or found.state != "running":
         return _lost(found)
     secrets = _password(spec.resource.key) if spec.config.secrets else {}
-    return Ready(facts=_facts(found), secrets=secrets, identities=real(spec.config.identities))
+    return Ready(facts=_facts(found), secrets=secrets, identities=real(spec.config.identities), health=_health(spec))
 
 
 @reached
@@ -84,7 +85,7 @@ def check_health(spec: Spec, memo: Json) -> Answer:
     if found is None or found.state != "running":
         return Failed(scope=Scope.STEP, message=_state(found), code="dead")
     well = tuple(replace(part, state="ok") for part in spec.resource.parts if part.state != "missing")
-    return Ready(facts={"power": found.power, "checks": found.checks}, parts=well or None)
+    return Ready(facts={"power": found.power, "checks": found.checks}, parts=well or None, health=_health(spec))
 
 
 def switch_off(spec: Spec, memo: Json) -> Answer:
@@ -199,6 +200,12 @@ def _switched(spec: Spec, power: str) -> Answer:
 
 def _account(lease: LeaseView) -> Answer:
     return Ready(facts={"user": f"fake-{lease.id}"}, secrets=_password(lease.key))
+
+
+def _health(spec: Spec) -> Health | None:
+    """Return the health that the provider reports for the instance, or None if it reports none."""
+    said = _provider(spec).settings(spec.resource.key).get("health")
+    return Health(**json.loads(said)) if said else None
 
 
 def _lost(found: Instance | None) -> Failed:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from blueprints.amounts import Amounts
+from blueprints.answers import Health
 from blueprints.fake.provider import Instance, Provider, read
 from blueprints.fake.store import TABLES
 from blueprints.specs import Part
@@ -76,6 +77,12 @@ class Cloud(Provider):
         with self._store.transaction() as db:
             db.execute("UPDATE instances SET state = 'dead' WHERE key = ?", (key,))
 
+    def ail(self, key: str, health: Health) -> None:
+        """Let the provider report this health for the instance, also while it is switched off."""
+        with self._store.transaction() as db:
+            text = json.dumps(asdict(health))
+            db.execute("INSERT OR REPLACE INTO settings VALUES (?, 'health', ?)", (key, text))
+
     def cut_off(self, key: str) -> None:
         """Stop the instance from answering its users."""
         with self._store.transaction() as db:
@@ -106,6 +113,7 @@ class Cloud(Provider):
         place: str = "",
         identities: Mapping[str, str] | None = None,
         locality: Sequence[str] = (),
+        health: Health | None = None,
     ) -> None:
         """Add an object for `discover` to find, in a place. An object with the same identity is replaced."""
         draft = {
@@ -121,6 +129,7 @@ class Cloud(Provider):
             "parts": [asdict(part) for part in parts],
             "traits": sorted(traits),
             "locality": list(locality),
+            "health": None if health is None else asdict(health),
         }
         with self._store.transaction() as db:
             db.execute("INSERT OR REPLACE INTO planted VALUES (?, ?)", (identity, json.dumps(draft)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Json
+from blueprints.answers import Health, Json
 from blueprints.fake.config import MATCHES, Config, Offer, Registration, merged
 from blueprints.fake.provider import Provider
 from blueprints.identities import real
@@ -53,6 +53,7 @@ def discovered(found: Json) -> Draft:
             "parts": tuple(Part(**part) for part in found["parts"]),
             "traits": frozenset(found["traits"]),
             "locality": tuple(found.get("locality", ())),
+            "health": Health(**found["health"]) if found.get("health") else None,
         }
     )
 

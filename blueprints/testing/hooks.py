@@ -121,6 +121,10 @@ class Hooks:
         """Make the resource unhealthy from outside, without using the kind. Required for Checks."""
         raise NotImplementedError
 
+    def degrade(self, resource: ResourceView) -> bool:
+        """Make the resource degraded, but usable, from outside. Return False if the kind reports no health."""
+        return False
+
     def power_of(self, resource: ResourceView) -> str:
         """Return "on" or "off", as seen from outside. Required for Powers."""
         raise NotImplementedError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from blueprints.answers import Ready
 from blueprints.contract import Checks, Powers, Updates
 from blueprints.specs import ResourceView
 from blueprints.testing.phases import Phases, needs
@@ -29,6 +30,16 @@ class Watching(Phases):
         assert self.run("check", resource).ended == "failed"
         self.destroyed(resource)
         assert list(self.outside()) == before
+
+    @needs(Checks)
+    def test_a_degraded_resource_is_reported_with_a_reason(self) -> None:
+        resource = self.built()
+        if self.degrade(resource):
+            answers = [call.answer for call in self.ready("check", resource).calls]
+            said = [one.health for one in answers if isinstance(one, Ready) and one.health is not None]
+            assert [one.state for one in said] == ["degraded"]
+            assert said[0].reason
+        self.destroyed(resource)
 
     @needs(Checks)
     def test_what_was_destroyed_is_not_healthy(self) -> None:

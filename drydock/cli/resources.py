@@ -70,6 +70,7 @@ def _used(info: ResourceInfo) -> str:
 def _flags(info: ResourceInfo) -> list[str]:
     flags = ["suspect"] if info.suspect_since is not None and info.gone_at is None else []
     flags += [n for n in ("drained", "quarantined", "in_maintenance", "outdated") if getattr(info, n)]
+    flags += [info.health] if info.health != "ok" and info.gone_at is None else []
     return flags + ([f"power {info.power}"] if info.power else [])
 
 
@@ -95,6 +96,7 @@ def _facts(info: ResourceInfo) -> None:
             ("identity", info.identity), ("identities", list(info.identities)),
             ("part of", info.part_of), ("locality", " > ".join(filter(None, info.locality))),
             ("flags", _flags(info)), ("note", info.note),
+            ("health", f"{info.health}: {info.health_reason}".removesuffix(": ")),
             ("problems", list(info.problems)),
             ("now", step.strip()), ("observed", info.observed),
             ("last failure", failure_text(info.failure)), ("$/hour", info.price), ("dies at", info.dies_at),

@@ -112,5 +112,9 @@ class ResourceInfo:
     """The last failed action on the resource."""
     locality: tuple[str, ...] = ()
     """The position of the resource within its topmost parent, as names from the widest place to the narrowest."""
+    health: str = "ok"
+    """`ok`, `degraded` (new leases only as a last resort) or `failed`."""
+    health_reason: str = ""
+    """A sentence that says what is wrong with the health of the resource."""
     identities: tuple[str, ...] = ()
     """Serial numbers, UUIDs and hardware addresses, each in the form `NAMESPACE VALUE`."""

@@ -48,10 +48,12 @@ def head(row: Resource) -> Head:
 
 
 def flags(row: Resource) -> list[str]:
-    """Return the badges of a resource for special conditions: suspect, drained, quarantined, maintenance, outdated."""
+    """Return the badges of a resource for special conditions, such as suspect, drained or degraded."""
     found = {
         "suspect": row.gone_at is None and row.suspect_since is not None, "drained": row.drained,
         "quarantined": row.quarantined, "maintenance": row.in_maintenance,
+        "degraded": row.gone_at is None and row.health == "degraded",
+        "failed": row.gone_at is None and row.health == "failed",
         "outdated": row.gone_at is None and row.generation < row.blueprint.generation,
     }  # fmt: skip
     return [word for word, on in found.items() if on]

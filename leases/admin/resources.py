@@ -46,7 +46,7 @@ def _price(row: Resource) -> str:
     return "-" if row.price is None else f"${row.price:g} per hour"
 
 
-def _health(row: Resource) -> Any:
+def _observed(row: Resource) -> Any:
     failed = f", {row.check_failures} consecutive failed checks" if row.check_failures else ""
     return format_html("{}{} ({})", row.observed or "not observed", failed, html.time(row.observed_at))
 
@@ -65,7 +65,7 @@ class ResourceAdmin(RecordAdmin):
     related = ("blueprint", "part_of", "reserved_for", "failure")
     list_display = ("number", "status", "type", "blueprint_", "slots", "says", "origin", "note_", "in_state", "dies")
     list_filter = (
-        "state", ResourceAttention, ("gone_at", ExistsFilter), TypeFilter, "blueprint", "origin",
+        "state", "health", ResourceAttention, ("gone_at", ExistsFilter), TypeFilter, "blueprint", "origin",
         ReasonFilter,
     )  # fmt: skip
     search_fields = ("=id", "name", "identity")
@@ -74,7 +74,10 @@ class ResourceAdmin(RecordAdmin):
     fieldsets = (
         (None, {"fields": ("status", "says", "note_", "blueprint_", "generation_", "type", "origin", "identity")}),
         ("Capacity", {"fields": ("capacity", "reserved", "idle")}),
-        ("Health", {"fields": ("health", "next_check", "power", "power_wanted", "missed")}),
+        (
+            "Health",
+            {"fields": ("health_", "health_reason_", "observed_", "next_check", "power", "power_wanted", "missed")},
+        ),
         ("Times", {"fields": ("made", "in_state", "dies", "gone")}),
         (
             "Details",
@@ -126,7 +129,9 @@ class ResourceAdmin(RecordAdmin):
     capacity = columns.column("used", _bars)
     reserved = columns.link("reserved for", "reserved_for")
     idle = columns.time("idle since", "idle_since")
-    health = columns.column("observed", _health)
+    health_ = columns.text("health", "health")
+    health_reason_ = columns.text("health reason", "health_reason")
+    observed_ = columns.column("observed", _observed)
     next_check = columns.time("next check", "check_at")
     made = columns.time("created", "created_at")
     in_state = columns.time("state since", "since")

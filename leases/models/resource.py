@@ -117,6 +117,12 @@ class Resource(models.Model):
     missed = models.PositiveIntegerField("missed discoveries", default=0, db_default=0)
     """Consecutive discoveries that did not find it."""
 
+    health = models.CharField(
+        max_length=16, choices=[(s, s) for s in ("ok", "degraded", "failed")], default="ok", db_default="ok"
+    )
+    """A resource that is not ok serves new leases only as a last resort. Failed ones are also taken out of service."""
+    health_reason = models.TextField(blank=True, default="", db_default="")
+
     idle_since = models.DateTimeField(null=True, blank=True, db_default=Now())
     dies_at = models.DateTimeField(null=True, blank=True)
     """The time at which the provider or the maximum lifetime ends the resource. No lease on it may last longer."""
@@ -135,6 +141,10 @@ class Resource(models.Model):
         ]
         indexes = [
             models.Index(fields=["type", "id"], condition=Q(claimable=True, closed_by=[]), name="resource_open"),
+            models.Index(
+                fields=["type", "id"], condition=Q(claimable=True, closed_by=[], health="ok"), name="resource_healthy"
+            ),
+            models.Index(fields=["type", "id"], condition=~Q(health="ok") & Q(gone_at=None), name="resource_unhealthy"),
             models.Index(fields=["id"], condition=Q(tree_stale=True), name="resource_tree_stale"),
             models.Index(fields=["blueprint", "state"], condition=Q(gone_at=None), name="resource_there"),
             GinIndex(fields=["attributes"], opclasses=["jsonb_path_ops"], name="resource_attributes", fastupdate=False),

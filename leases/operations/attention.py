@@ -36,6 +36,8 @@ UNREACHABLE = Q(suspect_since__isnull=False, observed="unreachable", state="acti
 UNCHECKED = Q(suspect_since__isnull=False, state="pending", gone_at=None)
 BROKEN = Q(state="broken", gone_at=None)
 QUARANTINED = Q(quarantined=True, gone_at=None)
+DEGRADED = Q(health="degraded", gone_at=None)
+FAILED_HEALTH = Q(health="failed", quarantined=False, gone_at=None)
 PUT_ASIDE = Q(gone_at=None, facts__has_key="aside") & ~Q(facts__aside=[])
 SICK = Q(check_failures__gt=0, gone_at=None) & ~Q(state="pending")
 FAILING = ~Q(message="")
@@ -175,6 +177,14 @@ _OF_RESOURCES: tuple[tuple[str, Q, str, str], ...] = (
     ("quarantined", QUARANTINED, "The resource is in quarantine.", "drydock resources unquarantine {id}"),
     ("sick", SICK, "Health checks of the resource fail.", "drydock resources show {id}"),
     (
+        "failed_health", FAILED_HEALTH, "The health of the resource is reported as failed.",
+        "Repair it; then: drydock resources check {id}",
+    ),
+    (
+        "degraded", DEGRADED, "The resource is degraded, and serves new leases only as a last resort.",
+        "drydock resources show {id}",
+    ),
+    (
         "put_aside", PUT_ASIDE, "Leftovers of ended leases could not be removed.",
         "Find out which process writes there; then: drydock resources check {id}",
     ),
@@ -189,12 +199,15 @@ def _put_aside(row: Resource) -> str:
     return f"Could not be removed, and was moved aside: {', '.join(map(str, row.facts['aside']))}"[:2000]
 
 
-_SAYS: dict[str, Callable[[Resource], str]] = {"quarantined": lambda row: row.note, "put_aside": _put_aside}
+_SAYS: dict[str, Callable[[Resource], str]] = {
+    "quarantined": lambda row: row.note, "put_aside": _put_aside,
+    "failed_health": lambda row: row.health_reason, "degraded": lambda row: row.health_reason,
+}  # fmt: skip
 
 
 _BEGAN = {
     "quarantined": "resource.quarantined", "sick": "resource.check_failed", "suspected": "resource.suspected",
-    "vanished": "resource.vanished",
+    "vanished": "resource.vanished", "failed_health": "resource.health", "degraded": "resource.health",
 }  # fmt: skip
 """The event with which each problem begins. The state of the resource usually began earlier."""
 

@@ -192,6 +192,7 @@ def resource_info(row: Resource, run: Run | None = None) -> ResourceInfo:
         facts=row.facts, reserved_for=row.reserved_for_id, leases=tuple(sorted(s.lease_id for s in row.shares.all())),
         parts=tuple(_part(part) for part in row.parts.all()), progress=progress.of_run(run), price=row.price,
         failure=failure(getattr(row, "failure", None)), suspect_since=row.suspect_since, problems=problems(row),
+        health=row.health, health_reason=row.health_reason,
         identities=tuple(sorted(map(str, row.identities.all()))), locality=tuple(row.locality),
     )  # fmt: skip
 
@@ -207,6 +208,7 @@ def problems(row: Resource) -> tuple[str, ...]:
         f"In quarantine: {row.note or 'no reason given'}": row.quarantined,
         f"Drained: {row.note or 'no reason was given'}": row.drained and not row.quarantined,
         f"The blueprint {of.name} is drained": of.drained,
+        f"{row.health.capitalize()}: {row.health_reason or 'no reason was given'}": row.health != "ok",
         f"Outdated: built from generation {row.generation} of {of.name}, which is at generation "
         f"{of.generation} since its kind or config changed": row.gone_at is None and row.generation < of.generation,
         f"{_checks(row.check_failures)} failed: {checked or row.message}".rstrip(": "): row.check_failures > 0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from django.contrib.auth import get_user_model
@@ -23,7 +24,7 @@ from leases.engine.lifecycle import release as lease_release
 from leases.engine.placement import budgets, claims, pending, quotas
 from leases.engine.scheduling import allocate
 from leases.engine.scheduling import request as lease_request
-from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
+from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.messaging import hints
 from leases.models import Lease
 from leases.operations import infos, lifetimes
@@ -133,10 +134,12 @@ def _rehearsed(waiter: pending.PendingLease) -> Explanation:
         return _waits(found, before, verdicts)
     spending = budgets.look([waiter.id]).of(waiter.id, waiter.placement)
     waiter.placement = spending.bounding(allowance.bounding(waiter.placement))
-    room = claims.look(waiter.placement, waiter.rank)
+    degraded = isinstance(decision, UseDegraded)
+    room = claims.look(replace(waiter.placement, may_be_degraded=degraded), waiter.rank)
     if room is not None and not (room.queue and claims.belongs_to_older(room, waiter)):
         ready = "is active" if room.state == "active" else "is being built"
         message = f"Granted at once: {room.name or f'resource {room.resource_id}'} {ready} and has room."
+        message += " It is degraded: nothing healthy has room, and nothing can be built now." if degraded else ""
         return Explanation(
             outcome="granted", message=message, resource=room.resource_id, waiting_before=before, verdicts=verdicts
         )
@@ -167,6 +170,8 @@ def _decided(decision: Decision, found: WaitingInfo, before: int, verdicts: tupl
                 outcome="build", message=f"{name} would build one.", offer=decision.draft.offer,
                 waiting_before=before, verdicts=verdicts,
             )  # fmt: skip
+        case UseDegraded():
+            return _decided(decision.otherwise, found, before, verdicts)
         case Reclaim():
             return Explanation(outcome="reclaim", message=decision.message, waiting_before=before, verdicts=verdicts)
         case Wait() if found.reason != Reason.REQUESTED:

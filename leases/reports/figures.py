@@ -111,6 +111,12 @@ FIGURES = (
         " WHERE r.gone_at IS NULL AND w.so GROUP BY 1, 2",
     ),
     Figure(
+        name="unhealthy_resources", says="Resources that are degraded or failed, by blueprint and health.",
+        labels=("blueprint", "health"),
+        sql="SELECT b.name, r.health, count(*) FROM leases_resource r JOIN blueprints_blueprint b"
+        " ON b.id = r.blueprint_id WHERE r.health <> 'ok' AND r.gone_at IS NULL GROUP BY 1, 2",
+    ),
+    Figure(
         name="undestroyed",
         says="Resources that still exist although their destruction failed twice or exceeded its deadline.",
         labels=("blueprint",),

@@ -334,7 +334,10 @@ class _Look:
             if (budget := self._short_of(UNKNOWN if cost is None else cost)) is not None:
                 what = self.room.name if self.room.suitable == 1 else "what is free"
                 return self._over(budget, what, UNKNOWN if cost is None else cost)
-            return self._ready(f"{self._there()} {'has' if self.room.suitable == 1 else 'have'} room")
+            clause = f"{self._there()} {'has' if self.room.suitable == 1 else 'have'} room"
+            if self.room.degraded >= self.room.free:
+                clause = f"only degraded resources of {self.name} have room"
+            return self._ready(clause)
         return None
 
     def _build(self) -> Opinion:

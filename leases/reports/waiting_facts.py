@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from django.conf import settings
@@ -51,7 +51,9 @@ class Room:
     authorized: bool = True
     suitable: int = 0
     free: int = 0
-    """Number of suitable resources that have room now."""
+    """Number of suitable resources that have room now, degraded ones included."""
+    degraded: int = 0
+    """Number of these that are degraded."""
     drained: int = 0
     quarantined: int = 0
     in_maintenance: int = 0
@@ -343,7 +345,7 @@ def _details(
 
 def _room_sql(n: int, asked: PlacementRequest) -> Sql:
     """Return SQL for the room of each blueprint for one request class."""
-    may, fit, free = allowed(asked), suits(asked), is_free(asked)
+    may, fit, free = allowed(asked), suits(asked), is_free(replace(asked, may_be_degraded=True))
     whole, obstructed = takes_all(asked), is_obstructed(asked)
     users = _users()
     part = "1.0" if asked.exclusive else f"least({asked.amounts.slots}::float8 / greatest(r.total_slots, 1), 1)"
@@ -362,7 +364,8 @@ def _room_sql(n: int, asked: PlacementRequest) -> Sql:
             AND r.state IN ('pending', 'active') AND {fit.text} ORDER BY r.id LIMIT {_SUITABLE}"""
     text = f"""
         SELECT {n}, b.id, jsonb_build_object('authorized', {may.text}, 'suitable', count(r.id),
-            'free', count(*) FILTER (WHERE r.has_room), 'drained', count(*) FILTER (WHERE r.drained),
+            'free', count(*) FILTER (WHERE r.has_room),
+            'degraded', count(*) FILTER (WHERE r.has_room AND r.health <> 'ok'), 'drained', count(*) FILTER (WHERE r.drained),
             'quarantined', count(*) FILTER (WHERE r.quarantined AND NOT r.drained),
             'in_maintenance', count(*) FILTER (WHERE r.in_maintenance AND NOT r.drained AND NOT r.quarantined),
             'reserved', count(*) FILTER (WHERE r.in_service AND r.reserved_for_id IS NOT NULL AND NOT r.has_room),
@@ -394,7 +397,7 @@ def _room_sql(n: int, asked: PlacementRequest) -> Sql:
 def _room(told: Mapping[str, Any]) -> Room:
     name, pk, note = told["first"] or ("", 0, "")
     same = ("authorized", "suitable", "free", "drained", "quarantined", "in_maintenance", "reserved", "silent", "cost", "used",
-            "slots", "largest", "more", "obstructed")  # fmt: skip
+            "slots", "largest", "more", "obstructed", "degraded")  # fmt: skip
     return Room(
         **{one: told[one] for one in same}, obstacle=Obstacle.of(told["obstacle"]),
         obstructed_name=told.get("obstructed_name", ""), name=name, id=pk, note=note,

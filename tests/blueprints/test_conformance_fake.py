@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blueprints.amounts import Amounts
-from blueprints.answers import Hold, Json, Resolution
+from blueprints.answers import Health, Hold, Json, Resolution
 from blueprints.fake.cloud import Cloud
 from blueprints.fake.kind import Fake, FakeActivated, FakeReported
 from blueprints.fake.offering import FakeCloud
@@ -77,6 +77,10 @@ class FakeHooks(KindConformance):
             "card-1", part_of="host-1", parts=[gpu], traits=["fast"], identities={"serial:x": "S-1"}, locality=near
         )
         self.cloud.plant("slice-1", part_of="card-1", locality=near)
+
+    def degrade(self, resource: ResourceView) -> bool:
+        self.cloud.ail(resource.key, Health(state="degraded", reason="A fan has failed."))
+        return True
 
     def kill(self, resource: ResourceView) -> None:
         self.cloud.kill(resource.key)

@@ -102,6 +102,8 @@ class ResourceAttention(AttentionFilter):
         "outdated": Q(generation__lt=F("blueprint__generation"), gone_at=None),
         "failing checks": attention.SICK,
         "unreachable": attention.UNREACHABLE,
+        "degraded": attention.DEGRADED,
+        "failed health": attention.FAILED_HEALTH,
         "put aside": attention.PUT_ASIDE,
         "broken and not gone": attention.BROKEN,
     }

@@ -34,6 +34,7 @@ _BADGES = {
     "drained": ("wait", "▽"),
     "suspect": ("bad", "?"),
     "quarantined": ("bad", "⚠"),
+    "degraded": ("wait", "⚠"),
     "maintenance": ("wait", "⚙"),
     "held": ("wait", "‖"),
     "outdated": ("wait", "↻"),

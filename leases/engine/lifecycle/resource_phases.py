@@ -19,6 +19,9 @@ from leases.models import Resource, Run
 from leases.reasons import Reason
 from leases.states import ResourceState
 
+FAILED_HEALTH = "failed_health"
+"""The code of the failure of a check or build that found the resource, as its hardware reports it, failed."""
+
 
 def cancelled(current: Run) -> None:
     """Destroy a resource whose run was cancelled, or restart the run if a lease has claimed the resource since."""
@@ -111,9 +114,9 @@ def check_failed(current: Run, answer: Failed) -> None:
     """Count a failed check, and take the resource out of service after several failures in a row.
 
     Drydock destroys a resource that it built or adopted, and quarantines any other. A resource that was switched
-    off on request is not expected to answer.
+    off on request is not expected to answer, but what else reports its health counts.
     """
-    if maintenance.is_wanted_off(current.resource_id):
+    if answer.code != FAILED_HEALTH and maintenance.is_wanted_off(current.resource_id):
         record_event(
             "resource.check_failed",
             f"The resource is off, as requested: {answer.message}",

@@ -16,8 +16,8 @@ from blueprints.contract import Plan
 from drydock.core.errors import Busy, InvalidRequest
 from leases.engine.actions import needs
 from leases.engine.core.database import failpoint, rows, run, short
-from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event
-from leases.engine.lifecycle import phases
+from leases.engine.core.transitions import Holders, are_all_holders, lock_holders, record_event, take_out_of_service
+from leases.engine.lifecycle import phases, resource_phases
 from leases.engine.resources import failures, provision, unreachable
 from leases.messaging import hints
 from leases.models import Debt, Lease, Resource, Run
@@ -202,12 +202,20 @@ def again(
     return False
 
 
+_CHECKED = (Run.Phase.BUILD, Run.Phase.CHECK, Run.Phase.UPDATE)
+"""Phases that fail if a step reports the resource as failed."""
+
+
 def answered(run: Run, answer: Answer | None, plan: Plan) -> bool:
     """Act on the answer of a step."""
     step = plan[run.position]
     if log := getattr(answer, "log", ""):
         record_event("step.log", log[:20_000], details={"step": step.name, "phase": run.phase}, **_about(run))
     match answer:
+        case Ready() if answer.health is not None and answer.health.state == "failed" and run.phase in _CHECKED:
+            _keep(run, answer)
+            message = answer.health.reason or "The health of the resource is reported as failed."
+            return failed(run, Failed(scope=Scope.OFFER, code=resource_phases.FAILED_HEALTH, message=message))
         case Ready():
             return _ready(run, answer, plan)
         case Wait():
@@ -292,8 +300,17 @@ def _keep(run: Run, answer: Ready) -> None:
         or answer.parts is not None
         or answer.identities
         or answer.dies_at is not None
+        or answer.health is not None
     ):
         provision.amend(run.resource_id, answer)
+    if answer.health is not None and answer.health.state == "failed" and run.phase not in _CHECKED:
+        _take_out(run, f"Its health is reported as failed: {answer.health.reason}".rstrip(": "))
+
+
+def _take_out(run: Run, message: str) -> None:
+    resource = Resource.objects.get(pk=run.resource_id)
+    if not (resource.drained or resource.quarantined):
+        take_out_of_service(resource, message)
 
 
 def _need(run: Run, answer: Need, step: str) -> bool:

@@ -99,12 +99,13 @@ def places(placement: PlacementRequest, *, limit: int | None = None, when_empty:
     """
     room = suits(placement) & _IN_SERVICE if when_empty else has_room(placement)
     free = ", ".join(f"r.total_{name}" if when_empty else f"r.total_{name} - r.used_{name}" for name in CLASSES)
+    worse = "r.health <> 'ok', " if placement.may_be_degraded or when_empty else ""
     extra_free = "c.total" if when_empty else "c.total - c.used"
     sql = f"""
         SELECT r.id, r.part_of_id, r.reserved_for_id IS NOT NULL, {free},
             (SELECT json_object_agg(c.name, {extra_free}) FROM leases_capacity c WHERE c.resource_id = r.id)
         FROM leases_resource r WHERE {room.text}
-        ORDER BY r.reserved_for_id IS NULL, r.id LIMIT {limit or settings.DRYDOCK.candidate_limit}"""
+        ORDER BY r.reserved_for_id IS NULL, {worse}r.id LIMIT {limit or settings.DRYDOCK.candidate_limit}"""
     return [
         Place(
             resource_id=i, parent_id=p, reserved=reserved,

@@ -154,11 +154,12 @@ def _lock(placement: PlacementRequest, first: Sql, rank: float | None, locking: 
     free, queue, preferred = is_free(placement), _queue(placement, rank), list(placement.preferred_traits)
     wished = "cardinality(ARRAY(SELECT unnest(r.traits) INTERSECT SELECT unnest(%s::varchar[]))) DESC, "
     score = wished if preferred else ""
+    worse = "r.health <> 'ok', " if placement.may_be_degraded else ""
     sql = f"""
         SELECT r.id, r.state, b.kind, r.name, {queue.text}, r.part_of_id IS NOT NULL OR r.child_count > 0, {FREE}
         FROM leases_resource r JOIN blueprints_blueprint b ON b.id = r.blueprint_id
         WHERE r.id = ANY({first.text}) AND {free.text}
-        ORDER BY r.id = ANY(%s), r.state, {score}b."order", r.total_slots - r.used_slots, r.id
+        ORDER BY r.id = ANY(%s), {worse}r.state, {score}b."order", r.total_slots - r.used_slots, r.id
         LIMIT 1 FOR NO KEY UPDATE OF r {locking}"""
     params = (*queue.params, *first.params, *free.params, list(placement.avoided), *([preferred] if preferred else []))
     locked = rows(sql, params, hot=True)
@@ -213,6 +214,7 @@ def _ids(placement: PlacementRequest) -> Sql:
     """
     room, limit = has_room(placement), settings.DRYDOCK.candidate_limit
     usable = "r.claimable" if placement.within else "r.claimable AND r.closed_by = '{}'"
+    usable += "" if placement.may_be_degraded else " AND r.health = 'ok'"
     near = f"(SELECT * FROM leases_resource r WHERE r.type = %s AND {usable} ORDER BY r.id LIMIT {_NEAR * limit})"
     return Sql(
         f"""coalesce(

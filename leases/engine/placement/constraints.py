@@ -136,6 +136,8 @@ class PlacementRequest:
     excluded_blueprints: tuple[int, ...] = ()
     avoided: tuple[int, ...] = ()
     """Resources that failed this lease before; used only if no other resource is suitable."""
+    may_be_degraded: bool = False
+    """Whether degraded resources may be used too: only if no healthy one has room and none can be built."""
     owner_id: int | None = None
     """The id of the owner; None if every blueprint of the type serves every owner."""
     until: Any = None
@@ -210,11 +212,20 @@ def is_free(placement: PlacementRequest) -> Sql:
     reserved = Sql("(r.reserved_for_id IS NULL OR r.reserved_for_id = ANY(%s))", (list(placement.holders),))
     return (
         Sql("r.claimable AND NOT r.held_alone AND r.suspect_since IS NULL")
+        & _is_healthy(placement)
         & _is_open(placement)
         & reserved
         & _free(placement)
         & _is_free_below(placement)
     )
+
+
+def _is_healthy(placement: PlacementRequest) -> Sql:
+    """Return an SQL condition that excludes degraded resources, unless they are the last resort.
+
+    The literal lets the planner use the index of healthy resources, so that many degraded ones cost nothing.
+    """
+    return Sql("TRUE") if placement.may_be_degraded else Sql("r.health = 'ok'")
 
 
 def _is_open(placement: PlacementRequest) -> Sql:

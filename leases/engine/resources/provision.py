@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from blueprints import parts as specs
 from blueprints.amounts import CLASSES, Amounts
-from blueprints.answers import Ready
+from blueprints.answers import Health, Ready
 from blueprints.models import Blueprint
 from blueprints.specs import Draft, Identity
 from leases.engine.core.database import rows
@@ -44,9 +44,30 @@ def amend(resource_id: int, answer: Ready) -> None:
         columns["dies_at"] = min(filter(None, (resource.dies_at, answer.dies_at)))
     if columns:
         Resource.objects.filter(pk=resource_id).update(**columns)
+    if answer.health is not None:
+        Resource.objects.filter(pk=resource_id).update(**set_health(resource, answer.health))
     _identify(resource, answer.identities)
     if answer.parts is not None and set_parts(resource_id, answer.parts, whole=not answer.parts):
         hints.after_commit("serve", resource.type)
+
+
+def set_health(resource: Resource, said: Health) -> dict[str, Any]:
+    """Return the columns to store for what was said about the health of a locked resource.
+
+    If its state changes, record that, tell the holders of its leases, and serve the leases that can now use it.
+    """
+    before, reason = resource.health, said.reason[:2000]
+    if said.state != before:
+        message = f"Health changed from {before} to {said.state}" + (f": {reason}" if reason else ".")
+        details = {"from": before, "to": said.state}
+        record_event("resource.health", message, resource_id=resource.pk, details=details)
+        for (lease_id,) in rows(
+            "SELECT lease_id FROM leases_share WHERE resource_id = %s ORDER BY lease_id", (resource.pk,)
+        ):
+            record_event("lease.health", f"{resource}: {message}", lease_id=lease_id, details=details)
+        if before == "failed" or said.state == "ok":
+            hints.after_commit("serve", resource.type)
+    return {"health": said.state, "health_reason": reason}
 
 
 def set_further(resource_id: int, capacity: Amounts) -> None:
@@ -193,7 +214,7 @@ def insert(
         total_cpu_millicores=draft.capacity.cpu_millicores, total_ram_mib=draft.capacity.ram_mib,
         total_disk_mib=draft.capacity.disk_mib, reserved_for_id=reserved_for,
         dies_at=None if life is None else Now() + life, part_of=whole(blueprint, draft),
-        registration=registration or {},
+        registration=registration or {}, **_health(draft.health),
     )  # fmt: skip
     if not draft.name:
         Resource.objects.filter(pk=resource.pk).update(name=f"{blueprint.name}-{resource.pk}")
@@ -209,6 +230,23 @@ def insert(
     start(resource_id=resource.pk, phase="build", asked=asked)
     name = draft.name or f"{blueprint.name}-{resource.pk}"
     return claims.Room(resource_id=resource.pk, state="pending", kind=blueprint.kind, name=name)
+
+
+def _health(said: Health | None) -> dict[str, Any]:
+    """Return the columns of a new resource about which a draft says this. A failed one is in quarantine at once."""
+    if said is None:
+        return {}
+    columns = {"health": said.state, "health_reason": said.reason[:2000]}
+    return columns | ({"quarantined": True, "note": failed_note(said)} if said.state == "failed" else {})
+
+
+FAILED = "Failed:"
+"""Beginning of the note of a quarantine that ends once a report says that the resource has not failed."""
+
+
+def failed_note(said: Health) -> str:
+    """Return the note of a quarantine that is due to a report."""
+    return f"{FAILED} {said.reason or 'its health is reported as failed'}"[:2000]
 
 
 def whole(blueprint: Blueprint, draft: Draft) -> Resource | None:

@@ -20,7 +20,7 @@ from leases.engine.placement.claims import finish_claim
 from leases.engine.resources import retirement
 from leases.engine.resources.provision import insert, lock_blueprint, may_build
 from leases.engine.scheduling import candidates
-from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
+from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.engine.scheduling.decision import decide as _decide
 from leases.engine.scheduling.place import Outcome, bound, place
 from leases.messaging import hints
@@ -58,6 +58,8 @@ def act(waiter: pending.PendingLease, decision: Decision) -> Outcome:
     match decision:
         case Build():
             return build(waiter.id, decision.blueprint_id, decision.draft, verdicts)
+        case UseDegraded():
+            return _use_degraded(waiter, decision)
         case Reclaim():
             return _reclaim(waiter, decision, verdicts)
         case Wait() if decision.personal and waiter.group_id is None:
@@ -66,6 +68,15 @@ def act(waiter: pending.PendingLease, decision: Decision) -> Outcome:
             return _wait(waiter.id, decision.reason, decision.message, verdicts, decision.retry_at)
         case Refuse():
             return _refuse(waiter.id, decision.message, verdicts)
+
+
+def _use_degraded(waiter: pending.PendingLease, decision: UseDegraded) -> Outcome:
+    """Grant room on a degraded resource. The members of a group look for it together instead."""
+    if waiter.group_id is None:
+        outcome = place(waiter.id, wait=True, may_be_degraded=True)
+        if outcome is not Outcome.NO_ROOM:
+            return outcome
+    return act(waiter, decision.otherwise)
 
 
 def _reclaim(waiter: pending.PendingLease, decision: Reclaim, verdicts: Any) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from django.conf import settings
@@ -28,7 +29,15 @@ from leases.engine.core.database import rows
 from leases.engine.placement import pending
 from leases.engine.placement.budget_check import UNBOUNDED, BudgetCheck, BudgetState, price_of
 from leases.engine.placement.claims import Obstacle
-from leases.engine.placement.constraints import PlacementRequest, allowed, held, is_obstructed, suits, takes_all
+from leases.engine.placement.constraints import (
+    PlacementRequest,
+    allowed,
+    held,
+    is_free,
+    is_obstructed,
+    suits,
+    takes_all,
+)
 from leases.engine.scheduling.decision import COUNTED, Candidate, Exclusion
 
 _COUNTED = 100
@@ -123,6 +132,9 @@ _COUNTS = """
             AND r.gone_at IS NULL AND r.state IN ('pending', 'active') AND {suits} LIMIT {counted}) x),
         (SELECT count(*) FROM (SELECT FROM leases_resource r WHERE r.blueprint_id = b.id AND r.gone_at IS NULL
             AND r.state IN ('pending', 'active') AND r.suspect_since IS NOT NULL AND {suits} LIMIT {counted}) x),
+        (SELECT json_build_array(count(*), (array_agg(x.name ORDER BY x.id))[1], (array_agg(x.health_reason ORDER BY x.id))[1])
+            FROM (SELECT r.id, r.name, r.health_reason FROM leases_resource r WHERE r.blueprint_id = b.id
+                AND r.gone_at IS NULL AND r.health <> 'ok' AND {suits} AND {free} LIMIT {counted}) x),
         (SELECT ARRAY[g.max_hourly, coalesce(sum(r.price), 0),
                 coalesce(sum(r.price) FILTER (WHERE r.state NOT IN ('pending', 'active')), 0)]
             FROM leases_budget g LEFT JOIN leases_resource r ON r.blueprint_id = b.id AND r.gone_at IS NULL
@@ -143,19 +155,27 @@ def candidates(
     `wanted` is how many leases wait for the same capacity. `spending` has the budgets that the lease is charged to.
     """
     may, fit, whole, obstructed = allowed(placement), suits(placement), takes_all(placement), is_obstructed(placement)
+    free = is_free(replace(placement, may_be_degraded=True))
     every = Blueprint.objects.filter(resource_type=placement.type).prefetch_related(_errors())
     named = [blueprint for blueprint in every if _named(blueprint, placement)]
     counted = {
         row[0]: row[1:]
         for row in rows(
             _COUNTS.format(
-                allowed=may.text, suits=fit.text, counted=COUNTED, whole=whole.text, obstructed=obstructed.text
+                allowed=may.text,
+                suits=fit.text,
+                counted=COUNTED,
+                whole=whole.text,
+                obstructed=obstructed.text,
+                free=free.text,
             ),
             (
                 *may.params,
                 placement.owner_id,
                 *fit.params,
                 *fit.params,
+                *fit.params,
+                *free.params,
                 *whole.params,
                 *obstructed.params,
                 *fit.params,
@@ -185,9 +205,10 @@ def _named(blueprint: Blueprint, placement: PlacementRequest) -> bool:
 def _candidate(
     blueprint: Blueprint, placement: PlacementRequest, counts: tuple[Any, ...], wanted: Demand, spending: BudgetCheck
 ) -> Candidate:
-    authorized, requested, there, building, (suitable, used_slots, slots), silent, money, related = counts
+    authorized, requested, there, building, (suitable, used_slots, slots), silent, ailing, money, related = counts
     obstructed, obstructed_name, said = pending.read_json(related)
     obstacle = Obstacle.of(said)
+    degraded, degraded_name, ailment = pending.read_json(ailing)
     budget = (
         None if money is None else BudgetState(holder=f"blueprint {blueprint.name}", maximum=money[0], used=money[1])
     )
@@ -215,6 +236,8 @@ def _candidate(
         used_slots=used_slots,
         slots=slots,
         silent=silent,
+        degraded=degraded,
+        degraded_name=f"{degraded_name} ({ailment})" if ailment else degraded_name or "",
         obstructed=obstructed,
         obstacle=f"{obstructed_name}: {obstacle.sentence()}" if obstacle is not None else "",
         setbacks=tuple(_setbacks(blueprint)),

@@ -100,6 +100,10 @@ class Candidate:
     """The word that messages use for a resource of this blueprint."""
     silent: int = 0
     """Number of suitable resources that do not answer."""
+    degraded: int = 0
+    """Number of suitable resources that have room, but are degraded."""
+    degraded_name: str = ""
+    """The name of the first of these, and what is wrong with it."""
     obstructed: int = 0
     """Number of suitable resources that cannot be leased now because of an ancestor or a part of the resource."""
     obstacle: str = ""
@@ -150,6 +154,15 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UseDegraded:
+    """Grant room on a degraded resource, because nothing healthy has room and nothing can be built now."""
+
+    verdicts: tuple[Verdict, ...]
+    otherwise: Reclaim | Wait | Refuse
+    """The decision to carry out if no degraded resource can be claimed after all."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Refuse:
     """Break the lease, because it cannot be served unless an operator changes something."""
 
@@ -157,7 +170,7 @@ class Refuse:
     verdicts: tuple[Verdict, ...]
 
 
-Decision: TypeAlias = Build | Reclaim | Wait | Refuse
+Decision: TypeAlias = Build | UseDegraded | Reclaim | Wait | Refuse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +201,7 @@ def decide(
     """Return the decision for a request, given its candidates in order.
 
     Builds with the first candidate that can build, or with the cheapest or fastest of these (`choose`). Otherwise
-    reclaims resources of the first candidate that has any, or else waits.
+    uses degraded resources with room, or else reclaims resources of the first candidate that has any, or else waits.
 
     `held_idle` are idle resources that themselves hold leases on room that this lease could use. `held_leaving` is
     the number of such resources that are already being destroyed, and `wanted` the number of leases that wait for
@@ -201,7 +214,18 @@ def decide(
     if able:
         candidate, draft = min(able, key=lambda one: _CHOICES[choose](one[1]))
         return Build(blueprint_id=candidate.id, draft=draft, verdicts=verdicts)
-    if held_leaving >= wanted:
+    otherwise = _without_build(opinions, verdicts, held_idle, enough_leaves=held_leaving >= wanted)
+    if any(candidate.degraded and not opinion.excluded for candidate, opinion in opinions):
+        return UseDegraded(verdicts=verdicts, otherwise=otherwise)
+    return otherwise
+
+
+def _without_build(
+    opinions: Sequence[tuple[Candidate, _Opinion]], verdicts: tuple[Verdict, ...], held_idle: Sequence[int], *,
+    enough_leaves: bool,
+) -> Reclaim | Wait | Refuse:  # fmt: skip
+    """Return the decision if no candidate can build now."""
+    if enough_leaves:
         message = "An idle resource is being removed, to free the capacity that this lease needs."
         return Wait(reason=Reason.WAITING_RECLAIM, message=message, verdicts=verdicts)
     if any(opinion.enough for _, opinion in opinions):
@@ -233,7 +257,7 @@ A draft without an offer costs nothing extra, because it uses the operator's own
 """
 
 
-def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> Decision:
+def _wait_or_refuse(opinions: list[_Opinion], verdicts: tuple[Verdict, ...]) -> Wait | Refuse:
     waiting = [opinion for opinion in opinions if opinion.reason is not None]
     if not all(opinion.excluded for opinion in opinions):
         # A blueprint that is switched off is worth waiting for only if there is no other.
@@ -266,6 +290,16 @@ URGENCY: list[Any] = [
 
 
 def _opinion(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
+    """Return the opinion on a candidate. Its verdict mentions degraded resources that have room."""
+    opinion = _opinion_on_healthy(candidate, spending)
+    if not candidate.degraded or opinion.excluded:
+        return opinion
+    kept = f"{candidate.degraded_name} has room and is degraded, so it is used only if nothing can be built now"
+    sentence = f"{opinion.verdict.sentence}; {kept}"
+    return replace(opinion, verdict=replace(opinion.verdict, sentence=sentence))
+
+
+def _opinion_on_healthy(candidate: Candidate, spending: BudgetCheck) -> _Opinion:
     if candidate.impossible and not candidate.suitable:
         return _no(candidate, candidate.impossible)
     if not candidate.authorized:

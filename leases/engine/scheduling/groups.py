@@ -18,7 +18,7 @@ from leases.engine.placement.claims import finish_claim
 from leases.engine.placement.constraints import PlacementRequest, suits
 from leases.engine.placement.pending import PendingLease, lock, look_again, members_of
 from leases.engine.scheduling import allocate, colocation
-from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, Wait
+from leases.engine.scheduling.decision import Build, Decision, Reclaim, Refuse, UseDegraded, Wait
 from leases.engine.scheduling.place import RESERVE, Outcome
 from leases.reasons import Reason
 
@@ -37,8 +37,30 @@ def gather(group_id: int) -> Outcome:
     acted = _each_alone(group_id)
     while (without := _reserve_free(group_id)) is not None:
         if not _make_room_for_one(group_id, [member for member in without if member.id not in acted], acted):
-            return _wait(group_id, acted)
+            return _last_resort(group_id, without, acted) or _wait(group_id, acted)
     return Outcome.GONE
+
+
+_DEGRADED = """
+    SELECT 1 FROM leases_resource r WHERE r.health <> 'ok' AND r.gone_at IS NULL AND r.claimable AND r.type IN (
+        SELECT type FROM leases_lease WHERE group_id = %s AND state = 'pending') LIMIT 1"""
+
+
+def _last_resort(
+    group_id: int, found: Sequence[PendingLease], acted: dict[int, Decision | None]
+) -> Outcome | None:  # fmt: skip
+    """Grant the group on resources of which some are degraded.
+
+    If that is not possible, carry out what else was decided for its members, and return None.
+    """
+    if rows(_DEGRADED, (group_id,)):
+        outcome = _grant(group_id, may_be_degraded=True)
+        if outcome is not Outcome.NO_ROOM:
+            return outcome
+    for member in found:
+        if isinstance(decision := acted.get(member.id), UseDegraded):
+            acted[member.id] = _carry_out(group_id, member, decision.otherwise)
+    return None
 
 
 def _make_room_for_one(group_id: int, found: Sequence[PendingLease], acted: dict[int, Decision | None]) -> bool:
@@ -179,9 +201,15 @@ def _first_for_all(found: list[PendingLease], rule: Rule) -> list[PendingLease]:
 def _make_room(group_id: int, member: PendingLease) -> Decision | None:
     """Build or reserve a resource for a member and return None.
 
-    If that is not possible, return the decision carried out. For a group in one host, the resource is only built.
+    If that is not possible, return the decision carried out. For a group in one host, the resource is only built. A
+    decision to use a degraded resource is returned only, because the group uses these for all members together.
     """
     decision = allocate.opinion(member)
+    return decision if isinstance(decision, UseDegraded) else _carry_out(group_id, member, decision)
+
+
+def _carry_out(group_id: int, member: PendingLease, decision: Decision) -> Decision | None:
+    """Carry out the decision for a member. Return it, or None if a resource was built or reserved."""
     if isinstance(decision, Reclaim) and _has_room_now(group_id, member):
         return None
     if isinstance(decision, Build):
@@ -231,7 +259,7 @@ def advance(group_id: int) -> Outcome:
 
 
 @short
-def _grant(group_id: int) -> Outcome:
+def _grant(group_id: int, *, may_be_degraded: bool = False) -> Outcome:
     bound_lock_waits()
     found = members_of(group_id)
     if not found:
@@ -240,7 +268,8 @@ def _grant(group_id: int) -> Outcome:
         return Outcome.PARKED
     charged = budgets.lock([member.id for member in found])
     for member in found:
-        member.placement = charged.of(member.id, member.placement).bounding(member.placement)
+        bounded = charged.of(member.id, member.placement).bounding(member.placement)
+        member.placement = replace(bounded, may_be_degraded=may_be_degraded)
     requests = [member.placement for member in found]
     rule = rule_of(group_id)
     chosen = _choose(requests, rule)

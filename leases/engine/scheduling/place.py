@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from django.conf import settings
@@ -28,19 +29,20 @@ class Outcome(Enum):
     GONE = "it is no longer pending"
 
 
-def place(lease_id: int, *, wait: bool = False) -> Outcome:
+def place(lease_id: int, *, wait: bool = False, may_be_degraded: bool = False) -> Outcome:
     """Claim room for one pending lease.
 
-    Set `wait` only for a head of the queue, after the heads before it were served.
+    Set `wait` only for a head of the queue, after the heads before it were served. Set `may_be_degraded` only if
+    nothing healthy has room and nothing can be built.
     """
     try:
-        return _place(lease_id, wait)
+        return _place(lease_id, wait, may_be_degraded)
     except Busy:
         return Outcome.BUSY
 
 
 @short
-def _place(lease_id: int, head: bool) -> Outcome:
+def _place(lease_id: int, head: bool, may_be_degraded: bool) -> Outcome:
     bound_lock_waits()
     waiter = pending.lock(lease_id)
     if waiter is None or waiter.group_id is not None:
@@ -49,7 +51,7 @@ def _place(lease_id: int, head: bool) -> Outcome:
     if excess is not None:
         quotas.park([lease_id], excess)
         return Outcome.PARKED
-    room = claims.find(waiter.placement)
+    room = claims.find(replace(waiter.placement, may_be_degraded=may_be_degraded))
     if room is None:
         return Outcome.NO_ROOM
     if not head and belongs_to_older(room, waiter):
@@ -86,7 +88,7 @@ RESERVE = """
                 JOIN leases_resource d ON d.id = b.id WHERE d.reserved_for_id IS NOT NULL))
             AND NOT (r.closed_by <> '{{}}' AND EXISTS (SELECT FROM leases_resource a
                 WHERE a.id = ANY(r.closed_by) AND a.reserved_for_id IS NOT NULL))
-        ORDER BY r.closed_by <> '{{}}', r.total_slots - r.used_slots DESC, r.busy_below, r.id
+        ORDER BY r.health <> 'ok', r.closed_by <> '{{}}', r.total_slots - r.used_slots DESC, r.busy_below, r.id
         LIMIT 1 FOR NO KEY UPDATE OF r SKIP LOCKED)"""
 """SQL that reserves a resource, but none above or below a reserved resource: the leases would block each other."""
 

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 _NOT_SEEN = "Not seen"
 _NOT_READY = "Not ready:"
-_ENDS_WHEN_STORED = (_NOT_SEEN, _NOT_READY, identities.MOVED, identities.SAME)
+_ENDS_WHEN_STORED = (_NOT_SEEN, _NOT_READY, provision.FAILED, identities.MOVED, identities.SAME)
 """Beginnings of quarantine notes. A quarantine with such a note ends once a report about the resource can be stored."""
 LOST_AFTER = 2
 """The number of complete reports in a row that must omit a resource before it is considered lost."""
@@ -153,9 +153,11 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
     if not same_place or not _is_placed(known, draft):
         wanted |= _part_of(resource, draft)
     wanted |= _quarantine(resource, draft)
+    if draft.health is not None and said.get("health") != before.get("health"):
+        wanted |= provision.set_health(resource, draft.health)
     changed = {name: value for name, value in wanted.items() if getattr(resource, name) != value}
-    if "note" in changed and draft.refused:
-        record_event("resource.quarantined", changed["note"], resource_id=resource_id)
+    if "note" in changed and wanted["quarantined"]:
+        record_event("resource.quarantined", wanted["note"], resource_id=resource_id)
     if resource.missed >= LOST_AFTER:
         changed["observed"] = "ok"
         record_event("resource.found", "The resource was found again.", resource_id=resource_id)
@@ -176,8 +178,11 @@ def _see(sync: Sync, known: Resource, draft: Draft, said: Json) -> bool:
 def _quarantine(resource: Resource, draft: Draft) -> dict[str, Any]:
     """Return the columns of a quarantine that begins or ends with this report. An operator's quarantine stays."""
     ours = resource.note.startswith(_ENDS_WHEN_STORED)
-    if draft.refused and (ours or not resource.quarantined):
-        return {"quarantined": True, "note": f"{_NOT_READY} {draft.refused}"[:2000]}
+    note = f"{_NOT_READY} {draft.refused}"[:2000] if draft.refused else ""
+    if not note and draft.health is not None and draft.health.state == "failed":
+        note = provision.failed_note(draft.health)
+    if note and (ours or not resource.quarantined):
+        return {"quarantined": True, "note": note}
     return {"quarantined": False, "note": ""} if ours else {}
 
 

@@ -31,7 +31,7 @@ _IDLE = f"""
         {_OF} AND NOT r.quarantined AND r.idle_since < statement_timestamp() - b.idle_timeout
         ORDER BY r.idle_since, r.id LIMIT CASE WHEN b.min_ready = 0 THEN {_BATCH} ELSE (
             SELECT greatest(0, count(*) - b.min_ready) FROM (SELECT FROM leases_resource o WHERE o.blueprint_id = b.id
-                AND o.claimable AND o.suspect_since IS NULL AND o.state = 'active' AND o.gone_at IS NULL AND o.idle_since IS NOT NULL
+                AND o.claimable AND o.health = 'ok' AND o.suspect_since IS NULL AND o.state = 'active' AND o.gone_at IS NULL AND o.idle_since IS NOT NULL
                 LIMIT b.min_ready + {_BATCH}) n) END) i
     WHERE b.idle_timeout IS NOT NULL LIMIT {_BATCH}"""
 """Resources that have been idle for too long and are not needed to keep the blueprint's minimum ready."""
@@ -176,7 +176,7 @@ def _ready(blueprint_id: int, up_to: int) -> int:
     return int(
         rows(
             "SELECT count(*) FROM (SELECT FROM leases_resource WHERE blueprint_id = %s AND claimable AND suspect_since IS NULL"
-            " AND used_slots = 0"
+            " AND health = 'ok' AND used_slots = 0"
             " AND gone_at IS NULL AND idle_since IS NOT NULL LIMIT %s) x",
             (blueprint_id, up_to),
         )[0][0]
