@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from blueprints.accelerators import health, nvidia, reading
-from blueprints.answers import Answer, Failed, Json, Ready, Scope, Wait
+from blueprints.answers import Answer, Failed, Health, Json, Ready, Scope, Wait
 from blueprints.hosts import lease_of
 from blueprints.hostshell import CannotBecomeRoot, told
 from blueprints.specs import Spec
@@ -66,7 +66,7 @@ def wait_until_idle(spec: Spec, memo: Json) -> Answer:
 
 @told
 def repair(spec: Spec, memo: Json) -> Answer:
-    """Reset a GPU if errors since the lease began say that it needs it. One that needs more serves no other lease."""
+    """Reset a GPU if errors since the lease began say so. One that a reset does not repair is taken out of service."""
     known, host, before = spec.resource.facts["device"], spec.resource.host(), lease_of(spec).facts.get("errors")
     if known["vendor"] != VENDOR or not before or host is None or memo.get("reset"):
         return Ready()
@@ -75,14 +75,17 @@ def repair(spec: Spec, memo: Json) -> Answer:
     if not (needed := health.repairs(findings)):
         return Ready()
     reason = health.judged(findings).reason
-    if "restart" in needed:
-        return _failed("restart", f"{reason} Then take {spec.resource.name} out of quarantine.")
     gpu = nvidia.gpu_of(spec)
-    if known["class"] != "gpu" or gpu is None or spec.config.reset == "never":
-        return _failed("not_reset", f"{reason} It has to be reset; then take it out of quarantine.")
+    if "restart" in needed or known["class"] != "gpu" or gpu is None or spec.config.reset == "never":
+        return _unrepaired(reason)
     if said := gpu.reset():
-        return _failed("not_reset", f"{reason} It cannot be reset: {said}")
+        return _unrepaired(f"{reason} It cannot be reset: {said}")
     return Wait(after=1.0, memo={"reset": True}, sentence=f"{spec.resource.name} was reset.")
+
+
+def _unrepaired(reason: str) -> Ready:
+    """Return that a device serves no other lease. It is clean, so the lease that ends does not wait for its repair."""
+    return Ready(health=Health(state="failed", reason=reason), log=reason)
 
 
 def _wanted(spec: Spec) -> Json:
